@@ -1,0 +1,271 @@
+//! Values that cannot hold a wrong number.
+//!
+//! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose constructor is
+//! the only place where the limit is checked; nothing behind it checks again.
+
+use core::fmt;
+
+/// A number is larger than the field that has to carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct OutOfRange {
+    /// The name of the field, as the field's documentation spells it.
+    pub what: &'static str,
+    /// The number that was given.
+    pub value: u64,
+    /// The largest number that fits.
+    pub max: u64,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} is over the limit of {}", self.what, self.value, self.max)
+    }
+}
+
+impl core::error::Error for OutOfRange {}
+
+/// The largest number of a 24-bit object number.
+const MAX_24: u32 = 0x00ff_ffff;
+
+macro_rules! number24 {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(u32);
+
+        impl $name {
+            /// Takes a number below 2^24.
+            ///
+            /// # Errors
+            /// [`OutOfRange`] where the number has more than 24 bits.
+            pub const fn new(value: u32) -> Result<Self, OutOfRange> {
+                if value > MAX_24 {
+                    return Err(OutOfRange { what: $what, value: value as u64, max: MAX_24 as u64 });
+                }
+                Ok(Self(value))
+            }
+
+            /// Takes the low 24 bits of a wider word that carries this number.
+            pub const fn from_low_bits(word: u32) -> Self {
+                Self(word & MAX_24)
+            }
+
+            /// Returns the number, below 2^24.
+            pub const fn get(self) -> u32 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:#x}", self.0)
+            }
+        }
+    };
+}
+
+number24! {
+    /// The number of a queue pair (PRM `qpn`, 24 bits).
+    Qpn, "queue pair number"
+}
+number24! {
+    /// The number of a completion queue (PRM `cqn`, 24 bits).
+    Cqn, "completion queue number"
+}
+number24! {
+    /// The index part of a memory key (PRM `mkey_index`, 24 bits): what CREATE_MKEY returns and what completions name.
+    MkeyIndex, "mkey index"
+}
+number24! {
+    /// The index of a protection signature value (PRM `psv_index`, 24 bits).
+    PsvIndex, "PSV index"
+}
+number24! {
+    /// The number of a data encryption key object (24 bits of the DEVX object id; PRM `encryption_key` object).
+    ///
+    /// The object id that the kernel returns has 32 bits, of which a BSF carries the low 24:
+    /// [`DekId::from_low_bits`] takes such an id as it is.
+    DekId, "DEK id"
+}
+
+/// A memory key as work requests carry it: a 24-bit index and an 8-bit tag (PRM `mkey`, `lkey` and `rkey`).
+///
+/// ```
+/// use mlx5_mkey::types::{Key, MkeyIndex};
+/// let key = Key::new(MkeyIndex::new(0x1234)?, 0x56);
+/// assert_eq!(key.get(), 0x0012_3456);
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Key(u32);
+
+impl Key {
+    /// Joins an index and a tag.
+    pub const fn new(index: MkeyIndex, tag: u8) -> Self {
+        Self(index.0 << 8 | tag as u32)
+    }
+
+    /// Takes a key as verbs and other libraries carry it: `index << 8 | tag`.
+    pub const fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    /// Returns `index << 8 | tag`.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the index, which names the mkey object.
+    pub const fn index(self) -> MkeyIndex {
+        MkeyIndex(self.0 >> 8)
+    }
+
+    /// Returns the tag, the part that its owner may change.
+    pub const fn tag(self) -> u8 {
+        self.0 as u8
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
+
+/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum BlockSize {
+    /// 512 bytes.
+    B512,
+    /// 520 bytes.
+    B520,
+    /// 4048 bytes. Devices without the capability refuse it.
+    B4048,
+    /// 4096 bytes.
+    B4096,
+    /// 4160 bytes.
+    B4160,
+}
+
+impl BlockSize {
+    /// All block sizes, smallest first.
+    pub const ALL: [Self; 5] = [Self::B512, Self::B520, Self::B4048, Self::B4096, Self::B4160];
+
+    /// Returns the size in bytes.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::B512 => 512,
+            Self::B520 => 520,
+            Self::B4048 => 4048,
+            Self::B4096 => 4096,
+            Self::B4160 => 4160,
+        }
+    }
+
+    /// Returns the code that a BSF carries (PRM `bs_selector`).
+    pub const fn selector(self) -> u8 {
+        match self {
+            Self::B512 => 1,
+            Self::B520 => 2,
+            Self::B4048 => 6,
+            Self::B4096 => 3,
+            Self::B4160 => 4,
+        }
+    }
+
+    /// Returns the size that a BSF code stands for, `None` for 0 and for codes with no size that is known.
+    pub const fn from_selector(selector: u8) -> Option<Self> {
+        match selector {
+            1 => Some(Self::B512),
+            2 => Some(Self::B520),
+            3 => Some(Self::B4096),
+            4 => Some(Self::B4160),
+            6 => Some(Self::B4048),
+            _ => None,
+        }
+    }
+
+    /// Returns the size with that many bytes, where there is one.
+    pub const fn from_bytes(bytes: u32) -> Option<Self> {
+        match bytes {
+            512 => Some(Self::B512),
+            520 => Some(Self::B520),
+            4048 => Some(Self::B4048),
+            4096 => Some(Self::B4096),
+            4160 => Some(Self::B4160),
+            _ => None,
+        }
+    }
+}
+
+/// The start value of a running CRC or block guard: the device offers two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Seed {
+    /// All bits 0.
+    Zeros,
+    /// All bits 1.
+    Ones,
+}
+
+/// The tweak of the first data unit, a 128-bit number: normally the LBA of the first block (IEEE 1619).
+///
+/// The device adds one for each further data unit. Which byte order the number takes in the BSF depends on the engine
+/// ([`crate::mkey::XtsEngine`]); the user never orders bytes.
+///
+/// ```
+/// use mlx5_mkey::types::Tweak;
+/// assert_eq!(Tweak::from_lba(5), Tweak::from_le_bytes([5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Tweak(u128);
+
+impl Tweak {
+    /// Takes the logical block address of the first data unit.
+    pub const fn from_lba(lba: u64) -> Self {
+        Self(lba as u128)
+    }
+
+    /// Takes a 128-bit number.
+    pub const fn new(value: u128) -> Self {
+        Self(value)
+    }
+
+    /// Takes the bytes that `mlx5dv_crypto_attr.initial_tweak` holds: little endian.
+    pub const fn from_le_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_le_bytes(bytes))
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_end_at_24_bits() {
+        assert_eq!(PsvIndex::new(0x00ff_ffff).map(PsvIndex::get), Ok(0x00ff_ffff));
+        let error = PsvIndex::new(0x0100_0000);
+        assert_eq!(error, Err(OutOfRange { what: "PSV index", value: 0x0100_0000, max: 0x00ff_ffff }));
+    }
+
+    #[test]
+    fn selectors_and_sizes_agree() {
+        for size in BlockSize::ALL {
+            assert_eq!(BlockSize::from_selector(size.selector()), Some(size));
+            assert_eq!(BlockSize::from_bytes(size.bytes()), Some(size));
+            assert_eq!(size.bytes() % 8, 0, "R107");
+        }
+        assert_eq!(BlockSize::from_selector(0), None);
+        assert_eq!(BlockSize::from_selector(5), None, "D14: not offered");
+    }
+}

@@ -1,0 +1,248 @@
+//! Byte stream formats: what the device does to the bytes that pass through an mkey (PRM `bsf`).
+
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First byte of both kinds of BSF (`bsf_size_sbs`, `bsf_size_type`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct BsfSize {
+    /// 1 for a crypto BSF (`MLX5_BSF_TYPE_CRYPTO`), 0 for a signature BSF.
+    #[bits(4)]
+    pub kind: u8,
+    /// Both domains have the same block structure: the wire byte is a copy mask (`MLX5_BSF_SBS_SHIFT`).
+    pub same_block_structure: bool,
+    #[bits(1)]
+    __: u8,
+    /// Size code: [`BsfSize::WITH_INLINE`] for a BSF on its own, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each of two.
+    #[bits(2)]
+    pub size: u8,
+}
+
+impl BsfSize {
+    /// A crypto BSF.
+    pub const KIND_CRYPTO: u8 = 1;
+    /// 16 bytes: the basic section.
+    pub const BASIC: u8 = 0;
+    /// 32 bytes: with the extension (SPDK's transaction signatures).
+    pub const EXTENDED: u8 = 1;
+    /// 64 bytes, alone.
+    pub const WITH_INLINE: u8 = 2;
+    /// 64 bytes, one of a signature and a crypto BSF.
+    pub const SIGNATURE_AND_CRYPTO: u8 = 3;
+}
+
+/// Block format selector and PSV of one domain (`w_bfs_psv`, `m_bfs_psv`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct BfsPsv {
+    /// Index of the protection signature value.
+    #[bits(24)]
+    pub psv: u32,
+    /// Block format selector: 0 for T10-DIF, else a CRC base with [`BfsPsv::SEED_ZERO`] and [`BfsPsv::REPEAT`].
+    pub bfs: u8,
+}
+
+impl BfsPsv {
+    /// CRC32 (`MLX5_BFS_CRC32_BASE`).
+    pub const CRC32: u8 = 0x20;
+    /// CRC32C (`MLX5_BFS_CRC32C_BASE`).
+    pub const CRC32C: u8 = 0x40;
+    /// CRC64-XP10 (`MLX5_BFS_CRC64_XP10_BASE`).
+    pub const CRC64_XP10: u8 = 0x50;
+    /// The signature starts anew in each block (`MLX5_BFS_CRC_REPEAT_BIT`).
+    pub const REPEAT: u8 = 0x02;
+    /// The seed is 0; without it the seed is all ones (`MLX5_BFS_CRC_SEED_BIT`).
+    pub const SEED_ZERO: u8 = 0x01;
+    /// The bits that tell the CRCs apart.
+    pub const BASE_MASK: u8 = 0xf0;
+}
+
+/// Whether the inline T10-DIF section is in use (`vld_refresh`).
+#[bitfield(u16, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct InlineValid {
+    #[bits(14)]
+    __: u16,
+    /// The BSF may be refreshed (`MLX5_BSF_REFRESH_DIF`).
+    pub refresh: bool,
+    /// The section is valid (`MLX5_BSF_INL_VALID`).
+    pub valid: bool,
+}
+
+/// Repetition and seed of the block guard (`rp_inv_seed`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct RepeatSeed {
+    #[bits(3)]
+    __: u8,
+    /// The guard starts from all ones, not from 0 (`MLX5_BSF_SEED`).
+    pub seed_ones: bool,
+    #[bits(3)]
+    __: u8,
+    /// The signature starts anew in each block (`MLX5_BSF_REPEAT_BLOCK`).
+    pub repeat_block: bool,
+}
+
+/// Reference tag and escape flags of a T10-DIF domain (`dif_inc_ref_guard_check`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct DifFlags {
+    /// A block whose application tag is FFFF is not checked (`MLX5_BSF_APPTAG_ESCAPE`).
+    pub app_escape: bool,
+    /// A block whose application and reference tags are all ones is not checked (`MLX5_BSF_APPREF_ESCAPE`).
+    pub app_ref_escape: bool,
+    #[bits(4)]
+    __: u8,
+    /// The reference tag grows by one for each block (`MLX5_BSF_INC_REFTAG`).
+    pub inc_ref_tag: bool,
+    #[bits(1)]
+    __: u8,
+}
+
+/// The inline T10-DIF section of one domain, 16 bytes (`struct mlx5_bsf_inl`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct InlineDif {
+    /// See [`InlineValid`].
+    pub vld_refresh: U16,
+    /// Application tag.
+    pub app_tag: U16,
+    /// Reference tag of the first block.
+    pub ref_tag: U32,
+    /// [`InlineDif::SIG_CRC`] or [`InlineDif::SIG_IP_CHECKSUM`].
+    pub sig_type: u8,
+    /// See [`RepeatSeed`].
+    pub rp_inv_seed: u8,
+    /// Reserved.
+    pub reserved: [u8; 3],
+    /// See [`DifFlags`].
+    pub dif_flags: u8,
+    /// Which bits of the application tag are checked; always all.
+    pub app_bitmask_check: U16,
+}
+
+impl InlineDif {
+    /// `sig_type`: the guard is a CRC (`MLX5_T10DIF_CRC`).
+    pub const SIG_CRC: u8 = 1;
+    /// `sig_type`: the guard is an IP checksum (`MLX5_T10DIF_IPCS`).
+    pub const SIG_IP_CHECKSUM: u8 = 2;
+}
+
+/// A signature BSF with inline sections, 64 bytes (`struct mlx5_bsf`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct SignatureBsf {
+    /// See [`BsfSize`].
+    pub bsf_size_sbs: u8,
+    /// Which bytes of a signature are checked; bit 7 is its first byte.
+    pub check_byte_mask: u8,
+    /// Block size selector of the wire domain, or the copy mask where both domains have the same structure.
+    pub wire: u8,
+    /// Block size selector of the memory domain.
+    pub memory: u8,
+    /// All ones.
+    pub raw_data_size: U32,
+    /// Wire domain, see [`BfsPsv`].
+    pub wire_bfs_psv: U32,
+    /// Memory domain, see [`BfsPsv`].
+    pub memory_bfs_psv: U32,
+    /// Extension: initialisation and generation bits of a transaction signature. Unused here.
+    pub ext_init_gen_pro_size: U32,
+    /// Extension: epilogue size. Unused here.
+    pub ext_epi_size: U32,
+    /// Extension: transaction format and PSV of the wire domain. Unused here.
+    pub ext_wire_tfs_psv: U32,
+    /// Extension: transaction format and PSV of the memory domain. Unused here.
+    pub ext_memory_tfs_psv: U32,
+    /// T10-DIF of the wire domain.
+    pub wire_inline: InlineDif,
+    /// T10-DIF of the memory domain.
+    pub memory_inline: InlineDif,
+}
+
+/// What is enciphered and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EncryptionOrder(pub u8);
+
+impl EncryptionOrder {
+    /// The wire holds ciphertext; its signature is inside the cipher (`ENCRYPTED_WIRE_SIGNATURE`).
+    pub const WIRE_SIGNATURE: Self = Self(0);
+    /// Memory holds ciphertext; its signature is inside the cipher (`ENCRYPTED_MEMORY_SIGNATURE`).
+    pub const MEMORY_SIGNATURE: Self = Self(1);
+    /// The wire holds ciphertext; its signature is outside and covers ciphertext (`ENCRYPTED_RAW_WIRE`).
+    pub const RAW_WIRE: Self = Self(2);
+    /// Memory holds ciphertext; its signature is outside and covers ciphertext (`ENCRYPTED_RAW_MEMORY`).
+    pub const RAW_MEMORY: Self = Self(3);
+
+    /// Returns the PRM name, `None` for a code that is not known here.
+    pub const fn name(self) -> Option<&'static str> {
+        match self.0 {
+            0 => Some("encrypted wire signature"),
+            1 => Some("encrypted memory signature"),
+            2 => Some("encrypted raw wire"),
+            3 => Some("encrypted raw memory"),
+            _ => None,
+        }
+    }
+}
+
+/// A crypto BSF, 64 bytes (`struct mlx5_crypto_bsf`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct CryptoBsf {
+    /// See [`BsfSize`].
+    pub bsf_size_type: u8,
+    /// See [`EncryptionOrder`].
+    pub enc_order: u8,
+    /// Reserved.
+    pub reserved0: u8,
+    /// [`CryptoBsf::AES_XTS`].
+    pub enc_standard: u8,
+    /// All ones.
+    pub raw_data_size: U32,
+    /// Data unit size, a block size selector.
+    pub data_unit_selector: u8,
+    /// Reserved.
+    pub reserved1: [u8; 7],
+    /// Tweak of the first data unit, in the byte order that the engine wants.
+    pub xts_initial_tweak: [u8; 16],
+    /// Data encryption key, in the low 24 bits.
+    pub dek: U32,
+    /// Reserved.
+    pub reserved2: [u8; 4],
+    /// Must equal the DEK's tag, where the DEK has one.
+    pub keytag: [u8; 8],
+    /// Reserved.
+    pub reserved3: [u8; 16],
+}
+
+impl CryptoBsf {
+    /// `enc_standard`: AES-XTS (IEEE 1619).
+    pub const AES_XTS: u8 = 0;
+}
+
+crate::fmt::defmt_as_bytes!(InlineDif, SignatureBsf, CryptoBsf);
+
+const _: () = assert!(size_of::<InlineDif>() == 16 && size_of::<SignatureBsf>() == 64);
+const _: () = assert!(core::mem::offset_of!(SignatureBsf, wire_bfs_psv) == 8);
+const _: () = assert!(core::mem::offset_of!(SignatureBsf, wire_inline) == 32);
+const _: () = assert!(core::mem::offset_of!(InlineDif, dif_flags) == 13);
+const _: () = assert!(size_of::<CryptoBsf>() == 64);
+const _: () = assert!(core::mem::offset_of!(CryptoBsf, data_unit_selector) == 8);
+const _: () = assert!(core::mem::offset_of!(CryptoBsf, xts_initial_tweak) == 16);
+const _: () = assert!(core::mem::offset_of!(CryptoBsf, dek) == 32);
+const _: () = assert!(core::mem::offset_of!(CryptoBsf, keytag) == 40);
+const _: () = assert!(BsfSize::new().with_same_block_structure(true).into_bits() == 0x10);
+const _: () = assert!(BsfSize::new().with_size(BsfSize::SIGNATURE_AND_CRYPTO).into_bits() == 0xc0);
+const _: () = assert!(InlineValid::new().with_valid(true).with_refresh(true).into_bits() == 0xc000);
+const _: () = assert!(RepeatSeed::new().with_repeat_block(true).with_seed_ones(true).into_bits() == 0x88);
+const _: () = assert!(DifFlags::new().with_inc_ref_tag(true).with_app_ref_escape(true).into_bits() == 0x42);

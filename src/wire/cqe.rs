@@ -1,0 +1,320 @@
+//! Completion queue entries, three views of the same 64 bytes (PRM `cqe64`).
+
+use bitfield_struct::bitfield;
+use core::fmt;
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a completion entry says (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CqeOpcode(pub u8);
+
+impl CqeOpcode {
+    /// A send request is done.
+    pub const REQUESTER: Self = Self(0);
+    /// An RDMA WRITE with immediate data arrived.
+    pub const RESPONDER_WRITE_IMM: Self = Self(1);
+    /// A send arrived.
+    pub const RESPONDER_SEND: Self = Self(2);
+    /// A send with immediate data arrived.
+    pub const RESPONDER_SEND_IMM: Self = Self(3);
+    /// A send with invalidation arrived.
+    pub const RESPONDER_SEND_INV: Self = Self(4);
+    /// The completion queue was resized.
+    pub const RESIZE_CQ: Self = Self(5);
+    /// A block signature was wrong (`MLX5_CQE_SIG_ERR`).
+    pub const SIGNATURE_ERROR: Self = Self(12);
+    /// A send request failed.
+    pub const REQUESTER_ERROR: Self = Self(13);
+    /// A receive request failed.
+    pub const RESPONDER_ERROR: Self = Self(14);
+    /// The entry was never written.
+    pub const INVALID: Self = Self(15);
+
+    /// Returns the PRM name, `None` for a code that is not known here.
+    pub const fn name(self) -> Option<&'static str> {
+        match self.0 {
+            0 => Some("REQ"),
+            1 => Some("RESP_WR_IMM"),
+            2 => Some("RESP_SEND"),
+            3 => Some("RESP_SEND_IMM"),
+            4 => Some("RESP_SEND_INV"),
+            5 => Some("RESIZE_CQ"),
+            12 => Some("SIG_ERR"),
+            13 => Some("REQ_ERR"),
+            14 => Some("RESP_ERR"),
+            15 => Some("INVALID"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for CqeOpcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "CQE opcode {:#x}", self.0),
+        }
+    }
+}
+
+/// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Syndrome(pub u8);
+
+macro_rules! syndromes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
+        impl Syndrome {
+            $($(#[$doc])* pub const $name: Self = Self($code);)+
+
+            /// Returns a short description, `None` for a code that is not known here.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some($text),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+syndromes! {
+    /// A message is longer than the buffers for it.
+    LOCAL_LENGTH = 0x01, "local length error";
+    /// The request is malformed or not allowed in this state.
+    LOCAL_QP_OPERATION = 0x02, "local QP operation error";
+    /// A local key, address or right is wrong.
+    LOCAL_PROTECTION = 0x04, "local protection error";
+    /// The queue was already in error.
+    FLUSHED = 0x05, "flushed";
+    /// A memory window could not be bound.
+    MW_BIND = 0x06, "memory window bind error";
+    /// The peer answered with nonsense.
+    BAD_RESPONSE = 0x10, "bad response";
+    /// The responder's own key, address or right is wrong.
+    LOCAL_ACCESS = 0x11, "local access error";
+    /// The responder could not understand the request.
+    REMOTE_INVALID_REQUEST = 0x12, "remote invalid request";
+    /// The responder refused key, address or right.
+    REMOTE_ACCESS = 0x13, "remote access error";
+    /// The responder failed.
+    REMOTE_OPERATION = 0x14, "remote operation error";
+    /// The peer did not answer.
+    TRANSPORT_RETRY = 0x15, "transport retries exceeded";
+    /// The peer had no receive request.
+    RNR_RETRY = 0x16, "receiver-not-ready retries exceeded";
+    /// The peer aborted.
+    REMOTE_ABORTED = 0x22, "remote aborted";
+}
+
+impl fmt::Display for Syndrome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "syndrome {:#04x}", self.0),
+        }
+    }
+}
+
+/// Last byte of a completion entry (PRM `op_own`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct OpOwn {
+    /// Flips each time the device laps the queue.
+    pub owner: bool,
+    /// A solicited event was asked for.
+    pub solicited: bool,
+    /// 0 for a plain entry; others carry data inside or are compressed, which this library does not ask for.
+    #[bits(2)]
+    pub format: u8,
+    /// See [`CqeOpcode`].
+    #[bits(4)]
+    pub opcode: u8,
+}
+
+/// Word with the opcode of the request and its queue pair (PRM `sop_drop_qpn`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct OpcodeQpn {
+    /// Queue pair.
+    #[bits(24)]
+    pub qpn: u32,
+    /// Opcode of the send request, see [`super::ctrl::Opcode`]; not meaningful for receives.
+    pub wqe_opcode: u8,
+}
+
+/// A completion entry, 64 bytes (PRM `cqe64`, `struct mlx5_cqe64`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct Cqe {
+    /// Fields of packet and tag-matching queues, unused here.
+    pub reserved0: [u8; 32],
+    /// User index of the queue pair, in the low 24 bits.
+    pub user_index: U32,
+    /// Immediate data, or the key that was invalidated.
+    pub imm_inval: U32,
+    /// Application fields, unused here.
+    pub app: U32,
+    /// Length of the message in bytes.
+    pub byte_count: U32,
+    /// Time stamp in device clock ticks.
+    pub timestamp: U64,
+    /// See [`OpcodeQpn`].
+    pub sop_qpn: U32,
+    /// Block number of the send request's start, or count of the receive request.
+    pub wqe_counter: U16,
+    /// Entry signature, unused here.
+    pub signature: u8,
+    /// See [`OpOwn`].
+    pub op_own: u8,
+}
+
+impl Cqe {
+    /// An entry that the device has not written: opcode [`CqeOpcode::INVALID`], owner bit set.
+    ///
+    /// Completion queues must be filled with it before the device is told of them.
+    pub const UNWRITTEN: Self = Self {
+        reserved0: [0; 32],
+        user_index: U32::ZERO,
+        imm_inval: U32::ZERO,
+        app: U32::ZERO,
+        byte_count: U32::ZERO,
+        timestamp: U64::ZERO,
+        sop_qpn: U32::ZERO,
+        wqe_counter: U16::ZERO,
+        signature: 0,
+        op_own: 0xf1,
+    };
+
+    /// Returns the last byte in its fields.
+    pub const fn op_own_bits(&self) -> OpOwn {
+        OpOwn::from_bits(self.op_own)
+    }
+
+    /// Returns what the entry says.
+    pub const fn opcode(&self) -> CqeOpcode {
+        CqeOpcode(self.op_own >> 4)
+    }
+
+    /// Returns the opcode and queue pair word in its fields.
+    pub const fn opcode_qpn(&self) -> OpcodeQpn {
+        OpcodeQpn::from_bits(self.sop_qpn.get())
+    }
+
+    /// Reads the same bytes as an error entry.
+    pub const fn as_error(self) -> ErrorCqe {
+        zerocopy::transmute!(self)
+    }
+
+    /// Reads the same bytes as a signature error entry.
+    pub const fn as_signature_error(self) -> SignatureErrorCqe {
+        zerocopy::transmute!(self)
+    }
+}
+
+impl Default for Cqe {
+    fn default() -> Self {
+        Self::UNWRITTEN
+    }
+}
+
+/// A completion entry for a failed request, 64 bytes (`struct mlx5_err_cqe`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct ErrorCqe {
+    /// Reserved.
+    pub reserved0: [u8; 32],
+    /// User index of the queue pair, in the low 24 bits.
+    pub user_index: U32,
+    /// Reserved.
+    pub reserved1: [u8; 16],
+    /// Hardware error syndrome (SPDK, UCX).
+    pub hw_error_syndrome: u8,
+    /// Hardware syndrome type (SPDK, UCX).
+    pub hw_syndrome_type: u8,
+    /// Vendor error syndrome.
+    pub vendor_syndrome: u8,
+    /// See [`Syndrome`].
+    pub syndrome: u8,
+    /// See [`OpcodeQpn`].
+    pub sop_qpn: U32,
+    /// Block number of the send request's start, or count of the receive request.
+    pub wqe_counter: U16,
+    /// Entry signature, unused here.
+    pub signature: u8,
+    /// See [`OpOwn`].
+    pub op_own: u8,
+}
+
+impl ErrorCqe {
+    /// Vendor syndrome of a page fault on on-demand memory.
+    pub const VENDOR_ODP_FAULT: u8 = 0x93;
+}
+
+/// A completion entry for a wrong signature, 64 bytes (`struct mlx5_sigerr_cqe`).
+///
+/// It names no queue pair and no request, only the mkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct SignatureErrorCqe {
+    /// Reserved.
+    pub reserved0: [u8; 16],
+    /// What the device computed: guard and application tag, or the CRC (its high half for 64 bits).
+    pub expected_trans_sig: U32,
+    /// What the data stream held in its place.
+    pub actual_trans_sig: U32,
+    /// What the device computed: reference tag, or the low half of a 64-bit CRC.
+    pub expected_ref_tag: U32,
+    /// What the data stream held in its place.
+    pub actual_ref_tag: U32,
+    /// Which part was wrong: [`SignatureErrorCqe::SYNDROME_GUARD`] and others.
+    pub syndrome: U16,
+    /// [`SignatureErrorCqe::TYPE_BLOCK`] or [`SignatureErrorCqe::TYPE_TRANSACTION`], in the low 3 bits.
+    pub sig_type: u8,
+    /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`], in the low 3 bits.
+    pub domain: u8,
+    /// The mkey: its index is in the high 24 bits.
+    pub mkey: U32,
+    /// Offset in bytes of the failing block's last byte, signature included.
+    pub offset: U64,
+    /// Reserved.
+    pub reserved1: [u8; 14],
+    /// Entry signature, unused here.
+    pub signature: u8,
+    /// See [`OpOwn`].
+    pub op_own: u8,
+}
+
+impl SignatureErrorCqe {
+    /// `syndrome`: the reference tag is wrong.
+    pub const SYNDROME_REF_TAG: u16 = 1 << 11;
+    /// `syndrome`: the application tag is wrong.
+    pub const SYNDROME_APP_TAG: u16 = 1 << 12;
+    /// `syndrome`: the guard or CRC is wrong.
+    pub const SYNDROME_GUARD: u16 = 1 << 13;
+    /// `sig_type`: a block signature.
+    pub const TYPE_BLOCK: u8 = 0;
+    /// `sig_type`: a transaction signature.
+    pub const TYPE_TRANSACTION: u8 = 1;
+    /// `domain`: the wire.
+    pub const DOMAIN_WIRE: u8 = 0;
+    /// `domain`: memory.
+    pub const DOMAIN_MEMORY: u8 = 1;
+    /// The bits of `sig_type` and `domain` that count.
+    pub const FIELD_MASK: u8 = 7;
+}
+
+crate::fmt::defmt_as_bytes!(Cqe, ErrorCqe, SignatureErrorCqe);
+
+const _: () =
+    assert!(size_of::<Cqe>() == 64 && size_of::<ErrorCqe>() == 64 && size_of::<SignatureErrorCqe>() == 64);
+const _: () = assert!(core::mem::offset_of!(Cqe, byte_count) == 44);
+const _: () = assert!(core::mem::offset_of!(Cqe, sop_qpn) == 56);
+const _: () = assert!(core::mem::offset_of!(Cqe, op_own) == 63);
+const _: () = assert!(core::mem::offset_of!(ErrorCqe, syndrome) == 55);
+const _: () = assert!(core::mem::offset_of!(ErrorCqe, wqe_counter) == 60);
+const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, syndrome) == 32);
+const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, mkey) == 36);
+const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, offset) == 40);

@@ -1,0 +1,172 @@
+//! The control segment, with which every send work request begins (PRM `wqe_ctrl_seg`).
+
+use bitfield_struct::bitfield;
+use core::fmt;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a work request does (PRM WQE `opcode`). An open set: a ring may hold any code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Opcode(pub u8);
+
+macro_rules! opcodes {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
+        impl Opcode {
+            $($(#[$doc])* pub const $name: Self = Self($code);)+
+
+            /// Returns the PRM name of the opcode, `None` for a code that is not known here.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($code => Some($text),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+opcodes! {
+    /// Does nothing, and completes.
+    NOP = 0x00, "NOP";
+    /// Send, and have the receiver invalidate one of its keys.
+    SEND_INVAL = 0x01, "SEND_INVAL";
+    /// RDMA WRITE.
+    RDMA_WRITE = 0x08, "RDMA_WRITE";
+    /// RDMA WRITE that also consumes a receive request and delivers 32 bits.
+    RDMA_WRITE_IMM = 0x09, "RDMA_WRITE_IMM";
+    /// Send.
+    SEND = 0x0a, "SEND";
+    /// Send that also delivers 32 bits.
+    SEND_IMM = 0x0b, "SEND_IMM";
+    /// RDMA READ.
+    RDMA_READ = 0x10, "RDMA_READ";
+    /// Atomic compare and swap of 8 bytes.
+    ATOMIC_CS = 0x11, "ATOMIC_CS";
+    /// Atomic fetch and add of 8 bytes.
+    ATOMIC_FA = 0x12, "ATOMIC_FA";
+    /// Sets the value of a protection signature.
+    SET_PSV = 0x20, "SET_PSV";
+    /// Reads protection signatures.
+    GET_PSV = 0x21, "GET_PSV";
+    /// Checks protection signatures.
+    CHECK_PSV = 0x22, "CHECK_PSV";
+    /// Changes a memory key (user-mode memory registration).
+    UMR = 0x25, "UMR";
+    /// Reads protection signatures of the peer.
+    RGET_PSV = 0x26, "RGET_PSV";
+    /// Checks protection signatures of the peer.
+    RCHECK_PSV = 0x27, "RCHECK_PSV";
+    /// Memory-to-memory operation (DMA copy and others).
+    MMO = 0x2f, "MMO";
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "opcode {:#04x}", self.0),
+        }
+    }
+}
+
+/// First word of the control segment (PRM `opmod_idx_opcode`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct OpcodeWord {
+    /// What the request does, see [`Opcode`].
+    pub opcode: u8,
+    /// Number of the first 64-byte block, counted from the queue's start and modulo 2^16.
+    pub wqe_index: u16,
+    /// Opcode modifier; 0 for all that this library posts.
+    pub opmod: u8,
+}
+
+/// Second word of the control segment (PRM `qpn_ds`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpnDs {
+    /// Size of the request in octowords of 16 bytes. The device looks at 6 bits.
+    pub ds: u8,
+    /// Number of the queue pair that the request is posted to.
+    #[bits(24)]
+    pub qpn: u32,
+}
+
+/// Fences, completion and event flags (PRM `fm_ce_se`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct FmCeSe {
+    #[bits(1)]
+    __: u8,
+    /// The receiver gets a solicited event (PRM `se`).
+    pub solicited: bool,
+    /// Whether a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_ALWAYS`] and others.
+    #[bits(2)]
+    pub ce: u8,
+    #[bits(1)]
+    __: u8,
+    /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`], [`FmCeSe::FM_FENCE`].
+    #[bits(3)]
+    pub fm: u8,
+}
+
+impl FmCeSe {
+    /// `ce`: a completion only in case of an error.
+    pub const CE_ERROR_ONLY: u8 = 0;
+    /// `ce`: no completion even when an error flushes the request.
+    pub const CE_NO_FLUSH_ERROR: u8 = 1;
+    /// `ce`: a completion always (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    pub const CE_ALWAYS: u8 = 2;
+    /// `ce`: a completion and an event.
+    pub const CE_EVENT: u8 = 3;
+    /// `fm`: no fence.
+    pub const FM_NONE: u8 = 0;
+    /// `fm`: waits until the mkey changes before it are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
+    pub const FM_SMALL: u8 = 1;
+    /// `fm`: waits until all reads and atomics before it are done (`MLX5_WQE_CTRL_FENCE`).
+    pub const FM_FENCE: u8 = 4;
+}
+
+/// The control segment, 16 bytes (PRM `wqe_ctrl_seg`, `struct mlx5_wqe_ctrl_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct ControlSegment {
+    /// Opcode and block number, see [`OpcodeWord`].
+    pub opmod_idx_opcode: U32,
+    /// Queue pair and size, see [`QpnDs`].
+    pub qpn_ds: U32,
+    /// Bitwise NOT of the XOR over the request, on queues with WQE signatures; else 0.
+    pub signature: u8,
+    /// Channel of a DC stream; 0 for connected queue pairs.
+    pub dci_stream_channel: U16,
+    /// Fences, completion and event flags, see [`FmCeSe`].
+    pub fm_ce_se: u8,
+    /// Immediate data, the key to invalidate, or the mkey that a UMR changes.
+    pub imm: U32,
+}
+
+impl ControlSegment {
+    /// Returns the first word in its fields.
+    pub const fn opcode_word(&self) -> OpcodeWord {
+        OpcodeWord::from_bits(self.opmod_idx_opcode.get())
+    }
+
+    /// Returns the second word in its fields.
+    pub const fn qpn_ds_word(&self) -> QpnDs {
+        QpnDs::from_bits(self.qpn_ds.get())
+    }
+
+    /// Returns the flags in their fields.
+    pub const fn flags(&self) -> FmCeSe {
+        FmCeSe::from_bits(self.fm_ce_se)
+    }
+}
+
+crate::fmt::defmt_as_bytes!(ControlSegment);
+
+const _: () = assert!(size_of::<ControlSegment>() == 16);
+const _: () = assert!(core::mem::offset_of!(ControlSegment, fm_ce_se) == 11);
+const _: () = assert!(core::mem::offset_of!(ControlSegment, imm) == 12);

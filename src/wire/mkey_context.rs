@@ -1,0 +1,146 @@
+//! The mkey context segment: the new values of the fields that the UMR mask selects (PRM `mkc`).
+
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First byte of the mkey context (PRM `mkc.free`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct FreeByte {
+    #[bits(6)]
+    __: u8,
+    /// The key refuses all traffic.
+    pub free: bool,
+    #[bits(1)]
+    __: u8,
+}
+
+/// Access rights byte (PRM `mkc` bits `a`, `rw`, `rr`, `lw`, `lr`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct AccessByte {
+    #[bits(2)]
+    __: u8,
+    /// Local read. Set when the mkey is created; no UMR of this library writes it.
+    pub local_read: bool,
+    /// Local write.
+    pub local_write: bool,
+    /// Remote read.
+    pub remote_read: bool,
+    /// Remote write.
+    pub remote_write: bool,
+    /// Remote atomic.
+    pub atomic: bool,
+    #[bits(1)]
+    __: u8,
+}
+
+/// Word with the queue pair that a key is bound to and the key's tag (PRM `mkc.qpn`, `mkc.mkey_7_0`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpnMkey {
+    /// The key's tag, its low byte.
+    pub tag: u8,
+    /// Bound queue pair, [`QpnMkey::ANY`] for none.
+    #[bits(24)]
+    pub qpn: u32,
+}
+
+impl QpnMkey {
+    /// Bound to no queue pair.
+    pub const ANY: u32 = 0x00ff_ffff;
+}
+
+/// Word with mkey flags and the protection domain (PRM `mkc.length64` to `mkc.pd`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct FlagsPd {
+    /// Protection domain; not written by a UMR of this library.
+    #[bits(24)]
+    pub pd: u32,
+    /// Remote invalidation is allowed.
+    pub remote_invalidate: bool,
+    #[bits(1)]
+    __: u8,
+    /// Bit 0 of the number of signature errors that software has seen.
+    pub sig_err_count: bool,
+    #[bits(3)]
+    __: u8,
+    /// The BSFs are in force.
+    pub bsf_enable: bool,
+    /// The mkey spans all 64 bits.
+    pub length64: bool,
+}
+
+/// The mkey context segment, 64 bytes (PRM `mkc`, `struct mlx5_wqe_mkey_context_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct MkeyContext {
+    /// See [`FreeByte`].
+    pub free: u8,
+    /// Reserved.
+    pub reserved0: u8,
+    /// See [`AccessByte`].
+    pub access: u8,
+    /// Reserved.
+    pub sf: u8,
+    /// See [`QpnMkey`].
+    pub qpn_mkey: U32,
+    /// Reserved.
+    pub reserved1: U32,
+    /// See [`FlagsPd`].
+    pub flags_pd: U32,
+    /// First address of the key's space; 0 for the zero-based keys of this library.
+    pub start_addr: U64,
+    /// Length of the key's space in bytes of memory.
+    pub len: U64,
+    /// Room for BSFs in octowords; set at creation.
+    pub bsf_octowords: U32,
+    /// Reserved.
+    pub reserved2: [U32; 4],
+    /// Room for translation entries in octowords; set at creation.
+    pub translations_octowords: U32,
+    /// Reserved.
+    pub reserved3: [u8; 3],
+    /// Logarithm of the page size; unused for KLM keys.
+    pub log_page_size: u8,
+    /// Reserved.
+    pub reserved4: U32,
+}
+
+impl MkeyContext {
+    /// Returns whether the key refuses all traffic.
+    pub const fn is_free(&self) -> bool {
+        FreeByte::from_bits(self.free).free()
+    }
+
+    /// Returns the rights in their fields.
+    pub const fn access_bits(&self) -> AccessByte {
+        AccessByte::from_bits(self.access)
+    }
+
+    /// Returns queue pair and tag in their fields.
+    pub const fn qpn_mkey_word(&self) -> QpnMkey {
+        QpnMkey::from_bits(self.qpn_mkey.get())
+    }
+
+    /// Returns flags and protection domain in their fields.
+    pub const fn flags_pd_word(&self) -> FlagsPd {
+        FlagsPd::from_bits(self.flags_pd.get())
+    }
+}
+
+crate::fmt::defmt_as_bytes!(MkeyContext);
+
+const _: () = assert!(size_of::<MkeyContext>() == 64);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, flags_pd) == 12);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, len) == 24);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, translations_octowords) == 52);
+const _: () = assert!(FreeByte::new().with_free(true).into_bits() == 1 << 6);
+const _: () = assert!(AccessByte::new().with_local_write(true).into_bits() == 0x08);
+const _: () = assert!(AccessByte::new().with_atomic(true).into_bits() == 0x40);
+const _: () = assert!(FlagsPd::new().with_sig_err_count(true).into_bits() == 1 << 26);
+const _: () = assert!(FlagsPd::new().with_bsf_enable(true).into_bits() == 1 << 30);

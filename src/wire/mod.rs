@@ -1,0 +1,39 @@
+//! The bytes: one format per file, nothing but fields, units and where each number comes from.
+//!
+//! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. Nothing here decides
+//! anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
+
+pub mod bsf;
+pub mod cqe;
+pub mod ctrl;
+pub mod data;
+pub mod klm;
+pub mod mkey_context;
+pub mod psv;
+pub mod strided;
+pub mod umr;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The unit of a send queue, in bytes: a send WQE basic block (PRM `MLX5_SEND_WQE_BB`).
+pub const WQEBB_BYTES: usize = 64;
+
+/// The unit that segment sizes are counted in, in bytes (PRM: octoword, `MLX5_SEND_WQE_DS`).
+pub const OCTOWORD_BYTES: usize = 16;
+
+/// The most octowords that one work request may have: the size field has 6 bits.
+pub const MAX_WQE_OCTOWORDS: u8 = 63;
+
+/// One 64-byte slot of a send queue. A work request fills a whole number of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct Wqebb(pub [u8; WQEBB_BYTES]);
+
+impl Wqebb {
+    /// A slot full of zeros.
+    pub const ZERO: Self = Self([0; WQEBB_BYTES]);
+}
+
+crate::fmt::defmt_as_bytes!(Wqebb);
+
+const _: () = assert!(size_of::<Wqebb>() == 64 && align_of::<Wqebb>() == 64);

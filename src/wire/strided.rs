@@ -1,0 +1,75 @@
+//! The translation entries of an interleaved layout (`struct mlx5_wqe_umr_repeat_block_seg`).
+
+use crate::types::{Key, OutOfRange};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The header of a strided block, 16 bytes (`struct mlx5_wqe_umr_repeat_block_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct StridedHeader {
+    /// Bytes in one cycle: the sum over all entries.
+    pub bytes_per_cycle: U32,
+    /// [`StridedHeader::OPCODE`].
+    pub op: U32,
+    /// Number of cycles.
+    pub repeat_count: U32,
+    /// Reserved.
+    pub reserved: U16,
+    /// Number of entries that follow.
+    pub num_entries: U16,
+}
+
+impl StridedHeader {
+    /// The code by which the device tells a strided block from a list entry.
+    pub const OPCODE: u32 = 0x400;
+}
+
+/// One stream of pieces behind an interleaved mkey, 16 bytes (`struct mlx5_wqe_umr_repeat_ent_seg`).
+///
+/// In each cycle the entry gives `byte_count` bytes; the next cycle continues `stride` bytes further.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct StridedEntry {
+    /// Distance in bytes from one piece to the next.
+    pub stride: U16,
+    /// Length of a piece in bytes.
+    pub byte_count: U16,
+    /// Key of the memory region that holds the pieces.
+    pub mkey: U32,
+    /// Address of the first piece.
+    pub address: U64,
+}
+
+impl StridedEntry {
+    /// The entry that fills a list up to a whole block.
+    pub const PADDING: Self =
+        Self { stride: U16::ZERO, byte_count: U16::ZERO, mkey: U32::ZERO, address: U64::ZERO };
+
+    /// Describes pieces of `bytes` bytes with gaps of `skip` bytes, the first at `address` in the region with key `lkey`
+    /// (`struct mlx5dv_mr_interleaved`).
+    ///
+    /// # Errors
+    /// [`OutOfRange`] where `bytes + skip`, the stride, has more than 16 bits. The reference provider cuts both off.
+    pub const fn new(address: u64, bytes: u32, skip: u32, lkey: Key) -> Result<Self, OutOfRange> {
+        let stride = bytes as u64 + skip as u64;
+        if stride > u16::MAX as u64 {
+            return Err(OutOfRange { what: "stride (bytes + skip)", value: stride, max: u16::MAX as u64 });
+        }
+        Ok(Self {
+            stride: U16::new(stride as u16),
+            byte_count: U16::new(bytes as u16),
+            mkey: U32::new(lkey.get()),
+            address: U64::new(address),
+        })
+    }
+}
+
+crate::fmt::defmt_as_bytes!(StridedHeader, StridedEntry);
+
+const _: () = assert!(size_of::<StridedHeader>() == 16 && size_of::<StridedEntry>() == 16);
+const _: () = assert!(core::mem::offset_of!(StridedHeader, num_entries) == 14);

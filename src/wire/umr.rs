@@ -1,0 +1,126 @@
+//! The UMR control segment: which parts of an mkey a UMR changes (PRM `umr_ctrl_seg`).
+
+use super::ctrl::ControlSegment;
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First byte of the UMR control segment (PRM `umr_ctrl_seg.flags`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct UmrFlags {
+    #[bits(3)]
+    __: u8,
+    /// Refuse unless the mkey is bound to this queue pair (`CHECK_QPN`).
+    pub check_qpn: bool,
+    /// The second 16-bit word is a translation offset, not a BSF size (`TRNSLATION_OFFSET`).
+    pub translation_offset: bool,
+    /// Refuse unless the mkey is free (`CHECK_FREE`). Sources disagree on its sense; never set here.
+    pub check_free: bool,
+    #[bits(1)]
+    __: u8,
+    /// Translation entries and BSFs follow in the request itself (`INLINE`).
+    pub inline: bool,
+}
+
+/// Which fields of the mkey context a UMR writes (PRM `umr_ctrl_seg.mkey_mask`).
+#[bitfield(u64, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkeyMask {
+    /// Length.
+    pub len: bool,
+    #[bits(5)]
+    __: u8,
+    /// Start address.
+    pub start_addr: bool,
+    #[bits(2)]
+    __: u8,
+    /// Bit 0 of the signature error count.
+    pub sig_err: bool,
+    #[bits(2)]
+    __: u8,
+    /// Whether the BSFs are in force.
+    pub bsf_enable: bool,
+    /// The tag of the key.
+    pub mkey: bool,
+    /// The queue pair that the key is bound to.
+    pub qpn: bool,
+    #[bits(3)]
+    __: u8,
+    /// Local write right.
+    pub local_write: bool,
+    /// Remote read right.
+    pub remote_read: bool,
+    /// Remote write right.
+    pub remote_write: bool,
+    /// Remote atomic right.
+    pub atomic: bool,
+    #[bits(7)]
+    __: u8,
+    /// Whether the mkey is free, that is refuses all traffic.
+    pub free: bool,
+    #[bits(34)]
+    __: u64,
+}
+
+const _: () = {
+    // The numbers of device.md 4.3: a wrong padding above would shift every bit behind it.
+    assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
+    assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
+    assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);
+    assert!(MkeyMask::new().with_qpn(true).into_bits() == 1 << 14);
+    assert!(MkeyMask::new().with_local_write(true).into_bits() == 1 << 18);
+    assert!(MkeyMask::new().with_atomic(true).into_bits() == 1 << 21);
+    assert!(MkeyMask::new().with_free(true).into_bits() == 1 << 29);
+};
+
+/// The UMR control segment, 48 bytes (PRM `umr_ctrl_seg`, `struct mlx5_wqe_umr_ctrl_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct UmrControlSegment {
+    /// See [`UmrFlags`].
+    pub flags: u8,
+    /// Reserved.
+    pub reserved0: [u8; 3],
+    /// Size of the translation entries that follow, in octowords, padded to whole blocks.
+    pub klm_octowords: U16,
+    /// Size of the BSFs that follow, in octowords.
+    pub bsf_octowords: U16,
+    /// See [`MkeyMask`].
+    pub mkey_mask: U64,
+    /// Reserved.
+    pub reserved1: [U64; 4],
+}
+
+impl UmrControlSegment {
+    /// Returns the flags in their fields.
+    pub const fn flag_bits(&self) -> UmrFlags {
+        UmrFlags::from_bits(self.flags)
+    }
+
+    /// Returns the mask in its fields.
+    pub const fn mask(&self) -> MkeyMask {
+        MkeyMask::from_bits(self.mkey_mask.get())
+    }
+}
+
+/// The first block of a UMR: control and UMR control segment, 64 bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct UmrHead {
+    /// Control segment; its `imm` is the key that is changed.
+    pub ctrl: ControlSegment,
+    /// UMR control segment.
+    pub umr: UmrControlSegment,
+}
+
+crate::fmt::defmt_as_bytes!(UmrControlSegment, UmrHead);
+
+const _: () = assert!(size_of::<UmrControlSegment>() == 48);
+const _: () = assert!(core::mem::offset_of!(UmrControlSegment, klm_octowords) == 4);
+const _: () = assert!(core::mem::offset_of!(UmrControlSegment, mkey_mask) == 8);
+const _: () = assert!(size_of::<UmrHead>() == 64);
