@@ -1,6 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 
+pub mod error;
 mod fmt;
+pub mod mkey;
+pub mod queue;
 pub mod types;
 pub mod wire;
+pub mod wqe;

@@ -1,12 +1,11 @@
 //! Segments of the data path: local data, inline data, remote address, atomic operands.
 
-use crate::types::{Key, OutOfRange};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// A piece of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct ibv_sge`).
 ///
-/// Also the entry of a receive queue. Held in wire form from the moment it is made.
+/// Also the entry of a receive queue.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -21,37 +20,12 @@ pub struct DataSegment {
 }
 
 impl DataSegment {
-    /// The longest piece, in bytes: the length field has 31 bits.
-    pub const MAX_BYTES: u32 = (1 << 31) - 1;
-
     /// The key that ends a list of receive entries before its last slot (`MLX5_INVALID_LKEY`).
     pub const END_OF_LIST_KEY: u32 = 0x100;
 
     /// The entry that ends a list of receive entries before its last slot.
     pub const END_OF_LIST: Self =
         Self { byte_count: U32::ZERO, lkey: U32::new(Self::END_OF_LIST_KEY), address: U64::ZERO };
-
-    /// Describes `length` bytes at `address` under `lkey`.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] for a length of 0 (which the device reads as 2 GiB: leave the piece out) or over
-    /// [`DataSegment::MAX_BYTES`].
-    ///
-    /// ```
-    /// use mlx5_mkey::{types::Key, wire::data::DataSegment};
-    /// assert!(DataSegment::new(0, 4160, Key::from_raw(0x1234_00)).is_ok());
-    /// assert!(DataSegment::new(0, 0, Key::from_raw(0x1234_00)).is_err());
-    /// ```
-    pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if length == 0 || length > Self::MAX_BYTES {
-            return Err(OutOfRange {
-                what: "data length (1 or more)",
-                value: length as u64,
-                max: Self::MAX_BYTES as u64,
-            });
-        }
-        Ok(Self { byte_count: U32::new(length), lkey: U32::new(lkey.get()), address: U64::new(address) })
-    }
 }
 
 /// The header before inline data, 4 bytes (`struct mlx5_wqe_inline_seg`).

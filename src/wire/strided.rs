@@ -1,6 +1,5 @@
 //! The translation entries of an interleaved layout (`struct mlx5_wqe_umr_repeat_block_seg`).
 
-use crate::types::{Key, OutOfRange};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -49,24 +48,6 @@ impl StridedEntry {
     /// The entry that fills a list up to a whole block.
     pub const PADDING: Self =
         Self { stride: U16::ZERO, byte_count: U16::ZERO, mkey: U32::ZERO, address: U64::ZERO };
-
-    /// Describes pieces of `bytes` bytes with gaps of `skip` bytes, the first at `address` in the region with key `lkey`
-    /// (`struct mlx5dv_mr_interleaved`).
-    ///
-    /// # Errors
-    /// [`OutOfRange`] where `bytes + skip`, the stride, has more than 16 bits. The reference provider cuts both off.
-    pub const fn new(address: u64, bytes: u32, skip: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        let stride = bytes as u64 + skip as u64;
-        if stride > u16::MAX as u64 {
-            return Err(OutOfRange { what: "stride (bytes + skip)", value: stride, max: u16::MAX as u64 });
-        }
-        Ok(Self {
-            stride: U16::new(stride as u16),
-            byte_count: U16::new(bytes as u16),
-            mkey: U32::new(lkey.get()),
-            address: U64::new(address),
-        })
-    }
 }
 
 crate::fmt::defmt_as_bytes!(StridedHeader, StridedEntry);

@@ -1,0 +1,287 @@
+//! What can go wrong, one type per phase: configuration, posting, completion.
+//!
+//! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
+
+use crate::types::{BlockSize, OutOfRange};
+use crate::wire::cqe::CqeOpcode;
+use core::fmt;
+
+/// A configuration that the device, the mkey or the queue cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A number does not fit its field.
+    OutOfRange(OutOfRange),
+    /// A signature was given for an mkey that was created without one (R119).
+    NotASignatureMkey,
+    /// Crypto properties were given for an mkey that was created without them (R123).
+    NotACryptoMkey,
+    /// The device does not know this kind of signature (R102).
+    SignatureUnsupported,
+    /// The device does not know this block size (R97).
+    BlockSizeUnsupported(BlockSize),
+    /// A copy mask was given, but the domains do not have the same signature type and block size (R89, R90).
+    CopyMaskNeedsSameStructure,
+    /// Signatures in both domains with the cipher outside of them: no device does that (R172).
+    BothSignaturesOutsideCipher,
+    /// The layout has more entries than the mkey or the work request can hold (R37, R41, R52).
+    TooManyEntries {
+        /// Entries of the layout.
+        entries: usize,
+        /// Entries that fit.
+        max: usize,
+    },
+    /// Layout and BSFs together exceed what the queue lets a work request carry (R173).
+    BsfDoesNotFit {
+        /// Bytes of entries and BSFs.
+        bytes: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes (R51).
+    LengthOver32Bits {
+        /// Bytes of memory that the layout maps.
+        length: u64,
+    },
+    /// An engine that enciphers single data units cannot serve a longer mkey (R171).
+    LengthOverDataUnit {
+        /// Bytes of memory that the layout maps.
+        length: u64,
+        /// Bytes of one data unit.
+        unit: u32,
+    },
+    /// The key's tag is not 0 and the device cannot change tags (M3).
+    TagUpdateUnsupported {
+        /// The tag.
+        tag: u8,
+    },
+    /// The mkey's state is not known (after an invalidation or a failed queue), so this part must be given (R121, D16).
+    StateUnknown {
+        /// The part of [`crate::mkey::MkeyConfig`] that is missing.
+        missing: &'static str,
+    },
+}
+
+impl From<OutOfRange> for ConfigError {
+    fn from(error: OutOfRange) -> Self {
+        Self::OutOfRange(error)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::OutOfRange(error) => error.fmt(f),
+            Self::NotASignatureMkey => f.write_str("the mkey was created without block signature"),
+            Self::NotACryptoMkey => f.write_str("the mkey was created without crypto"),
+            Self::SignatureUnsupported => f.write_str("the device does not support this signature type"),
+            Self::BlockSizeUnsupported(size) => {
+                write!(f, "the device does not support blocks of {} bytes", size.bytes())
+            }
+            Self::CopyMaskNeedsSameStructure => {
+                f.write_str("a copy mask needs the same signature type and block size in both domains")
+            }
+            Self::BothSignaturesOutsideCipher => f.write_str(
+                "signatures in both domains need the cipher around the enciphered one's signature",
+            ),
+            Self::TooManyEntries { entries, max } => write!(f, "{entries} layout entries, {max} fit"),
+            Self::BsfDoesNotFit { bytes, max } => {
+                write!(f, "layout and BSFs take {bytes} bytes, {max} fit into a work request")
+            }
+            Self::LengthOver32Bits { length } => {
+                write!(f, "{length} bytes are too long for an mkey with signature or crypto (32 bits)")
+            }
+            Self::LengthOverDataUnit { length, unit } => {
+                write!(
+                    f,
+                    "{length} bytes exceed the data unit of {unit} bytes, the limit of this crypto engine"
+                )
+            }
+            Self::TagUpdateUnsupported { tag } => {
+                write!(f, "key tag {tag:#04x} given, but the device cannot change tags")
+            }
+            Self::StateUnknown { missing } => {
+                write!(f, "the mkey's state is unknown: the configuration must give {missing}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// A request that could not be posted. Ring, counters and mkey state are as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum PostError {
+    /// The configuration does not fit the mkey or the queue.
+    Config(ConfigError),
+    /// The ring has too few free blocks: take completions first.
+    RingFull {
+        /// Blocks of 64 bytes (receive queue: slots) that the request takes.
+        needed: u32,
+        /// Blocks that are free.
+        free: u32,
+    },
+    /// The queue's limit of outstanding requests is reached: take completions first.
+    TooManyRequests {
+        /// Requests that this one counts for: the SET_PSVs of a signature count too.
+        needed: u32,
+        /// Requests that may still be posted.
+        free: u32,
+    },
+    /// The request has more scatter entries than the queue allows.
+    TooManySges {
+        /// Entries given.
+        sges: usize,
+        /// Entries that fit.
+        max: usize,
+    },
+    /// The inline data is longer than the queue allows.
+    InlineTooLong {
+        /// Bytes given.
+        length: usize,
+        /// Bytes that fit.
+        max: usize,
+    },
+    /// The position from which requests were to be cancelled is not one of an outstanding request.
+    NotOutstanding {
+        /// The position, a block number modulo 2^16.
+        counter: u16,
+    },
+}
+
+impl From<ConfigError> for PostError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Config(error) => error.fmt(f),
+            Self::RingFull { needed, free } => write!(f, "ring full: {needed} blocks needed, {free} free"),
+            Self::TooManyRequests { needed, free } => {
+                write!(f, "queue full: {needed} requests needed, {free} may be posted")
+            }
+            Self::TooManySges { sges, max } => write!(f, "{sges} scatter entries, {max} fit"),
+            Self::InlineTooLong { length, max } => write!(f, "{length} bytes of inline data, {max} fit"),
+            Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
+        }
+    }
+}
+
+impl core::error::Error for PostError {}
+
+/// Memory that cannot be a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The number of entries is not a power of two, or over the limit.
+    Size {
+        /// Entries given.
+        entries: usize,
+        /// The largest number allowed here.
+        max: usize,
+    },
+    /// The largest inline data would make a work request longer than the device reads.
+    InlineLimit {
+        /// Bytes given.
+        bytes: u32,
+        /// The largest number allowed.
+        max: u32,
+    },
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Size { entries, max } => {
+                write!(f, "a queue of {entries} entries: a power of two up to {max} is wanted")
+            }
+            Self::InlineLimit { bytes, max } => {
+                write!(f, "{bytes} bytes of inline data, {max} are the limit")
+            }
+        }
+    }
+}
+
+impl core::error::Error for QueueError {}
+
+/// A completion entry that makes no sense. It has been consumed; nothing else has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CompletionError {
+    /// The opcode is not one of a completion.
+    UnknownOpcode(CqeOpcode),
+    /// The entry is compressed or carries data, which queues of this library must not be set up for (M43, M60).
+    UnsupportedFormat {
+        /// The format code.
+        format: u8,
+    },
+    /// No outstanding request has this queue pair and position.
+    UnknownRequest {
+        /// Queue pair.
+        qpn: u32,
+        /// Position in its queue.
+        counter: u16,
+    },
+    /// A signature error names an mkey that nobody knows.
+    UnknownMkey {
+        /// Index of the mkey.
+        index: u32,
+    },
+    /// Nothing arrived within the limit.
+    TimedOut,
+}
+
+impl fmt::Display for CompletionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::UnknownOpcode(opcode) => write!(f, "completion with {opcode}"),
+            Self::UnsupportedFormat { format } => write!(f, "completion entry in format {format}"),
+            Self::UnknownRequest { qpn, counter } => {
+                write!(f, "completion of queue pair {qpn:#x}, position {counter}: no such request")
+            }
+            Self::UnknownMkey { index } => write!(f, "signature error of unknown mkey index {index:#x}"),
+            Self::TimedOut => f.write_str("no completion within the limit"),
+        }
+    }
+}
+
+impl core::error::Error for CompletionError {}
+
+/// The mkey cannot be asked for signature errors, or what the device said of one makes no sense (`mlx5dv_mkey_check`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The mkey was created without block signature (M15).
+    NotASignatureMkey,
+    /// The syndrome has none of the known bits, or the error is not of a block signature.
+    Unintelligible {
+        /// Raw syndrome.
+        syndrome: u16,
+        /// Raw signature type.
+        sig_type: u8,
+        /// Raw domain.
+        domain: u8,
+    },
+}
+
+impl fmt::Display for CheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NotASignatureMkey => f.write_str("the mkey was created without block signature"),
+            Self::Unintelligible { syndrome, sig_type, domain } => {
+                write!(f, "signature error with syndrome {syndrome:#06x}, type {sig_type}, domain {domain}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CheckError {}

@@ -1,0 +1,63 @@
+//! Access rights of an mkey.
+
+use crate::wire::mkey_context::AccessByte;
+use core::ops::BitOr;
+
+/// What an mkey lets happen to the memory behind it (`ibv_access_flags`).
+///
+/// Reading by the owner is always allowed: it is set when the mkey is created, and no request changes it. Other verbs
+/// flags have no meaning for an mkey and cannot be written here (R29).
+///
+/// ```
+/// use mlx5_mkey::mkey::Access;
+/// let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
+/// assert!(rights.contains(Access::REMOTE_READ));
+/// assert!(!rights.contains(Access::LOCAL_WRITE));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Access(AccessByte);
+
+impl Access {
+    /// Nothing but reading by the owner.
+    pub const NONE: Self = Self(AccessByte::new());
+    /// The owner may write: needed to receive into the mkey and to RDMA READ into it.
+    pub const LOCAL_WRITE: Self = Self(AccessByte::new().with_local_write(true));
+    /// The peer may RDMA READ.
+    pub const REMOTE_READ: Self = Self(AccessByte::new().with_remote_read(true));
+    /// The peer may RDMA WRITE.
+    pub const REMOTE_WRITE: Self = Self(AccessByte::new().with_remote_write(true));
+    /// The peer may use atomics.
+    pub const REMOTE_ATOMIC: Self = Self(AccessByte::new().with_atomic(true));
+    /// All of them.
+    pub const ALL: Self =
+        Self::LOCAL_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_WRITE).union(Self::REMOTE_ATOMIC);
+
+    /// Returns the rights of both.
+    pub const fn union(self, other: Self) -> Self {
+        Self(AccessByte::from_bits(self.0.into_bits() | other.0.into_bits()))
+    }
+
+    /// Returns whether all rights of `other` are among these.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0.into_bits() & other.0.into_bits() == other.0.into_bits()
+    }
+
+    /// Returns the byte of the mkey context.
+    pub const fn to_wire(self) -> AccessByte {
+        self.0
+    }
+
+    /// Reads the byte of an mkey context. Bits that are no right of a UMR are dropped.
+    pub const fn from_wire(byte: AccessByte) -> Self {
+        Self(AccessByte::from_bits(byte.into_bits() & Self::ALL.0.into_bits()))
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}

@@ -1,0 +1,163 @@
+//! AES-XTS on the bytes that pass through an mkey.
+
+use crate::types::{BlockSize, DekId, Tweak};
+use crate::wire::bsf::EncryptionOrder;
+
+/// Which way data is enciphered (`mlx5dv_crypto_attr.encrypt_on_tx`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Direction {
+    /// Memory holds plaintext, the wire ciphertext: encrypt when sending, decrypt when receiving.
+    EncryptOnTx,
+    /// Memory holds ciphertext, the wire plaintext: decrypt when sending, encrypt when receiving.
+    DecryptOnTx,
+}
+
+/// When signatures are made or checked in relation to the cipher (`enum mlx5dv_signature_crypto_order`).
+///
+/// Without a signature both mean the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum SignatureOrder {
+    /// When sending, first the cipher, then signatures (rows B, G, H, I of the man page).
+    AfterCryptoOnTx,
+    /// When sending, first signatures, then the cipher (rows C, D, E, J of the man page).
+    BeforeCryptoOnTx,
+}
+
+/// How the device's AES-XTS engine takes a tweak, and how much it enciphers (`crypto_caps.crypto_engines`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum XtsEngine {
+    /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7, BlueField-3).
+    MultiBlock,
+    /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx, BlueField-2).
+    SingleBlock,
+    /// The device reports AES-XTS and no more; the tweak is little endian.
+    Unspecified,
+}
+
+impl XtsEngine {
+    /// Returns the tweak in the byte order that the engine wants (D7).
+    pub const fn tweak_bytes(self, tweak: Tweak) -> [u8; 16] {
+        match self {
+            Self::MultiBlock => tweak.get().to_be_bytes(),
+            Self::SingleBlock | Self::Unspecified => tweak.get().to_le_bytes(),
+        }
+    }
+
+    /// Reads a tweak in the engine's byte order.
+    pub const fn tweak_from_bytes(self, bytes: [u8; 16]) -> Tweak {
+        match self {
+            Self::MultiBlock => Tweak::new(u128::from_be_bytes(bytes)),
+            Self::SingleBlock | Self::Unspecified => Tweak::new(u128::from_le_bytes(bytes)),
+        }
+    }
+}
+
+/// The plain tag of a DEK, by which the device knows that the right key is used (`mlx5dv_crypto_attr.keytag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Keytag(pub [u8; 8]);
+
+/// Crypto properties of an mkey (`struct mlx5dv_crypto_attr`); the standard is AES-XTS, the only one there is.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
+/// use mlx5_mkey::types::{BlockSize, DekId, Tweak};
+/// let crypto = Crypto {
+///     direction: Direction::EncryptOnTx,
+///     order: SignatureOrder::BeforeCryptoOnTx,
+///     data_unit: BlockSize::B512,
+///     tweak: Tweak::from_lba(0x1000),
+///     dek: DekId::new(7)?,
+///     keytag: Keytag::default(),
+/// };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Crypto {
+    /// Which way data is enciphered.
+    pub direction: Direction,
+    /// When signatures are made in relation to the cipher.
+    pub order: SignatureOrder,
+    /// Bytes that are enciphered under one tweak. Where the cipher covers a signature: block plus signature.
+    pub data_unit: BlockSize,
+    /// Tweak of the first data unit.
+    pub tweak: Tweak,
+    /// The key.
+    pub dek: DekId,
+    /// Must equal the DEK's tag, where the DEK has one; else all zero.
+    pub keytag: Keytag,
+}
+
+impl Crypto {
+    /// Returns the code by which the device knows direction and order.
+    pub const fn encryption_order(&self) -> EncryptionOrder {
+        match (self.direction, self.order) {
+            (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => EncryptionOrder::RAW_WIRE,
+            (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => EncryptionOrder::WIRE_SIGNATURE,
+            (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => EncryptionOrder::MEMORY_SIGNATURE,
+            (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => EncryptionOrder::RAW_MEMORY,
+        }
+    }
+
+    /// Returns whether the enciphered domain's signature is outside the cipher, which excludes a second one (D4).
+    pub const fn signature_is_outside(&self) -> bool {
+        matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
+    }
+}
+
+/// Returns whether `job_size` bytes may be sent or received at once with this data unit, by the rule of the man page
+/// `mlx5dv_wr_set_mkey_crypto`: whole units, or a multiple of 16 whose rest is at most the unit less 16.
+///
+/// ```
+/// use mlx5_mkey::{mkey::job_size_allowed, types::BlockSize};
+/// assert!(job_size_allowed(512, BlockSize::B512) && job_size_allowed(128, BlockSize::B512));
+/// assert!(!job_size_allowed(47, BlockSize::B512));
+/// assert!(job_size_allowed(496, BlockSize::B520) && !job_size_allowed(512, BlockSize::B520));
+/// ```
+pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
+    let unit = data_unit.bytes() as u64;
+    job_size.is_multiple_of(unit) || (job_size.is_multiple_of(16) && job_size % unit <= unit - 16)
+}
+
+/// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encipher each data unit.
+///
+/// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes): 528 bytes in
+/// units of 520, say. IEEE 1619 cannot encipher those (D8).
+///
+/// ```
+/// use mlx5_mkey::{mkey::{job_size_allowed, job_size_enciphers}, types::BlockSize};
+/// assert!(job_size_allowed(528, BlockSize::B520) && !job_size_enciphers(528, BlockSize::B520));
+/// ```
+pub const fn job_size_enciphers(job_size: u64, data_unit: BlockSize) -> bool {
+    let rest = job_size % data_unit.bytes() as u64;
+    job_size_allowed(job_size, data_unit) && (rest == 0 || rest >= 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn d8_only_units_of_520_have_sizes_that_cannot_be_enciphered() {
+        for unit in BlockSize::ALL {
+            for job in 0..3 * u64::from(unit.bytes()) {
+                let hole = job_size_allowed(job, unit) && !job_size_enciphers(job, unit);
+                assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn d7_tweaks_follow_the_engine() {
+        let tweak = Tweak::from_lba(0x0102);
+        assert_eq!(XtsEngine::SingleBlock.tweak_bytes(tweak)[..2], [2, 1]);
+        assert_eq!(XtsEngine::MultiBlock.tweak_bytes(tweak)[14..], [1, 2]);
+        for engine in [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified] {
+            assert_eq!(engine.tweak_from_bytes(engine.tweak_bytes(tweak)), tweak);
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
+
+use crate::error::ConfigError;
+use crate::types::{BlockSize, Seed};
+
+/// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
+pub mod check_mask {
+    /// Guard of a T10-DIF.
+    pub const T10DIF_GUARD: u8 = 0xc0;
+    /// Application tag of a T10-DIF.
+    pub const T10DIF_APP_TAG: u8 = 0x30;
+    /// Reference tag of a T10-DIF.
+    pub const T10DIF_REF_TAG: u8 = 0x0f;
+    /// A CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C too (gap 2).
+    pub const CRC32: u8 = 0xf0;
+    /// A CRC of 64 bits.
+    pub const CRC64: u8 = 0xff;
+    /// The whole signature, whatever its kind.
+    pub const ALL: u8 = 0xff;
+}
+
+/// What the guard field of a T10-DIF holds (`enum mlx5dv_sig_t10dif_bg_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Guard {
+    /// CRC-16 with polynomial 8BB7 (T10 SBC-3).
+    Crc,
+    /// The Internet checksum (RFC 1071).
+    IpChecksum,
+}
+
+/// Which blocks of a T10-DIF domain pass unchecked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Escape {
+    /// None.
+    Never,
+    /// Those whose application tag is FFFF (`MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE`).
+    AppTag,
+    /// Those whose application tag is FFFF and whose reference tag is FFFFFFFF
+    /// (`MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE`). The reference provider lets it win over the other flag (D10).
+    AppAndRefTag,
+}
+
+/// T10-DIF protection information, 8 bytes big endian: guard 2, application tag 2, reference tag 4
+/// (`struct mlx5dv_sig_t10dif`, T10 SBC-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct T10Dif {
+    /// What the guard field holds.
+    pub guard: Guard,
+    /// Where the guard's calculation starts in each block.
+    pub seed: Seed,
+    /// The application tag to generate or to check.
+    pub app_tag: u16,
+    /// The reference tag of the first block: normally the low half of its LBA.
+    pub ref_tag: u32,
+    /// The reference tag grows by one for each block (`MLX5DV_SIG_T10DIF_FLAG_REF_REMAP`).
+    pub ref_remap: bool,
+    /// Which blocks pass unchecked.
+    pub escape: Escape,
+}
+
+/// A kind of signature with its parameters (`enum mlx5dv_sig_type`, `enum mlx5dv_sig_crc_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Signature {
+    /// T10-DIF, 8 bytes.
+    T10Dif(T10Dif),
+    /// CRC-32 as in Fibre Channel (FC-PH), 4 bytes.
+    Crc32(Seed),
+    /// CRC-32C as in iSCSI (RFC 3720), 4 bytes.
+    Crc32c(Seed),
+    /// CRC-64 as in Microsoft XP10, 8 bytes.
+    Crc64Xp10(Seed),
+}
+
+impl Signature {
+    /// Returns the size of the field in bytes.
+    pub const fn bytes(&self) -> u32 {
+        match self {
+            Self::Crc32(_) | Self::Crc32c(_) => 4,
+            Self::T10Dif(_) | Self::Crc64Xp10(_) => 8,
+        }
+    }
+
+    /// Returns whether both are of one kind, whatever their parameters.
+    const fn same_kind(&self, other: &Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::T10Dif(_), Self::T10Dif(_))
+                | (Self::Crc32(_), Self::Crc32(_))
+                | (Self::Crc32c(_), Self::Crc32c(_))
+                | (Self::Crc64Xp10(_), Self::Crc64Xp10(_))
+        )
+    }
+}
+
+/// The signature of one domain and the size of the blocks that it protects (`struct mlx5dv_sig_block_domain`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Domain {
+    /// Kind and parameters.
+    pub signature: Signature,
+    /// Bytes of data per block.
+    pub block_size: BlockSize,
+}
+
+impl Domain {
+    /// Returns the bytes of a block with its signature.
+    pub const fn stride(&self) -> u32 {
+        self.block_size.bytes() + self.signature.bytes()
+    }
+
+    /// Returns whether both domains have the same kind of signature and block size, which a copy mask needs.
+    pub const fn same_structure(&self, other: &Self) -> bool {
+        self.block_size.bytes() == other.block_size.bytes() && self.signature.same_kind(&other.signature)
+    }
+}
+
+/// The block signature of an mkey: in memory, on the wire, or in both domains (`struct mlx5dv_sig_block_attr`).
+///
+/// The device does what each direction needs: it checks the signature of the domain that data comes from, strips it, and
+/// adds that of the domain that data goes to.
+///
+/// ```
+/// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
+/// use mlx5_mkey::types::{BlockSize, Seed};
+/// // The data in memory ends each 512 bytes with a CRC32; the wire carries plain data.
+/// let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+/// let signature = BlockSignature::memory(domain);
+/// assert_eq!(signature.wire_bytes(516 * 3), Some(512 * 3));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct BlockSignature {
+    memory: Option<Domain>,
+    wire: Option<Domain>,
+    check_mask: u8,
+    copy_mask: Option<u8>,
+}
+
+impl BlockSignature {
+    /// A signature in memory only: stripped on its way to the wire, added on its way to memory.
+    pub const fn memory(domain: Domain) -> Self {
+        Self { memory: Some(domain), wire: None, check_mask: check_mask::ALL, copy_mask: None }
+    }
+
+    /// A signature on the wire only: added on its way to the wire, stripped on its way to memory.
+    pub const fn wire(domain: Domain) -> Self {
+        Self { memory: None, wire: Some(domain), check_mask: check_mask::ALL, copy_mask: None }
+    }
+
+    /// A signature in both domains: passed on where they are alike, else converted.
+    pub const fn both(memory: Domain, wire: Domain) -> Self {
+        Self { memory: Some(memory), wire: Some(wire), check_mask: check_mask::ALL, copy_mask: None }
+    }
+
+    /// Checks only those bytes of the incoming signature whose bit is set; see [`check_mask`].
+    #[must_use]
+    pub const fn with_check_mask(mut self, mask: u8) -> Self {
+        self.check_mask = mask;
+        self
+    }
+
+    /// Copies those bytes of the signature whose bit is set and calculates the others, instead of choosing by itself.
+    ///
+    /// # Errors
+    /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block size.
+    pub const fn with_copy_mask(mut self, mask: u8) -> Result<Self, ConfigError> {
+        match (&self.memory, &self.wire) {
+            (Some(memory), Some(wire)) if memory.same_structure(wire) => {
+                self.copy_mask = Some(mask);
+                Ok(self)
+            }
+            _ => Err(ConfigError::CopyMaskNeedsSameStructure),
+        }
+    }
+
+    /// Returns the memory domain.
+    pub const fn memory_domain(&self) -> Option<&Domain> {
+        self.memory.as_ref()
+    }
+
+    /// Returns the wire domain.
+    pub const fn wire_domain(&self) -> Option<&Domain> {
+        self.wire.as_ref()
+    }
+
+    /// Returns which bytes of an incoming signature are checked.
+    pub const fn check_mask(&self) -> u8 {
+        self.check_mask
+    }
+
+    /// Returns the copy mask that the user gave.
+    pub const fn copy_mask(&self) -> Option<u8> {
+        self.copy_mask
+    }
+
+    /// Returns which bytes of the signature are copied, `None` where the domains differ in structure or one is absent.
+    ///
+    /// Without a mask of the user's a CRC is copied whole, and the parts of a T10-DIF whose parameters agree (R84, R85).
+    pub const fn effective_copy_mask(&self) -> Option<u8> {
+        let (Some(memory), Some(wire)) = (&self.memory, &self.wire) else { return None };
+        if !memory.same_structure(wire) {
+            return None;
+        }
+        if self.copy_mask.is_some() {
+            return self.copy_mask;
+        }
+        Some(match (&memory.signature, &wire.signature) {
+            (Signature::T10Dif(memory), Signature::T10Dif(wire)) => {
+                let mut mask = 0;
+                if memory.guard as u8 == wire.guard as u8 && memory.seed as u8 == wire.seed as u8 {
+                    mask |= check_mask::T10DIF_GUARD;
+                }
+                if memory.app_tag == wire.app_tag {
+                    mask |= check_mask::T10DIF_APP_TAG;
+                }
+                if memory.ref_tag == wire.ref_tag {
+                    mask |= check_mask::T10DIF_REF_TAG;
+                }
+                mask
+            }
+            (Signature::Crc64Xp10(_), _) => check_mask::CRC64,
+            _ => check_mask::CRC32,
+        })
+    }
+
+    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for a part of a
+    /// block. Work requests and offsets in an mkey count wire bytes (D3).
+    pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
+        convert(memory_bytes, self.memory.as_ref(), self.wire.as_ref())
+    }
+
+    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a part of a block.
+    pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
+        convert(wire_bytes, self.wire.as_ref(), self.memory.as_ref())
+    }
+}
+
+/// Returns the length in domain `to` of whole blocks that have `bytes` in domain `from`.
+const fn convert(bytes: u64, from: Option<&Domain>, to: Option<&Domain>) -> Option<u64> {
+    let data = match from {
+        Some(from) => {
+            if !bytes.is_multiple_of(from.stride() as u64) {
+                return None;
+            }
+            bytes / from.stride() as u64 * from.block_size.bytes() as u64
+        }
+        None => bytes,
+    };
+    match to {
+        Some(to) => {
+            if !data.is_multiple_of(to.block_size.bytes() as u64) {
+                return None;
+            }
+            (data / to.block_size.bytes() as u64).checked_mul(to.stride() as u64)
+        }
+        None => Some(data),
+    }
+}
+
+/// Which signatures and block sizes a device knows (`struct mlx5dv_sig_caps`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SignatureCapabilities {
+    /// Blocks of 4048 bytes (R97).
+    pub block_4048: bool,
+    /// CRC-32C (R102).
+    pub crc32c: bool,
+    /// CRC-64 XP10 (R102).
+    pub crc64_xp10: bool,
+}
+
+impl SignatureCapabilities {
+    /// A device that knows all.
+    pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true };
+
+    /// Refuses what the device does not know.
+    pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
+        match self.check_domain(&signature.memory) {
+            Ok(()) => self.check_domain(&signature.wire),
+            error => error,
+        }
+    }
+
+    const fn check_domain(&self, domain: &Option<Domain>) -> Result<(), ConfigError> {
+        let Some(domain) = domain else { return Ok(()) };
+        match domain.signature {
+            Signature::Crc32c(_) if !self.crc32c => return Err(ConfigError::SignatureUnsupported),
+            Signature::Crc64Xp10(_) if !self.crc64_xp10 => return Err(ConfigError::SignatureUnsupported),
+            _ => {}
+        }
+        match domain.block_size {
+            BlockSize::B4048 if !self.block_4048 => Err(ConfigError::BlockSizeUnsupported(domain.block_size)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn dif(app_tag: u16, ref_tag: u32) -> Domain {
+        Domain {
+            signature: Signature::T10Dif(T10Dif {
+                guard: Guard::Crc,
+                seed: Seed::Zeros,
+                app_tag,
+                ref_tag,
+                ref_remap: true,
+                escape: Escape::Never,
+            }),
+            block_size: BlockSize::B512,
+        }
+    }
+
+    const CRC32: Domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+    const CRC32C: Domain = Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B512 };
+
+    #[test]
+    fn r85_parts_of_a_dif_are_copied_where_they_agree() {
+        assert_eq!(BlockSignature::both(dif(1, 2), dif(1, 2)).effective_copy_mask(), Some(0xff));
+        assert_eq!(BlockSignature::both(dif(1, 2), dif(9, 2)).effective_copy_mask(), Some(0xcf));
+        assert_eq!(BlockSignature::both(dif(1, 2), dif(1, 9)).effective_copy_mask(), Some(0xf0));
+        assert_eq!(BlockSignature::both(CRC32, CRC32).effective_copy_mask(), Some(0xf0));
+        assert_eq!(BlockSignature::both(CRC32, CRC32C).effective_copy_mask(), None);
+    }
+
+    #[test]
+    fn r90_a_copy_mask_needs_two_alike_domains() {
+        let refused = Err(ConfigError::CopyMaskNeedsSameStructure);
+        assert_eq!(BlockSignature::memory(CRC32).with_copy_mask(1), refused, "D22");
+        assert_eq!(BlockSignature::wire(CRC32).with_copy_mask(1), refused);
+        assert_eq!(BlockSignature::both(CRC32, CRC32C).with_copy_mask(1), refused);
+        let bigger = Domain { block_size: BlockSize::B4096, ..CRC32 };
+        assert_eq!(BlockSignature::both(CRC32, bigger).with_copy_mask(1), refused);
+        let given = BlockSignature::both(CRC32, CRC32).with_copy_mask(0x21);
+        assert_eq!(given.map(|signature| signature.effective_copy_mask()), Ok(Some(0x21)));
+    }
+
+    #[test]
+    fn d3_lengths_convert_between_domains() {
+        let wire = BlockSignature::wire(dif(0, 0));
+        assert_eq!(wire.wire_bytes(1024), Some(1040));
+        assert_eq!(wire.memory_bytes(1040), Some(1024));
+        assert_eq!(wire.memory_bytes(1024), None);
+        let both = BlockSignature::both(CRC32, dif(0, 0));
+        assert_eq!(both.wire_bytes(516), Some(520));
+    }
+}

@@ -1,0 +1,97 @@
+//! How the device learns of new requests: the doorbell record in memory, then a write to the UAR.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The two counters in memory through which a queue's progress is published, big endian, 8 bytes.
+///
+/// For a queue pair: slots posted to the receive queue, blocks posted to the send queue. For a completion queue: entries
+/// consumed, and the arming word. The caller places it in memory that the device was told of (PRM `dbr_addr`).
+#[derive(Debug, Default)]
+#[repr(C, align(8))]
+pub struct DoorbellRecord {
+    first: AtomicU32,
+    second: AtomicU32,
+}
+
+impl DoorbellRecord {
+    /// A record with both counters 0.
+    pub const fn new() -> Self {
+        Self { first: AtomicU32::new(0), second: AtomicU32::new(0) }
+    }
+
+    /// Returns the bytes as the device reads them.
+    pub fn bytes(&self) -> [[u8; 4]; 2] {
+        [self.first.load(Ordering::Relaxed).to_ne_bytes(), self.second.load(Ordering::Relaxed).to_ne_bytes()]
+    }
+
+    /// Publishes the receive queue's counter (16 bits), or the completion queue's consumer index (24 bits).
+    #[inline(always)]
+    pub(super) fn set_first(&self, counter: u32) {
+        self.first.store(counter.to_be(), Ordering::Relaxed);
+    }
+
+    /// Publishes the send queue's counter (16 bits).
+    #[inline(always)]
+    pub(super) fn set_send(&self, counter: u32) {
+        self.second.store(counter.to_be(), Ordering::Relaxed);
+    }
+}
+
+/// Tells the device that a send queue has new requests.
+///
+/// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue puts the barriers around it.
+pub trait Doorbell {
+    /// Writes the first 8 bytes of the last request's control segment to the device, as they stand in memory.
+    fn ring(&mut self, control: [u8; 8]);
+}
+
+impl<D: Doorbell + ?Sized> Doorbell for &mut D {
+    fn ring(&mut self, control: [u8; 8]) {
+        (**self).ring(control);
+    }
+}
+
+/// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame register").
+///
+/// A page has two registers side by side, used in turn, so that the CPU's write-combining buffer never merges two.
+#[derive(Debug)]
+pub struct UarDoorbell {
+    register: NonNull<u64>,
+    /// Distance in bytes between the two registers; 0 for a single one.
+    toggle: usize,
+    offset: usize,
+}
+
+// SAFETY: the register is a place of the device, not of a thread; exclusive access goes with the value.
+unsafe impl Send for UarDoorbell {}
+
+impl UarDoorbell {
+    /// Takes up the register at `register` and its twin `toggle` bytes further (0: there is none).
+    ///
+    /// # Safety
+    /// This is where work requests become real: from here on the device executes what is posted to the queue that rings
+    /// this doorbell. The caller vouches that
+    /// - `register` and `register + toggle` are mapped UAR registers, 8-byte aligned, valid as long as the value lives, and
+    ///   rung by nobody else (BlueField: the Arm side's mapping, not cached);
+    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with;
+    /// - memory under a key that a request names stays registered, and is not used by Rust code in a way that conflicts with
+    ///   the device's reads and writes, until the request has completed (and, for a key given to a peer, until it is
+    ///   invalidated).
+    pub const unsafe fn new(register: NonNull<u64>, toggle: usize) -> Self {
+        Self { register, toggle, offset: 0 }
+    }
+}
+
+impl Doorbell for UarDoorbell {
+    #[inline]
+    fn ring(&mut self, control: [u8; 8]) {
+        // SAFETY: `new`'s caller vouches for both registers. One 8-byte store, as the device wants it.
+        unsafe {
+            self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control));
+        }
+        self.offset ^= self.toggle;
+    }
+}

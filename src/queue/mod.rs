@@ -1,0 +1,23 @@
+//! The rings: where work requests go and completions come from.
+//!
+//! Memory for rings and doorbell records is the caller's, and so is the doorbell. A queue writes blocks into free slots
+//! only, and the device learns of them when [`SendQueue::ring_doorbell`] publishes. Rings are device memory: nothing in
+//! them is trusted, nothing is held by reference.
+
+mod barrier;
+pub mod completion;
+pub mod doorbell;
+mod in_flight;
+pub mod receive;
+mod ring;
+pub mod send;
+pub mod shared;
+
+pub use completion::{
+    Completion, CompletionQueue, Endpoint, Failure, Message, Outcome, Route, WorkCompletion,
+};
+pub use doorbell::{Doorbell, DoorbellRecord, UarDoorbell};
+pub use in_flight::RequestKind;
+pub use receive::{ReceiveQueue, ReceiveQueueConfig};
+pub use send::{Request, SendQueue, SendQueueConfig};
+pub use shared::SharedSendQueue;

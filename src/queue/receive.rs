@@ -1,0 +1,120 @@
+//! The receive queue: posts buffers for what the peer sends.
+
+use super::barrier;
+use super::doorbell::DoorbellRecord;
+use super::ring::Ring;
+use crate::error::{PostError, QueueError};
+use crate::types::Qpn;
+use crate::wire::data::DataSegment;
+use crate::wqe::Sge;
+use heapless::Vec;
+
+/// What a receive queue needs to know of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ReceiveQueueConfig {
+    /// Number of the queue pair.
+    pub qpn: Qpn,
+    /// Entries of 16 bytes in a slot, a power of two (PRM `log_rq_stride`): the most buffers of one request.
+    pub entries_per_slot: u32,
+}
+
+/// A receive queue over the caller's ring. `N` is the most slots that it can keep track of.
+pub struct ReceiveQueue<'r, const N: usize> {
+    ring: Ring<'r, DataSegment>,
+    record: &'r DoorbellRecord,
+    ids: Vec<u64, N>,
+    qpn: Qpn,
+    entries_per_slot: u32,
+    /// Slots posted, published and retired, all counted from the queue pair's start.
+    producer: u32,
+    published: u32,
+    consumer: u32,
+}
+
+impl<'r, const N: usize> ReceiveQueue<'r, N> {
+    /// Makes a receive queue over `ring`, which the queue pair was or will be created with.
+    ///
+    /// # Errors
+    /// [`QueueError::Size`] unless entries per slot and slots are powers of two, with at most `N` slots.
+    pub fn new(
+        config: ReceiveQueueConfig,
+        ring: &'r mut [DataSegment],
+        record: &'r DoorbellRecord,
+    ) -> Result<Self, QueueError> {
+        let ReceiveQueueConfig { qpn, entries_per_slot } = config;
+        let entries = ring.len();
+        let stride = entries_per_slot as usize;
+        if !entries_per_slot.is_power_of_two() || stride > entries {
+            return Err(QueueError::Size { entries: stride, max: entries });
+        }
+        let slots = entries / stride;
+        if slots > N {
+            return Err(QueueError::Size { entries: slots, max: N });
+        }
+        let mut ids = Vec::new();
+        // Cannot fail: just checked against N.
+        let _ = ids.resize(slots, 0);
+        let ring = Ring::new(ring, entries)?;
+        Ok(Self { ring, record, ids, qpn, entries_per_slot, producer: 0, published: 0, consumer: 0 })
+    }
+
+    /// Returns the number of the queue pair.
+    pub const fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// Returns how many slots are free.
+    pub fn free_slots(&self) -> u32 {
+        self.ids.len() as u32 - self.producer.wrapping_sub(self.consumer)
+    }
+
+    /// Posts buffers for one message; `id` is what its completion will carry.
+    ///
+    /// # Errors
+    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::RingFull`].
+    #[inline]
+    pub fn post(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        let max = self.entries_per_slot as usize;
+        if sges.len() > max {
+            return Err(PostError::TooManySges { sges: sges.len(), max });
+        }
+        let free = self.free_slots();
+        if free == 0 {
+            return Err(PostError::RingFull { needed: 1, free });
+        }
+        let first = self.producer.wrapping_mul(self.entries_per_slot);
+        let end = (sges.len() < max).then_some(DataSegment::END_OF_LIST);
+        for (index, entry) in (first..).zip(sges.iter().map(|sge| sge.to_wire()).chain(end)) {
+            self.ring.write(index, entry);
+        }
+        let mask = self.ids.len().wrapping_sub(1);
+        if let Some(slot) = self.ids.get_mut(self.producer as usize & mask) {
+            *slot = id;
+        }
+        self.producer = self.producer.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Publishes everything posted since the last call. The device looks at the record; there is no doorbell.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.published = self.producer;
+        barrier::blocks_before_record();
+        self.record.set_first(self.producer & 0xffff);
+    }
+
+    /// Takes a completion of this queue: retires the request with number `counter` (modulo 2^16) and all before it, and
+    /// returns its identity; `None` where no outstanding request has that number.
+    #[inline]
+    pub fn complete(&mut self, counter: u16) -> Option<u64> {
+        let distance = u32::from(counter.wrapping_sub(self.consumer as u16));
+        if distance >= self.published.wrapping_sub(self.consumer) {
+            return None;
+        }
+        let index = self.consumer.wrapping_add(distance);
+        let id = *self.ids.get(index as usize & self.ids.len().wrapping_sub(1))?;
+        self.consumer = index.wrapping_add(1);
+        Some(id)
+    }
+}

@@ -1,0 +1,82 @@
+//! Memory that a device shares: a power of two of slots, reached by a running index. The only code that touches them.
+
+#![allow(unsafe_code)]
+
+use crate::error::QueueError;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The most slots of a ring: block numbers have 16 bits, and half of them tell old from new.
+pub(super) const MAX_SLOTS: usize = 1 << 15;
+
+/// A ring of slots that both the CPU and a device access.
+///
+/// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps a raw
+/// pointer, since the device changes them behind the reference's back. All slot types are plain bytes: whatever the
+/// device leaves there is a valid value.
+pub(super) struct Ring<'r, T> {
+    base: NonNull<T>,
+    mask: u32,
+    memory: PhantomData<&'r mut [T]>,
+}
+
+// SAFETY: a ring is the one owner of its slots, as `&mut [T]` is; it may move to another thread where that may.
+unsafe impl<T: Send> Send for Ring<'_, T> {}
+
+impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
+    pub(super) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
+        let entries = slots.len();
+        if !entries.is_power_of_two() || entries > max.min(MAX_SLOTS) {
+            return Err(QueueError::Size { entries, max: max.min(MAX_SLOTS) });
+        }
+        Ok(Self { base: NonNull::from(slots).cast(), mask: entries as u32 - 1, memory: PhantomData })
+    }
+
+    /// Returns the number of slots.
+    pub(super) fn len(&self) -> u32 {
+        self.mask + 1
+    }
+
+    #[inline(always)]
+    fn slot(&self, index: u32) -> *mut T {
+        // SAFETY: `mask` is the number of slots less one, so the masked index is that of a slot of the slice that `new`
+        // took, which stays borrowed for 'r.
+        unsafe { self.base.as_ptr().add((index & self.mask) as usize) }
+    }
+
+    /// Writes a slot.
+    #[inline(always)]
+    pub(super) fn write(&mut self, index: u32, value: T) {
+        // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
+        // only after the barrier and the doorbell that follow.
+        unsafe { self.slot(index).write(value) }
+    }
+
+    /// Writes the first four bytes of a slot.
+    pub(super) fn write_word(&mut self, index: u32, word: [u8; 4]) {
+        const { assert!(size_of::<T>() >= 4) };
+        // SAFETY: as in `write`; the slot has at least four bytes, and bytes need no alignment.
+        unsafe { self.slot(index).cast::<[u8; 4]>().write(word) }
+    }
+
+    /// Reads the last byte of a slot, in which the device says whose the slot is.
+    #[inline(always)]
+    pub(super) fn last_byte(&self, index: u32) -> u8 {
+        const { assert!(size_of::<T>() > 0) };
+        // SAFETY: the pointer is within the slot. The device may write the byte at any time; an atomic access allows that.
+        unsafe {
+            let byte = self.slot(index).cast::<u8>().add(size_of::<T>() - 1);
+            AtomicU8::from_ptr(byte).load(Ordering::Relaxed)
+        }
+    }
+
+    /// Copies a slot out. Call it after [`Ring::last_byte`] said that the slot is ours, and a barrier.
+    #[inline(always)]
+    pub(super) fn read(&self, index: u32) -> T {
+        // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make
+        // the copy wrong, and nothing trusts it.
+        unsafe { self.slot(index).read_volatile() }
+    }
+}

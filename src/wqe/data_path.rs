@@ -1,0 +1,202 @@
+//! Data-path requests: send, RDMA WRITE and READ, atomics, NOP.
+
+use super::OCTOWORDS_PER_BLOCK;
+use crate::types::{Key, OutOfRange};
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use crate::wire::{OCTOWORD_BYTES, Wqebb};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{Immutable, IntoBytes, transmute};
+
+/// A piece of local memory (`struct ibv_sge`), held in wire form so that posting copies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[repr(transparent)]
+pub struct Sge(DataSegment);
+
+impl Sge {
+    /// The longest piece, in bytes: the length field has 31 bits.
+    pub const MAX_BYTES: u32 = (1 << 31) - 1;
+
+    /// Describes `length` bytes at `address` under `lkey`. For an mkey of this library the address is an offset in its
+    /// space, and both count bytes as they are on the wire (D3).
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for a length of 0, which the device reads as 2 GiB (leave the piece out), or over [`Sge::MAX_BYTES`].
+    ///
+    /// ```
+    /// use mlx5_mkey::{types::Key, wqe::Sge};
+    /// assert!(Sge::new(0, 4160, Key::from_raw(0x1234_00)).is_ok());
+    /// assert!(Sge::new(0, 0, Key::from_raw(0x1234_00)).is_err());
+    /// ```
+    pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
+        if length == 0 || length > Self::MAX_BYTES {
+            return Err(OutOfRange {
+                what: "data length (1 or more)",
+                value: length as u64,
+                max: Self::MAX_BYTES as u64,
+            });
+        }
+        Ok(Self(DataSegment {
+            byte_count: U32::new(length),
+            lkey: U32::new(lkey.get()),
+            address: U64::new(address),
+        }))
+    }
+
+    /// Returns the length in bytes.
+    pub const fn length(&self) -> u32 {
+        self.0.byte_count.get()
+    }
+
+    /// Returns the wire form.
+    pub const fn to_wire(self) -> DataSegment {
+        self.0
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Sge {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        self.0.format(f);
+    }
+}
+
+/// Where in the peer's memory an RDMA request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Remote {
+    /// Address; for an mkey of this library an offset in its space, in bytes as they are on the wire.
+    pub address: u64,
+    /// The peer's key.
+    pub rkey: Key,
+}
+
+/// The data that a send or an RDMA WRITE carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Payload<'a> {
+    /// Pieces of memory, read when the request is executed. None makes an empty message.
+    Sges(&'a [Sge]),
+    /// Bytes that are copied into the work request.
+    Inline(&'a [u8]),
+}
+
+impl<'a> From<&'a [Sge]> for Payload<'a> {
+    fn from(sges: &'a [Sge]) -> Self {
+        Self::Sges(sges)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Sge; N]> for Payload<'a> {
+    fn from(sges: &'a [Sge; N]) -> Self {
+        Self::Sges(sges)
+    }
+}
+
+/// The operands of an atomic on 8 bytes of the peer's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands {
+    pub(crate) swap_add: u64,
+    pub(crate) compare: u64,
+}
+
+/// A data-path request in parts, in the order in which they are written.
+#[derive(Clone, Copy)]
+pub(crate) struct DataPath<'a> {
+    pub(crate) opcode: Opcode,
+    pub(crate) imm: u32,
+    pub(crate) remote: Option<Remote>,
+    pub(crate) atomic: Option<Operands>,
+    pub(crate) payload: Payload<'a>,
+}
+
+impl<'a> DataPath<'a> {
+    pub(crate) const fn new(opcode: Opcode, payload: Payload<'a>) -> Self {
+        Self { opcode, imm: 0, remote: None, atomic: None, payload }
+    }
+
+    /// Returns the size of the request in octowords.
+    pub(crate) fn octowords(&self) -> usize {
+        let data = match self.payload {
+            Payload::Sges(sges) => sges.len(),
+            Payload::Inline([]) => 0,
+            Payload::Inline(bytes) => (bytes.len() + size_of::<InlineHeader>()).div_ceil(OCTOWORD_BYTES),
+        };
+        1 + usize::from(self.remote.is_some()) + usize::from(self.atomic.is_some()) + data
+    }
+
+    /// Builds the request.
+    #[inline]
+    pub(crate) fn encode(&self, control: ControlSegment, put: impl FnMut(Wqebb)) {
+        let mut packer = Packer { block: Wqebb::ZERO, filled: 0, put };
+        packer.push(transmute!(control));
+        if let Some(Remote { address, rkey }) = self.remote {
+            packer.push(transmute!(RemoteAddressSegment {
+                address: U64::new(address),
+                rkey: U32::new(rkey.get()),
+                reserved: U32::ZERO,
+            }));
+        }
+        if let Some(Operands { swap_add, compare }) = self.atomic {
+            packer
+                .push(transmute!(AtomicSegment { swap_add: U64::new(swap_add), compare: U64::new(compare) }));
+        }
+        match self.payload {
+            Payload::Sges(sges) => sges.iter().for_each(|sge| packer.push(transmute!(sge.to_wire()))),
+            Payload::Inline(bytes) => packer.push_inline(bytes),
+        }
+        packer.finish();
+    }
+}
+
+type Octoword = [u8; OCTOWORD_BYTES];
+
+/// Collects octowords into blocks.
+struct Packer<F> {
+    block: Wqebb,
+    filled: usize,
+    put: F,
+}
+
+impl<F: FnMut(Wqebb)> Packer<F> {
+    fn push(&mut self, octoword: Octoword) {
+        let (slots, _) = self.block.0.as_chunks_mut::<OCTOWORD_BYTES>();
+        if let Some(slot) = slots.get_mut(self.filled) {
+            *slot = octoword;
+        }
+        self.filled += 1;
+        if self.filled == OCTOWORDS_PER_BLOCK {
+            (self.put)(self.block);
+            self.block = Wqebb::ZERO;
+            self.filled = 0;
+        }
+    }
+
+    /// Adds the header and the bytes, and fills the last octoword with zeros. No bytes, no header.
+    fn push_inline(&mut self, bytes: &[u8]) {
+        const HEADER: usize = size_of::<InlineHeader>();
+        if bytes.is_empty() {
+            return;
+        }
+        let (head, tail) = bytes.split_at(bytes.len().min(OCTOWORD_BYTES - HEADER));
+        let header = InlineHeader { byte_count: U32::new(bytes.len() as u32 | InlineHeader::INLINE) };
+        let mut first = [0; OCTOWORD_BYTES];
+        for (slot, byte) in first.iter_mut().zip(header.as_bytes().iter().chain(head)) {
+            *slot = *byte;
+        }
+        self.push(first);
+        for chunk in tail.chunks(OCTOWORD_BYTES) {
+            let mut octoword = [0; OCTOWORD_BYTES];
+            for (slot, byte) in octoword.iter_mut().zip(chunk) {
+                *slot = *byte;
+            }
+            self.push(octoword);
+        }
+    }
+
+    fn finish(mut self) {
+        if self.filled > 0 {
+            (self.put)(self.block);
+        }
+    }
+}
