@@ -1,0 +1,671 @@
+//! Drives the library with the inputs of a vector and compares what it wrote.
+
+use super::Verdict;
+use super::format::{
+    Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
+};
+use super::rules::{self, Refusal};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
+    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
+    SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, XtsEngine,
+};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, Request, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
+use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
+use mlx5_mkey::wqe::{Payload, Remote, Sge};
+
+/// Largest ring that is replayed, in blocks.
+const MAX_BLOCKS: usize = 4096;
+
+/// What the ring holds before a chain; a byte that the library forgets would show.
+const PATTERN: u8 = 0xa5;
+
+/// Remembers what the doorbell was rung with.
+#[derive(Default)]
+struct Recorder(Option<[u8; 8]>);
+
+impl Doorbell for Recorder {
+    fn ring(&mut self, control: [u8; 8]) {
+        self.0 = Some(control);
+    }
+}
+
+type Queue<'r> = SendQueue<'r, Recorder, MAX_BLOCKS>;
+
+/// Replays all chains of a vector.
+pub fn replay(vector: &Vector) -> Vec<Verdict> {
+    let mut state = State {
+        mkeys: vector.mkeys.iter().map(|spec| create_mkey(spec, &vector.ctx)).collect(),
+        fence: vector.qp.fm_cache,
+        outstanding: vector.qp.head - vector.qp.tail,
+    };
+    let mut verdicts = Vec::new();
+    let mut stopped = None;
+    for chain in &vector.chains {
+        let verdict = match stopped {
+            Some(reason) => Verdict::NotCompared(reason),
+            None => run(&vector.qp, chain, &mut state),
+        };
+        // The reference keeps half of what a failed chain set up; the library rolls back: from here they diverge.
+        if stopped.is_none() && verdict != Verdict::Matched {
+            stopped = Some("behind a chain that was refused or aborted");
+        }
+        verdicts.push(verdict);
+    }
+    verdicts
+}
+
+/// What lives on from chain to chain.
+struct State {
+    mkeys: Vec<Result<Mkey, Refusal>>,
+    fence: u8,
+    outstanding: u32,
+}
+
+fn run(qp: &Qp, chain: &Chain, state: &mut State) -> Verdict {
+    let expected = match &chain.result.ret {
+        Ret::Aborted(_) => return Verdict::NotCompared("aborted by the user"),
+        Ret::Errno(errno) => *errno,
+    };
+    if qp.wqe_cnt > MAX_BLOCKS {
+        return Verdict::NotCompared("ring of more than 4096 blocks");
+    }
+    let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
+    let record = DoorbellRecord::new();
+    let before = chain.result.pi_before.0 as u32;
+    let config = SendQueueConfig {
+        max_inline_data: qp.max_inline_data,
+        max_sge: qp.max_send_sge,
+        max_requests: qp.max_post.saturating_sub(state.outstanding),
+        signal_all: qp.sq_sig_all != 0,
+        first_block: before,
+        small_fence: state.fence != 0,
+        ..SendQueueConfig::new(Qpn::from_low_bits(qp.qpn))
+    };
+    let mut queue = match Queue::new(config, &mut ring, &record, Recorder::default()) {
+        Ok(queue) => queue,
+        Err(_) => return Verdict::NotCompared("queue limits that no device has"),
+    };
+    let mut driver = Driver { queue: &mut queue, mkeys: &mut state.mkeys, wr: None, open: None, data: None };
+    let outcome = chain.ops.iter().try_for_each(|op| driver.apply(op, chain)).and_then(|()| driver.finish());
+    match (expected, outcome) {
+        (0, Err(refusal)) => match rules::deliberate(&refusal) {
+            Some(reason) => Verdict::NotCompared(reason),
+            None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
+        },
+        (_, Err(_)) => Verdict::Refused,
+        (0, Ok(())) => {
+            state.fence = queue.next_fence() << 5;
+            state.outstanding += queue.outstanding();
+            let after = After {
+                producer: queue.producer(),
+                fence: state.fence,
+                outstanding: state.outstanding,
+                doorbell: queue.doorbell().0,
+            };
+            drop(queue);
+            match compare(qp, chain, &ring, &record, &after, &state.mkeys) {
+                Ok(()) => Verdict::Matched,
+                Err(what) => Verdict::Differs(what),
+            }
+        }
+        (errno, Ok(())) => {
+            Verdict::Differs(format!("the reference refuses it with errno {errno}, the library posts it"))
+        }
+    }
+}
+
+/// The counters of the queue after a chain.
+struct After {
+    producer: u32,
+    fence: u8,
+    outstanding: u32,
+    doorbell: Option<[u8; 8]>,
+}
+
+fn compare(
+    qp: &Qp,
+    chain: &Chain,
+    ring: &[Wqebb],
+    record: &DoorbellRecord,
+    after: &After,
+    mkeys: &[Result<Mkey, Refusal>],
+) -> Result<(), String> {
+    let result = &chain.result;
+    let equal = |what: &str, ours: u64, theirs: u64| {
+        if ours == theirs { Ok(()) } else { Err(format!("{what} {ours:#x}, the reference has {theirs:#x}")) }
+    };
+    equal("producer counter", u64::from(after.producer), result.pi_after.0)?;
+    equal("fence state", u64::from(after.fence), u64::from(result.fm_cache_after))?;
+    equal("requests posted", u64::from(after.outstanding), u64::from(result.sq_head_after - qp.tail))?;
+    let blocks = after.producer.wrapping_sub(result.pi_before.0 as u32) as usize;
+    equal("blocks", blocks as u64, result.bbs.len() as u64)?;
+    for block in &result.bbs {
+        let Hex(theirs) = &block.hex;
+        let ours = &ring[block.bb].0;
+        // The signature byte of a control segment need not be produced.
+        let signature = qp.wq_sig != 0 && result.wqes.iter().any(|wqe| wqe.bb == block.bb);
+        for offset in 0..64 {
+            let free = block.untouched.iter().any(|&(start, len)| (start..start + len).contains(&offset))
+                || (signature && offset == 8);
+            if !free {
+                let what = format!("block {} offset {offset}:", block.bb);
+                equal(&what, u64::from(ours[offset]), u64::from(theirs[offset]))?;
+            }
+        }
+    }
+    let [_, send] = record.bytes();
+    match &result.dbrec {
+        Some(Hex(theirs)) if theirs[..] != send => {
+            return Err(format!("doorbell record {send:02x?}, the reference has {theirs:02x?}"));
+        }
+        None if send != [0; 4] => return Err("doorbell record written".into()),
+        _ => {}
+    }
+    match (&result.doorbell, after.doorbell) {
+        (None, Some(_)) => return Err("doorbell rung".into()),
+        (Some(_), None) => return Err("doorbell not rung".into()),
+        // The library writes the 8 bytes of the doorbell where the reference copies the whole request (BlueFlame).
+        (Some(spec), Some(ours)) if spec.kind == "ctrl8" => {
+            let theirs = spec.hex.as_ref().map(|Hex(bytes)| bytes.as_slice());
+            if theirs != Some(&ours[..]) {
+                return Err(format!("doorbell {ours:02x?}, the reference has {theirs:02x?}"));
+            }
+        }
+        _ => {}
+    }
+    for (mkey, theirs) in mkeys.iter().zip(&result.mkeys_after) {
+        let Ok(mkey) = mkey else { continue };
+        equal("mkey length", mkey.length(), theirs.length.0)?;
+        if let Some(ErrorCount { seen, pending }) = mkey.error_count() {
+            equal("error count", u64::from(seen), u64::from(theirs.err_count))?;
+            equal("error count pending", u64::from(pending), u64::from(theirs.err_count_updated))?;
+        }
+    }
+    Ok(())
+}
+
+fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Result<Mkey, Refusal> {
+    let has = |name: &str| ctx.crypto_engines.iter().any(|engine| engine == name);
+    let engine = if has("aes_xts_multi_block") {
+        XtsEngine::MultiBlock
+    } else if has("aes_xts_single_block") {
+        XtsEngine::SingleBlock
+    } else {
+        XtsEngine::Unspecified
+    };
+    let signature = spec.sig.as_ref().map(|sig| SignatureAttributes {
+        memory_psv: PsvIndex::from_low_bits(sig.mem_psv),
+        wire_psv: PsvIndex::from_low_bits(sig.wire_psv),
+        error_count: ErrorCount { seen: sig.err_count, pending: sig.err_count_updated },
+        capabilities: SignatureCapabilities::ALL,
+    });
+    Mkey::new(MkeyAttributes {
+        key: Key::from_raw(spec.lkey),
+        max_entries: spec.num_desc,
+        signature,
+        crypto: spec.crypto.then_some(engine),
+        tag_update: ctx.mkey_update_tag != 0,
+    })
+    .map_err(Refusal::Config)
+}
+
+/// A configuration whose setters are still coming.
+struct OpenConfig {
+    mkey: usize,
+    setters_to_come: usize,
+    access: Option<Access>,
+    layout: Option<OwnedLayout>,
+    signature: SignatureChange,
+    signature_set: bool,
+    crypto: Option<Crypto>,
+}
+
+enum OwnedLayout {
+    List(Vec<ListEntry>),
+    Interleaved(u32, Vec<InterleavedEntry>),
+}
+
+/// A data-path request whose payload is still to come.
+#[derive(Clone, Copy)]
+enum DataOp {
+    Send,
+    SendImm(u32),
+    SendInvalidate(Key),
+    RdmaWrite(Remote),
+    RdmaWriteImm(Remote, u32),
+    RdmaRead(Remote),
+}
+
+#[derive(Clone)]
+struct Wr {
+    id: u64,
+    flags: Vec<String>,
+}
+
+impl Wr {
+    fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|name| name == flag)
+    }
+}
+
+struct Driver<'d, 'r> {
+    queue: &'d mut Queue<'r>,
+    mkeys: &'d mut [Result<Mkey, Refusal>],
+    wr: Option<Wr>,
+    open: Option<OpenConfig>,
+    data: Option<DataOp>,
+}
+
+type Step = Result<(), Refusal>;
+
+/// What the types of the library do not let one write.
+fn inexpressible<T>(what: &'static str) -> Result<T, Refusal> {
+    Err(Refusal::Inexpressible(what))
+}
+
+fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
+    if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
+}
+
+impl<'r> Driver<'_, 'r> {
+    fn apply(&mut self, op: &Op, chain: &Chain) -> Step {
+        match op {
+            Op::Start | Op::Abort => Ok(()),
+            Op::Complete => {
+                if self.open.is_some() {
+                    return inexpressible(rules::UNFINISHED);
+                }
+                self.queue.ring_doorbell();
+                Ok(())
+            }
+            Op::Wr { wr_id, send_flags } => {
+                self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
+                Ok(())
+            }
+            Op::MkeyConfigure { mkey, num_setters, conf_flags, conf_flags_raw, comp_mask } => {
+                none(conf_flags_raw, "unknown configuration flag")?;
+                none(comp_mask, "comp_mask")?;
+                let reset = conf_flags.iter().any(|flag| flag == "reset_sig_attr");
+                self.open_config(*mkey, *num_setters, reset)
+            }
+            Op::SetAccess { access } => self.set_access(access),
+            Op::SetLayoutList { sges } => self.set_layout(list(sges)),
+            Op::SetLayoutInterleaved { repeat_count, entries } => {
+                self.set_layout(interleaved(*repeat_count, entries))
+            }
+            Op::SetSigBlock { mem, wire, flags, check_mask, copy_mask, flags_raw, comp_mask } => {
+                let copy_mask = flags.iter().any(|flag| flag == "copy_mask").then_some(*copy_mask);
+                let signature = none(flags_raw, "unknown signature flag")
+                    .and_then(|()| none(comp_mask, "comp_mask"))
+                    .and_then(|()| block_signature(mem, wire, *check_mask, copy_mask));
+                self.setter(|open| {
+                    if open.signature_set {
+                        return inexpressible("second signature setter");
+                    }
+                    open.signature = SignatureChange::Set(signature?);
+                    open.signature_set = true;
+                    Ok(())
+                })
+            }
+            Op::SetCrypto { standard_raw, data_unit_size_raw, order_raw, comp_mask, .. } => {
+                let crypto = none(standard_raw, "crypto standard")
+                    .and_then(|()| none(data_unit_size_raw, "data unit size"))
+                    .and_then(|()| none(order_raw, "signature order"))
+                    .and_then(|()| none(comp_mask, "comp_mask"))
+                    .and_then(|()| crypto(op));
+                self.setter(|open| {
+                    if open.crypto.is_some() {
+                        return inexpressible("second crypto setter");
+                    }
+                    open.crypto = Some(crypto?);
+                    Ok(())
+                })
+            }
+            Op::MrList { mkey, access, sges } => {
+                self.open_config(*mkey, 2, false)?;
+                self.set_access(access)?;
+                self.set_layout(list(sges))
+            }
+            Op::MrInterleaved { mkey, access, repeat_count, entries } => {
+                self.open_config(*mkey, 2, false)?;
+                self.set_access(access)?;
+                self.set_layout(interleaved(*repeat_count, entries))
+            }
+            Op::Send => self.begin(DataOp::Send),
+            Op::SendImm { imm } => self.begin(DataOp::SendImm(*imm)),
+            Op::SendInv { rkey } => self.begin(DataOp::SendInvalidate(Key::from_raw(*rkey))),
+            Op::RdmaWrite { rkey, raddr } => self.begin(DataOp::RdmaWrite(remote(*rkey, raddr.0))),
+            Op::RdmaWriteImm { rkey, raddr, imm } => {
+                self.begin(DataOp::RdmaWriteImm(remote(*rkey, raddr.0), *imm))
+            }
+            Op::RdmaRead { rkey, raddr } => self.begin(DataOp::RdmaRead(remote(*rkey, raddr.0))),
+            Op::LocalInv { rkey } => self.request()?.invalidate(Key::from_raw(*rkey)).map_err(Refusal::Post),
+            Op::SetSge(sge) => self.post_data(&sge_list(std::slice::from_ref(sge))?),
+            Op::SetSgeList { sges } => self.post_data(&sge_list(sges)?),
+            Op::SetInline { data } => self.post_payload(Payload::Inline(&data.0)),
+            Op::Cancel { wr_id, hw_wqebb_counter } => {
+                // The device's counter counts on; the reference looks at its low bits only.
+                let before = chain.result.pi_before.0 as u32;
+                let mask = self.queue.free_blocks() + self.queue.producer().wrapping_sub(before) - 1;
+                let counter = before.wrapping_add(hw_wqebb_counter.wrapping_sub(before) & mask);
+                let cancelled = self.queue.cancel(wr_id.0, counter as u16).map_err(Refusal::Post)?;
+                if Some(cancelled) != chain.result.cancel_ret {
+                    return inexpressible("another number of requests cancelled");
+                }
+                Ok(())
+            }
+            Op::SigErrorCqe { mkey } => {
+                let mkey = self.mkey(*mkey)?;
+                let fault = SignatureFault {
+                    mkey: mkey.key().index(),
+                    syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+                    sig_type: SignatureErrorCqe::TYPE_BLOCK,
+                    domain: SignatureErrorCqe::DOMAIN_MEMORY,
+                    expected: 0,
+                    actual: 0,
+                    offset: 0,
+                };
+                mkey.record(&fault);
+                Ok(())
+            }
+            Op::SetLkey { mkey, lkey } => {
+                let mkey = self.mkey(*mkey)?;
+                if mkey.key().index() != Key::from_raw(*lkey).index() {
+                    return inexpressible("another mkey index");
+                }
+                mkey.set_tag(Key::from_raw(*lkey).tag()).map_err(Refusal::Config)
+            }
+            Op::PostSend { opcode, wr_id, send_flags, sges, rkey, raddr, imm, inv_rkey } => {
+                self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
+                let key = rkey.or(*inv_rkey).unwrap_or_default();
+                let remote = remote(key, raddr.unwrap_or_default().0);
+                let imm = imm.unwrap_or_default();
+                self.begin(match opcode.as_str() {
+                    "send" => DataOp::Send,
+                    "send_imm" => DataOp::SendImm(imm),
+                    "send_inv" => DataOp::SendInvalidate(Key::from_raw(key)),
+                    "rdma_write" => DataOp::RdmaWrite(remote),
+                    "rdma_write_imm" => DataOp::RdmaWriteImm(remote, imm),
+                    "rdma_read" => DataOp::RdmaRead(remote),
+                    "local_inv" => {
+                        self.request()?.invalidate(Key::from_raw(key)).map_err(Refusal::Post)?;
+                        self.queue.ring_doorbell();
+                        return Ok(());
+                    }
+                    _ => return inexpressible("legacy opcode"),
+                })?;
+                self.post_data(&sge_list(sges)?)?;
+                self.queue.ring_doorbell();
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(&self) -> Step {
+        if self.open.is_some() { inexpressible(rules::UNFINISHED) } else { Ok(()) }
+    }
+
+    fn mkey(&mut self, index: usize) -> Result<&mut Mkey, Refusal> {
+        self.mkeys[index].as_mut().map_err(|refusal| refusal.clone())
+    }
+
+    fn request(&mut self) -> Result<Request<'_, 'r, Recorder, MAX_BLOCKS>, Refusal> {
+        if self.open.is_some() {
+            return inexpressible(rules::UNFINISHED);
+        }
+        let Some(wr) = &self.wr else { return inexpressible("request without flags") };
+        let mut request = self.queue.request(wr.id);
+        if wr.has("fence") {
+            request = request.fenced();
+        }
+        if wr.has("signaled") {
+            request = request.signaled();
+        }
+        if wr.has("solicited") {
+            request = request.solicited();
+        }
+        Ok(request)
+    }
+
+    fn open_config(&mut self, mkey: usize, setters: usize, reset: bool) -> Step {
+        if self.open.is_some() {
+            return inexpressible(rules::UNFINISHED);
+        }
+        if !self.wr.as_ref().is_some_and(|wr| wr.has("inline")) {
+            return inexpressible("configuration that is not inline");
+        }
+        self.open = Some(OpenConfig {
+            mkey,
+            setters_to_come: setters,
+            access: None,
+            layout: None,
+            signature: if reset { SignatureChange::Reset } else { SignatureChange::Keep },
+            signature_set: false,
+            crypto: None,
+        });
+        self.post_config_if_complete()
+    }
+
+    fn setter(&mut self, set: impl FnOnce(&mut OpenConfig) -> Step) -> Step {
+        let Some(open) = &mut self.open else { return inexpressible("setter without a configuration") };
+        set(open)?;
+        open.setters_to_come -= 1;
+        self.post_config_if_complete()
+    }
+
+    fn set_access(&mut self, names: &[String]) -> Step {
+        let access = access(names);
+        self.setter(|open| {
+            if open.access.is_some() {
+                return inexpressible("second access setter");
+            }
+            open.access = Some(access?);
+            Ok(())
+        })
+    }
+
+    fn set_layout(&mut self, layout: Result<OwnedLayout, Refusal>) -> Step {
+        self.setter(|open| {
+            match &open.layout {
+                Some(OwnedLayout::List(entries)) if entries.is_empty() => {
+                    return inexpressible(rules::SECOND_LAYOUT);
+                }
+                Some(_) => return inexpressible("second layout setter"),
+                None => {}
+            }
+            open.layout = Some(layout?);
+            Ok(())
+        })
+    }
+
+    fn post_config_if_complete(&mut self) -> Step {
+        if self.open.as_ref().is_none_or(|open| open.setters_to_come > 0) {
+            return Ok(());
+        }
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let mut mkey = self.mkey(open.mkey)?.clone();
+        let layout = match &open.layout {
+            Some(OwnedLayout::List(entries)) => Some(Layout::list(entries)),
+            Some(OwnedLayout::Interleaved(repeat, entries)) => {
+                Some(Layout::interleaved(*repeat, entries).map_err(Refusal::Config)?)
+            }
+            None => None,
+        };
+        let config =
+            MkeyConfig { access: open.access, layout, signature: open.signature, crypto: open.crypto };
+        let before = mkey.clone();
+        let result = self.request()?.configure_mkey(&mut mkey, &config);
+        if result.is_err() {
+            assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
+        }
+        let bsf_in_force = open.signature == SignatureChange::Keep && open.crypto.is_none();
+        let interleaved = matches!(open.layout, Some(OwnedLayout::Interleaved(..)));
+        self.mkeys[open.mkey] = Ok(mkey);
+        result.map_err(|error| Refusal::Configure { error, interleaved, features_kept: bsf_in_force })
+    }
+
+    fn begin(&mut self, op: DataOp) -> Step {
+        if self.open.is_some() {
+            return inexpressible(rules::UNFINISHED);
+        }
+        self.data = Some(op);
+        Ok(())
+    }
+
+    fn post_data(&mut self, sges: &[Sge]) -> Step {
+        self.post_payload(Payload::Sges(sges))
+    }
+
+    fn post_payload(&mut self, payload: Payload<'_>) -> Step {
+        let Some(op) = self.data.take() else { return inexpressible("payload without a request") };
+        let request = self.request()?;
+        match op {
+            DataOp::Send => request.send(payload),
+            DataOp::SendImm(imm) => request.send_imm(imm, payload),
+            DataOp::SendInvalidate(key) => request.send_invalidate(key, payload),
+            DataOp::RdmaWrite(remote) => request.rdma_write(remote, payload),
+            DataOp::RdmaWriteImm(remote, imm) => request.rdma_write_imm(remote, imm, payload),
+            DataOp::RdmaRead(remote) => match payload {
+                Payload::Sges(sges) => request.rdma_read(remote, sges),
+                Payload::Inline(_) => return inexpressible(rules::INLINE_READ),
+            },
+        }
+        .map_err(Refusal::Post)
+    }
+}
+
+fn remote(rkey: u32, address: u64) -> Remote {
+    Remote { address, rkey: Key::from_raw(rkey) }
+}
+
+/// Pieces of no length are left out, as verbs do: the library has no such piece.
+fn sge_list(specs: &[SgeSpec]) -> Result<Vec<Sge>, Refusal> {
+    specs
+        .iter()
+        .filter(|spec| spec.length > 0)
+        .map(|spec| Sge::new(spec.addr.0, spec.length, Key::from_raw(spec.lkey)).map_err(Refusal::Sge))
+        .collect()
+}
+
+fn list(specs: &[SgeSpec]) -> Result<OwnedLayout, Refusal> {
+    let entry = |spec: &SgeSpec| {
+        ListEntry::new(spec.addr.0, spec.length, Key::from_raw(spec.lkey)).map_err(Refusal::ListEntry)
+    };
+    specs.iter().map(entry).collect::<Result<_, _>>().map(OwnedLayout::List)
+}
+
+fn interleaved(repeat: u32, specs: &[InterleavedSpec]) -> Result<OwnedLayout, Refusal> {
+    let entry = |spec: &InterleavedSpec| {
+        InterleavedEntry::new(spec.addr.0, spec.bytes_count, spec.bytes_skip, Key::from_raw(spec.lkey))
+            .map_err(Refusal::Stride)
+    };
+    let entries = specs.iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(OwnedLayout::Interleaved(repeat, entries))
+}
+
+fn access(names: &[String]) -> Result<Access, Refusal> {
+    names.iter().try_fold(Access::NONE, |rights, name| {
+        Ok(rights
+            | match name.as_str() {
+                "local_write" => Access::LOCAL_WRITE,
+                "remote_read" => Access::REMOTE_READ,
+                "remote_write" => Access::REMOTE_WRITE,
+                "remote_atomic" => Access::REMOTE_ATOMIC,
+                _ => return inexpressible("access flag that an mkey does not have"),
+            })
+    })
+}
+
+fn block_signature(
+    memory: &Option<DomainSpec>,
+    wire: &Option<DomainSpec>,
+    check_mask: u8,
+    copy_mask: Option<u8>,
+) -> Result<BlockSignature, Refusal> {
+    let memory = memory.as_ref().map(domain).transpose()?;
+    let wire = wire.as_ref().map(domain).transpose()?;
+    let signature = match (memory, wire) {
+        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
+        (Some(memory), None) => BlockSignature::memory(memory),
+        (None, Some(wire)) => BlockSignature::wire(wire),
+        (None, None) => return inexpressible("signature of no domain"),
+    };
+    let signature = signature.with_check_mask(check_mask);
+    match copy_mask {
+        Some(mask) => signature
+            .with_copy_mask(mask)
+            .map_err(|error| Refusal::CopyMask { error, memory_only: wire.is_none() }),
+        None => Ok(signature),
+    }
+}
+
+fn domain(spec: &DomainSpec) -> Result<Domain, Refusal> {
+    none(&spec.comp_mask, "comp_mask")?;
+    none(&spec.flags_raw, "unknown T10-DIF flag")?;
+    let Some(block_size) = spec.block_size.and_then(BlockSize::from_bytes) else {
+        return inexpressible("block size");
+    };
+    let crc_seed = |ones: u64| match spec.seed.unwrap_or_default().0 {
+        0 => Ok(Seed::Zeros),
+        seed if seed == ones => Ok(Seed::Ones),
+        _ => inexpressible("seed other than 0 and all ones"),
+    };
+    let signature = match spec.kind.as_str() {
+        "crc32" => Signature::Crc32(crc_seed(u64::from(u32::MAX))?),
+        "crc32c" => Signature::Crc32c(crc_seed(u64::from(u32::MAX))?),
+        "crc64_xp10" => Signature::Crc64Xp10(crc_seed(u64::MAX)?),
+        "t10dif" => Signature::T10Dif(t10dif(spec)?),
+        _ => return inexpressible("signature type"),
+    };
+    Ok(Domain { signature, block_size })
+}
+
+fn t10dif(spec: &DomainSpec) -> Result<T10Dif, Refusal> {
+    let flag = |name: &str| spec.flags.iter().flatten().any(|flag| flag == name);
+    Ok(T10Dif {
+        guard: match spec.bg_type.as_deref() {
+            Some("crc") => Guard::Crc,
+            Some("csum") => Guard::IpChecksum,
+            _ => return inexpressible("guard type"),
+        },
+        seed: match spec.bg.unwrap_or_default() {
+            0 => Seed::Zeros,
+            0xffff => Seed::Ones,
+            _ => return inexpressible("seed other than 0 and all ones"),
+        },
+        app_tag: spec.app_tag.unwrap_or_default(),
+        ref_tag: spec.ref_tag.unwrap_or_default(),
+        ref_remap: flag("ref_remap"),
+        escape: match (flag("app_escape"), flag("app_ref_escape")) {
+            (_, true) => Escape::AppAndRefTag,
+            (true, false) => Escape::AppTag,
+            (false, false) => Escape::Never,
+        },
+    })
+}
+
+fn crypto(op: &Op) -> Result<Crypto, Refusal> {
+    let Op::SetCrypto { encrypt_on_tx, order, data_unit_size, tweak, dek_id, keytag, .. } = op else {
+        return inexpressible("crypto setter");
+    };
+    let Some(data_unit) = data_unit_size.and_then(BlockSize::from_bytes) else {
+        return inexpressible("data unit size");
+    };
+    let (Ok(tweak), Ok(keytag)) = (tweak.0.as_slice().try_into(), keytag.0.as_slice().try_into()) else {
+        return inexpressible("tweak or keytag of another length");
+    };
+    Ok(Crypto {
+        direction: if *encrypt_on_tx { Direction::EncryptOnTx } else { Direction::DecryptOnTx },
+        order: match order.as_str() {
+            "signature_after_crypto_on_tx" => SignatureOrder::AfterCryptoOnTx,
+            "signature_before_crypto_on_tx" => SignatureOrder::BeforeCryptoOnTx,
+            _ => return inexpressible("signature order"),
+        },
+        data_unit,
+        tweak: Tweak::from_le_bytes(tweak),
+        dek: DekId::from_low_bits(*dek_id),
+        keytag: Keytag(keytag),
+    })
+}

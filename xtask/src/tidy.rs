@@ -1,0 +1,161 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+
+use crate::run::root;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{fs, io};
+
+/// Each room of the library and the rooms that it may know. An import that is not listed runs against the flow.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("fmt", &[]),
+    ("wire", &["fmt", "types"]),
+    ("error", &["types", "wire"]),
+    ("mkey", &["error", "types", "wire"]),
+    ("wqe", &["error", "types", "wire", "mkey"]),
+    ("queue", &["error", "types", "wire", "mkey", "wqe"]),
+    ("inspect", &["error", "types", "wire", "mkey"]),
+];
+
+/// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
+const UNSAFE: &[&str] = &[
+    "src/queue/barrier.rs",
+    "src/queue/doorbell.rs",
+    "src/queue/ring.rs",
+    "hil-tests/src/board/host_memory.rs",
+    "hil-tests/freestanding.rs",
+];
+
+/// What stands at the top, dotfiles apart.
+const TOP: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "hil-tests",
+    "linker",
+    "rustfmt.toml",
+    "src",
+    "target",
+    "targets",
+    "xtask",
+];
+
+/// Checks all rules and prints what breaks them.
+pub(crate) fn run() -> ExitCode {
+    match check() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("error: {what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks all rules.
+///
+/// # Errors
+/// How many places break them; each is printed.
+pub(crate) fn check() -> Result<(), String> {
+    let faults = faults().map_err(|error| error.to_string())?;
+    for fault in &faults {
+        println!("{fault}");
+    }
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{} places break the rules of the house", faults.len()))
+    }
+}
+
+fn faults() -> io::Result<Vec<String>> {
+    let root = root();
+    let mut faults = Vec::new();
+    for entry in fs::read_dir(&root)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && !TOP.contains(&name.as_str()) {
+            faults.push(format!("{name}: does not belong at the top"));
+        }
+    }
+    let mut files = Vec::new();
+    for folder in ["src", "hil-tests", "xtask"] {
+        rust_files(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    for path in files {
+        let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        let text = fs::read_to_string(&path)?;
+        check_imports(&name, &text, &mut faults);
+        check_unsafe(&name, &text, &mut faults);
+    }
+    Ok(faults)
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            rust_files(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Lines that are code, with their numbers.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
+    let Some(inside) = name.strip_prefix("src/") else { return };
+    let room = inside.split(['/', '.']).next().unwrap_or_default();
+    if room == "lib" {
+        return;
+    }
+    let Some((_, known)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+        faults.push(format!("{name}: no such room in xtask/src/tidy.rs"));
+        return;
+    };
+    for (number, line) in code(text) {
+        // Tests stand last in a file, and may use what they like.
+        if line.starts_with("#[cfg(test)]") {
+            break;
+        }
+        let named: BTreeSet<&str> = line
+            .match_indices("crate::")
+            .filter_map(|(at, pattern)| line.get(at + pattern.len()..))
+            .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
+            .collect();
+        for other in named {
+            if other != room && !known.contains(&other) {
+                faults.push(format!("{name}:{number}: {room} must not know {other}"));
+            }
+        }
+    }
+}
+
+fn check_unsafe(name: &str, text: &str, faults: &mut Vec<String>) {
+    if UNSAFE.contains(&name) || name == "xtask/src/tidy.rs" {
+        return;
+    }
+    for (number, line) in code(text) {
+        if line
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == "unsafe" || word == "unsafe_code")
+        {
+            let forbids = line.contains("forbid(unsafe_code)") || line.contains("deny(unsafe_code)");
+            if !forbids {
+                faults.push(format!("{name}:{number}: unsafe does not belong here"));
+            }
+        }
+    }
+}
