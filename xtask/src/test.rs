@@ -21,8 +21,11 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
+/// A name and what to do.
+type Step = (&'static str, fn() -> Outcome);
+
 /// The steps, in the order in which a fault is cheapest to find.
-const STEPS: &[(&str, fn() -> Outcome)] = &[
+const STEPS: &[Step] = &[
     ("tidy", || tidy::check().into()),
     ("format", format),
     ("lints", lints),

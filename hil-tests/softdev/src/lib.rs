@@ -1,3 +1,50 @@
-//! A software mlx5 device.
+//! A software mlx5 device: it knows memory and ring bytes, and executes what stands in them.
+//!
+//! Nothing here uses the encoder of `mlx5-mkey`; only its wire structs and value types. So a request that this device
+//! accepts was read by someone who did not write it.
+//!
+//! ```text
+//! doorbell ──▶ fetch (ring ──▶ Operation) ──▶ execute ──┬─▶ umr, PSV: objects change
+//!                                                       └─▶ data path: translate ─▶ gather ─▶ pipeline ─▶ Request
+//! peer's Request ──▶ respond (receive ring, remote keys) ──▶ pipeline ─▶ translate ─▶ scatter ──▶ Response
+//! both ──▶ cqe (entries) ──▶ completion ring
+//! ```
+//!
+//! Requester and responder share no state: a [`Message`] carries wire bytes from one to the other, inside one
+//! [`Device`] or, through [`Device::take_message`] and [`Device::deliver`], between two.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+extern crate alloc;
+
+mod completion;
+mod cqe;
+pub mod crypto;
+mod data_path;
+mod device;
+mod execute;
+mod faults;
+mod fetch;
+mod memory;
+mod message;
+mod object;
+mod personality;
+pub mod pipeline;
+mod refusal;
+mod respond;
+pub mod signature;
+mod transform;
+mod translate;
+
+pub use device::{Device, Error, Event};
+pub use faults::Faults;
+pub use memory::{Arena, Fault, Memory};
+pub use message::{Message, Payload, Request, Response};
+pub use object::cq::CqAttributes;
+pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
+pub use object::mkey::{Access, MkeyAttributes};
+pub use object::psv::{PsvState, PsvView};
+pub use object::qp::{Peer, QpAttributes, QpState, QpView, Retries};
+pub use personality::{CryptoMode, PartialBlocks, Personality, XtsEngine};
+pub use refusal::Refusal;

@@ -1,0 +1,125 @@
+//! Puts entries into completion rings, and nowhere where the host has not been yet.
+
+use crate::cqe::{self, Entry, Subject};
+use crate::data_path::Report;
+use crate::device::{Device, Event};
+use crate::memory::Memory;
+use crate::object::cq::Cq;
+use crate::object::psv::PsvState;
+use crate::object::qp::{Posted, QpState};
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::FmCeSe;
+
+/// Consumer indexes have 24 bits.
+const INDEX_MASK: u32 = 0x00ff_ffff;
+
+impl<M: Memory> Device<M> {
+    /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
+    pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
+        let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
+        if cq.overrun {
+            return;
+        }
+        if write(&mut self.memory, cq, entry).is_some() {
+            cq.producer = cq.producer.wrapping_add(1);
+            return;
+        }
+        cq.overrun = true;
+        self.events.push_back(Event::CqError(cqn));
+        for qpn in self.objects.qps.numbers() {
+            let Some(qp) = self.objects.qps.get_mut(qpn) else { continue };
+            if qp.attributes.send_cqn == cqn || qp.attributes.recv_cqn == cqn {
+                qp.state = QpState::Error;
+                qp.outstanding = None;
+            }
+        }
+    }
+
+    /// A send request is done: moves past it and completes it if it asked for that.
+    pub(crate) fn complete(&mut self, qpn: u32, posted: Posted, bytes: u32) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        let cqn = qp.attributes.send_cqn;
+        if posted.ce >= FmCeSe::CE_ALWAYS {
+            let subject = self.send_subject(qpn, posted);
+            let solicited = posted.ce == FmCeSe::CE_EVENT;
+            self.post(cqn, cqe::done(subject, CqeOpcode::REQUESTER, bytes, 0, solicited));
+        }
+    }
+
+    /// A send request failed: completes it whether it asked or not, and the queue pair is in error.
+    pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, syndrome: Syndrome, vendor: u8) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        qp.state = QpState::Error;
+        qp.outstanding = None;
+        let cqn = qp.attributes.send_cqn;
+        let subject = self.send_subject(qpn, posted);
+        self.post(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, syndrome, vendor));
+    }
+
+    /// A send request that was never executed: completes as flushed, unless its completion mode forbids it.
+    pub(crate) fn flush(&mut self, qpn: u32, posted: Posted) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        let cqn = qp.attributes.send_cqn;
+        if posted.ce != FmCeSe::CE_NO_FLUSH_ERROR {
+            let subject = self.send_subject(qpn, posted);
+            self.post(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, Syndrome::FLUSHED, 0));
+        }
+    }
+
+    /// A receive failed.
+    pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, syndrome: Syndrome, vendor: u8) {
+        let Some(qp) = self.objects.qps.get(qpn) else { return };
+        let cqn = qp.attributes.recv_cqn;
+        let subject = self.receive_subject(qpn, counter);
+        self.post(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, syndrome, vendor));
+    }
+
+    /// Reports signature errors, each once for its PSV and its mkey. Returns whether an entry was written.
+    pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
+        let mut posted = false;
+        for report in reports {
+            let Some(psv) = self.objects.psvs.get_mut(report.error.psv) else { continue };
+            let Some(mkey) = self.objects.mkeys.get_mut(report.mkey_index) else { continue };
+            let armed = psv.state == PsvState::Init && mkey.reports_errors();
+            if !armed && !self.faults.error_not_kept_first {
+                continue;
+            }
+            psv.state = PsvState::Error;
+            mkey.errors_counted = mkey.errors_expected;
+            posted = true;
+            self.post(cqn, cqe::signature_error(report.mkey_index, &report.error));
+        }
+        posted
+    }
+
+    pub(crate) fn receive_subject(&self, qpn: u32, counter: u16) -> Subject {
+        let user_index = self.objects.qps.get(qpn).map_or(0, |qp| qp.attributes.user_index);
+        Subject { qpn, user_index, counter, wqe_opcode: 0 }
+    }
+
+    fn send_subject(&self, qpn: u32, posted: Posted) -> Subject {
+        Subject { wqe_opcode: posted.opcode.0, ..self.receive_subject(qpn, posted.counter) }
+    }
+}
+
+/// Writes the entry at the producer index, its last byte last. `None` where it must not or cannot.
+fn write(memory: &mut impl Memory, cq: &Cq, mut entry: Entry) -> Option<()> {
+    let mut consumer = [0; 4];
+    memory.read(cq.attributes.doorbell_record, &mut consumer).ok()?;
+    let ahead = cq.producer.wrapping_sub(u32::from_be_bytes(consumer)) & INDEX_MASK;
+    if ahead >= cq.entries() {
+        return None;
+    }
+    let lap = cq.producer >> cq.attributes.log_entries & 1;
+    let slot = u64::from(cq.producer & (cq.entries() - 1)) * u64::from(cq.attributes.entry_bytes);
+    let skip = u64::from(cq.attributes.entry_bytes.saturating_sub(64));
+    let address = cq.attributes.ring.checked_add(slot)?.checked_add(skip)?;
+    let last = entry.last_mut()?;
+    *last |= lap as u8;
+    let (op_own, body) = entry.split_last()?;
+    memory.write(address, body).ok()?;
+    memory.publish(address.checked_add(63)?, *op_own).ok()
+}

@@ -1,0 +1,100 @@
+//! Builds completion entries (PRM `cqe64`; device.md 4.5). Pure: the owner bit comes later, with the place in the ring.
+
+use crate::pipeline::{BlockError, Side};
+use crate::signature::Part;
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, SignatureErrorCqe, Syndrome};
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::{U16, U32, U64};
+
+/// An entry without its owner bit.
+pub(crate) type Entry = [u8; 64];
+
+/// What completes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub(crate) qpn: u32,
+    pub(crate) user_index: u32,
+    /// Block number of a send request, or count of a receive.
+    pub(crate) counter: u16,
+    /// Opcode of a send request.
+    pub(crate) wqe_opcode: u8,
+}
+
+impl Subject {
+    fn opcode_qpn(&self) -> U32 {
+        U32::new(OpcodeQpn::new().with_qpn(self.qpn).with_wqe_opcode(self.wqe_opcode).into_bits())
+    }
+}
+
+fn op_own(opcode: CqeOpcode, solicited: bool) -> u8 {
+    OpOwn::new().with_opcode(opcode.0).with_solicited(solicited).into_bits()
+}
+
+/// A request is done.
+pub(crate) fn done(
+    subject: Subject,
+    opcode: CqeOpcode,
+    bytes: u32,
+    imm_inval: u32,
+    solicited: bool,
+) -> Entry {
+    let cqe = Cqe {
+        user_index: U32::new(subject.user_index & 0x00ff_ffff),
+        imm_inval: U32::new(imm_inval),
+        byte_count: U32::new(bytes),
+        sop_qpn: subject.opcode_qpn(),
+        wqe_counter: U16::new(subject.counter),
+        op_own: op_own(opcode, solicited),
+        ..Cqe::UNWRITTEN
+    };
+    zerocopy::transmute!(cqe)
+}
+
+/// A request failed.
+pub(crate) fn error(subject: Subject, opcode: CqeOpcode, syndrome: Syndrome, vendor: u8) -> Entry {
+    let cqe = ErrorCqe {
+        reserved0: [0; 32],
+        user_index: U32::new(subject.user_index & 0x00ff_ffff),
+        reserved1: [0; 16],
+        hw_error_syndrome: 0,
+        hw_syndrome_type: 0,
+        vendor_syndrome: vendor,
+        syndrome: syndrome.0,
+        sop_qpn: subject.opcode_qpn(),
+        wqe_counter: U16::new(subject.counter),
+        signature: 0,
+        op_own: op_own(opcode, false),
+    };
+    zerocopy::transmute!(cqe)
+}
+
+/// A signature was wrong: first field in the data is "actual", the device's own is "expected" (D1).
+pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
+    let high = |word: u64| U32::new((word >> 32) as u32);
+    let low = |word: u64| U32::new(word as u32);
+    let cqe = SignatureErrorCqe {
+        reserved0: [0; 16],
+        expected_trans_sig: high(error.mismatch.computed),
+        actual_trans_sig: high(error.mismatch.found),
+        expected_ref_tag: low(error.mismatch.computed),
+        actual_ref_tag: low(error.mismatch.found),
+        syndrome: U16::new(match error.mismatch.part {
+            Part::Guard => SignatureErrorCqe::SYNDROME_GUARD,
+            Part::AppTag => SignatureErrorCqe::SYNDROME_APP_TAG,
+            Part::RefTag => SignatureErrorCqe::SYNDROME_REF_TAG,
+        }),
+        sig_type: SignatureErrorCqe::TYPE_BLOCK,
+        domain: match error.side {
+            Side::Wire => SignatureErrorCqe::DOMAIN_WIRE,
+            Side::Memory => SignatureErrorCqe::DOMAIN_MEMORY,
+        },
+        mkey: U32::new(mkey_index << 8),
+        offset: U64::new(error.offset),
+        reserved1: [0; 14],
+        signature: 0,
+        op_own: op_own(CqeOpcode::SIGNATURE_ERROR, false),
+    };
+    let mut entry = [0; 64];
+    entry.copy_from_slice(cqe.as_bytes());
+    entry
+}

@@ -1,0 +1,224 @@
+//! Moves data between memory and wire bytes for one key, or for a list of data segments.
+
+use crate::faults::Faults;
+use crate::fetch::Piece;
+use crate::memory::Memory;
+use crate::object::Objects;
+use crate::object::mkey::Mkey;
+use crate::personality::Personality;
+use crate::pipeline::{BlockError, Span, Transform, room};
+use crate::refusal::Refusal;
+use crate::transform;
+use crate::translate::{Asker, Right, Walk, lookup};
+use alloc::vec::Vec;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::data::DataSegment;
+
+/// A signature error and the mkey that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) mkey_index: u32,
+    pub(crate) error: BlockError,
+}
+
+/// A range of a key's space, in wire bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) key: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+}
+
+impl Range {
+    /// A data segment; a length of 0 stands for 2 GiB.
+    pub(crate) fn of(segment: &DataSegment) -> Self {
+        let length = match segment.byte_count.get() {
+            0 => 1 << 31,
+            count => u64::from(count),
+        };
+        Self { key: segment.lkey.get(), address: segment.address.get(), length }
+    }
+}
+
+/// Everything that moving data needs to know, and nothing that it changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'a> {
+    pub(crate) objects: &'a Objects,
+    pub(crate) personality: &'a Personality,
+    pub(crate) faults: &'a Faults,
+    pub(crate) asker: Asker,
+}
+
+/// A checked access: the key is good and the range is inside it.
+struct Plan<'a> {
+    mkey: &'a Mkey,
+    transform: Option<Transform<'a>>,
+    span: Span,
+    right: Right,
+}
+
+impl<'a> Path<'a> {
+    /// Checks a range before any byte of it moves.
+    fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Refusal> {
+        let mkey = lookup(self.objects, self.asker, range.key, right, self.faults)?;
+        let transform = transform::decode(mkey, self.objects, self.personality, self.faults)?;
+        let offset = range.address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
+        if range.length > u64::from(self.personality.max_message_bytes) {
+            return Err(Refusal::Length);
+        }
+        let span = match &transform {
+            Some(transform) => {
+                transform.span(offset, range.length, self.personality.partial_blocks, self.faults)?
+            }
+            None => {
+                Transform::default().span(offset, range.length, Default::default(), &Faults::default())?
+            }
+        };
+        let plan = Plan { mkey, transform, span, right };
+        self.walk(&plan, |_, _| Ok(()))?;
+        Ok(plan)
+    }
+
+    fn walk(
+        &self,
+        plan: &Plan<'_>,
+        visit: impl FnMut(u64, u64) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let (objects, asker, faults) = (self.objects, self.asker, self.faults);
+        let mut walk =
+            Walk { objects, asker, right: plan.right, faults, budget: self.personality.max_pieces, visit };
+        // Assumption: the mkey's length bounds memory bytes (D26).
+        walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
+    }
+
+    /// Checks a range without moving anything.
+    pub(crate) fn check(&self, range: Range, right: Right) -> Result<(), Refusal> {
+        self.plan(range, right).map(drop)
+    }
+
+    /// Reads a range as wire bytes.
+    pub(crate) fn gather(
+        &self,
+        memory: &impl Memory,
+        range: Range,
+        right: Right,
+    ) -> Result<(Vec<u8>, Option<Report>), Refusal> {
+        let plan = self.plan(range, right)?;
+        let length = usize::try_from(plan.span.memory_length).map_err(|_| Refusal::NoRoom)?;
+        let mut bytes = room(length)?;
+        self.walk(&plan, |address, length| {
+            let start = bytes.len();
+            bytes.resize(start.saturating_add(length as usize), 0);
+            let piece = bytes.get_mut(start..).unwrap_or_default();
+            memory.read(address, piece).map_err(|_| Refusal::MemoryFault)
+        })?;
+        let Some(transform) = &plan.transform else { return Ok((bytes, None)) };
+        let output = transform.transmit(&plan.span, bytes, self.faults)?;
+        Ok((output.bytes, self.report(range.key, output.error)))
+    }
+
+    /// Writes wire bytes into a range that is as long as they are.
+    pub(crate) fn scatter(
+        &self,
+        memory: &mut impl Memory,
+        range: Range,
+        right: Right,
+        wire: Vec<u8>,
+    ) -> Result<Option<Report>, Refusal> {
+        let plan = self.plan(range, right)?;
+        let (bytes, error) = match &plan.transform {
+            Some(transform) => {
+                let output = transform.receive(&plan.span, wire, self.faults)?;
+                (output.bytes, output.error)
+            }
+            None => (wire, None),
+        };
+        let mut rest = bytes.as_slice();
+        self.walk(&plan, |address, length| {
+            let (piece, tail) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
+            rest = tail;
+            memory.write(address, piece).map_err(|_| Refusal::MemoryFault)
+        })?;
+        Ok(self.report(range.key, error))
+    }
+
+    fn report(&self, key: u32, error: Option<BlockError>) -> Option<Report> {
+        error.map(|error| Report { mkey_index: Key::from_raw(key).index().get(), error })
+    }
+
+    /// Gathers all pieces of a send request.
+    pub(crate) fn gather_list(
+        &self,
+        memory: &impl Memory,
+        pieces: &[Piece],
+    ) -> Result<(Vec<u8>, Vec<Report>), Refusal> {
+        let mut message = Vec::new();
+        let mut reports = Vec::new();
+        for piece in pieces {
+            let (bytes, report) = match piece {
+                Piece::Inline(bytes) => (bytes.clone(), None),
+                Piece::Memory(segment) => self.gather(memory, Range::of(segment), Right::LocalRead)?,
+            };
+            reports.extend(report);
+            if message.is_empty() {
+                message = bytes;
+            } else {
+                message.try_reserve(bytes.len()).map_err(|_| Refusal::NoRoom)?;
+                message.extend_from_slice(&bytes);
+            }
+            if message.len() > self.personality.max_message_bytes as usize {
+                return Err(Refusal::Length);
+            }
+        }
+        Ok((message, reports))
+    }
+
+    /// Cuts a message of `length` bytes into the ranges of a list of local buffers.
+    fn cut(&self, segments: &[DataSegment], length: u64) -> Result<Vec<Range>, Refusal> {
+        let mut left = length;
+        let mut ranges = Vec::new();
+        for segment in segments {
+            if left == 0 {
+                break;
+            }
+            let mut range = Range::of(segment);
+            range.length = range.length.min(left);
+            left = left.saturating_sub(range.length);
+            ranges.push(range);
+        }
+        if left > 0 { Err(Refusal::Length) } else { Ok(ranges) }
+    }
+
+    /// Checks that a message of `length` bytes can be stored in a list of local buffers.
+    pub(crate) fn check_list(&self, segments: &[DataSegment], length: u64) -> Result<(), Refusal> {
+        for range in self.cut(segments, length)? {
+            self.check(range, Right::LocalWrite)?;
+        }
+        Ok(())
+    }
+
+    /// Stores a message in a list of local buffers. Nothing is written unless all buffers are good.
+    pub(crate) fn scatter_list(
+        &self,
+        memory: &mut impl Memory,
+        segments: &[DataSegment],
+        message: Vec<u8>,
+    ) -> Result<Vec<Report>, Refusal> {
+        let ranges = self.cut(segments, message.len() as u64)?;
+        self.check_list(segments, message.len() as u64)?;
+        let mut reports = Vec::new();
+        if let [range] = ranges.as_slice() {
+            reports.extend(self.scatter(memory, *range, Right::LocalWrite, message)?);
+            return Ok(reports);
+        }
+        let mut rest = message.as_slice();
+        for range in ranges {
+            let (piece, tail) = rest.split_at_checked(range.length as usize).ok_or(Refusal::Length)?;
+            rest = tail;
+            let mut bytes = room(piece.len())?;
+            bytes.extend_from_slice(piece);
+            reports.extend(self.scatter(memory, range, Right::LocalWrite, bytes)?);
+        }
+        Ok(reports)
+    }
+}

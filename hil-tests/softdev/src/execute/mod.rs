@@ -1,0 +1,273 @@
+//! The requester: executes what stands in send rings.
+
+mod umr;
+
+use crate::data_path::{Path, Report};
+use crate::device::{Device, Event};
+use crate::fetch::{self, Operation, Wqe};
+use crate::memory::Memory;
+use crate::message::{Message, Payload, Request, Response};
+use crate::object::psv::PsvState;
+use crate::object::qp::{Outstanding, Peer, QpState, Retries};
+use crate::refusal::Refusal;
+use crate::translate::Asker;
+use alloc::vec::Vec;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::DataSegment;
+use mlx5_mkey::wire::psv::SetPsvSegment;
+
+/// What is left to do for a request.
+enum Outcome {
+    /// Nothing.
+    Done,
+    /// The peer has to answer.
+    Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },
+}
+
+impl<M: Memory> Device<M> {
+    /// Executes or flushes at most one send request. Returns whether there was one.
+    pub(crate) fn step_send(&mut self, qpn: u32) -> bool {
+        let Some(qp) = self.objects.qps.get(qpn) else { return false };
+        let flush = matches!(qp.state, QpState::Error | QpState::SendQueueError);
+        if qp.outstanding.is_some() || !(flush || qp.state == QpState::ReadyToSend) {
+            return false;
+        }
+        let (attributes, counter) = (qp.attributes, qp.sq_consumer);
+        let mut record = [0; 4];
+        let address = attributes.doorbell_record.wrapping_add(4);
+        if self.memory.read(address, &mut record).is_err() {
+            return false;
+        }
+        let rung = (u32::from_be_bytes(record) as u16).wrapping_sub(counter);
+        if rung == 0 {
+            return false;
+        }
+        if rung > 1 << attributes.log_sq_blocks {
+            return self.overrun(qpn, counter.wrapping_add(rung));
+        }
+        match fetch::fetch(&self.memory, qpn, &attributes, counter, rung) {
+            Ok(wqe) if flush => self.flush(qpn, wqe.posted),
+            Err((posted, _)) if flush => self.flush(qpn, posted),
+            Ok(wqe) => self.start(qpn, &wqe),
+            Err((posted, refusal)) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+        }
+        true
+    }
+
+    /// More was rung than the ring holds: what is there cannot be told from what was.
+    fn overrun(&mut self, qpn: u32, producer: u16) -> bool {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        let first = qp.state != QpState::Error;
+        qp.state = QpState::Error;
+        qp.sq_consumer = producer;
+        if first {
+            self.events.push_back(Event::QpFatal(qpn));
+        }
+        true
+    }
+
+    fn start(&mut self, qpn: u32, wqe: &Wqe) {
+        let posted = wqe.posted;
+        match wqe.parse().and_then(|operation| self.execute(qpn, wqe, operation)) {
+            Ok(Outcome::Done) => self.complete(qpn, posted, 0),
+            Ok(Outcome::Ask { request, scatter, bytes, reports }) => {
+                let Some(qp) = self.objects.qps.get(qpn) else { return };
+                let signature_error = self.report(qp.attributes.send_cqn, &reports);
+                let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+                qp.outstanding = Some(Outstanding {
+                    posted,
+                    request: Some(request),
+                    scatter,
+                    bytes,
+                    signature_error,
+                    not_ready: false,
+                    attempts: 0,
+                });
+                self.ask(qpn);
+            }
+            Err(refusal) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+        }
+    }
+
+    fn execute(&mut self, qpn: u32, wqe: &Wqe, operation: Operation) -> Result<Outcome, Refusal> {
+        let pd = self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?.attributes.pd;
+        let solicited = wqe.control.flags().solicited();
+        let immediate = wqe.control.imm.get();
+        match operation {
+            Operation::Nop => Ok(Outcome::Done),
+            Operation::Umr(umr) => {
+                umr::apply(&mut self.objects, qpn, pd, &umr, &self.faults)?;
+                Ok(Outcome::Done)
+            }
+            Operation::SetPsv(segments) => {
+                segments.iter().try_for_each(|segment| self.set_psv(pd, segment))?;
+                Ok(Outcome::Done)
+            }
+            Operation::Send { pieces } => {
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &pieces)?;
+                let payload = match wqe.posted.opcode {
+                    Opcode::SEND_IMM => Payload::Immediate(immediate),
+                    Opcode::SEND_INVAL => Payload::Invalidate(immediate),
+                    _ => Payload::None,
+                };
+                let bytes = data.len() as u32;
+                let request = Request::Send { data, payload, solicited };
+                Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
+            }
+            Operation::Write { remote, pieces } => {
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &pieces)?;
+                let immediate = (wqe.posted.opcode == Opcode::RDMA_WRITE_IMM).then_some(immediate);
+                let (rkey, address) = (remote.rkey.get(), remote.address.get());
+                let bytes = data.len() as u32;
+                let request = Request::Write { rkey, address, data, immediate, solicited };
+                Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
+            }
+            Operation::Read { remote, scatter } => {
+                let length = self.listed(&scatter)?;
+                self.path(qpn, pd).check_list(&scatter, length.into())?;
+                let request =
+                    Request::Read { rkey: remote.rkey.get(), address: remote.address.get(), length };
+                Ok(Outcome::Ask { request, scatter, bytes: length, reports: Vec::new() })
+            }
+            Operation::Atomic { remote, operands, scatter } => {
+                self.path(qpn, pd).check_list(&scatter, 8)?;
+                let (rkey, address) = (remote.rkey.get(), remote.address.get());
+                let operand = operands.swap_add.get();
+                let request = if wqe.posted.opcode == Opcode::ATOMIC_CS {
+                    Request::CompareSwap { rkey, address, compare: operands.compare.get(), swap: operand }
+                } else {
+                    Request::FetchAdd { rkey, address, add: operand }
+                };
+                Ok(Outcome::Ask { request, scatter, bytes: 8, reports: Vec::new() })
+            }
+        }
+    }
+
+    /// Adds up a scatter list.
+    fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Refusal> {
+        let sum: u64 = scatter.iter().map(|segment| crate::data_path::Range::of(segment).length).sum();
+        let length = u32::try_from(sum).map_err(|_| Refusal::Length)?;
+        if length > self.personality.max_message_bytes { Err(Refusal::Length) } else { Ok(length) }
+    }
+
+    fn set_psv(&mut self, pd: u32, segment: &SetPsvSegment) -> Result<(), Refusal> {
+        let number = segment.psv_index.get() & 0x00ff_ffff;
+        let psv = self.objects.psvs.get_mut(number).filter(|psv| psv.pd == pd).ok_or(Refusal::Psv)?;
+        if self.faults.psv_not_reset_by_set_psv {
+            return Ok(());
+        }
+        psv.transient = segment.transient_signature.get();
+        psv.state = if segment.syndrome.get() == 0 { PsvState::Init } else { PsvState::Error };
+        Ok(())
+    }
+
+    pub(crate) fn path(&self, qpn: u32, pd: u32) -> Path<'_> {
+        Path {
+            objects: &self.objects,
+            personality: &self.personality,
+            faults: &self.faults,
+            asker: Asker { pd, qpn },
+        }
+    }
+
+    /// Sends the outstanding request, for the first time or again.
+    pub(crate) fn ask(&mut self, qpn: u32) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        let (peer, retries) = (qp.peer, qp.attributes.rnr_retry);
+        let Some(outstanding) = qp.outstanding.as_mut() else { return };
+        outstanding.not_ready = false;
+        // What may be sent again is kept; reads and atomics take no receive, so nobody sends those back.
+        let takes_receive = matches!(
+            outstanding.request,
+            Some(Request::Send { .. } | Request::Write { immediate: Some(_), .. })
+        );
+        let again = takes_receive && retries != Retries::Count(0);
+        let request = if again { outstanding.request.clone() } else { outstanding.request.take() };
+        match (peer, request) {
+            (Some(Peer::Local(to)), Some(request)) => {
+                self.local.push_back(Message::Request { from: qpn, to, request });
+            }
+            (Some(Peer::Remote(to)), Some(request)) => {
+                self.outbound.push_back(Message::Request { from: qpn, to, request });
+            }
+            _ => self.local.push_back(Message::Response { to: qpn, response: Response::Unreachable }),
+        }
+    }
+
+    /// Takes the peer's answer to the outstanding request.
+    pub(crate) fn accept(&mut self, qpn: u32, response: Response) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        let (retries, attributes) = (qp.attributes.rnr_retry, qp.attributes);
+        let failed = qp.state == QpState::Error;
+        let Some(outstanding) = qp.outstanding.as_mut() else { return };
+        if response == Response::ReceiverNotReady {
+            if failed {
+                // To be flushed with the rest.
+                qp.outstanding = None;
+                return;
+            }
+            let exhausted = matches!(retries, Retries::Count(limit) if outstanding.attempts >= limit);
+            if exhausted || outstanding.request.is_none() {
+                let posted = outstanding.posted;
+                return self.fail(qpn, posted, Syndrome::RNR_RETRY, 0);
+            }
+            outstanding.not_ready = true;
+            return;
+        }
+        let Some(outstanding) = qp.outstanding.take() else { return };
+        let posted = outstanding.posted;
+        let data = match (posted.opcode, response) {
+            (_, Response::Refused(syndrome)) => return self.fail(qpn, posted, syndrome, 0),
+            (_, Response::Unreachable) => return self.fail(qpn, posted, Syndrome::TRANSPORT_RETRY, 0),
+            (Opcode::RDMA_READ, Response::Data(data)) if data.len() == outstanding.bytes as usize => {
+                Some(data)
+            }
+            (Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, Response::Original(value)) => {
+                Some(value.to_le_bytes().to_vec())
+            }
+            (Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA, _) => {
+                return self.fail(qpn, posted, Syndrome::BAD_RESPONSE, 0);
+            }
+            (_, Response::Done) => None,
+            _ => return self.fail(qpn, posted, Syndrome::BAD_RESPONSE, 0),
+        };
+        let mut signature_error = outstanding.signature_error;
+        if let Some(data) = data {
+            match self.scatter_local(qpn, attributes.pd, &outstanding.scatter, data) {
+                Ok(reports) => signature_error |= self.report(attributes.send_cqn, &reports),
+                Err(refusal) => return self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+            }
+        }
+        // The transfer itself succeeded (R182). Assumption: also on a draining queue pair (D27).
+        self.complete(qpn, posted, outstanding.bytes);
+        self.drain(qpn, signature_error);
+    }
+
+    /// Stops the send queue behind a signature error, or because the user asked.
+    fn drain(&mut self, qpn: u32, signature_error: bool) {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+        let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;
+        if stop || qp.draining && qp.state == QpState::SendQueueDrained {
+            qp.state = QpState::SendQueueDrained;
+            qp.draining = false;
+            self.events.push_back(Event::SqDrained(qpn));
+        }
+    }
+
+    pub(crate) fn scatter_local(
+        &mut self,
+        qpn: u32,
+        pd: u32,
+        segments: &[DataSegment],
+        data: Vec<u8>,
+    ) -> Result<Vec<Report>, Refusal> {
+        let path = Path {
+            objects: &self.objects,
+            personality: &self.personality,
+            faults: &self.faults,
+            asker: Asker { pd, qpn },
+        };
+        path.scatter_list(&mut self.memory, segments, data)
+    }
+}

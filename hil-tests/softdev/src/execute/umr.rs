@@ -1,0 +1,184 @@
+//! UMR: changes of an mkey by a work request (device.md 4.3). All checks come before the first change.
+
+use crate::faults::Faults;
+use crate::fetch::Umr;
+use crate::object::Objects;
+use crate::object::mkey::{Access, BsfBytes, Layout, Mkey};
+use crate::refusal::Refusal;
+use alloc::vec::Vec;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::bsf::BsfSize;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::QpnMkey;
+use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
+
+/// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is (D15).
+const CHECK_USED: u8 = 1 << 6;
+
+/// Bits of the mkey mask (device.md 4.3).
+mod mask {
+    pub(super) const LEN: u64 = 1 << 0;
+    pub(super) const PAGE_SIZE: u64 = 1 << 1;
+    pub(super) const START_ADDR: u64 = 1 << 6;
+    pub(super) const PD: u64 = 1 << 7;
+    pub(super) const EN_RINVAL: u64 = 1 << 8;
+    pub(super) const SIG_ERR: u64 = 1 << 9;
+    pub(super) const BSF_EN: u64 = 1 << 12;
+    pub(super) const MKEY: u64 = 1 << 13;
+    pub(super) const QPN: u64 = 1 << 14;
+    pub(super) const LR: u64 = 1 << 17;
+    pub(super) const LW: u64 = 1 << 18;
+    pub(super) const RR: u64 = 1 << 19;
+    pub(super) const RW: u64 = 1 << 20;
+    pub(super) const A: u64 = 1 << 21;
+    pub(super) const SMALL_FENCE: u64 = 1 << 23;
+    pub(super) const RELAXED_WRITE: u64 = 1 << 25;
+    pub(super) const FREE: u64 = 1 << 29;
+    pub(super) const RELAXED_READ: u64 = 1 << 47;
+    /// Known, and without effect here.
+    pub(super) const IGNORED: u64 = PAGE_SIZE | SMALL_FENCE | RELAXED_WRITE | RELAXED_READ;
+    pub(super) const KNOWN: u64 = LEN
+        | START_ADDR
+        | PD
+        | EN_RINVAL
+        | SIG_ERR
+        | BSF_EN
+        | MKEY
+        | QPN
+        | LR
+        | LW
+        | RR
+        | RW
+        | A
+        | FREE
+        | IGNORED;
+}
+
+/// Applies a UMR that queue pair `qpn` of domain `pd` executes.
+pub(super) fn apply(
+    objects: &mut Objects,
+    qpn: u32,
+    pd: u32,
+    umr: &Umr,
+    faults: &Faults,
+) -> Result<(), Refusal> {
+    // Assumption: only the index names the key, since the UMR may be what changes its tag.
+    let index = Key::from_raw(umr.key).index().get();
+    let mkey = objects.mkeys.get_mut(index).ok_or(Refusal::UnknownKey)?;
+    if !mkey.umr {
+        return Err(Refusal::UmrUnsupported);
+    }
+    if mkey.pd != pd {
+        return Err(Refusal::ProtectionDomain);
+    }
+    check_flags(mkey, qpn, umr)?;
+    let select = umr.control.mkey_mask.get();
+    let flags = umr.context.flags_pd_word();
+    if select & !mask::KNOWN != 0 || (select & mask::PD != 0 && flags.pd() != pd) {
+        return Err(Refusal::UmrUnsupported);
+    }
+    let layout = layout(mkey, umr)?;
+    let bsfs = bsfs(mkey, &umr.bsfs)?;
+    if faults.local_inv_ignored && select & mask::FREE != 0 && umr.context.is_free() {
+        return Ok(());
+    }
+
+    let on = |bit: u64| select & bit != 0;
+    if let Some(layout) = layout {
+        mkey.layout = layout;
+    }
+    if let Some((signature, crypto)) = bsfs {
+        (mkey.signature_bsf, mkey.crypto_bsf) = (signature, crypto);
+    }
+    let word = umr.context.qpn_mkey_word();
+    set(&mut mkey.free, on(mask::FREE), umr.context.is_free());
+    set(&mut mkey.tag, on(mask::MKEY), word.tag());
+    set(&mut mkey.qpn, on(mask::QPN), (word.qpn() != QpnMkey::ANY).then_some(word.qpn()));
+    set(&mut mkey.length, on(mask::LEN), umr.context.len.get());
+    set(&mut mkey.start, on(mask::START_ADDR), umr.context.start_addr.get());
+    set(&mut mkey.remote_invalidate, on(mask::EN_RINVAL), flags.remote_invalidate());
+    set(&mut mkey.bsf_enabled, on(mask::BSF_EN), flags.bsf_enable());
+    set(&mut mkey.errors_expected, on(mask::SIG_ERR), flags.sig_err_count());
+    let access = Access::from_byte(umr.context.access);
+    set(&mut mkey.access.local_read, on(mask::LR), access.local_read);
+    set(&mut mkey.access.local_write, on(mask::LW), access.local_write);
+    set(&mut mkey.access.remote_read, on(mask::RR), access.remote_read);
+    set(&mut mkey.access.remote_write, on(mask::RW), access.remote_write);
+    set(&mut mkey.access.remote_atomic, on(mask::A), access.remote_atomic);
+    Ok(())
+}
+
+fn set<T>(field: &mut T, selected: bool, value: T) {
+    if selected {
+        *field = value;
+    }
+}
+
+/// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind are (R12).
+fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr) -> Result<(), Refusal> {
+    let flags = umr.control.flag_bits();
+    let foreign = mkey.qpn.is_some_and(|bound| bound != qpn);
+    let refused = flags.check_qpn() && foreign
+        || flags.check_free() && !mkey.free
+        || umr.control.flags & CHECK_USED != 0 && mkey.free;
+    if refused { Err(Refusal::UmrCheck) } else { Ok(()) }
+}
+
+/// Decodes the translation entries, `None` where the layout stays.
+fn layout(mkey: &Mkey, umr: &Umr) -> Result<Option<Layout>, Refusal> {
+    let Some(first) = umr.translations.first() else { return Ok(None) };
+    let header: StridedHeader = zerocopy::transmute!(*first);
+    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key.
+    if header.op.get() == StridedHeader::OPCODE {
+        let count = usize::from(header.num_entries.get());
+        let entries = umr.translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
+        room(mkey, count.saturating_add(1))?;
+        let entries: Vec<StridedEntry> = entries.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
+        return Ok(Some(Layout::Strided(header, entries)));
+    }
+    let mut entries: Vec<Klm> = umr.translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
+    while entries.last() == Some(&Klm::PADDING) {
+        entries.pop();
+    }
+    if let (Some(offset @ 1..), Layout::List(old)) = (umr.translation_offset, &mkey.layout) {
+        let mut all = old.clone();
+        let offset = usize::from(offset);
+        room(mkey, offset.saturating_add(entries.len()))?;
+        all.resize(all.len().max(offset), Klm::PADDING);
+        let tail = all.split_off(offset);
+        let kept = tail.get(entries.len()..).unwrap_or(&[]);
+        all.extend(entries.iter().chain(kept));
+        return Ok(Some(Layout::List(all)));
+    }
+    room(mkey, entries.len())?;
+    Ok(Some(Layout::List(entries)))
+}
+
+fn room(mkey: &Mkey, entries: usize) -> Result<(), Refusal> {
+    if entries > mkey.translations as usize { Err(Refusal::UmrUnsupported) } else { Ok(()) }
+}
+
+type Bsfs = (Option<BsfBytes>, Option<BsfBytes>);
+
+/// Sorts BSFs into signature and crypto, `None` where both stay. They are written together: one that is missing is gone.
+fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Refusal> {
+    let kind = |bytes: &BsfBytes| {
+        let word = BsfSize::from_bits(bytes.first().copied().unwrap_or(0));
+        (word.kind() == BsfSize::KIND_CRYPTO, word.size())
+    };
+    let (signature, crypto, size) = match list {
+        [] => return Ok(None),
+        [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
+        [one] => (Some(one), None, BsfSize::WITH_INLINE),
+        [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),
+        _ => return Err(Refusal::UmrUnsupported),
+    };
+    // An empty signature BSF, which only resets, need not name a size (D23).
+    let empty = |bytes: &BsfBytes| bytes.iter().all(|byte| *byte == 0);
+    let fits = |bytes: &BsfBytes| kind(bytes).1 == size || empty(bytes);
+    let allowed = (signature.is_none() || mkey.signature) && (crypto.is_none() || mkey.crypto);
+    if !allowed || !signature.into_iter().chain(crypto).all(fits) {
+        return Err(Refusal::UmrUnsupported);
+    }
+    Ok(Some((signature.copied(), crypto.copied())))
+}

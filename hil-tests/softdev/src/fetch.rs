@@ -1,0 +1,228 @@
+//! From ring bytes to a typed operation. The ring is never trusted: what does not parse is a refusal.
+
+use crate::memory::Memory;
+use crate::object::qp::{Posted, QpAttributes};
+use crate::refusal::Refusal;
+use alloc::vec::Vec;
+use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
+use mlx5_mkey::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::psv::SetPsvSegment;
+use mlx5_mkey::wire::umr::UmrControlSegment;
+use mlx5_mkey::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, WQEBB_BYTES};
+use zerocopy::FromBytes;
+
+/// A piece of what a send request sends.
+#[derive(Clone, Debug)]
+pub(crate) enum Piece {
+    Memory(DataSegment),
+    Inline(Vec<u8>),
+}
+
+/// A change of an mkey (PRM UMR).
+#[derive(Clone, Debug)]
+pub(crate) struct Umr {
+    /// The key, from the control segment.
+    pub(crate) key: u32,
+    pub(crate) control: UmrControlSegment,
+    pub(crate) context: MkeyContext,
+    /// Translation entries in octowords, without the padding of the last block of 64 bytes.
+    pub(crate) translations: Vec<[u8; OCTOWORD_BYTES]>,
+    /// First entry that is replaced, `None`: all of them.
+    pub(crate) translation_offset: Option<u16>,
+    pub(crate) bsfs: Vec<[u8; 64]>,
+}
+
+/// What a send request does.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Nop,
+    Umr(Umr),
+    SetPsv(Vec<SetPsvSegment>),
+    Send { pieces: Vec<Piece> },
+    Write { remote: RemoteAddressSegment, pieces: Vec<Piece> },
+    Read { remote: RemoteAddressSegment, scatter: Vec<DataSegment> },
+    Atomic { remote: RemoteAddressSegment, operands: AtomicSegment, scatter: Vec<DataSegment> },
+}
+
+/// A send request as it stood in the ring.
+#[derive(Clone, Debug)]
+pub(crate) struct Wqe {
+    pub(crate) control: ControlSegment,
+    pub(crate) posted: Posted,
+    bytes: Vec<u8>,
+}
+
+/// Reads the request that starts at block `counter`, of which `rung` blocks from there on are rung.
+///
+/// `Err` carries what a completion can still say about it.
+pub(crate) fn fetch(
+    memory: &impl Memory,
+    qpn: u32,
+    qp: &QpAttributes,
+    counter: u16,
+    rung: u16,
+) -> Result<Wqe, (Posted, Refusal)> {
+    let mut posted = Posted { counter, blocks: 1, opcode: Opcode::NOP, ce: FmCeSe::CE_ALWAYS };
+    let mask = (1u16 << qp.log_sq_blocks.min(15)) - 1;
+    let block = |number: u16| -> Result<[u8; WQEBB_BYTES], Refusal> {
+        let slot = u64::from(counter.wrapping_add(number) & mask);
+        let address = qp.sq.checked_add(slot * WQEBB_BYTES as u64).ok_or(Refusal::MemoryFault)?;
+        let mut bytes = [0; WQEBB_BYTES];
+        memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
+        Ok(bytes)
+    };
+    let mut bytes = block(0).map_err(|refusal| (posted, refusal))?.to_vec();
+    let control = match ControlSegment::read_from_prefix(&bytes) {
+        Ok((control, _)) => control,
+        Err(_) => return Err((posted, Refusal::Malformed)),
+    };
+    let word = control.opcode_word();
+    let octowords = control.qpn_ds_word().ds() & MAX_WQE_OCTOWORDS;
+    posted.opcode = Opcode(word.opcode());
+    posted.ce = control.flags().ce();
+    posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
+    // A request names its own queue and place; one that does not was built for another, or not at all.
+    let own = control.qpn_ds_word().qpn() == qpn && word.wqe_index() == counter && word.opmod() == 0;
+    if !own || octowords == 0 || posted.blocks > rung {
+        posted.blocks = posted.blocks.min(rung);
+        return Err((posted, Refusal::Malformed));
+    }
+    for number in 1..posted.blocks {
+        bytes.extend_from_slice(&block(number).map_err(|refusal| (posted, refusal))?);
+    }
+    bytes.truncate(usize::from(octowords) * OCTOWORD_BYTES);
+    Ok(Wqe { control, posted, bytes })
+}
+
+impl Wqe {
+    /// Parses the segments.
+    pub(crate) fn parse(&self) -> Result<Operation, Refusal> {
+        let mut rest = Reader(&self.bytes);
+        rest.take::<ControlSegment>()?;
+        Ok(match self.posted.opcode {
+            Opcode::NOP => Operation::Nop,
+            Opcode::UMR => Operation::Umr(umr(self.control.imm.get(), rest)?),
+            Opcode::SET_PSV => {
+                let mut segments = Vec::new();
+                while !rest.0.is_empty() {
+                    segments.push(rest.take()?);
+                }
+                if segments.is_empty() {
+                    return Err(Refusal::Malformed);
+                }
+                Operation::SetPsv(segments)
+            }
+            Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => Operation::Send { pieces: pieces(rest)? },
+            Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM => {
+                Operation::Write { remote: rest.take()?, pieces: pieces(rest)? }
+            }
+            Opcode::RDMA_READ => Operation::Read { remote: rest.take()?, scatter: scatter(rest)? },
+            Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => {
+                Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
+            }
+            _ => return Err(Refusal::Malformed),
+        })
+    }
+}
+
+/// Segments one after the other.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<T: FromBytes>(&mut self) -> Result<T, Refusal> {
+        let (value, rest) = T::read_from_prefix(self.0).map_err(|_| Refusal::Malformed)?;
+        self.0 = rest;
+        Ok(value)
+    }
+
+    fn skip(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.0 = self.0.get(bytes..).ok_or(Refusal::Malformed)?;
+        Ok(())
+    }
+}
+
+/// Data segments and inline data; inline data is padded to 16 bytes.
+fn pieces(mut rest: Reader<'_>) -> Result<Vec<Piece>, Refusal> {
+    let mut pieces = Vec::new();
+    while !rest.0.is_empty() {
+        let (header, data) = InlineHeader::read_from_prefix(rest.0).map_err(|_| Refusal::Malformed)?;
+        let count = header.byte_count.get();
+        if count & InlineHeader::INLINE == 0 {
+            pieces.push(Piece::Memory(rest.take()?));
+            continue;
+        }
+        let length = (count & !InlineHeader::INLINE) as usize;
+        pieces.push(Piece::Inline(data.get(..length).ok_or(Refusal::Malformed)?.to_vec()));
+        // The padding of the last piece may be cut off by the request's end.
+        rest.skip((length + 4).next_multiple_of(OCTOWORD_BYTES).min(rest.0.len()))?;
+    }
+    Ok(pieces)
+}
+
+fn scatter(mut rest: Reader<'_>) -> Result<Vec<DataSegment>, Refusal> {
+    let mut segments = Vec::new();
+    while !rest.0.is_empty() {
+        let segment: DataSegment = rest.take()?;
+        if segment.byte_count.get() & InlineHeader::INLINE != 0 {
+            return Err(Refusal::Malformed);
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
+}
+
+fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
+    let control: UmrControlSegment = rest.take()?;
+    let context: MkeyContext = rest.take()?;
+    if !control.flag_bits().inline() {
+        return Err(Refusal::UmrUnsupported);
+    }
+    let mut translations = Vec::new();
+    for _ in 0..control.klm_octowords.get() {
+        translations.push(rest.take()?);
+    }
+    if !translations.len().is_multiple_of(4) {
+        // The last block is padded, unless the request ends with it.
+        let padding = translations.len().wrapping_neg() % 4 * OCTOWORD_BYTES;
+        rest.skip(padding.min(rest.0.len()))?;
+    }
+    let second = control.bsf_octowords.get();
+    let offset = control.flag_bits().translation_offset();
+    let mut bsfs = Vec::new();
+    if !offset {
+        if !second.is_multiple_of(4) {
+            return Err(Refusal::UmrUnsupported);
+        }
+        for _ in 0..second / 4 {
+            bsfs.push(rest.take()?);
+        }
+    }
+    // What the sizes do not cover is not there for a reason: refuse what was built wrong.
+    if !rest.0.is_empty() {
+        return Err(Refusal::Malformed);
+    }
+    Ok(Umr { key, control, context, translations, translation_offset: offset.then_some(second), bsfs })
+}
+
+/// Reads receive slot `counter`: its segments up to the end of the list.
+pub(crate) fn receive(
+    memory: &impl Memory,
+    qp: &QpAttributes,
+    counter: u16,
+) -> Result<Vec<DataSegment>, Refusal> {
+    let mask = (1u16 << qp.log_rq_slots.min(15)) - 1;
+    let slot = u64::from(counter & mask) * u64::from(qp.rq_stride);
+    let address = qp.rq.checked_add(slot).ok_or(Refusal::MemoryFault)?;
+    let mut bytes = alloc::vec![0; usize::from(qp.rq_stride)];
+    memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
+    let mut segments = Vec::new();
+    for chunk in bytes.chunks_exact(OCTOWORD_BYTES) {
+        let segment = DataSegment::read_from_bytes(chunk).map_err(|_| Refusal::Malformed)?;
+        if segment.lkey.get() == DataSegment::END_OF_LIST_KEY {
+            break;
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
+}

@@ -1,0 +1,94 @@
+//! The memory that the device reads and writes.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// An access that reached outside of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// First address of the access.
+    pub address: u64,
+    /// Length of the access in bytes.
+    pub length: u64,
+}
+
+/// Memory as the device sees it through the bus: addresses are those of the work requests.
+///
+/// Rings, doorbell records and data all live here. Implementations must not panic, whatever the address.
+pub trait Memory {
+    /// Fills `out` from `address` on.
+    ///
+    /// # Errors
+    /// [`Fault`] where part of the range is no memory; `out` is then unspecified.
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault>;
+
+    /// Stores `bytes` from `address` on.
+    ///
+    /// # Errors
+    /// [`Fault`] where part of the range is no memory.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Stores one byte, ordered behind all writes before it.
+    ///
+    /// It is the last byte of a completion entry, by which the host learns that the other 63 are there. Shared memory
+    /// needs a release store here; memory of one thread does not.
+    ///
+    /// # Errors
+    /// [`Fault`] where `address` is no memory.
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        self.write(address, &[byte])
+    }
+}
+
+/// Memory in one owned array that starts at a chosen address: for tests and for firmware.
+///
+/// ```
+/// use mlx5_softdev::{Arena, Memory};
+/// let mut arena = Arena::new(0x1000, 64);
+/// arena.write(0x1008, &[1, 2])?;
+/// assert_eq!(arena.bytes(0x1008, 2), Some(&[1, 2][..]));
+/// assert!(arena.write(0x103f, &[1, 2]).is_err());
+/// # Ok::<(), mlx5_softdev::Fault>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Arena {
+    base: u64,
+    bytes: Vec<u8>,
+}
+
+impl Arena {
+    /// Makes `length` bytes of zeros at address `base`.
+    pub fn new(base: u64, length: usize) -> Self {
+        Self { base, bytes: vec![0; length] }
+    }
+
+    /// Returns `length` bytes at `address`, `None` where they are not all inside.
+    pub fn bytes(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let start = self.index(address)?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// Returns `length` bytes at `address` to change them, `None` where they are not all inside.
+    pub fn bytes_mut(&mut self, address: u64, length: usize) -> Option<&mut [u8]> {
+        let start = self.index(address)?;
+        self.bytes.get_mut(start..start.checked_add(length)?)
+    }
+
+    fn index(&self, address: u64) -> Option<usize> {
+        usize::try_from(address.checked_sub(self.base)?).ok()
+    }
+}
+
+impl Memory for Arena {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let fault = Fault { address, length: out.len() as u64 };
+        out.copy_from_slice(self.bytes(address, out.len()).ok_or(fault)?);
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let fault = Fault { address, length: bytes.len() as u64 };
+        self.bytes_mut(address, bytes.len()).ok_or(fault)?.copy_from_slice(bytes);
+        Ok(())
+    }
+}

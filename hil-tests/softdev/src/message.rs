@@ -1,0 +1,109 @@
+//! What requester and responder say to each other: plain data with wire bytes, to be carried by anyone.
+
+use alloc::vec::Vec;
+use mlx5_mkey::wire::cqe::Syndrome;
+
+/// What a peer is asked for (InfiniBand RC operations).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Data for the next receive.
+    Send {
+        /// Wire bytes.
+        data: Vec<u8>,
+        /// Immediate data or key to invalidate.
+        payload: Payload,
+        /// The receiver wants an event.
+        solicited: bool,
+    },
+    /// RDMA WRITE.
+    Write {
+        /// The responder's key.
+        rkey: u32,
+        /// Address in the key's space.
+        address: u64,
+        /// Wire bytes.
+        data: Vec<u8>,
+        /// Immediate data, which takes a receive.
+        immediate: Option<u32>,
+        /// The receiver wants an event.
+        solicited: bool,
+    },
+    /// RDMA READ.
+    Read {
+        /// The responder's key.
+        rkey: u32,
+        /// Address in the key's space.
+        address: u64,
+        /// Length in wire bytes.
+        length: u32,
+    },
+    /// Atomic on 8 bytes in little endian.
+    CompareSwap {
+        /// The responder's key.
+        rkey: u32,
+        /// Address in the key's space.
+        address: u64,
+        /// Swap when the value equals this.
+        compare: u64,
+        /// The new value.
+        swap: u64,
+    },
+    /// Atomic on 8 bytes in little endian.
+    FetchAdd {
+        /// The responder's key.
+        rkey: u32,
+        /// Address in the key's space.
+        address: u64,
+        /// What to add.
+        add: u64,
+    },
+}
+
+/// What goes with the data of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing.
+    None,
+    /// Immediate data.
+    Immediate(u32),
+    /// The responder's key to invalidate.
+    Invalidate(u32),
+}
+
+/// What the responder answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// Done.
+    Done,
+    /// Done, with the wire bytes of a read.
+    Data(Vec<u8>),
+    /// Done, with the value before the atomic.
+    Original(u64),
+    /// No receive is posted: try again.
+    ReceiverNotReady,
+    /// Refused; the requester completes with this syndrome.
+    Refused(Syndrome),
+    /// No queue pair answers there.
+    Unreachable,
+}
+
+/// One step from one queue pair to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// To a responder.
+    Request {
+        /// Number of the requester's queue pair.
+        from: u32,
+        /// Number of the responder's queue pair.
+        to: u32,
+        /// What it asks.
+        request: Request,
+    },
+    /// Back to the requester.
+    Response {
+        /// Number of the requester's queue pair.
+        to: u32,
+        /// The answer.
+        response: Response,
+    },
+}

@@ -1,0 +1,33 @@
+//! Completion queues: a ring that the device fills and the host empties (PRM `cqc`).
+
+/// What a completion queue is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CqAttributes {
+    /// Address of the ring.
+    pub ring: u64,
+    /// Logarithm of the number of entries, 0 to 22.
+    pub log_entries: u8,
+    /// Size of an entry in bytes, 64 or 128. Of 128 the second half is used.
+    pub entry_bytes: u8,
+    /// Address of the doorbell record: big-endian u32 consumer index, then the arm word.
+    pub doorbell_record: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cq {
+    pub(crate) attributes: CqAttributes,
+    /// Count of entries written, without wrap at the ring's size.
+    pub(crate) producer: u32,
+    /// The host was too slow; nothing is written any more.
+    pub(crate) overrun: bool,
+}
+
+impl Cq {
+    pub(crate) const fn new(attributes: CqAttributes) -> Self {
+        Self { attributes, producer: 0, overrun: false }
+    }
+
+    pub(crate) const fn entries(&self) -> u32 {
+        1 << self.attributes.log_entries
+    }
+}

@@ -1,0 +1,126 @@
+//! Data encryption keys and what importing wrapped ones needs (PRM objects 0x0c and 0x1f).
+
+use crate::crypto::{UnwrapError, Xts, unwrap_key};
+use crate::faults::Faults;
+use alloc::vec::Vec;
+
+/// AES key size (PRM `encryption_key.key_size`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySize {
+    /// Two keys of 128 bits.
+    Bits128,
+    /// Two keys of 256 bits.
+    Bits256,
+}
+
+impl KeySize {
+    const fn xts_bytes(self) -> usize {
+        match self {
+            Self::Bits128 => 32,
+            Self::Bits256 => 64,
+        }
+    }
+}
+
+/// The bytes of a key, in the form that the device is given them (M32).
+///
+/// Key 1, key 2, then 8 bytes of keytag where there is one; wrapping adds 8 bytes.
+#[derive(Clone, Copy)]
+pub enum KeyMaterial<'a> {
+    /// 32, 64, 40 or 72 bytes.
+    Plaintext(&'a [u8]),
+    /// 40, 72, 48 or 80 bytes, and the login whose KEK wrapped them.
+    Wrapped {
+        /// The wrapped bytes.
+        bytes: &'a [u8],
+        /// Number of the login object.
+        login: u32,
+    },
+}
+
+/// What a DEK is created with (`struct mlx5dv_dek_init_attr`).
+#[derive(Clone, Copy)]
+pub struct DekAttributes<'a> {
+    /// Protection domain (M40).
+    pub pd: u32,
+    /// Key size.
+    pub size: KeySize,
+    /// The last 8 bytes of the plaintext are a keytag (M37).
+    pub has_keytag: bool,
+    /// The key.
+    pub key: KeyMaterial<'a>,
+}
+
+/// State of a login (`enum mlx5dv_crypto_login_state`, M27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginState {
+    /// The credential matched.
+    Valid,
+    /// It did not, or its KEK or credential is gone.
+    Invalid,
+}
+
+/// A KEK or a credential, wiped when dropped as far as safe code can promise.
+pub(crate) struct Secret(pub(crate) Vec<u8>);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        core::hint::black_box(&self.0);
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Login {
+    pub(crate) kek: u32,
+    pub(crate) state: LoginState,
+}
+
+#[derive(Debug)]
+pub(crate) struct Dek {
+    pub(crate) pd: u32,
+    pub(crate) cipher: Xts,
+    pub(crate) keytag: Option<[u8; 8]>,
+}
+
+impl Dek {
+    /// Loads a key from plaintext. `None` for a length that does not fit.
+    pub(crate) fn load(
+        pd: u32,
+        size: KeySize,
+        has_keytag: bool,
+        plain: &[u8],
+        faults: &Faults,
+    ) -> Option<Self> {
+        let (keys, tag) = plain.split_at_checked(size.xts_bytes())?;
+        let keytag = match (has_keytag, tag.len()) {
+            (true, 8) => Some(tag.try_into().ok()?),
+            (false, 0) => None,
+            _ => return None,
+        };
+        let cipher = if faults.dek256_as_128 && size == KeySize::Bits256 {
+            let halves = [keys.get(..16)?, keys.get(32..48)?].concat();
+            Xts::new(&Secret(halves).0)?
+        } else {
+            Xts::new(keys)?
+        };
+        Some(Self { pd, cipher, keytag })
+    }
+
+    /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong (M32).
+    pub(crate) fn unwrap(kek: &Secret, bytes: &[u8], faults: &Faults) -> Option<Secret> {
+        match unwrap_key(&kek.0, bytes) {
+            Ok(plain) => Some(Secret(plain)),
+            Err(UnwrapError::Integrity) if faults.key_wrap_integrity_ignored => {
+                Some(Secret(alloc::vec![0; bytes.len().saturating_sub(8)]))
+            }
+            Err(_) => None,
+        }
+    }
+}

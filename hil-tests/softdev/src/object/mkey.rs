@@ -1,0 +1,180 @@
+//! Memory keys: registered regions and indirect keys that a UMR fills (PRM `mkc`).
+
+use alloc::vec::Vec;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::AccessByte;
+use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
+
+/// Access rights of a key (PRM `mkc` bits `lr`, `lw`, `rr`, `rw`, `a`; `enum ibv_access_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The owner may read: on unless taken away.
+    pub local_read: bool,
+    /// The owner may write (receive, RDMA READ).
+    pub local_write: bool,
+    /// Peers may read.
+    pub remote_read: bool,
+    /// Peers may write.
+    pub remote_write: bool,
+    /// Peers may do atomics.
+    pub remote_atomic: bool,
+}
+
+impl Access {
+    /// Local read only: what access flags of 0 give (R29).
+    pub const LOCAL_READ: Self = Self {
+        local_read: true,
+        local_write: false,
+        remote_read: false,
+        remote_write: false,
+        remote_atomic: false,
+    };
+    /// Local read and write.
+    pub const LOCAL: Self = Self { local_write: true, ..Self::LOCAL_READ };
+    /// Everything.
+    pub const ALL: Self = Self { remote_read: true, remote_write: true, remote_atomic: true, ..Self::LOCAL };
+
+    /// Takes the access byte of an mkey context.
+    pub const fn from_byte(byte: u8) -> Self {
+        let bits = AccessByte::from_bits(byte);
+        Self {
+            local_read: bits.local_read(),
+            local_write: bits.local_write(),
+            remote_read: bits.remote_read(),
+            remote_write: bits.remote_write(),
+            remote_atomic: bits.atomic(),
+        }
+    }
+}
+
+/// What an indirect key is created with (PRM CREATE_MKEY, `struct mlx5dv_mkey_init_attr`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MkeyAttributes {
+    /// Protection domain.
+    pub pd: u32,
+    /// Room for translation entries, in entries of 16 bytes (PRM `translations_octword_size`).
+    pub translations: u32,
+    /// Room for a signature BSF (`BLOCK_SIGNATURE`, M1).
+    pub signature: bool,
+    /// Room for a crypto BSF, and none but encrypted use (`CRYPTO`, M1, M2).
+    pub crypto: bool,
+    /// Access rights until a UMR changes them.
+    pub access: Access,
+    /// The low byte of the key.
+    pub tag: u8,
+    /// SEND with invalidation may free the key (`REMOTE_INVALIDATE`).
+    pub remote_invalidate: bool,
+    /// The key starts free, that is unusable until a UMR configures it (R32).
+    pub free: bool,
+}
+
+impl MkeyAttributes {
+    /// A plain indirect key: local rights, tag 0, free.
+    pub const fn new(pd: u32, translations: u32) -> Self {
+        Self {
+            pd,
+            translations,
+            signature: false,
+            crypto: false,
+            access: Access::LOCAL,
+            tag: 0,
+            remote_invalidate: false,
+            free: true,
+        }
+    }
+}
+
+/// Where the bytes of a key are.
+#[derive(Clone, Debug)]
+pub(crate) enum Layout {
+    /// At the addresses themselves: a registered region.
+    Direct,
+    /// Piece after piece.
+    List(Vec<Klm>),
+    /// Cycles over several streams.
+    Strided(StridedHeader, Vec<StridedEntry>),
+}
+
+/// One BSF of 64 bytes, as written.
+pub(crate) type BsfBytes = [u8; 64];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Mkey {
+    pub(crate) tag: u8,
+    pub(crate) pd: u32,
+    pub(crate) free: bool,
+    pub(crate) access: Access,
+    /// First address of the key's space.
+    pub(crate) start: u64,
+    /// Bytes of memory behind the key (D26).
+    pub(crate) length: u64,
+    /// The queue pair that a type 2 window is bound to.
+    pub(crate) qpn: Option<u32>,
+    pub(crate) remote_invalidate: bool,
+    /// Only keys made for UMR can be changed by one (PRM `umr_en`).
+    pub(crate) umr: bool,
+    pub(crate) signature: bool,
+    pub(crate) crypto: bool,
+    /// Room for translation entries.
+    pub(crate) translations: u32,
+    pub(crate) layout: Layout,
+    pub(crate) bsf_enabled: bool,
+    pub(crate) signature_bsf: Option<BsfBytes>,
+    pub(crate) crypto_bsf: Option<BsfBytes>,
+    /// Bit 0 of the count of signature errors that software has seen, as the last UMR wrote it.
+    pub(crate) errors_expected: bool,
+    /// Bit 0 of the count of signature errors that the device has reported.
+    pub(crate) errors_counted: bool,
+}
+
+impl Mkey {
+    pub(crate) fn region(pd: u32, address: u64, length: u64, access: Access) -> Self {
+        Self {
+            tag: 0,
+            pd,
+            free: false,
+            access,
+            start: address,
+            length,
+            qpn: None,
+            remote_invalidate: false,
+            umr: false,
+            signature: false,
+            crypto: false,
+            translations: 0,
+            layout: Layout::Direct,
+            bsf_enabled: false,
+            signature_bsf: None,
+            crypto_bsf: None,
+            errors_expected: false,
+            errors_counted: false,
+        }
+    }
+
+    pub(crate) fn indirect(attributes: MkeyAttributes) -> Self {
+        Self {
+            tag: attributes.tag,
+            free: attributes.free,
+            remote_invalidate: attributes.remote_invalidate,
+            umr: true,
+            signature: attributes.signature,
+            crypto: attributes.crypto,
+            translations: attributes.translations,
+            layout: Layout::List(Vec::new()),
+            ..Self::region(attributes.pd, 0, 0, attributes.access)
+        }
+    }
+
+    /// Whether the device would report a signature error of this key.
+    ///
+    /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes; the
+    /// reference provider writes 1 first and the next number after each error it has seen (R179, R180).
+    pub(crate) const fn reports_errors(&self) -> bool {
+        self.errors_expected != self.errors_counted
+    }
+
+    /// Makes the key unusable, as LOCAL_INV and SEND with invalidation do (D11): layout and BSFs stay.
+    pub(crate) const fn invalidate(&mut self) {
+        self.free = true;
+    }
+}

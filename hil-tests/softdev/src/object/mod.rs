@@ -1,0 +1,93 @@
+//! What the device holds: tables of numbered objects, and nothing that moves data.
+
+pub(crate) mod cq;
+pub(crate) mod dek;
+pub(crate) mod mkey;
+pub(crate) mod psv;
+pub(crate) mod qp;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Object numbers have 24 bits.
+const MAX_NUMBER: u32 = 0x00ff_ffff;
+
+/// Objects of one kind by number.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    entries: BTreeMap<u32, T>,
+    next: u32,
+}
+
+impl<T> Table<T> {
+    /// Makes an empty table whose first object gets the number `first`.
+    pub(crate) const fn new(first: u32) -> Self {
+        Self { entries: BTreeMap::new(), next: first }
+    }
+
+    /// Stores an object under a fresh number, `None` when the numbers are used up.
+    pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
+        let number = self.next;
+        if number > MAX_NUMBER {
+            return None;
+        }
+        self.next = number.wrapping_add(1);
+        self.entries.insert(number, object);
+        Some(number)
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.entries.get(&number)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.entries.get_mut(&number)
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
+        self.entries.remove(&number)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.values()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.entries.keys().copied().collect()
+    }
+}
+
+/// A protection domain has nothing but a number.
+#[derive(Debug)]
+pub(crate) struct Pd;
+
+/// All objects of a device.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub(crate) pds: Table<Pd>,
+    pub(crate) mkeys: Table<mkey::Mkey>,
+    pub(crate) psvs: Table<psv::Psv>,
+    pub(crate) deks: Table<dek::Dek>,
+    pub(crate) keks: Table<dek::Secret>,
+    pub(crate) credentials: Table<dek::Secret>,
+    pub(crate) logins: Table<dek::Login>,
+    pub(crate) cqs: Table<cq::Cq>,
+    pub(crate) qps: Table<qp::Qp>,
+}
+
+impl Objects {
+    pub(crate) const fn new() -> Self {
+        Self {
+            pds: Table::new(1),
+            // Past 0x100 and 0x400: as keys with tag 0 those mean "end of list" and "strided header".
+            mkeys: Table::new(0x10),
+            psvs: Table::new(1),
+            deks: Table::new(1),
+            keks: Table::new(1),
+            credentials: Table::new(1),
+            logins: Table::new(1),
+            cqs: Table::new(1),
+            qps: Table::new(0x40),
+        }
+    }
+}

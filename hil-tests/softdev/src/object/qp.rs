@@ -1,0 +1,161 @@
+//! Queue pairs: rings, counters, state (PRM `qpc`). Reliable connected ones only.
+
+use crate::message::Request;
+use alloc::vec::Vec;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::DataSegment;
+
+/// State of a queue pair (M55).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpState {
+    /// Just made, or reset.
+    Reset,
+    /// Receives may be posted.
+    Init,
+    /// Ready to receive: answers its peer.
+    ReadyToReceive,
+    /// Ready to send as well.
+    ReadyToSend,
+    /// The send queue is drained: stands still before the next request (M16, M19).
+    SendQueueDrained,
+    /// The send queue failed; receives go on. No event of a connected queue pair leads here.
+    SendQueueError,
+    /// Both queues flush their requests.
+    Error,
+}
+
+impl QpState {
+    /// Whether a user's MODIFY_QP may go from this state to `next` (M55).
+    pub(crate) const fn may_become(self, next: Self) -> bool {
+        use QpState as S;
+        matches!(
+            (self, next),
+            (_, S::Reset | S::Error)
+                | (S::Reset | S::Init, S::Init)
+                | (S::Init, S::ReadyToReceive)
+                | (
+                    S::ReadyToReceive | S::ReadyToSend | S::SendQueueDrained | S::SendQueueError,
+                    S::ReadyToSend
+                )
+                | (S::ReadyToSend | S::SendQueueDrained, S::SendQueueDrained)
+                | (S::ReadyToSend, S::SendQueueError)
+        )
+    }
+
+    /// Whether the responder answers.
+    pub(crate) const fn responds(self) -> bool {
+        use QpState as S;
+        matches!(self, S::ReadyToReceive | S::ReadyToSend | S::SendQueueDrained | S::SendQueueError)
+    }
+}
+
+/// The other end of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A queue pair of the same device, possibly itself.
+    Local(u32),
+    /// A queue pair of another device: messages go through [`crate::Device::take_message`].
+    Remote(u32),
+}
+
+/// How often a request is repeated when the peer has no receive for it (PRM `rnr_retry`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retries {
+    /// For ever.
+    Infinite,
+    /// So many times; one for each [`crate::Device::run`].
+    Count(u8),
+}
+
+/// What a queue pair is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpAttributes {
+    /// Protection domain.
+    pub pd: u32,
+    /// Address of the send ring.
+    pub sq: u64,
+    /// Logarithm of its number of 64-byte blocks, 0 to 15.
+    pub log_sq_blocks: u8,
+    /// Address of the receive ring.
+    pub rq: u64,
+    /// Logarithm of its number of slots, 0 to 15.
+    pub log_rq_slots: u8,
+    /// Size of a receive slot in bytes: a multiple of 16, at most 1024.
+    pub rq_stride: u16,
+    /// Address of the doorbell record, two big-endian u32: receive counter, send counter in blocks.
+    pub doorbell_record: u64,
+    /// Completion queue of the send queue.
+    pub send_cqn: u32,
+    /// Completion queue of the receive queue.
+    pub recv_cqn: u32,
+    /// What completions name the queue pair by, 24 bits.
+    pub user_index: u32,
+    /// A signature error stops the send queue (`drain_sigerr`, M19).
+    pub drain_sigerr: bool,
+    /// What to do while the peer has no receive.
+    pub rnr_retry: Retries,
+}
+
+/// What QUERY_QP says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpView {
+    /// State.
+    pub state: QpState,
+    /// Number of the next block that was not executed, modulo 2^16 (`hw_sq_wqebb_counter`).
+    pub hw_sq_wqebb_counter: u16,
+    /// Number of the next receive slot that was not used, modulo 2^16.
+    pub hw_rq_counter: u16,
+}
+
+/// What a completion has to say about a send request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) counter: u16,
+    pub(crate) blocks: u16,
+    pub(crate) opcode: Opcode,
+    /// Completion mode of the control segment.
+    pub(crate) ce: u8,
+}
+
+/// A request that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) struct Outstanding {
+    pub(crate) posted: Posted,
+    /// Kept until it is accepted, to be sent again.
+    pub(crate) request: Option<Request>,
+    /// Where data of the response goes.
+    pub(crate) scatter: Vec<DataSegment>,
+    /// Length of the message in bytes.
+    pub(crate) bytes: u32,
+    /// A signature error was found while gathering.
+    pub(crate) signature_error: bool,
+    /// The peer had no receive; wait for the next run.
+    pub(crate) not_ready: bool,
+    pub(crate) attempts: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Qp {
+    pub(crate) attributes: QpAttributes,
+    pub(crate) state: QpState,
+    pub(crate) peer: Option<Peer>,
+    pub(crate) sq_consumer: u16,
+    pub(crate) rq_consumer: u16,
+    pub(crate) outstanding: Option<Outstanding>,
+    /// The user asked for SQD and waits for the event.
+    pub(crate) draining: bool,
+}
+
+impl Qp {
+    pub(crate) const fn new(attributes: QpAttributes) -> Self {
+        Self {
+            attributes,
+            state: QpState::Reset,
+            peer: None,
+            sq_consumer: 0,
+            rq_consumer: 0,
+            outstanding: None,
+            draining: false,
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Memory bytes to wire bytes and back, by a decoded [`Transform`]: pure functions over whole transfers.
+//!
+//! Four steps, in this order on transmit and reversed on receive (device.md 4.2, rows A to J):
+//!
+//! ```text
+//! memory ─▶ cipher over memory bytes ─▶ strip memory signatures ─▶ cipher over data ─▶ insert wire signatures ─▶ cipher over wire bytes ─▶ wire
+//!            (order 1)                                              (orders 2, 3)                                 (order 0)
+//! ```
+
+use crate::crypto::{Direction, Xts};
+use crate::faults::Faults;
+use crate::personality::PartialBlocks;
+use crate::refusal::Refusal;
+use crate::signature::{Mismatch, Rule};
+use alloc::vec::Vec;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From memory to the wire.
+    Transmit,
+    /// From the wire to memory.
+    Receive,
+}
+
+/// A domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The bytes between two devices.
+    Wire,
+    /// The bytes in memory.
+    Memory,
+}
+
+/// The signatures of one domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Domain {
+    /// Bytes of data in a protected block, without the signature.
+    pub block: u32,
+    /// How a signature is made.
+    pub rule: Rule,
+    /// The PSV that says whether errors are reported.
+    pub psv: u32,
+}
+
+impl Domain {
+    /// Bytes of a block and its signature.
+    fn stride(&self) -> u64 {
+        u64::from(self.block).saturating_add(u64::from(self.rule.bytes()))
+    }
+}
+
+/// Which bytes hold ciphertext and whether signatures are inside (`enc_order`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// 0: the wire is enciphered, its signatures with it.
+    WireSignature,
+    /// 1: memory is enciphered, its signatures with it.
+    MemorySignature,
+    /// 2: the wire is enciphered, its signatures are plain and cover ciphertext.
+    RawWire,
+    /// 3: memory is enciphered, its signatures are plain and cover ciphertext.
+    RawMemory,
+}
+
+impl Order {
+    /// Which side holds ciphertext.
+    pub const fn side(self) -> Side {
+        match self {
+            Self::WireSignature | Self::RawWire => Side::Wire,
+            Self::MemorySignature | Self::RawMemory => Side::Memory,
+        }
+    }
+}
+
+/// The cipher of an mkey.
+#[derive(Clone, Copy, Debug)]
+pub struct Cipher<'a> {
+    /// The expanded key.
+    pub key: &'a Xts,
+    /// See [`Order`].
+    pub order: Order,
+    /// Data unit in bytes.
+    pub unit: u32,
+    /// Tweak of the unit at offset 0 of the mkey.
+    pub tweak: u128,
+    /// The engine takes one unit at a time (D6).
+    pub single_block: bool,
+}
+
+/// What an mkey does to the bytes that pass.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Transform<'a> {
+    /// Signatures in memory.
+    pub memory: Option<Domain>,
+    /// Signatures on the wire.
+    pub wire: Option<Domain>,
+    /// Which bytes of the input's signatures are checked.
+    pub check_mask: u8,
+    /// Which bytes are copied from the input's to the output's signatures; 0 unless both have the same structure.
+    pub copy_mask: u8,
+    /// The cipher, if any.
+    pub cipher: Option<Cipher<'a>>,
+}
+
+/// The place of a transfer in the three ways of counting bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset in wire bytes, which is what requests give (D3).
+    pub wire_offset: u64,
+    /// Length in wire bytes.
+    pub wire_length: u64,
+    /// Offset in bytes of data alone.
+    pub data_offset: u64,
+    /// Offset in memory bytes.
+    pub memory_offset: u64,
+    /// Length in memory bytes.
+    pub memory_length: u64,
+}
+
+/// The first signature of a transfer that was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockError {
+    /// Where it stood.
+    pub side: Side,
+    /// The PSV of that domain.
+    pub psv: u32,
+    /// Offset of the block's last byte, signature included, in bytes of its domain (D2).
+    pub offset: u64,
+    /// What was wrong.
+    pub mismatch: Mismatch,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Wire bytes on transmit, memory bytes on receive.
+    pub bytes: Vec<u8>,
+    /// What was wrong with the input.
+    pub error: Option<BlockError>,
+}
+
+/// Data, signatures, and what was wrong with the first of them that was.
+type Stripped = (Vec<u8>, Vec<u8>, Option<BlockError>);
+
+/// Splits a position in a domain with signatures into bytes of data.
+fn data_in(domain: Option<Domain>, offset: u64) -> u64 {
+    let Some(domain) = domain else { return offset };
+    let (blocks, rest) = (offset / domain.stride(), offset % domain.stride());
+    let block = u64::from(domain.block.max(1));
+    blocks.saturating_mul(block).saturating_add(rest.min(block))
+}
+
+/// The reverse for a position that `data` bytes lie before.
+fn domain_in(domain: Option<Domain>, data: u64) -> u64 {
+    let Some(domain) = domain else { return data };
+    let block = u64::from(domain.block.max(1));
+    (data / block).saturating_mul(domain.stride()).saturating_add(data % block)
+}
+
+impl<'a> Transform<'a> {
+    /// Finds the memory and data bytes that stand behind `length` wire bytes at `offset` of the mkey.
+    ///
+    /// # Errors
+    /// [`Refusal::Alignment`], [`Refusal::PartialBlock`].
+    pub fn span(
+        &self,
+        offset: u64,
+        length: u64,
+        partial: PartialBlocks,
+        faults: &Faults,
+    ) -> Result<Span, Refusal> {
+        let starts = |domain: Option<Domain>, at: u64| domain.is_none_or(|d| at.is_multiple_of(d.stride()));
+        let (from, to) = if faults.length_counts_memory_bytes {
+            (self.memory, self.wire)
+        } else {
+            (self.wire, self.memory)
+        };
+        let end = offset.checked_add(length).ok_or(Refusal::Bounds)?;
+        let (data_offset, data_end) = (data_in(from, offset), data_in(from, end));
+        let (other, other_end) = (domain_in(to, data_offset), domain_in(to, data_end));
+        // A request starts where blocks start, in both domains; a middle has no signature to begin with.
+        if !starts(from, offset) || !starts(to, other) {
+            return Err(Refusal::Alignment);
+        }
+        if partial == PartialBlocks::Refuse && !(starts(from, end) && starts(to, other_end)) {
+            return Err(Refusal::PartialBlock);
+        }
+        let other_length = other_end.saturating_sub(other);
+        Ok(if faults.length_counts_memory_bytes {
+            Span {
+                wire_offset: other,
+                wire_length: other_length,
+                data_offset,
+                memory_offset: offset,
+                memory_length: length,
+            }
+        } else {
+            Span {
+                wire_offset: offset,
+                wire_length: length,
+                data_offset,
+                memory_offset: other,
+                memory_length: other_length,
+            }
+        })
+    }
+
+    /// Turns the memory bytes of `span` into wire bytes.
+    ///
+    /// # Errors
+    /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
+    pub fn transmit(&self, span: &Span, memory: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+        let mut bytes = memory;
+        self.encipher(Way::Transmit, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
+        let (mut data, signatures, error) = self.strip(Side::Memory, self.memory, span, bytes, faults)?;
+        let raw = [Order::RawWire, Order::RawMemory];
+        let over_plaintext = faults.signature_over_plaintext && self.wire.is_some();
+        if !over_plaintext {
+            self.encipher(Way::Transmit, &raw, span.data_offset, &mut data, faults)?;
+        }
+        let mut bytes = self.insert(self.wire, span, data, &signatures, faults)?;
+        if over_plaintext {
+            self.encipher_blocks(Way::Transmit, &raw, span, &mut bytes, faults)?;
+        }
+        fit(&mut bytes, span.wire_length)?;
+        self.encipher(Way::Transmit, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
+        Ok(Output { bytes, error })
+    }
+
+    /// Turns the wire bytes of `span` into memory bytes.
+    ///
+    /// # Errors
+    /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
+    pub fn receive(&self, span: &Span, wire: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+        let mut bytes = wire;
+        self.encipher(Way::Receive, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
+        let raw = [Order::RawWire, Order::RawMemory];
+        let over_plaintext = faults.signature_over_plaintext && self.wire.is_some();
+        if over_plaintext {
+            self.encipher_blocks(Way::Receive, &raw, span, &mut bytes, faults)?;
+        }
+        let (mut data, signatures, error) = self.strip(Side::Wire, self.wire, span, bytes, faults)?;
+        if !over_plaintext {
+            self.encipher(Way::Receive, &raw, span.data_offset, &mut data, faults)?;
+        }
+        let mut bytes = self.insert(self.memory, span, data, &signatures, faults)?;
+        fit(&mut bytes, span.memory_length)?;
+        self.encipher(Way::Receive, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
+        Ok(Output { bytes, error })
+    }
+
+    /// Runs the cipher over bytes at `offset` of the mkey, if its order is one of `orders`.
+    fn encipher(
+        &self,
+        way: Way,
+        orders: &[Order],
+        offset: u64,
+        bytes: &mut [u8],
+        faults: &Faults,
+    ) -> Result<(), Refusal> {
+        let Some(cipher) = self.cipher.filter(|cipher| orders.contains(&cipher.order)) else { return Ok(()) };
+        let unit = u64::from(cipher.unit.max(1));
+        if !offset.is_multiple_of(unit) {
+            return Err(Refusal::Alignment);
+        }
+        // Assumption: a single-block engine refuses what its first unit does not hold; real ones give non-standard bytes.
+        if cipher.single_block && (bytes.len() as u64 > unit || offset != 0) {
+            return Err(Refusal::SingleBlock);
+        }
+        let advance = !faults.tweak_not_advancing;
+        // Assumption: unit k of the mkey has tweak + k wherever a transfer starts (R158).
+        let tweak = cipher.tweak.wrapping_add(if advance { u128::from(offset / unit) } else { 0 });
+        let direction = match (cipher.order.side(), way) {
+            (Side::Wire, Way::Transmit) | (Side::Memory, Way::Receive) => Direction::Encrypt,
+            (Side::Wire, Way::Receive) | (Side::Memory, Way::Transmit) => Direction::Decrypt,
+        };
+        cipher.key.apply(direction, bytes, cipher.unit, tweak, advance).map_err(|_| Refusal::JobSize)
+    }
+
+    /// The broken row B: enciphers the data between wire signatures that are already there.
+    fn encipher_blocks(
+        &self,
+        way: Way,
+        orders: &[Order],
+        span: &Span,
+        bytes: &mut [u8],
+        faults: &Faults,
+    ) -> Result<(), Refusal> {
+        let Some(domain) = self.wire else { return Ok(()) };
+        let mut offset = span.data_offset;
+        for chunk in bytes.chunks_mut(domain.stride() as usize) {
+            let end = chunk.len().min(domain.block as usize);
+            let data = chunk.get_mut(..end).unwrap_or_default();
+            self.encipher(way, orders, offset, data, faults)?;
+            offset = offset.saturating_add(end as u64);
+        }
+        Ok(())
+    }
+
+    /// Takes the signatures of a domain out of a stream, checks them and returns data and signatures apart.
+    fn strip(
+        &self,
+        side: Side,
+        domain: Option<Domain>,
+        span: &Span,
+        stream: Vec<u8>,
+        faults: &Faults,
+    ) -> Result<Stripped, Refusal> {
+        let Some(domain) = domain else { return Ok((stream, Vec::new(), None)) };
+        let mut data = room(stream.len())?;
+        let mut signatures =
+            room(stream.len() / domain.block.max(1) as usize * domain.rule.bytes() as usize)?;
+        let mut error = None;
+        let mask = if faults.check_mask_ignored { 0xff } else { self.check_mask };
+        let first = span.data_offset / u64::from(domain.block.max(1));
+        for (number, chunk) in stream.chunks(domain.stride() as usize).enumerate() {
+            let Some((block, signature)) = chunk.split_at_checked(domain.block as usize) else {
+                data.extend_from_slice(chunk);
+                break;
+            };
+            data.extend_from_slice(block);
+            if signature.len() < domain.rule.bytes() as usize {
+                break;
+            }
+            signatures.extend_from_slice(signature);
+            // Blocks are numbered from the mkey's start, so that requests continue one another (R185).
+            let index = first.saturating_add(number as u64);
+            let step = if faults.ref_tag_not_advancing { 0 } else { index };
+            if error.is_none() || faults.error_not_kept_first {
+                let mismatch = domain.rule.check(block, step, signature, mask, !faults.escapes_ignored);
+                let end = index.saturating_add(1).saturating_mul(domain.stride());
+                error = mismatch
+                    .map(|mismatch| BlockError {
+                        side,
+                        psv: domain.psv,
+                        offset: end.saturating_sub(1),
+                        mismatch,
+                    })
+                    .or(error);
+            }
+        }
+        Ok((data, signatures, error))
+    }
+
+    /// Puts the signatures of a domain into data, after each whole block. Bytes of the copy mask come from the input.
+    fn insert(
+        &self,
+        domain: Option<Domain>,
+        span: &Span,
+        data: Vec<u8>,
+        input: &[u8],
+        faults: &Faults,
+    ) -> Result<Vec<u8>, Refusal> {
+        let Some(domain) = domain else { return Ok(data) };
+        let length =
+            usize::try_from(domain_in(Some(domain), data.len() as u64)).map_err(|_| Refusal::NoRoom)?;
+        let mut stream = room(length)?;
+        let mut copies = input.chunks(domain.rule.bytes() as usize);
+        let mask = if faults.copy_mask_ignored { 0 } else { self.copy_mask };
+        let first = span.data_offset / u64::from(domain.block.max(1));
+        for (number, block) in data.chunks(domain.block.max(1) as usize).enumerate() {
+            stream.extend_from_slice(block);
+            if block.len() < domain.block as usize {
+                break;
+            }
+            let index = if faults.ref_tag_not_advancing { 0 } else { first.saturating_add(number as u64) };
+            let own = domain.rule.compute(block, index);
+            let signature = copies.next().map_or(own, |copy| own.merged(copy, mask));
+            stream.extend_from_slice(signature.as_bytes());
+        }
+        Ok(stream)
+    }
+}
+
+/// An empty vector with room, which a message of 2 GiB may not get.
+pub(crate) fn room(length: usize) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| Refusal::NoRoom)?;
+    Ok(bytes)
+}
+
+/// Cuts a stream to the length that was asked for: a transfer may end before or inside its last signature.
+fn fit(bytes: &mut Vec<u8>, length: u64) -> Result<(), Refusal> {
+    bytes.truncate(usize::try_from(length).map_err(|_| Refusal::NoRoom)?);
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The responder: carries out what a peer asks, with receive rings and remote keys.
+
+use crate::cqe;
+use crate::data_path::{Range, Report};
+use crate::device::{Device, Event};
+use crate::fetch;
+use crate::memory::Memory;
+use crate::message::{Payload, Request, Response};
+use crate::object::qp::{QpAttributes, QpState};
+use crate::refusal::Refusal;
+use crate::translate::{Asker, Right};
+use alloc::vec::Vec;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::data::DataSegment;
+
+/// A receive that a message takes.
+struct Receive {
+    counter: u16,
+    segments: Result<Vec<DataSegment>, Refusal>,
+}
+
+impl<M: Memory> Device<M> {
+    /// Answers a request to queue pair `qpn`.
+    pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
+        let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
+        if !qp.state.responds() {
+            return Response::Unreachable;
+        }
+        let attributes = qp.attributes;
+        match request {
+            Request::Send { data, payload, solicited } => {
+                self.respond_send(qpn, &attributes, data, payload, solicited)
+            }
+            Request::Write { rkey, address, data, immediate, solicited } => {
+                let range = Range { key: rkey, address, length: data.len() as u64 };
+                self.respond_write(qpn, &attributes, range, data, immediate.map(|word| (word, solicited)))
+            }
+            Request::Read { rkey, address, length } => {
+                let range = Range { key: rkey, address, length: length.into() };
+                self.respond_read(qpn, &attributes, range)
+            }
+            Request::CompareSwap { rkey, address, compare, swap } => {
+                let swapped = move |value| if value == compare { swap } else { value };
+                self.respond_atomic(qpn, &attributes, rkey, address, swapped)
+            }
+            Request::FetchAdd { rkey, address, add } => {
+                self.respond_atomic(qpn, &attributes, rkey, address, move |value: u64| {
+                    value.wrapping_add(add)
+                })
+            }
+        }
+    }
+
+    fn respond_send(
+        &mut self,
+        qpn: u32,
+        attributes: &QpAttributes,
+        data: Vec<u8>,
+        payload: Payload,
+        solicited: bool,
+    ) -> Response {
+        let length = data.len() as u32;
+        let receive = match self.take_receive(qpn, attributes) {
+            None => return Response::ReceiverNotReady,
+            Some(receive) => receive,
+        };
+        let outcome = receive.segments.and_then(|segments| {
+            let key = match payload {
+                Payload::Invalidate(key) => Some(self.invalidable(attributes.pd, key)?),
+                _ => None,
+            };
+            let reports = self.scatter_local(qpn, attributes.pd, &segments, data)?;
+            Ok((reports, key))
+        });
+        let (reports, key) = match outcome {
+            Ok(outcome) => outcome,
+            Err(refusal) => {
+                // The receive list is this side's own; the requester learns only what concerns it.
+                let remote = match refusal {
+                    Refusal::Length => Syndrome::REMOTE_INVALID_REQUEST,
+                    Refusal::UmrCheck => Syndrome::REMOTE_ACCESS,
+                    _ => Syndrome::REMOTE_OPERATION,
+                };
+                let own = if refusal == Refusal::UmrCheck { Syndrome::LOCAL_ACCESS } else { refusal.local() };
+                self.enter_error(qpn);
+                self.fail_receive(qpn, receive.counter, own, refusal.vendor());
+                return Response::Refused(remote);
+            }
+        };
+        if let Some(mkey) = key.and_then(|index| self.objects.mkeys.get_mut(index))
+            && !self.faults.remote_invalidate_ignored
+        {
+            mkey.invalidate();
+        }
+        self.report(attributes.recv_cqn, &reports);
+        let (opcode, word) = match payload {
+            Payload::None => (CqeOpcode::RESPONDER_SEND, 0),
+            Payload::Immediate(word) => (CqeOpcode::RESPONDER_SEND_IMM, word),
+            Payload::Invalidate(key) => (CqeOpcode::RESPONDER_SEND_INV, key),
+        };
+        let subject = self.receive_subject(qpn, receive.counter);
+        self.post(attributes.recv_cqn, cqe::done(subject, opcode, length, word, solicited));
+        Response::Done
+    }
+
+    fn respond_write(
+        &mut self,
+        qpn: u32,
+        attributes: &QpAttributes,
+        range: Range,
+        data: Vec<u8>,
+        immediate: Option<(u32, bool)>,
+    ) -> Response {
+        if immediate.is_some() && self.pending_receives(qpn) == 0 {
+            return Response::ReceiverNotReady;
+        }
+        match self.write_remote(qpn, attributes.pd, range, data) {
+            Ok(reports) => self.report(attributes.recv_cqn, reports.as_slice()),
+            Err(refusal) => return self.refuse(qpn, attributes, refusal),
+        };
+        if let Some((word, solicited)) = immediate {
+            let Some(receive) = self.take_receive(qpn, attributes) else { return Response::ReceiverNotReady };
+            let subject = self.receive_subject(qpn, receive.counter);
+            let length = range.length as u32;
+            let entry = cqe::done(subject, CqeOpcode::RESPONDER_WRITE_IMM, length, word, solicited);
+            self.post(attributes.recv_cqn, entry);
+        }
+        Response::Done
+    }
+
+    fn write_remote(
+        &mut self,
+        qpn: u32,
+        pd: u32,
+        range: Range,
+        data: Vec<u8>,
+    ) -> Result<Option<Report>, Refusal> {
+        // A write of nothing looks at no key (InfiniBand 9.7.4.1.5).
+        if data.is_empty() {
+            return Ok(None);
+        }
+        let path = crate::data_path::Path {
+            objects: &self.objects,
+            personality: &self.personality,
+            faults: &self.faults,
+            asker: Asker { pd, qpn },
+        };
+        path.scatter(&mut self.memory, range, Right::RemoteWrite, data)
+    }
+
+    fn respond_read(&mut self, qpn: u32, attributes: &QpAttributes, range: Range) -> Response {
+        if range.length == 0 {
+            return Response::Data(Vec::new());
+        }
+        match self.path(qpn, attributes.pd).gather(&self.memory, range, Right::RemoteRead) {
+            Ok((data, report)) => {
+                self.report(attributes.recv_cqn, report.as_slice());
+                Response::Data(data)
+            }
+            Err(refusal) => self.refuse(qpn, attributes, refusal),
+        }
+    }
+
+    fn respond_atomic(
+        &mut self,
+        qpn: u32,
+        attributes: &QpAttributes,
+        rkey: u32,
+        address: u64,
+        change: impl Fn(u64) -> u64,
+    ) -> Response {
+        match self.atomic(qpn, attributes.pd, rkey, address, change) {
+            Ok(value) => Response::Original(value),
+            Err(refusal) => self.refuse(qpn, attributes, refusal),
+        }
+    }
+
+    /// Reads, changes and writes 8 bytes. Assumption: in the order of the host that tests run on, little endian.
+    fn atomic(
+        &mut self,
+        qpn: u32,
+        pd: u32,
+        rkey: u32,
+        address: u64,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<u64, Refusal> {
+        if !address.is_multiple_of(8) {
+            return Err(Refusal::Atomic);
+        }
+        let range = Range { key: rkey, address, length: 8 };
+        let index = Key::from_raw(rkey).index().get();
+        // Assumption: a key that changes its bytes on the way cannot be the target of an atomic.
+        if self.objects.mkeys.get(index).is_some_and(|mkey| mkey.bsf_enabled) {
+            return Err(Refusal::Bsf);
+        }
+        let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::Atomic)?;
+        let value = u64::from_le_bytes(bytes.try_into().map_err(|_| Refusal::Length)?);
+        let path = crate::data_path::Path {
+            objects: &self.objects,
+            personality: &self.personality,
+            faults: &self.faults,
+            asker: Asker { pd, qpn },
+        };
+        path.scatter(&mut self.memory, range, Right::Atomic, change(value).to_le_bytes().to_vec())?;
+        Ok(value)
+    }
+
+    /// Finds the key that a SEND with invalidation may invalidate.
+    fn invalidable(&self, pd: u32, key: u32) -> Result<u32, Refusal> {
+        let key = Key::from_raw(key);
+        let index = key.index().get();
+        let mkey = self.objects.mkeys.get(index).ok_or(Refusal::UmrCheck)?;
+        let allowed = mkey.tag == key.tag() && !mkey.free && mkey.pd == pd && mkey.remote_invalidate;
+        if allowed { Ok(index) } else { Err(Refusal::UmrCheck) }
+    }
+
+    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so (R30).
+    fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, refusal: Refusal) -> Response {
+        self.enter_error(qpn);
+        self.events.push_back(Event::QpAccess(qpn));
+        // Assumption: the first receive carries the error (0x11), those behind it are flushed.
+        if let Some(receive) = self.take_receive(qpn, attributes) {
+            self.fail_receive(qpn, receive.counter, Syndrome::LOCAL_ACCESS, refusal.vendor());
+        }
+        Response::Refused(refusal.remote())
+    }
+
+    fn enter_error(&mut self, qpn: u32) {
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
+            qp.state = QpState::Error;
+            // A request on its way still completes with its answer; a queue pair may be its own peer.
+            qp.outstanding = qp.outstanding.take().filter(|outstanding| !outstanding.not_ready);
+        }
+    }
+
+    /// Counts receives that are posted and not used.
+    fn pending_receives(&self, qpn: u32) -> u16 {
+        let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
+        let mut record = [0; 4];
+        if self.memory.read(qp.attributes.doorbell_record, &mut record).is_err() {
+            return 0;
+        }
+        let pending = (u32::from_be_bytes(record) as u16).wrapping_sub(qp.rq_consumer);
+        // More than the ring holds is nonsense in the doorbell record: nothing is posted.
+        if pending > 1 << qp.attributes.log_rq_slots { 0 } else { pending }
+    }
+
+    fn take_receive(&mut self, qpn: u32, attributes: &QpAttributes) -> Option<Receive> {
+        if self.pending_receives(qpn) == 0 {
+            return None;
+        }
+        let qp = self.objects.qps.get_mut(qpn)?;
+        let counter = qp.rq_consumer;
+        qp.rq_consumer = counter.wrapping_add(1);
+        Some(Receive { counter, segments: fetch::receive(&self.memory, attributes, counter) })
+    }
+
+    /// Flushes at most one receive of a queue pair in error. Returns whether there was one.
+    pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        if qp.state != QpState::Error {
+            return false;
+        }
+        let counter = qp.rq_consumer;
+        if self.pending_receives(qpn) == 0 {
+            return false;
+        }
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
+            qp.rq_consumer = counter.wrapping_add(1);
+        }
+        self.fail_receive(qpn, counter, Syndrome::FLUSHED, 0);
+        true
+    }
+}

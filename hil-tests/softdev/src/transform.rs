@@ -1,0 +1,141 @@
+//! From the BSFs of an mkey to a [`Transform`] (device.md 4.2). This is where a wrong BSF is refused.
+
+use crate::faults::Faults;
+use crate::object::Objects;
+use crate::object::mkey::{BsfBytes, Mkey};
+use crate::personality::{Personality, XtsEngine};
+use crate::pipeline::{Cipher, Domain, Order, Transform};
+use crate::refusal::Refusal;
+use crate::signature::{CrcKind, Dif, GuardKind, Rule};
+use mlx5_mkey::types::BlockSize;
+use mlx5_mkey::wire::bsf::{
+    BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
+};
+
+/// Decodes what `mkey` does to bytes. `Ok(None)`: nothing.
+pub(crate) fn decode<'a>(
+    mkey: &Mkey,
+    objects: &'a Objects,
+    personality: &Personality,
+    faults: &Faults,
+) -> Result<Option<Transform<'a>>, Refusal> {
+    if !mkey.bsf_enabled {
+        return if mkey.crypto { Err(Refusal::CryptoUnconfigured) } else { Ok(None) };
+    }
+    let mut transform = match &mkey.signature_bsf {
+        Some(bytes) => signature(bytes, mkey.pd, objects, faults)?,
+        None => Transform::default(),
+    };
+    match &mkey.crypto_bsf {
+        Some(bytes) => transform.cipher = Some(cipher(bytes, mkey.pd, objects, personality, faults)?),
+        None if mkey.crypto => return Err(Refusal::CryptoUnconfigured),
+        None => {}
+    }
+    let raw = matches!(transform.cipher, Some(Cipher { order: Order::RawWire | Order::RawMemory, .. }));
+    if raw && transform.memory.is_some() && transform.wire.is_some() {
+        return Err(Refusal::Bsf); // D4
+    }
+    // D6, D25: the bound is on the memory length, signatures included.
+    if transform.cipher.is_some_and(|cipher| cipher.single_block && mkey.length > u64::from(cipher.unit)) {
+        return Err(Refusal::SingleBlock);
+    }
+    Ok(Some(transform))
+}
+
+fn signature(
+    bytes: &BsfBytes,
+    pd: u32,
+    objects: &Objects,
+    faults: &Faults,
+) -> Result<Transform<'static>, Refusal> {
+    let bsf: SignatureBsf = zerocopy::transmute!(*bytes);
+    let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
+    let domain = |selector: u8, word: u32, inline: &InlineDif| -> Result<Option<Domain>, Refusal> {
+        if selector == 0 {
+            return Ok(None);
+        }
+        let block = BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes();
+        let word = BfsPsv::from_bits(word);
+        let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == pd).ok_or(Refusal::Psv)?;
+        Ok(Some(Domain { block, rule: rule(word.bfs(), inline, psv.transient, faults)?, psv: word.psv() }))
+    };
+    let memory = domain(bsf.memory, bsf.memory_bfs_psv.get(), &bsf.memory_inline)?;
+    if same && memory.is_none() {
+        return Err(Refusal::Bsf);
+    }
+    let selector = if same { bsf.memory } else { bsf.wire };
+    let wire = domain(selector, bsf.wire_bfs_psv.get(), &bsf.wire_inline)?;
+    let wire = wire.filter(|_| !faults.wire_signatures_ignored);
+    let copy_mask = if same { bsf.wire } else { 0 };
+    Ok(Transform { memory, wire, check_mask: bsf.check_byte_mask, copy_mask, cipher: None })
+}
+
+/// Decodes a block format selector.
+///
+/// Assumption: tags come from the PSV, which SET_PSV writes (R176); seeds come from the BSF, because a provider that once
+/// inverted only that bit changed the values that devices gave (D17).
+fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Refusal> {
+    if bfs == 0 {
+        if !InlineValid::from_bits(inline.vld_refresh.get()).valid() {
+            return Err(Refusal::Bsf);
+        }
+        let flags = DifFlags::from_bits(inline.dif_flags);
+        let guard = match inline.sig_type {
+            InlineDif::SIG_CRC => GuardKind::Crc,
+            InlineDif::SIG_IP_CHECKSUM => GuardKind::IpChecksum,
+            _ => return Err(Refusal::Bsf),
+        };
+        return Ok(Rule::T10Dif(Dif {
+            guard,
+            seed_ones: RepeatSeed::from_bits(inline.rp_inv_seed).seed_ones(),
+            app_tag: (transient >> 32) as u16,
+            app_mask: inline.app_bitmask_check.get(),
+            ref_tag: transient as u32,
+            increment: flags.inc_ref_tag(),
+            app_escape: flags.app_escape(),
+            app_ref_escape: flags.app_ref_escape(),
+        }));
+    }
+    let kind = match bfs & BfsPsv::BASE_MASK {
+        BfsPsv::CRC32 => CrcKind::Crc32,
+        BfsPsv::CRC32C => CrcKind::Crc32c,
+        BfsPsv::CRC64_XP10 => CrcKind::Crc64Xp10,
+        _ => return Err(Refusal::Bsf),
+    };
+    // A CRC over the whole stream is another feature; nothing published says what a block of it would hold.
+    if bfs & BfsPsv::REPEAT == 0 {
+        return Err(Refusal::Bsf);
+    }
+    let seed_ones = bfs & BfsPsv::SEED_ZERO == 0;
+    Ok(Rule::Crc { kind, seed_ones: seed_ones != faults.crc_seed_inverted })
+}
+
+fn cipher<'a>(
+    bytes: &BsfBytes,
+    pd: u32,
+    objects: &'a Objects,
+    personality: &Personality,
+    faults: &Faults,
+) -> Result<Cipher<'a>, Refusal> {
+    let bsf: CryptoBsf = zerocopy::transmute!(*bytes);
+    let order = match EncryptionOrder(bsf.enc_order) {
+        EncryptionOrder::WIRE_SIGNATURE => Order::WireSignature,
+        EncryptionOrder::MEMORY_SIGNATURE => Order::MemorySignature,
+        EncryptionOrder::RAW_WIRE => Order::RawWire,
+        EncryptionOrder::RAW_MEMORY => Order::RawMemory,
+        _ => return Err(Refusal::Bsf),
+    };
+    if bsf.enc_standard != CryptoBsf::AES_XTS {
+        return Err(Refusal::Bsf);
+    }
+    let unit = BlockSize::from_selector(bsf.data_unit_selector).ok_or(Refusal::Bsf)?.bytes();
+    // Assumption: a DEK of another protection domain does not exist for the mkey (M40).
+    let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(|dek| dek.pd == pd).ok_or(Refusal::Dek)?;
+    if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
+        return Err(Refusal::Keytag);
+    }
+    let single_block = personality.xts == XtsEngine::SingleBlock;
+    let tweak = bsf.xts_initial_tweak;
+    let tweak = if single_block { u128::from_le_bytes(tweak) } else { u128::from_be_bytes(tweak) };
+    Ok(Cipher { key: &dek.cipher, order, unit, tweak, single_block })
+}
