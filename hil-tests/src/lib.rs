@@ -4,4 +4,6 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod board;
+pub mod expected;
+pub mod lab;
 pub mod vectors;
