@@ -342,3 +342,215 @@ impl<'r> CompletionQueue<'r> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkey::{
+        BlockSignature, DomainKind, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
+        SignatureChange, SignatureError, SignatureErrorKind,
+    };
+    use crate::queue::{ReceiveQueueConfig, SendQueueConfig};
+    use crate::types::{BlockSize, PsvIndex, Seed};
+    use crate::wire::Wqebb;
+    use crate::wire::cqe::SignatureErrorCqe;
+    use crate::wire::data::DataSegment;
+    use embedded_hal_mock::eh1::delay::{CheckedDelay, Transaction};
+    use std::vec;
+    use std::vec::Vec;
+    use zerocopy::big_endian::{U16, U32, U64};
+    use zerocopy::transmute;
+
+    struct Silent;
+
+    impl Doorbell for Silent {
+        fn ring(&mut self, _: [u8; 8]) {}
+    }
+
+    /// Knows nobody.
+    struct Nobody;
+
+    impl Route for Nobody {
+        fn sender(&mut self, _: Qpn, _: u16) -> Option<(u64, RequestKind)> {
+            None
+        }
+        fn receiver(&mut self, _: Qpn, _: u16) -> Option<u64> {
+            None
+        }
+        fn signature_error(&mut self, _: &SignatureFault) -> bool {
+            false
+        }
+    }
+
+    const QPN: Qpn = Qpn::from_low_bits(0x42);
+
+    fn cqe(opcode: CqeOpcode, counter: u16, lap: u8) -> Cqe {
+        Cqe {
+            sop_qpn: U32::new(u32::from(Opcode::SEND.0) << 24 | QPN.get()),
+            wqe_counter: U16::new(counter),
+            op_own: opcode.0 << 4 | lap,
+            ..Cqe::UNWRITTEN
+        }
+    }
+
+    fn queue(entries: &[Cqe]) -> (Vec<Cqe>, DoorbellRecord) {
+        (entries.to_vec(), DoorbellRecord::new())
+    }
+
+    #[test]
+    fn m56_entries_of_the_other_lap_are_not_there_yet() {
+        let (mut ring, record) = queue(&[cqe(CqeOpcode::REQUESTER, 1, 0), cqe(CqeOpcode::REQUESTER, 2, 1)]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        assert!(completions.take().is_some());
+        assert_eq!(completions.take(), None, "owner bit of the second lap");
+        let (mut ring, record) = queue(&[cqe(CqeOpcode::REQUESTER, 1, 0); 2]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        assert!(completions.take().is_some() && completions.take().is_some());
+        assert_eq!(completions.take(), None, "the first entry is of the first lap");
+        assert_eq!(record.bytes()[0], [0; 4]);
+        completions.release();
+        assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
+        let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 2]);
+        assert_eq!(CompletionQueue::new(&mut ring, &record).unwrap().take(), None);
+    }
+
+    #[test]
+    fn m60_every_opcode_is_told_apart() {
+        let decode = |opcode: u8| Completion::from_wire(&cqe(CqeOpcode(opcode), 5, 0));
+        assert!(matches!(decode(0), Ok(Completion::Requester { counter: 5, opcode: Opcode::SEND, .. })));
+        assert!(matches!(decode(1), Ok(Completion::Responder { message: Message::WriteImm(0), .. })));
+        assert!(matches!(decode(2), Ok(Completion::Responder { message: Message::Send, .. })));
+        assert!(matches!(decode(3), Ok(Completion::Responder { message: Message::SendImm(0), .. })));
+        assert!(matches!(decode(4), Ok(Completion::Responder { message: Message::SendInvalidate(_), .. })));
+        assert!(matches!(decode(12), Ok(Completion::SignatureError(_))));
+        assert!(matches!(decode(13), Ok(Completion::Failed { responder: false, .. })));
+        assert!(matches!(decode(14), Ok(Completion::Failed { responder: true, .. })));
+        for opcode in [5, 6, 7, 8, 9, 10, 11, 15] {
+            assert_eq!(decode(opcode), Err(CompletionError::UnknownOpcode(CqeOpcode(opcode))));
+        }
+        let inline = Cqe { op_own: 1 << 2, ..Cqe::UNWRITTEN };
+        assert_eq!(Completion::from_wire(&inline), Err(CompletionError::UnsupportedFormat { format: 1 }));
+    }
+
+    #[test]
+    fn m61_syndromes_keep_every_vendor_byte() {
+        let mut bytes: [u8; 64] = transmute!(cqe(CqeOpcode::REQUESTER_ERROR, 9, 0));
+        bytes[52..56].copy_from_slice(&[0x11, 0x22, 0x33, 0x04]);
+        let Ok(Completion::Failed { counter: 9, responder: false, failure, qpn: QPN }) =
+            Completion::from_wire(&transmute!(bytes))
+        else {
+            panic!("an error entry")
+        };
+        let expected = Failure {
+            syndrome: Syndrome::LOCAL_PROTECTION,
+            vendor: 0x33,
+            hardware: 0x11,
+            hardware_type: 0x22,
+        };
+        assert_eq!(failure, expected);
+        for code in 0..=u8::MAX {
+            // Known or not, a syndrome has something to print.
+            assert!(!std::format!("{}", Syndrome(code)).is_empty());
+        }
+    }
+
+    #[test]
+    fn m62_a_signature_error_goes_to_its_mkey_and_nowhere_else() {
+        let psv = PsvIndex::from_low_bits;
+        let key = Key::from_raw(0x0012_3400);
+        let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+        let mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) }).unwrap();
+        let mut mkeys = [mkey];
+        let domain =
+            crate::mkey::Domain { signature: Signature::Crc32(Seed::Zeros), block_size: BlockSize::B512 };
+        let error = SignatureErrorCqe {
+            expected_trans_sig: U32::new(0x699a_ca21),
+            actual_trans_sig: U32::new(0x969a_ca21),
+            syndrome: U16::new(SignatureErrorCqe::SYNDROME_GUARD),
+            // Only three bits of type and domain count.
+            sig_type: 0xf8,
+            domain: 0xf8 | SignatureErrorCqe::DOMAIN_MEMORY,
+            mkey: U32::new(0x0012_34ff),
+            offset: U64::new(3 * 516 - 1),
+            ..transmute!(cqe(CqeOpcode::SIGNATURE_ERROR, 0, 0))
+        };
+        let second = SignatureErrorCqe { offset: U64::new(515), ..error };
+        let stranger = SignatureErrorCqe { mkey: U32::new(0x9900), ..error };
+        let (mut ring, record) = queue(&[
+            transmute!(error),
+            transmute!(second),
+            cqe(CqeOpcode::REQUESTER, 3, 0),
+            transmute!(stranger),
+        ]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        let (mut sq_ring, sq_record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+        let mut send =
+            SendQueue::<_, 16>::new(SendQueueConfig::new(QPN), &mut sq_ring, &sq_record, Silent).unwrap();
+        let config = MkeyConfig {
+            signature: SignatureChange::Set(BlockSignature::memory(domain)),
+            ..MkeyConfig::KEEP
+        };
+        send.request(1).signaled().configure_mkey(&mut mkeys[0], &config).unwrap();
+        send.ring_doorbell();
+        let mut endpoint = Endpoint::<_, 16, 1> { send: &mut send, receive: None, mkeys: &mut mkeys };
+        let completion = completions.poll(&mut endpoint);
+        let outcome = Outcome::Sent { kind: RequestKind::MkeyConfigure, bytes: 0 };
+        assert_eq!(
+            completion,
+            Some(Ok(WorkCompletion { id: 1, qpn: QPN, outcome })),
+            "R177: the SET_PSV completes"
+        );
+        let unknown = CompletionError::UnknownMkey { index: 0x99 };
+        assert_eq!(completions.poll(&mut endpoint), Some(Err(unknown)));
+        assert_eq!(completions.poll(&mut endpoint), None);
+        assert_eq!(record.bytes()[0], [0, 0, 0, 4]);
+        let expected = SignatureError {
+            kind: SignatureErrorKind::Guard,
+            domain: DomainKind::Memory,
+            found: 0x969a_ca21,
+            computed: 0x699a_ca21,
+            offset: 1547,
+            stride: 516,
+        };
+        assert_eq!(expected.block_index(), 2);
+        assert_eq!(mkeys[0].check(), Ok(Some(expected)), "R183: the first is kept");
+        assert_eq!(mkeys[0].check(), Ok(None), "M10: and given once");
+        assert!(mkeys[0].error_count().is_some_and(|count| count.pending && count.seen == 3));
+    }
+
+    #[test]
+    fn a_batch_gives_its_slots_back_at_once() {
+        let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0); 4]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        let mut seen = Vec::new();
+        let count = completions.poll_batch(3, &mut Nobody, |completion| seen.push(completion));
+        let unknown = CompletionError::UnknownRequest { qpn: QPN.get(), counter: 0 };
+        assert_eq!((count, seen), (3, vec![Err(unknown); 3]));
+        assert_eq!(record.bytes()[0], [0, 0, 0, 3]);
+        assert_eq!(completions.poll_batch(3, &mut Nobody, |_| ()), 1);
+        assert_eq!(completions.poll_batch(3, &mut Nobody, |_| ()), 0);
+    }
+
+    #[test]
+    fn waiting_ends_with_a_completion_or_at_the_limit() {
+        let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0), Cqe::UNWRITTEN]);
+        let (mut rq_ring, rq_record) = (vec![DataSegment::default(); 2], DoorbellRecord::new());
+        let (mut sq_ring, sq_record) = (vec![Wqebb::ZERO; 2], DoorbellRecord::new());
+        let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
+        let mut receive = ReceiveQueue::<2>::new(config, &mut rq_ring, &rq_record).unwrap();
+        receive.post(21, &[]).unwrap();
+        receive.publish();
+        let mut send =
+            SendQueue::<_, 2>::new(SendQueueConfig::new(QPN), &mut sq_ring, &sq_record, Silent).unwrap();
+        let mut endpoint = Endpoint { send: &mut send, receive: Some(&mut receive), mkeys: &mut [] };
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        let mut no_delay = CheckedDelay::new(&[]);
+        let completion = completions.wait(&mut endpoint, &mut no_delay, 3, 50).unwrap();
+        assert_eq!(completion.id, 21);
+        no_delay.done();
+        let mut delay = CheckedDelay::new(&[Transaction::delay_us(50), Transaction::delay_us(50)]);
+        let timed_out = completions.wait(&mut endpoint, &mut delay, 3, 50);
+        assert_eq!(timed_out, Err(CompletionError::TimedOut));
+        delay.done();
+    }
+}

@@ -95,3 +95,27 @@ impl Doorbell for UarDoorbell {
         self.offset ^= self.toggle;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_registers_of_a_page_are_used_in_turn() {
+        let mut page = [0_u64; 4];
+        let register = NonNull::from(&mut page).cast::<u64>();
+        // SAFETY: the array outlives the doorbell and is not used meanwhile.
+        let mut doorbell = unsafe { UarDoorbell::new(register, 16) };
+        doorbell.ring(*b"first...");
+        doorbell.ring(*b"second..");
+        assert_eq!(page.map(u64::to_ne_bytes), [*b"first...", [0; 8], *b"second..", [0; 8]]);
+    }
+
+    #[test]
+    fn records_are_big_endian() {
+        let record = DoorbellRecord::new();
+        record.set_first(0x0102_0304);
+        record.set_send(0xabcd);
+        assert_eq!(record.bytes(), [[1, 2, 3, 4], [0, 0, 0xab, 0xcd]]);
+    }
+}

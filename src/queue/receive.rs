@@ -118,3 +118,51 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Some(id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Key;
+    use std::vec;
+
+    const CONFIG: ReceiveQueueConfig = ReceiveQueueConfig { qpn: Qpn::from_low_bits(1), entries_per_slot: 2 };
+
+    #[test]
+    fn slots_are_filled_ended_and_given_back() {
+        let (mut ring, record) = (vec![DataSegment::default(); 8], DoorbellRecord::new());
+        let sge = |address| Sge::new(address, 16, Key::from_raw(0x500)).unwrap();
+        let mut queue = ReceiveQueue::<4>::new(CONFIG, &mut ring, &record).unwrap();
+        queue.post(7, &[sge(1)]).unwrap();
+        queue.post(8, &[sge(2), sge(3)]).unwrap();
+        assert_eq!(queue.post(9, &[sge(1); 3]), Err(PostError::TooManySges { sges: 3, max: 2 }));
+        assert_eq!(queue.complete(0), None, "not published");
+        queue.publish();
+        assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
+        queue.post(9, &[]).unwrap();
+        queue.post(10, &[]).unwrap();
+        assert_eq!(queue.post(11, &[]), Err(PostError::RingFull { needed: 1, free: 0 }));
+        assert_eq!(queue.complete(1), Some(8), "and 7 with it");
+        assert_eq!(queue.complete(1), None);
+        assert_eq!(queue.complete(2), None, "not published");
+        assert_eq!(queue.free_slots(), 2);
+        drop(queue);
+        assert_eq!(
+            ring[..4],
+            [sge(1).to_wire(), DataSegment::END_OF_LIST, sge(2).to_wire(), sge(3).to_wire()]
+        );
+        assert_eq!(ring[4], DataSegment::END_OF_LIST);
+    }
+
+    #[test]
+    fn sizes_are_checked() {
+        let record = DoorbellRecord::new();
+        for (entries, entries_per_slot) in [(8, 3), (8, 0), (8, 16), (6, 2), (16, 2)] {
+            let mut ring = vec![DataSegment::default(); entries];
+            let config = ReceiveQueueConfig { entries_per_slot, ..CONFIG };
+            assert!(
+                ReceiveQueue::<4>::new(config, &mut ring, &record).is_err(),
+                "{entries} {entries_per_slot}"
+            );
+        }
+    }
+}

@@ -529,3 +529,198 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ConfigError;
+    use crate::mkey::{
+        Access, BlockSignature, Domain, Layout, ListEntry, MkeyAttributes, Signature, SignatureAttributes,
+        SignatureChange,
+    };
+    use crate::types::{BlockSize, PsvIndex, Seed};
+    use std::vec;
+    use std::vec::Vec;
+
+    const KEY: Key = Key::from_raw(0x0012_3400);
+
+    /// Notes what the doorbell record holds when the doorbell rings.
+    struct Witness<'r> {
+        record: &'r DoorbellRecord,
+        seen: Vec<([u8; 8], [u8; 4])>,
+    }
+
+    impl Doorbell for Witness<'_> {
+        fn ring(&mut self, control: [u8; 8]) {
+            self.seen.push((control, self.record.bytes()[1]));
+        }
+    }
+
+    type Queue<'r> = SendQueue<'r, Witness<'r>, 64>;
+
+    fn queue<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord, first_block: u32) -> Queue<'r> {
+        let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+        Queue::new(config, ring, record, Witness { record, seen: Vec::new() }).unwrap()
+    }
+
+    fn signature_mkey() -> Mkey {
+        let psv = PsvIndex::from_low_bits;
+        let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+        Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) }).unwrap()
+    }
+
+    fn both_domains() -> SignatureChange {
+        let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+        SignatureChange::Set(BlockSignature::both(domain, domain))
+    }
+
+    #[test]
+    fn m63_the_record_is_written_before_the_doorbell_rings() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0x1_fffe);
+        queue.request(1).nop().unwrap();
+        queue.request(2).nop().unwrap();
+        queue.request(3).nop().unwrap();
+        assert_eq!(queue.doorbell().seen, [], "R7: nothing is rung before it is asked for");
+        queue.ring_doorbell();
+        queue.ring_doorbell();
+        // Opcode 0, block 0x0000 (the third behind 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
+        let control = [0, 0, 0, 0, 0, 0, 0x77, 1];
+        assert_eq!(queue.doorbell().seen, [(control, [0, 0, 0, 1])]);
+    }
+
+    #[test]
+    fn a_queue_checks_its_limits_when_it_is_made() {
+        let record = DoorbellRecord::new();
+        for blocks in [0, 3, 128] {
+            let mut ring = vec![Wqebb::ZERO; blocks];
+            let witness = Witness { record: &record, seen: Vec::new() };
+            let result = Queue::new(SendQueueConfig::new(Qpn::default()), &mut ring, &record, witness);
+            assert_eq!(result.err(), Some(QueueError::Size { entries: blocks, max: 64 }));
+        }
+        let config = SendQueueConfig { max_inline_data: 829, ..SendQueueConfig::new(Qpn::default()) };
+        let mut ring = vec![Wqebb::ZERO; 8];
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let result = Queue::new(config, &mut ring, &record, witness);
+        assert_eq!(result.err(), Some(QueueError::InlineLimit { bytes: 829, max: 828 }));
+    }
+
+    #[test]
+    fn a_refused_request_changes_nothing() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+        let before_ring = ring.clone();
+        let mut queue = queue(&mut ring, &record, 0);
+        let mut mkey = signature_mkey();
+        let before = mkey.clone();
+        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        // R178: the UMR would fit, the two SET_PSVs behind it do not.
+        let result = queue.request(1).signaled().configure_mkey(&mut mkey, &config);
+        assert_eq!(result, Err(PostError::RingFull { needed: 5, free: 4 }));
+        let sge = Sge::new(0, 1, KEY).unwrap();
+        let result = queue.request(2).send(&[sge; 31]);
+        assert_eq!(result, Err(PostError::TooManySges { sges: 31, max: 30 }));
+        let result = queue.request(3).send(Payload::Inline(&[0; 829]));
+        assert_eq!(result, Err(PostError::InlineTooLong { length: 829, max: 828 }));
+        assert_eq!(mkey, before);
+        assert_eq!((queue.producer(), queue.outstanding(), queue.next_fence()), (0, 0, FmCeSe::FM_NONE));
+        queue.ring_doorbell();
+        assert_eq!(queue.doorbell().seen, []);
+        assert_eq!(ring, before_ring);
+    }
+
+    #[test]
+    fn the_limit_of_requests_counts_set_psvs() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let config = SendQueueConfig { max_requests: 2, ..SendQueueConfig::new(Qpn::default()) };
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let mut mkey = signature_mkey();
+        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        let result = queue.request(1).configure_mkey(&mut mkey, &config);
+        assert_eq!(result, Err(PostError::TooManyRequests { needed: 3, free: 2 }));
+        queue.request(1).nop().unwrap();
+        queue.request(2).nop().unwrap();
+        assert_eq!(queue.request(3).nop(), Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+    }
+
+    #[test]
+    fn a_completion_retires_the_unsignalled_requests_before_it() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0xfffd);
+        let sges = [Sge::new(0, 1, KEY).unwrap(); 5];
+        queue.request(10).nop().unwrap();
+        queue.request(11).send(&sges).unwrap();
+        queue.request(12).signaled().nop().unwrap();
+        assert_eq!(queue.complete(0xfffd), None, "not published yet");
+        queue.ring_doorbell();
+        queue.request(13).signaled().nop().unwrap();
+        assert_eq!(queue.complete(0xffff), None, "the middle of a request");
+        assert_eq!(queue.complete(1), None, "posted but not published");
+        assert_eq!(queue.complete(0xfffc), None, "before the queue");
+        assert_eq!(queue.complete(0), Some((12, RequestKind::Nop)));
+        assert_eq!((queue.free_blocks(), queue.outstanding()), (7, 1));
+        assert_eq!(queue.complete(0), None, "completed once");
+        assert_eq!(queue.complete(0xfffe), None, "retired with it");
+        queue.ring_doorbell();
+        assert_eq!(queue.complete(1), Some((13, RequestKind::Nop)));
+        assert_eq!((queue.free_blocks(), queue.outstanding()), (8, 0));
+    }
+
+    #[test]
+    fn m17_cancelled_requests_become_nops_and_keep_their_name() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0);
+        let sges = [Sge::new(0, 1, KEY).unwrap(); 5];
+        for id in [1, 2, 1] {
+            queue.request(id).signaled().send(&sges).unwrap();
+        }
+        queue.ring_doorbell();
+        assert_eq!(queue.cancel(1, 1), Err(PostError::NotOutstanding { counter: 1 }));
+        assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
+        assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
+        assert_eq!(queue.complete(4), Some((1, RequestKind::Send)));
+        drop(queue);
+        assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
+        assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
+        assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);
+    }
+
+    #[test]
+    fn d16_an_invalidated_mkey_wants_everything() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0);
+        let mut mkey = signature_mkey();
+        queue.request(1).invalidate_mkey(&mut mkey).unwrap();
+        let piece = [ListEntry::new(0, 512, KEY).unwrap()];
+        let mut config = MkeyConfig::KEEP;
+        let mut refused = |config: &MkeyConfig<'_>, missing| {
+            let result = queue.request(2).configure_mkey(&mut mkey, config);
+            assert_eq!(result, Err(PostError::Config(ConfigError::StateUnknown { missing })));
+        };
+        refused(&config, "access");
+        config.access = Some(Access::NONE);
+        refused(&config, "layout");
+        config.layout = Some(Layout::list(&piece));
+        refused(&config, "signature (set or reset)");
+        config.signature = SignatureChange::Reset;
+        assert_eq!(queue.request(2).configure_mkey(&mut mkey, &config), Ok(()));
+        assert_eq!(queue.request(3).configure_mkey(&mut mkey, &MkeyConfig::KEEP), Ok(()));
+    }
+
+    #[test]
+    fn no_request_is_longer_than_the_device_reads() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0);
+        let entries = [ListEntry::new(0, 1, KEY).unwrap(); 53];
+        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 64)).unwrap();
+        let too_long = MkeyConfig { layout: Some(Layout::list(&entries)), ..MkeyConfig::KEEP };
+        let result = queue.request(1).configure_mkey(&mut mkey, &too_long);
+        assert_eq!(result, Err(PostError::Config(ConfigError::TooManyEntries { entries: 53, max: 52 })));
+        let longest = MkeyConfig { layout: Some(Layout::list(&entries[..52])), ..MkeyConfig::KEEP };
+        queue.request(1).configure_mkey(&mut mkey, &longest).unwrap();
+        queue.request(2).rdma_write(Remote { address: 0, rkey: KEY }, Payload::Inline(&[1; 828])).unwrap();
+        drop(queue);
+        assert_eq!(ring[0].0[7], 60);
+        assert_eq!(ring[15].0[7], 2 + 52);
+    }
+}

@@ -35,3 +35,40 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
         self.0.into_inner()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::{DoorbellRecord, SendQueueConfig};
+    use crate::types::Qpn;
+    use crate::wire::Wqebb;
+    use std::{thread, vec};
+
+    struct Count(u32);
+
+    impl Doorbell for Count {
+        fn ring(&mut self, _: [u8; 8]) {
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn threads_share_a_queue() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let config = SendQueueConfig::new(Qpn::from_low_bits(1));
+        let queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Count(0)).unwrap();
+        let shared = SharedSendQueue::new(queue);
+        thread::scope(|scope| {
+            for id in 0..4 {
+                let shared = &shared;
+                scope.spawn(move || {
+                    for _ in 0..16 {
+                        shared.with(|queue| queue.request(id).nop()).unwrap();
+                    }
+                });
+            }
+        });
+        let queue = shared.into_inner();
+        assert_eq!((queue.producer(), queue.outstanding(), queue.doorbell().0), (64, 64, 64));
+    }
+}
