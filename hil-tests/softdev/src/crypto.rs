@@ -1,6 +1,7 @@
 //! AES-XTS over data units (IEEE 1619) and the unwrapping of keys (RFC 3394), on top of RustCrypto.
 
-use aes::cipher::{Array, KeyInit};
+use aes::cipher::consts::U16;
+use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit};
 use aes::{Aes128, Aes256};
 use aes_kw::{KwAes128, KwAes256};
 use alloc::boxed::Box;
@@ -22,11 +23,11 @@ pub enum Direction {
 }
 
 /// An expanded AES-XTS key. It is wiped when dropped.
-pub enum Xts {
-    /// Two AES-128 keys.
-    Aes128(Box<Xts128<Aes128>>),
-    /// Two AES-256 keys.
-    Aes256(Box<Xts128<Aes256>>),
+pub struct Xts(Size);
+
+enum Size {
+    Aes128(Box<Engine<Aes128>>),
+    Aes256(Box<Engine<Aes256>>),
 }
 
 impl core::fmt::Debug for Xts {
@@ -39,17 +40,11 @@ impl Xts {
     /// Expands key 1 followed by key 2: 32 or 64 bytes. `None` for other lengths.
     pub fn new(key: &[u8]) -> Option<Self> {
         let (first, second) = key.split_at_checked(key.len() / 2)?;
-        match key.len() {
-            32 => Some(Self::Aes128(Box::new(Xts128::new(
-                Aes128::new_from_slice(first).ok()?,
-                Aes128::new_from_slice(second).ok()?,
-            )))),
-            64 => Some(Self::Aes256(Box::new(Xts128::new(
-                Aes256::new_from_slice(first).ok()?,
-                Aes256::new_from_slice(second).ok()?,
-            )))),
-            _ => None,
-        }
+        Some(Self(match key.len() {
+            32 => Size::Aes128(Engine::new(first, second)?),
+            64 => Size::Aes256(Engine::new(first, second)?),
+            _ => return None,
+        }))
     }
 
     /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i`, or `tweak` if not `advance`.
@@ -70,18 +65,63 @@ impl Xts {
         for (index, bytes) in stream.chunks_mut(unit.max(1) as usize).enumerate() {
             // Assumption: the tweak carries beyond 64 bits (gap 4).
             let tweak = if advance { tweak.wrapping_add(index as u128) } else { tweak };
-            self.unit(direction, bytes, tweak);
+            match &self.0 {
+                Size::Aes128(engine) => engine.unit(direction, bytes, tweak),
+                Size::Aes256(engine) => engine.unit(direction, bytes, tweak),
+            }
         }
         Ok(())
     }
+}
+
+/// How many blocks go to the cipher at once: enough to fill any processor's AES pipeline.
+const BATCH: usize = 32;
+
+/// One key size. `xts-mode` gives the cipher one block at a time, which costs seven eighths of the speed: units of whole
+/// blocks go there in batches, those that end with ciphertext stealing through `xts-mode`.
+struct Engine<C> {
+    data: C,
+    tweak: C,
+    stealing: Xts128<C>,
+}
+
+impl<C> Engine<C>
+where
+    C: KeyInit + Clone + BlockSizeUser<BlockSize = U16> + BlockCipherEncrypt + BlockCipherDecrypt,
+{
+    fn new(first: &[u8], second: &[u8]) -> Option<Box<Self>> {
+        let data = C::new_from_slice(first).ok()?;
+        let tweak = C::new_from_slice(second).ok()?;
+        let stealing = Xts128::new(data.clone(), tweak.clone());
+        Some(Box::new(Self { data, tweak, stealing }))
+    }
 
     fn unit(&self, direction: Direction, bytes: &mut [u8], tweak: u128) {
-        let tweak = Array(tweak.to_le_bytes());
-        match (self, direction) {
-            (Self::Aes128(xts), Direction::Encrypt) => xts.encrypt_sector(bytes, tweak),
-            (Self::Aes128(xts), Direction::Decrypt) => xts.decrypt_sector(bytes, tweak),
-            (Self::Aes256(xts), Direction::Encrypt) => xts.encrypt_sector(bytes, tweak),
-            (Self::Aes256(xts), Direction::Decrypt) => xts.decrypt_sector(bytes, tweak),
+        let mut start = Array(tweak.to_le_bytes());
+        if !bytes.len().is_multiple_of(16) {
+            return match direction {
+                Direction::Encrypt => self.stealing.encrypt_sector(bytes, start),
+                Direction::Decrypt => self.stealing.decrypt_sector(bytes, start),
+            };
+        }
+        self.tweak.encrypt_block(&mut start);
+        let mut mask = u128::from_le_bytes(start.0);
+        let mut masks = [0; BATCH];
+        let (blocks, _) = Array::<u8, U16>::slice_as_chunks_mut(bytes);
+        for batch in blocks.chunks_mut(BATCH) {
+            for (slot, block) in masks.iter_mut().zip(batch.iter_mut()) {
+                *slot = mask;
+                block.0 = (u128::from_le_bytes(block.0) ^ mask).to_le_bytes();
+                // Times x in GF(2^128), IEEE 1619 5.2.
+                mask = mask << 1 ^ if mask >> 127 == 1 { 0x87 } else { 0 };
+            }
+            match direction {
+                Direction::Encrypt => self.data.encrypt_blocks(batch),
+                Direction::Decrypt => self.data.decrypt_blocks(batch),
+            }
+            for (slot, block) in masks.iter().zip(batch.iter_mut()) {
+                block.0 = (u128::from_le_bytes(block.0) ^ slot).to_le_bytes();
+            }
         }
     }
 }
@@ -160,6 +200,24 @@ mod tests {
         xts.apply(Direction::Encrypt, &mut two, 512, 0, true).unwrap();
         assert_eq!(two[512..], one[..]);
         assert_eq!(one[..16], hex("bbf9d6a74a7465fee20f42adf9a623fc"));
+    }
+
+    #[test]
+    fn batches_equal_the_crate() {
+        for length in [16, 32, 496, 512, 520, 528, 4048, 4096, 4160] {
+            let key: Vec<u8> = (0..64).map(|i| i * 3).collect();
+            let (first, second) = (Aes256::new_from_slice(&key[..32]), Aes256::new_from_slice(&key[32..]));
+            let reference = Xts128::new(first.unwrap(), second.unwrap());
+            let mut want: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            let plain = want.clone();
+            let mut got = want.clone();
+            reference.encrypt_sector(&mut want, Array(99u128.to_le_bytes()));
+            let xts = Xts::new(&key).unwrap();
+            xts.apply(Direction::Encrypt, &mut got, length, 99, true).unwrap();
+            assert_eq!(got, want, "{length}");
+            xts.apply(Direction::Decrypt, &mut got, length, 99, true).unwrap();
+            assert_eq!(got, plain, "{length}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::object::cq::{Cq, CqAttributes};
 use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
 use crate::object::mkey::{Access, Mkey, MkeyAttributes};
 use crate::object::psv::{Psv, PsvView};
-use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView};
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
 use crate::object::{Objects, Pd};
 use crate::personality::{CryptoMode, Personality};
 use alloc::collections::VecDeque;
@@ -383,6 +383,15 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`].
     pub fn set_drain_sigerr(&mut self, number: u32, drain: bool) -> Result<(), Error> {
         self.qp_mut(number)?.attributes.drain_sigerr = drain;
+        Ok(())
+    }
+
+    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to RTS).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_rnr_retry(&mut self, number: u32, retries: Retries) -> Result<(), Error> {
+        self.qp_mut(number)?.attributes.rnr_retry = retries;
         Ok(())
     }
 

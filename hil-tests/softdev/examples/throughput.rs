@@ -1,0 +1,50 @@
+//! Prints MB/s of the cipher, the CRCs and the whole device on one core: `cargo run --release --example throughput`.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use mlx5_softdev::crypto::{Direction, Xts};
+use mlx5_softdev::{pipeline, signature};
+use std::time::Instant;
+
+const BYTES: usize = 1 << 20;
+
+fn rate(name: &str, mut work: impl FnMut(&mut Vec<u8>)) {
+    let mut bytes = vec![0xa5; BYTES];
+    let start = Instant::now();
+    let mut rounds = 0;
+    while start.elapsed().as_millis() < 500 {
+        bytes.resize(BYTES, 0);
+        work(&mut bytes);
+        rounds += 1;
+    }
+    println!("{name:32} {:8.0} MB/s", (rounds * BYTES) as f64 / start.elapsed().as_secs_f64() / 1e6);
+}
+
+fn main() {
+    for (bits, key) in [(128, &[7; 32][..]), (256, &[7; 64][..])] {
+        let xts = Xts::new(key).unwrap();
+        for direction in [Direction::Encrypt, Direction::Decrypt] {
+            rate(&format!("AES-{bits}-XTS {direction:?}, 512"), |bytes| {
+                xts.apply(direction, bytes, 512, 0, true).unwrap();
+            });
+        }
+    }
+    let blocks = |bytes: &[u8], sum: &dyn Fn(&[u8]) -> u64| {
+        std::hint::black_box(bytes.chunks(512).fold(0, |all, block| all ^ sum(block)));
+    };
+    rate("CRC32C, 512", |bytes| blocks(bytes, &|block| signature::crc32c(block, true).into()));
+    rate("CRC32, 512", |bytes| blocks(bytes, &|block| signature::crc32(block, true).into()));
+    rate("CRC64-XP10, 512", |bytes| blocks(bytes, &|block| signature::crc64_xp10(block, true)));
+    rate("T10-DIF guard, 512", |bytes| blocks(bytes, &|block| signature::t10_guard(block, true).into()));
+
+    let rule = signature::Rule::Crc { kind: signature::CrcKind::Crc32c, seed_ones: true };
+    let wire = Some(pipeline::Domain { block: 512, rule, psv: 1 });
+    let transform = pipeline::Transform { wire, check_mask: 0xff, ..Default::default() };
+    let faults = mlx5_softdev::Faults::default();
+    let length = (BYTES / 512 * 516) as u64;
+    let span = transform.span(0, length, Default::default(), &faults).unwrap();
+    rate("pipeline, insert CRC32C", |bytes| {
+        let out = transform.transmit(&span, std::mem::take(bytes), &faults).unwrap();
+        *bytes = out.bytes;
+        bytes.truncate(BYTES);
+    });
+}

@@ -1,0 +1,301 @@
+//! AES-XTS through mkeys: rows A to J, engines, keys (R122-R172, M32-M40).
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+use common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_softdev::*;
+
+const TWEAK: u128 = 0x1234;
+
+fn tweak() -> [u8; 16] {
+    TWEAK.to_be_bytes()
+}
+
+/// A row of the table: what stands in memory and on the wire, and how it is asked for.
+struct Row {
+    name: &'static str,
+    order: u8,
+    unit: u8,
+    memory: Vec<u8>,
+    wire: Vec<u8>,
+    mem: Sig,
+    wir: Sig,
+}
+
+fn rows(blocks: usize) -> Vec<Row> {
+    let data = pattern(512 * blocks, 1);
+    let enc = |bytes: &[u8], unit: usize| xts128(&XTS_KEY, bytes, unit, TWEAK);
+    let (one, two) = (Sig::t10(0x1111, 10), Sig::t10(0x2222, 20));
+    let (data1, data2) = (with_pi(&data, 0x1111, 10), with_pi(&data, 0x2222, 20));
+    let cipher = enc(&data, 512);
+    let none = Sig::None;
+    let row = |name, order, unit, memory: &[u8], wire: &[u8], mem, wir| Row {
+        name,
+        order,
+        unit,
+        memory: memory.to_vec(),
+        wire: wire.to_vec(),
+        mem,
+        wir,
+    };
+    vec![
+        row("A raw", 2, 1, &data, &cipher, none, none),
+        row("A sig", 0, 1, &data, &cipher, none, none),
+        row("B", 2, 1, &data, &with_pi(&cipher, 0x2222, 20), none, two),
+        row("C", 0, 2, &data, &enc(&data2, 520), none, two),
+        row("D", 0, 1, &data1, &cipher, one, none),
+        row("E", 0, 2, &data1, &enc(&data2, 520), one, two),
+        row("F sig", 1, 1, &cipher, &data, none, none),
+        row("F raw", 3, 1, &cipher, &data, none, none),
+        row("G", 1, 1, &cipher, &data2, none, two),
+        row("H", 1, 2, &enc(&data1, 520), &data, one, none),
+        row("I", 1, 2, &enc(&data1, 520), &data2, one, two),
+        row("J", 3, 1, &with_pi(&cipher, 0x1111, 10), &data, one, none),
+    ]
+}
+
+fn configure(host: &mut Host, row: &Row) -> (u64, Key) {
+    let mkey = host.mkey(true, true);
+    let dek = host.dek(&XTS_KEY);
+    let (at, key) = host.filled(&row.memory);
+    host.configure(
+        Config::new(&mkey)
+            .access(LW | RR | RW)
+            .list(&[(at, row.memory.len() as u32, key)])
+            .signature(row.mem, row.wir, 0xff)
+            .crypto(row.order, row.unit, tweak(), dek),
+    );
+    (at, mkey.key)
+}
+
+/// Sends the row out and back, in both roles; returns what did not match.
+fn differences(row: &Row, faults: impl Fn(&mut Faults)) -> Vec<&'static str> {
+    let mut host = Host::with_faults(faults);
+    let (at, key) = configure(&mut host, row);
+    let (length, wire) = (row.wire.len() as u32, &row.wire);
+    let mut bad = Vec::new();
+    if host.send_from(key, 0, length) != *wire {
+        bad.push("send");
+    }
+    if host.read_from(key, 0, length) != *wire {
+        bad.push("read");
+    }
+    host.put(at, &vec![0; row.memory.len()]);
+    host.receive_into(key, 0, wire);
+    if host.get(at, row.memory.len()) != row.memory {
+        bad.push("receive");
+    }
+    host.put(at, &vec![0; row.memory.len()]);
+    host.write_into(key, 0, wire);
+    if host.get(at, row.memory.len()) != row.memory {
+        bad.push("write");
+    }
+    if bad.is_empty() && !host.signature_errors().is_empty() {
+        bad.push("signature");
+    }
+    bad
+}
+
+#[test]
+fn rows_a_to_j_in_all_roles() {
+    for row in rows(1).into_iter().chain(rows(3)) {
+        assert_eq!(differences(&row, |_| {}), [""; 0], "row {}", row.name);
+    }
+}
+
+#[test]
+fn faults_show_in_rows() {
+    for row in rows(3) {
+        assert!(!differences(&row, |f| f.tweak_not_advancing = true).is_empty(), "row {}", row.name);
+    }
+    let b = &rows(2)[2];
+    assert!(!differences(b, |f| f.signature_over_plaintext = true).is_empty());
+    assert!(!differences(b, |f| f.wire_signatures_ignored = true).is_empty());
+}
+
+#[test]
+fn d4_two_signatures_with_a_raw_order_are_refused() {
+    for order in [2, 3] {
+        let mut host = Host::new();
+        let row = Row { order, ..rows(1).remove(5) };
+        let (_, key) = configure(&mut host, &row);
+        host.send_from(key, 0, 520);
+        assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+    }
+}
+
+#[test]
+fn r158_a_start_in_the_middle_has_its_own_tweak() {
+    let mut host = Host::new();
+    let row = &rows(4)[0];
+    let (at, key) = configure(&mut host, row);
+    assert_eq!(host.send_from(key, 1024, 512), row.wire[1024..1536]);
+    host.put(at + 512, &[0; 1024]);
+    host.receive_into(key, 512, &row.wire[512..1536]);
+    assert_eq!(host.get(at, 2048), row.memory);
+    // R166: jobs that XTS cannot do.
+    assert_eq!(host.send_from(key, 0, 128), xts128(&XTS_KEY, &row.memory[..128], 512, TWEAK));
+    for (offset, length, why) in
+        [(0, 47, Refusal::JobSize), (0, 520, Refusal::JobSize), (16, 512, Refusal::Alignment)]
+    {
+        host.recover();
+        host.send_from(key, offset, length);
+        let seen = host.bad(A);
+        assert_eq!((seen.syndrome(), seen.vendor()), (Syndrome::LOCAL_LENGTH, why.vendor()));
+    }
+}
+
+#[test]
+fn r157_tweak_carries_through_all_bytes() {
+    let mut host = Host::new();
+    let data = pattern(1024, 2);
+    let mkey = host.mkey(false, true);
+    let dek = host.dek(&XTS_KEY);
+    let (at, key) = host.filled(&data);
+    let tweak = u128::from(u64::MAX);
+    host.configure(Config::new(&mkey).access(LW).list(&[(at, 1024, key)]).crypto(
+        2,
+        1,
+        tweak.to_be_bytes(),
+        dek,
+    ));
+    assert_eq!(host.send_from(mkey.key, 0, 1024), xts128(&XTS_KEY, &data, 512, tweak));
+}
+
+#[test]
+fn d6_d7_single_block_engine() {
+    let personality = Personality { xts: XtsEngine::SingleBlock, ..Default::default() };
+    let mut host = Host::with(personality, |_| {});
+    let data = pattern(513, 2);
+    let dek = host.dek(&XTS_KEY);
+    let (at, key) = host.filled(&data);
+    let mkey = host.mkey(false, true);
+    let config = |length| {
+        Config::new(&mkey).access(LW).list(&[(at, length, key)]).crypto(2, 1, TWEAK.to_le_bytes(), dek)
+    };
+    host.configure(config(512));
+    assert_eq!(host.send_from(mkey.key, 0, 512), xts128(&XTS_KEY, &data[..512], 512, TWEAK));
+    host.good(A);
+    host.configure(config(513));
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
+}
+
+/// Sends through a crypto mkey with a DEK made from `key`; the keytag of the BSF is `tag`.
+fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, u8> {
+    let mkey = host.mkey(false, true);
+    let (at, key) = host.filled(&[0x44; 512]);
+    host.configure(
+        Config::new(&mkey).access(LW).list(&[(at, 512, key)]).crypto(2, 1, tweak(), dek).keytag(tag),
+    );
+    let wire = host.send_from(mkey.key, 0, 512);
+    let seen = host.poll_send(A).unwrap();
+    match seen.opcode() {
+        mlx5_mkey::wire::cqe::CqeOpcode::REQUESTER => Ok(wire),
+        _ => {
+            host.recover();
+            Err(seen.vendor())
+        }
+    }
+}
+
+#[test]
+fn r124_r159_r160_keys_that_do_not_fit() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, true);
+    let (at, key) = host.filled(&[0x44; 512]);
+    host.configure(Config::new(&mkey).access(LW | RR).list(&[(at, 512, key)]));
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.bad(A).vendor(), Refusal::CryptoUnconfigured.vendor());
+    host.recover();
+    host.read_from(mkey.key, 0, 512);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_OPERATION);
+    host.recover();
+
+    let good = Ok(xts128(&XTS_KEY, &[0x44; 512], 512, TWEAK));
+    let tagged = host.dek(&[&XTS_KEY[..], b"keytag!!"].concat());
+    let plain = host.dek(&XTS_KEY);
+    assert_eq!(send_with(&mut host, tagged, *b"keytag!!"), good);
+    assert_eq!(send_with(&mut host, tagged, *b"keytag!?"), Err(Refusal::Keytag.vendor()));
+    assert_eq!(send_with(&mut host, plain, *b"whatever"), good, "a DEK without a tag ignores it");
+    host.device.set_faults(Faults { keytag_ignored: true, ..Default::default() });
+    assert_eq!(send_with(&mut host, tagged, *b"keytag!?"), good);
+    host.device.set_faults(Faults::default());
+    host.device.destroy_dek(plain).unwrap();
+    assert_eq!(send_with(&mut host, plain, [0; 8]), Err(Refusal::Dek.vendor()));
+}
+
+#[test]
+fn m34_256_bit_keys() {
+    let key: Vec<u8> = pattern(64, 5);
+    let mut host = Host::new();
+    let dek = host.dek(&key);
+    let good = send_with(&mut host, dek, [0; 8]).unwrap();
+    let xts = crypto_reference(&key, &[0x44; 512]);
+    assert_eq!(good, xts);
+    host.device.set_faults(Faults { dek256_as_128: true, ..Default::default() });
+    let dek = host.dek(&key);
+    assert_ne!(send_with(&mut host, dek, [0; 8]).unwrap(), good);
+}
+
+fn crypto_reference(key: &[u8], data: &[u8]) -> Vec<u8> {
+    use aes::cipher::{Array, KeyInit};
+    let half = |at: usize| aes::Aes256::new_from_slice(&key[at..at + 32]).unwrap();
+    let xts = xts_mode::Xts128::new(half(0), half(32));
+    let mut bytes = data.to_vec();
+    xts.encrypt_sector(&mut bytes, Array(TWEAK.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn m32_m35_wrapped_keys_need_a_login() {
+    use aes::cipher::KeyInit;
+    let wrap = |kek: &[u8; 32], plain: &[u8]| {
+        let mut wrapped = vec![0; plain.len() + 8];
+        aes_kw::KwAes256::new_from_slice(kek).unwrap().wrap_key(plain, &mut wrapped).unwrap();
+        wrapped
+    };
+    let personality = Personality { crypto: CryptoMode::Wrapped, ..Default::default() };
+    let mut host = Host::with(personality, |_| {});
+    let kek = [9; 32];
+    let credential = [7; 40];
+    let kek_id = host.device.import_kek(&kek).unwrap();
+    let credential_id = host.device.import_credential(&credential).unwrap();
+    let good: [u8; 48] = wrap(&kek, &credential).try_into().unwrap();
+    let login = host.device.login(kek_id, credential_id, &good).unwrap();
+    assert_eq!(host.device.query_login(login), Ok(LoginState::Valid));
+    let bad = host.device.login(kek_id, credential_id, &[1; 48]).unwrap();
+    assert_eq!(host.device.query_login(bad), Ok(LoginState::Invalid));
+
+    let plain = [&XTS_KEY[..], b"keytag!!"].concat();
+    let mut wrapped = wrap(&kek, &plain);
+    let pd = host.pd;
+    let dek = |login, bytes: &[u8], host: &mut Host| {
+        let key = KeyMaterial::Wrapped { bytes, login };
+        host.device.create_dek(DekAttributes { pd, size: KeySize::Bits128, has_keytag: true, key })
+    };
+    let id = dek(login, &wrapped, &mut host).unwrap();
+    assert_eq!(dek(bad, &wrapped, &mut host), Err(Error::NoLogin));
+    let plaintext = KeyMaterial::Plaintext(&XTS_KEY);
+    assert_eq!(
+        host.device.create_dek(DekAttributes {
+            pd,
+            size: KeySize::Bits128,
+            has_keytag: false,
+            key: plaintext
+        }),
+        Err(Error::CryptoMode)
+    );
+    host.device.logout(login).unwrap();
+    assert_eq!(dek(login, &wrapped, &mut host), Err(Error::NoLogin));
+    let cipher = xts128(&XTS_KEY, &[0x44; 512], 512, TWEAK);
+    assert_eq!(send_with(&mut host, id, *b"keytag!!"), Ok(cipher), "M29: loaded keys outlive the login");
+
+    let login = host.device.login(kek_id, credential_id, &good).unwrap();
+    wrapped[20] ^= 1;
+    assert_eq!(dek(login, &wrapped, &mut host), Err(Error::BadKey));
+    host.device.set_faults(Faults { key_wrap_integrity_ignored: true, ..Default::default() });
+    assert!(dek(login, &wrapped, &mut host).is_ok());
+}

@@ -1,0 +1,347 @@
+//! Layouts, rights, keys: where the bytes go (R2, R16, R28-R50).
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+use common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::{AtomicSegment, DataSegment, InlineHeader};
+use mlx5_softdev::*;
+
+#[test]
+fn plain_send_receive_and_completions() {
+    let mut host = Host::new();
+    let data = pattern(1000, 1);
+    let (from, key) = host.filled(&data);
+    let (to, to_key) = host.region(1000, Access::ALL);
+    host.post_receive(B, &[segment(to, 600, to_key), segment(to + 600, 400, to_key)]);
+    let counter = host.post(A, send(Opcode::SEND_IMM, 0x1234, &[segment(from, 1000, key)]));
+    host.ring(A);
+    let seen = host.good(A);
+    assert_eq!((seen.counter(), seen.0.byte_count.get(), seen.0.user_index.get()), (counter, 1000, 0x111));
+    assert_eq!(seen.0.opcode_qpn().wqe_opcode(), Opcode::SEND_IMM.0);
+    assert_eq!(seen.0.opcode_qpn().qpn(), host.q[A].qpn);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!(seen.opcode(), CqeOpcode::RESPONDER_SEND_IMM);
+    assert_eq!(
+        (seen.0.imm_inval.get(), seen.0.byte_count.get(), seen.0.user_index.get()),
+        (0x1234, 1000, 0x222)
+    );
+    assert_eq!(host.get(to, 1000), data);
+}
+
+#[test]
+fn r39_list_of_64_and_4096_bytes() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (one, key1) = host.region(64, Access::ALL);
+    let (two, key2) = host.region(4096, Access::ALL);
+    host.configure(Config::new(&mkey).access(RR | RW | LW).list(&[(one, 64, key1), (two, 4096, key2)]));
+    let data = pattern(4160, 2);
+    host.write_into(mkey.key, 0, &data);
+    host.good(B);
+    assert_eq!(host.get(one, 64), data[..64]);
+    assert_eq!(host.get(two, 4096), data[64..]);
+    assert_eq!(host.read_from(mkey.key, 60, 100), data[60..160]);
+    host.good(B);
+    assert_eq!(host.send_from(mkey.key, 0, 4160), data);
+    // R35: one byte past the end.
+    host.write_into(mkey.key, 4160, &[1]);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+    assert_eq!(host.device.take_events(), [Event::QpAccess(host.q[A].qpn)]);
+}
+
+fn r49(host: &mut Host) -> (u64, u64, Vec<u8>) {
+    let mkey = host.mkey(false, false);
+    let (one, key1) = host.region(2048, Access::ALL);
+    let (two, key2) = host.region(64, Access::ALL);
+    host.put(one, &[0xee; 2048]);
+    host.configure(
+        Config::new(&mkey).access(RR | RW | LW).strided(2, &[(one, 512, 4, key1), (two, 8, 0, key2)]),
+    );
+    let data = pattern(1040, 3);
+    host.write_into(mkey.key, 0, &data);
+    host.good(B);
+    assert_eq!(host.read_from(mkey.key, 500, 540), data[500..1040], "every boundary reads back");
+    (one, two, data)
+}
+
+#[test]
+fn r49_interleaved_512_4_and_8_0_twice() {
+    let mut host = Host::new();
+    let (one, two, data) = r49(&mut host);
+    assert_eq!(host.get(one, 512), data[..512]);
+    assert_eq!(host.get(two, 8), data[512..520]);
+    assert_eq!(host.get(one + 512, 4), [0xee; 4], "skipped bytes are untouched");
+    assert_eq!(host.get(one + 516, 512), data[520..1032]);
+    assert_eq!(host.get(two + 8, 8), data[1032..1040]);
+    let mut host = Host::with_faults(|faults| faults.stride_ignored = true);
+    let (one, _, data) = r49(&mut host);
+    assert_eq!(host.get(one + 512, 512), data[520..1032], "the fault shows");
+}
+
+/// The truth table of R31: 16 values of the access byte against five accesses.
+fn rights(faults: impl Fn(&mut Faults)) -> Vec<(u8, [bool; 5])> {
+    let mut table = Vec::new();
+    for byte in (0..16u8).map(|bits| bits << 3) {
+        let mut host = Host::with_faults(&faults);
+        let mkey = host.mkey(false, false);
+        let (at, key) = host.filled(&[7; 64]);
+        host.configure(Config::new(&mkey).access(byte).list(&[(at, 64, key)]));
+        let mut row = [false; 5];
+        host.send_from(mkey.key, 0, 64);
+        row[0] = host.poll_send(A).unwrap().opcode() == CqeOpcode::REQUESTER;
+        host.recover();
+        host.receive_into(mkey.key, 0, &[1; 64]);
+        row[1] = host.poll_recv(A).unwrap().opcode() == CqeOpcode::RESPONDER_SEND;
+        host.recover();
+        host.read_from(mkey.key, 0, 64);
+        row[2] = host.poll_send(B).unwrap().opcode() == CqeOpcode::REQUESTER;
+        host.recover();
+        host.write_into(mkey.key, 0, &[2; 64]);
+        row[3] = host.poll_send(B).unwrap().opcode() == CqeOpcode::REQUESTER;
+        host.recover();
+        let (back, plain) = host.region(8, Access::ALL);
+        let operands = AtomicSegment { swap_add: 1.into(), compare: 0.into() };
+        let atomic = Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(0, mkey.key)).with(&operands);
+        host.post(B, atomic.with(&segment(back, 8, plain)));
+        host.ring(B);
+        row[4] = host.poll_send(B).unwrap().opcode() == CqeOpcode::REQUESTER;
+        table.push((byte, row));
+    }
+    table
+}
+
+#[test]
+fn r31_rights_truth_table() {
+    for (byte, row) in rights(|_| {}) {
+        let want = [true, byte & LW != 0, byte & RR != 0, byte & RW != 0, byte & AT != 0];
+        assert_eq!(row, want, "access byte {byte:#x}");
+    }
+    assert!(rights(|faults| faults.access_flags_ignored = true).iter().all(|(_, row)| *row == [true; 5]));
+}
+
+#[test]
+fn r28_access_overrides_and_r11_layout_stays() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (at, key) = host.filled(&[7; 64]);
+    host.configure(Config::new(&mkey).access(RR).list(&[(at, 64, key)]));
+    host.configure(Config::new(&mkey).access(RW));
+    host.write_into(mkey.key, 0, &[9; 64]);
+    host.good(B);
+    assert_eq!(host.get(at, 64), [9; 64]);
+    host.post_receive(A, &[]);
+    host.read_from(mkey.key, 0, 64);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+    let seen = host.poll_recv(A).unwrap();
+    assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::LOCAL_ACCESS));
+}
+
+#[test]
+fn r32_r48_keys_that_are_not_good() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (at, key) = host.filled(&[7; 64]);
+    let other_pd = host.device.alloc_pd().unwrap();
+    let foreign = host.device.register(other_pd, at, 64, Access::ALL).unwrap();
+    for (bad, why) in [
+        (mkey.key, Refusal::KeyFree),
+        (Key::from_raw(0x00ff_ff00), Refusal::UnknownKey),
+        (Key::from_raw(key.get() | 1), Refusal::KeyTag),
+        (foreign, Refusal::ProtectionDomain),
+    ] {
+        host.send_from(bad, at, 8);
+        let seen = host.bad(A);
+        assert_eq!((seen.syndrome(), seen.vendor()), (Syndrome::LOCAL_PROTECTION, why.vendor()));
+        host.recover();
+        // The same key under a good one.
+        host.configure(Config::new(&mkey).access(LW).list(&[(at, 8, bad)]));
+        host.send_from(mkey.key, 0, 8);
+        assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_PROTECTION);
+        host.recover();
+        host.post(A, local_inv(mkey.key));
+        host.ring(A);
+    }
+}
+
+#[test]
+fn keys_under_keys_end_at_a_depth() {
+    let mut host = Host::new();
+    let data = pattern(256, 5);
+    let (at, key) = host.filled(&data);
+    let mut inner = (at, key);
+    for level in 0..6 {
+        let mkey = host.mkey(false, false);
+        host.configure(
+            Config::new(&mkey).access(LW).list(&[(inner.0 + 128, 128, inner.1), (inner.0, 128, inner.1)]),
+        );
+        if level < 4 {
+            let want = if level % 2 == 0 { [&data[128..], &data[..128]].concat() } else { data.clone() };
+            assert_eq!(host.send_from(mkey.key, 0, 256), want, "level {level}");
+            host.good(A);
+        } else {
+            host.send_from(mkey.key, 0, 256);
+            assert_eq!(host.bad(A).vendor(), Refusal::Depth.vendor());
+            host.recover();
+        }
+        inner = (0, mkey.key);
+    }
+    // A key under itself ends as well.
+    let mkey = host.mkey(false, false);
+    host.configure(Config::new(&mkey).access(LW).list(&[(0, 128, mkey.key)]));
+    host.send_from(mkey.key, 0, 128);
+    assert_eq!(host.bad(A).vendor(), Refusal::Depth.vendor());
+}
+
+#[test]
+fn inline_atomics_write_imm_and_nop() {
+    let mut host = Host::new();
+    let (at, key) = host.filled(&[0; 64]);
+    let (back, back_key) = host.region(64, Access::ALL);
+    let inline = InlineHeader { byte_count: (InlineHeader::INLINE | 21).into() };
+    let write = Wqe::new(Opcode::RDMA_WRITE_IMM, 0xabcd).with(&remote(at + 8, key)).with(&inline);
+    host.post_receive(B, &[]);
+    host.post(A, write.with(&pattern(21, 6)[..]));
+    host.post(A, Wqe::new(Opcode::NOP, 0));
+    host.ring(A);
+    assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
+    assert_eq!(host.good(A).0.opcode_qpn().wqe_opcode(), Opcode::NOP.0);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_WRITE_IMM, 0xabcd));
+    assert_eq!(host.get(at + 8, 21), pattern(21, 6));
+
+    host.put(at, &5u64.to_le_bytes());
+    for (opcode, compare, operand, after) in
+        [(Opcode::ATOMIC_CS, 4, 9, 5u64), (Opcode::ATOMIC_CS, 5, 9, 9), (Opcode::ATOMIC_FA, 0, u64::MAX, 8)]
+    {
+        let before = host.get(at, 8);
+        let operands = AtomicSegment { swap_add: operand.into(), compare: compare.into() };
+        let wqe = Wqe::new(opcode, 0).with(&remote(at, key)).with(&operands);
+        host.post(A, wqe.with(&segment(back, 8, back_key)));
+        host.ring(A);
+        assert_eq!(host.good(A).0.byte_count.get(), 8);
+        assert_eq!((host.get(back, 8), host.get(at, 8)), (before, after.to_le_bytes().to_vec()));
+    }
+}
+
+fn invalidated(faults: impl Fn(&mut Faults)) -> (CqeOpcode, CqeOpcode) {
+    let mut host = Host::with_faults(faults);
+    let mkey = host.mkey(false, false);
+    let (at, key) = host.filled(&[7; 64]);
+    let config = Config::new(&mkey).access(LW).list(&[(at, 64, key)]);
+    host.configure(config.clone());
+    host.post(A, local_inv(mkey.key));
+    host.send_from(mkey.key, 0, 64);
+    let local = host.poll_send(A).unwrap().opcode();
+    host.recover();
+    // R121: configured again, it works.
+    host.configure(config);
+    host.send_from(mkey.key, 0, 64);
+    host.good(A);
+
+    let attributes = MkeyAttributes { remote_invalidate: true, ..MkeyAttributes::new(host.pd, 4) };
+    let key2 = host.device.create_mkey(attributes).unwrap();
+    let mkey2 = Mkey { key: key2, ..mkey };
+    host.configure(Config::new(&mkey2).access(LW | RW).list(&[(at, 64, key)]));
+    host.post_receive(A, &[]);
+    host.post(B, send(Opcode::SEND_INVAL, key2.get(), &[]));
+    host.ring(B);
+    host.good(B);
+    while let Some(seen) = host.poll_recv(A) {
+        assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_INV, key2.get()));
+    }
+    host.write_into(key2, 0, &[1; 8]);
+    (local, host.poll_send(B).unwrap().opcode())
+}
+
+#[test]
+fn r12_local_and_remote_invalidation() {
+    let (error, good) = (CqeOpcode::REQUESTER_ERROR, CqeOpcode::REQUESTER);
+    assert_eq!(invalidated(|_| {}), (error, error));
+    assert_eq!(invalidated(|faults| faults.local_inv_ignored = true), (good, error));
+    assert_eq!(invalidated(|faults| faults.remote_invalidate_ignored = true), (error, good));
+}
+
+#[test]
+fn only_willing_keys_are_invalidated_by_peers() {
+    let mut host = Host::new();
+    let (_, key) = host.filled(&[7; 64]);
+    host.post_receive(A, &[]);
+    host.post(B, send(Opcode::SEND_INVAL, key.get(), &[]));
+    host.ring(B);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+    assert_eq!(host.poll_recv(A).unwrap().syndrome(), Syndrome::LOCAL_ACCESS);
+}
+
+#[test]
+fn receives_that_are_too_short_or_wrong() {
+    let mut host = Host::new();
+    let (at, key) = host.filled(&[7; 64]);
+    let (to, to_key) = host.region(64, Access::ALL);
+    host.post_receive(B, &[segment(to, 32, to_key)]);
+    host.post(A, send(Opcode::SEND, 0, &[segment(at, 33, key)]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_INVALID_REQUEST);
+    assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_LENGTH);
+    host.recover();
+    host.post_receive(B, &[segment(to, 64, Key::from_raw(0xdead_be00))]);
+    host.post(A, send(Opcode::SEND, 0, &[segment(at, 33, key)]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_OPERATION);
+    assert_eq!(host.poll_recv(B).unwrap().syndrome(), Syndrome::LOCAL_PROTECTION);
+    host.recover();
+    // A list that fills its slot ends with the slot.
+    let four: Vec<DataSegment> = (0..4).map(|i| segment(to + i * 16, 16, to_key)).collect();
+    host.post_receive(B, &four);
+    host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.get(to, 64), [7; 64]);
+}
+
+#[test]
+fn a_queue_pair_may_be_its_own_peer() {
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    host.device.connect(qpn, Peer::Local(qpn)).unwrap();
+    let data = pattern(64, 9);
+    let (at, key) = host.filled(&data);
+    let (to, to_key) = host.region(64, Access::ALL);
+    host.post_receive(A, &[segment(to, 64, to_key)]);
+    host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, to, Key::from_raw(0x7777_7700), &[segment(at, 64, key)]));
+    host.ring(A);
+    assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS);
+    assert_eq!(host.get(to, 64), data);
+}
+
+#[test]
+fn two_devices_over_a_transport() {
+    let (mut one, mut two) = (Host::new(), Host::new());
+    let (qpn1, qpn2) = (one.q[A].qpn, two.q[B].qpn);
+    one.device.connect(qpn1, Peer::Remote(qpn2)).unwrap();
+    two.device.connect(qpn2, Peer::Remote(qpn1)).unwrap();
+    let data = pattern(500, 4);
+    let (at, key) = one.filled(&data);
+    let (to, to_key) = two.region(500, Access::ALL);
+    let (back, back_key) = one.region(500, Access::ALL);
+    one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 500, key)]));
+    one.post(A, rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(back, 500, back_key)]));
+    one.ring(A);
+    assert!(one.poll_send(A).is_none());
+    loop {
+        match (one.device.take_message(), two.device.take_message()) {
+            (None, None) => break,
+            (there, back) => {
+                there.into_iter().for_each(|message| two.device.deliver(message));
+                back.into_iter().for_each(|message| one.device.deliver(message));
+            }
+        }
+    }
+    assert_eq!(one.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
+    one.good(A);
+    assert_eq!((two.get(to, 500), one.get(back, 500)), (data.clone(), data));
+}

@@ -1,0 +1,254 @@
+//! Rings, counters, states, completions: what does not depend on the data (M19, M55, M56, R175, device.md 4.5).
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+use common::*;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
+use mlx5_softdev::*;
+
+fn nop() -> Wqe {
+    Wqe::new(Opcode::NOP, 0)
+}
+
+#[test]
+fn r175_requests_wrap_at_every_slot() {
+    let mut host = Host::new();
+    let data = pattern(512, 1);
+    let (at, key) = host.filled(&data);
+    let dek = host.dek(&XTS_KEY);
+    let want = xts128(&XTS_KEY, &with_pi(&data, 0x1234, 100), 520, 7);
+    for start in 0..1u16 << LOG_SQ {
+        while host.q[A].producer % (1 << LOG_SQ) != start {
+            host.post(A, nop().silent());
+        }
+        host.ring(A);
+        let mkey = host.mkey(true, true);
+        // 5 blocks of UMR, 1 of SET_PSV, 1 of SEND.
+        host.configure(
+            Config::new(&mkey)
+                .access(LW)
+                .list(&[(at, 512, key)])
+                .signature(Sig::None, Sig::t10(0x1234, 100), 0xff)
+                .crypto(0, 2, 7u128.to_be_bytes(), dek),
+        );
+        assert_eq!(host.send_from(mkey.key, 0, 520), want, "slot {start}");
+        host.good(A);
+        host.poll_recv(B).unwrap();
+    }
+}
+
+#[test]
+fn counters_pass_two_to_the_sixteen() {
+    let mut host = Host::new();
+    for round in 0..0x10010u32 {
+        let counter = host.post(A, nop());
+        assert_eq!(u32::from(counter), round & 0xffff);
+        host.ring(A);
+        assert_eq!(host.good(A).counter(), counter);
+    }
+}
+
+#[test]
+fn completion_modes() {
+    let mut host = Host::new();
+    host.post(A, nop().silent());
+    host.post(A, nop().ce(FmCeSe::CE_NO_FLUSH_ERROR));
+    let counter = host.post(A, nop());
+    host.ring(A);
+    assert_eq!(host.good(A).counter(), counter);
+}
+
+#[test]
+fn errors_flush_both_queues() {
+    let mut host = Host::new();
+    let (to, key) = host.region(64, Access::ALL);
+    host.post_receive(A, &[segment(to, 64, key)]);
+    host.post_receive(A, &[segment(to, 64, key)]);
+    let counters = [
+        host.post(A, send(Opcode::SEND, 0, &[segment(0, 1, key)]).silent()),
+        host.post(A, nop()),
+        host.post(A, nop().silent()),
+    ];
+    host.post(A, nop().ce(FmCeSe::CE_NO_FLUSH_ERROR));
+    host.ring(A);
+    let seen = host.bad(A);
+    assert_eq!((seen.syndrome(), seen.counter()), (Syndrome::LOCAL_PROTECTION, counters[0]));
+    for counter in &counters[1..] {
+        let seen = host.bad(A);
+        assert_eq!((seen.syndrome(), seen.counter()), (Syndrome::FLUSHED, *counter));
+    }
+    assert!(host.poll_send(A).is_none());
+    for counter in [0, 1] {
+        let seen = host.poll_recv(A).unwrap();
+        assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::FLUSHED));
+        assert_eq!(seen.counter(), counter);
+    }
+    // What comes later is flushed too, and the peer gets no answer.
+    host.post(A, nop());
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::FLUSHED);
+    host.post(B, send(Opcode::SEND, 0, &[]));
+    host.ring(B);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
+}
+
+#[test]
+fn receiver_not_ready_waits_or_gives_up() {
+    let mut host = Host::new();
+    host.post(A, send(Opcode::SEND_IMM, 5, &[]));
+    host.post(A, nop());
+    host.ring(A);
+    for _ in 0..300 {
+        host.device.run();
+    }
+    assert!(host.poll_send(A).is_none(), "infinite retries");
+    host.post_receive(B, &[]);
+    host.device.run();
+    assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
+    host.good(A);
+    assert_eq!(host.poll_recv(B).unwrap().0.imm_inval.get(), 5);
+
+    for limit in [0u8, 3] {
+        let mut host = Host::with(Personality::default(), |a| a.rnr_retry = Retries::Count(limit));
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        for _ in 0..limit {
+            assert!(host.poll_send(A).is_none());
+            host.device.run();
+        }
+        assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY, "{limit}");
+    }
+}
+
+#[test]
+fn a_full_completion_queue_is_not_overwritten() {
+    let mut host = Host::new();
+    let entries = 1u16 << LOG_CQ;
+    for _ in 0..entries {
+        host.post(A, nop());
+        host.ring(A);
+    }
+    assert!(host.device.take_events().is_empty());
+    let ring = host.q[A].send_cq;
+    let before = host.get(ring.address, 64 << LOG_CQ);
+    host.post(A, nop());
+    host.ring(A);
+    assert_eq!(host.device.take_events(), [Event::CqError(ring.cqn)]);
+    assert_eq!(host.get(ring.address, 64 << LOG_CQ), before);
+    assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::Error);
+    assert_eq!(host.device.cq_producer(ring.cqn), Ok(u32::from(entries)));
+    for _ in 0..entries {
+        host.poll_send(A).unwrap();
+    }
+    assert!(host.poll_send(A).is_none());
+}
+
+#[test]
+fn completion_entries_of_128_bytes() {
+    let mut host = Host::new();
+    let ring = host.alloc(4 * 128);
+    let record = host.alloc(8);
+    let cqn = host
+        .device
+        .create_cq(CqAttributes { ring, log_entries: 2, entry_bytes: 128, doorbell_record: record })
+        .unwrap();
+    let attributes = QpAttributes { send_cqn: cqn, ..host.q[A].attributes };
+    let qpn = host.device.create_qp(attributes).unwrap();
+    host.device.activate(qpn).unwrap();
+    host.q[A].qpn = qpn;
+    host.put(ring, &[0xee; 512]);
+    host.post(A, nop());
+    host.ring(A);
+    assert_eq!(host.get(ring, 64), [0xee; 64]);
+    assert_eq!(host.get(ring + 127, 1), [0], "opcode 0, owner 0");
+    assert_eq!(host.get(ring + 128, 384), [0xee; 384]);
+}
+
+#[test]
+fn states_and_their_transitions() {
+    use QpState as S;
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    let modify = |host: &mut Host, to| host.device.modify(qpn, to);
+    assert_eq!(modify(&mut host, S::Init), Err(Error::BadTransition { from: S::ReadyToSend, to: S::Init }));
+    modify(&mut host, S::SendQueueDrained).unwrap();
+    assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
+    host.post(A, nop());
+    host.ring(A);
+    assert!(host.poll_send(A).is_none(), "drained: nothing runs");
+    modify(&mut host, S::ReadyToSend).unwrap();
+    host.device.run();
+    host.good(A);
+    // A request that waits for its peer delays the event.
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    modify(&mut host, S::SendQueueDrained).unwrap();
+    assert!(host.device.take_events().is_empty());
+    host.post_receive(B, &[]);
+    host.device.run();
+    assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
+    host.good(A);
+    modify(&mut host, S::Error).unwrap();
+    assert!(modify(&mut host, S::ReadyToSend).is_err());
+    modify(&mut host, S::Reset).unwrap();
+    assert_eq!(host.device.query(qpn).unwrap().hw_sq_wqebb_counter, 0);
+    assert_eq!(host.device.modify(1, S::Reset), Err(Error::NoSuchObject { what: "QP", number: 1 }));
+}
+
+#[test]
+fn malformed_requests_fail() {
+    let mut host = Host::new();
+    let (at, key) = host.region(64, Access::ALL);
+    let cases: [(&str, Wqe); 6] = [
+        ("unknown opcode", Wqe::new(Opcode(0x55), 0)),
+        ("half a segment", send(Opcode::SEND, 0, &[]).with(&[0u8; 8][..])),
+        ("UMR without context", Wqe::new(Opcode::UMR, key.get()).with(&[0x80u8; 48][..])),
+        ("UMR of a region", local_inv(key)),
+        ("read without address", Wqe::new(Opcode::RDMA_READ, 0)),
+        ("unknown PSV", set_psv(77, 0)),
+    ];
+    for (what, wqe) in cases {
+        let mut wqe = wqe;
+        if what == "half a segment" {
+            wqe.0.extend_from_slice(&0x8000_0040u32.to_be_bytes());
+        }
+        host.post(A, wqe);
+        host.ring(A);
+        let seen = host.bad(A);
+        assert_ne!(seen.vendor(), 0, "{what}");
+        host.recover();
+    }
+    // Requests that name another queue or place, or run past what was rung.
+    for spoil in [(1u64, 1u8), (6, 0x55), (7, 63)] {
+        let counter = host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
+        let slot = host.q[A].attributes.sq + u64::from(counter) * 64;
+        host.put(slot + spoil.0, &[spoil.1]);
+        host.ring(A);
+        let seen = host.bad(A);
+        assert_eq!(
+            (seen.syndrome(), seen.vendor()),
+            (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed.vendor())
+        );
+        host.recover();
+    }
+    // More rung than there is ring.
+    host.q[A].producer = 1000;
+    host.ring(A);
+    assert_eq!(host.device.take_events(), [Event::QpFatal(host.q[A].qpn)]);
+}
+
+#[test]
+fn objects_that_are_used_stay() {
+    let mut host = Host::new();
+    let queue = host.q[A];
+    assert_eq!(host.device.dealloc_pd(host.pd), Err(Error::InUse));
+    assert_eq!(host.device.destroy_cq(queue.send_cq.cqn), Err(Error::InUse));
+    host.device.destroy_qp(queue.qpn).unwrap();
+    host.device.destroy_cq(queue.send_cq.cqn).unwrap();
+    assert!(host.device.doorbell(queue.qpn).is_err());
+    let key = host.device.register(host.pd, BASE, 64, Access::ALL).unwrap();
+    host.device.destroy_mkey(key.index()).unwrap();
+    assert!(host.device.register(host.pd, u64::MAX, 2, Access::ALL).is_err());
+    assert!(host.device.create_psvs(host.pd, 5).is_err());
+}

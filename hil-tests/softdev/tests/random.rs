@@ -1,0 +1,163 @@
+//! Whatever stands in rings and memory, the device neither panics nor hangs.
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+use common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+use proptest::prelude::*;
+
+fn small() -> Personality {
+    Personality { max_message_bytes: 1 << 20, max_pieces: 1 << 12, ..Default::default() }
+}
+
+/// A world with keys of all kinds, so that random requests have something to hit.
+fn world() -> (Host, Vec<Key>) {
+    let mut host = Host::with(small(), |_| {});
+    let (at, region) = host.filled(&pattern(8192, 3));
+    let dek = host.dek(&XTS_KEY);
+    let both = host.mkey(true, true);
+    let plain = host.mkey(false, false);
+    host.configure(
+        Config::new(&both)
+            .access(LW | RR | RW | AT)
+            .list(&[(at, 4096, region)])
+            .signature(Sig::t10(1, 2), Sig::None, 0xff)
+            .crypto(0, 1, [0; 16], dek),
+    );
+    host.configure(Config::new(&plain).access(LW | RR | RW | AT).strided(u32::MAX, &[(at, 1, 0, region)]));
+    (host, vec![region, both.key, plain.key])
+}
+
+/// Runs what stands in the rings, several times, and leaves the device usable.
+fn survive(host: &mut Host) {
+    for _ in 0..4 {
+        host.device.run();
+    }
+    for at in [A, B] {
+        let _ = host.device.doorbell(host.q[at].qpn);
+        let _ = host.device.modify(host.q[at].qpn, QpState::Error);
+    }
+    host.device.run();
+    host.device.take_events();
+}
+
+fn opcode() -> impl Strategy<Value = u8> {
+    prop_oneof![
+        4 => prop::sample::select(vec![0x00u8, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11, 0x12, 0x20, 0x25]),
+        1 => any::<u8>(),
+    ]
+}
+
+/// Fills words of a request with numbers that mean something to this device.
+fn word(keys: Vec<Key>) -> impl Strategy<Value = [u8; 4]> {
+    let keys: Vec<u32> = keys.iter().map(|key| key.get()).collect();
+    prop_oneof![
+        3 => prop::sample::select(keys).prop_map(u32::to_be_bytes),
+        3 => (0u32..16).prop_map(u32::to_be_bytes),
+        2 => prop::sample::select(vec![0x400u32, 0x8000_0010, 512, 520, 1 << 31, u32::MAX, 0x7f00, 0x8000_0000])
+            .prop_map(u32::to_be_bytes),
+        1 => any::<[u8; 4]>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn random_bytes_in_the_send_ring(
+        bytes in prop::collection::vec(any::<u8>(), 64 << LOG_SQ),
+        producer in any::<u32>(),
+    ) {
+        let (mut host, _) = world();
+        host.put(host.q[A].attributes.sq, &bytes);
+        host.put(host.q[A].attributes.doorbell_record + 4, &producer.to_be_bytes());
+        survive(&mut host);
+    }
+
+    #[test]
+    fn random_requests_with_good_heads(
+        requests in prop::collection::vec(
+            (opcode(), prop::collection::vec(word(world().1), 0..60), any::<u32>(), 0usize..3),
+            1..12,
+        ),
+    ) {
+        let (mut host, keys) = world();
+        host.post_receive(B, &[segment(0, 4096, keys[2]), segment(0, 512, keys[1])]);
+        for (opcode, words, imm, key) in requests {
+            let imm = if opcode == 0x25 { keys[key].get() } else { imm };
+            let mut wqe = Wqe::new(Opcode(opcode), imm);
+            // Requests to change keys are mostly refused for their flags: give them good ones.
+            if opcode == 0x25 {
+                wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
+            }
+            wqe.0.extend(words.concat());
+            wqe.0.resize(wqe.0.len().next_multiple_of(16), 0);
+            host.post(A, wqe);
+        }
+        host.ring(A);
+        survive(&mut host);
+    }
+
+    #[test]
+    fn random_receives_and_records(
+        ring in prop::collection::vec(any::<u8>(), usize::from(RQ_STRIDE) << LOG_RQ),
+        record in any::<[u8; 8]>(),
+        cq in any::<[u8; 4]>(),
+    ) {
+        let (mut host, _) = world();
+        let (at, key) = host.filled(&[1; 64]);
+        host.put(host.q[B].attributes.rq, &ring);
+        host.put(host.q[B].attributes.doorbell_record, &record);
+        host.put(host.q[B].recv_cq.record, &cq);
+        host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));
+        host.ring(A);
+        survive(&mut host);
+    }
+
+    #[test]
+    fn random_messages_from_another_device(
+        rkey in word(world().1), address in any::<u64>(), length in any::<u32>(),
+        data in prop::collection::vec(any::<u8>(), 0..2000), kind in 0..6, to in 0x3fu32..0x43,
+    ) {
+        let (mut host, _) = world();
+        let rkey = u32::from_be_bytes(rkey);
+        let request = match kind {
+            0 => Request::Send { data, payload: Payload::Invalidate(rkey), solicited: true },
+            1 => Request::Write { rkey, address: address & 0xfff, data, immediate: None, solicited: false },
+            2 => Request::Read { rkey, address: address & 0xfff, length },
+            3 => Request::Read { rkey, address: address & 0xfff, length: length & 0xffff },
+            4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },
+            _ => Request::FetchAdd { rkey, address, add: 1 },
+        };
+        host.device.deliver(Message::Request { from: 1, to, request });
+        host.device.deliver(Message::Response { to, response: Response::Done });
+        survive(&mut host);
+    }
+}
+
+#[test]
+fn a_ring_that_rings_its_own_doorbell_ends() {
+    let mut host = Host::with(small(), |_| {});
+    let record = host.q[A].attributes.doorbell_record;
+    let sq = host.q[A].attributes.sq;
+    let rkey = host.device.register(host.pd, record, 8, Access::ALL).unwrap();
+    let source = host.device.register(host.pd, sq, 64, Access::ALL).unwrap();
+    // The write copies word 0 of its own block to the send counter, which is then far ahead.
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, record + 4, rkey, &[segment(sq, 4, source)]));
+    host.ring(A);
+    survive(&mut host);
+}
+
+#[test]
+fn impossible_lengths_take_no_time() {
+    let (mut host, keys) = world();
+    for (offset, length) in [(0, 1 << 20), (0, 0), (u64::MAX, 8), (u64::from(u32::MAX) - 4, 64), (0, 1 << 13)]
+    {
+        host.post(A, rdma(Opcode::RDMA_READ, 0, offset, keys[2], &[segment(0, length, keys[2])]));
+        host.ring(A);
+        host.bad(A);
+        host.recover();
+    }
+}

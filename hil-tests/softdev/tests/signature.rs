@@ -1,0 +1,484 @@
+//! Block signatures: generate, check, strip, convert, copy, report (R61-R116, R176-R186, M8-M13).
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+use common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::bsf::BfsPsv;
+use mlx5_mkey::wire::cqe::{CqeOpcode, SignatureErrorCqe};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+
+const T10: Sig = Sig::t10(0x1234, 100);
+
+/// An mkey over `memory`, configured.
+fn signed(host: &mut Host, memory: &[u8], mem: Sig, wire: Sig, check: u8, copy: Option<u8>) -> (u64, Mkey) {
+    let mkey = host.mkey(true, false);
+    let (at, key) = host.filled(memory);
+    let list = [(at, memory.len() as u32, key)];
+    host.configure(
+        Config::new(&mkey).access(LW | RR | RW).list(&list).signature_copy(mem, wire, check, copy),
+    );
+    (at, mkey)
+}
+
+/// Both roles on the way out give the same bytes; returns them with the errors of the first.
+fn out(host: &mut Host, mkey: &Mkey, length: usize) -> (Vec<u8>, Vec<SignatureErrorCqe>) {
+    let wire = host.send_from(mkey.key, 0, length as u32);
+    let errors = host.signature_errors();
+    assert_eq!(host.read_from(mkey.key, 0, length as u32), wire, "responder role");
+    host.signature_errors();
+    (wire, errors)
+}
+
+fn into(
+    host: &mut Host,
+    at: u64,
+    mkey: &Mkey,
+    wire: &[u8],
+    memory: usize,
+) -> (Vec<u8>, Vec<SignatureErrorCqe>) {
+    host.receive_into(mkey.key, 0, wire);
+    let errors = host.signature_errors();
+    let stored = host.get(at, memory);
+    host.put(at, &vec![0; memory]);
+    host.write_into(mkey.key, 0, wire);
+    host.signature_errors();
+    assert_eq!(host.get(at, memory), stored, "responder role");
+    (stored, errors)
+}
+
+#[test]
+fn r72_insert_on_the_way_out_strip_on_the_way_in() {
+    let mut host = Host::new();
+    let data = pattern(1536, 1);
+    let (at, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    let wire = with_pi(&data, 0x1234, 100);
+    assert_eq!(out(&mut host, &mkey, 1560), (wire.clone(), vec![]));
+    host.put(at, &[0; 1536]);
+    assert_eq!(into(&mut host, at, &mkey, &wire, 1536), (data, vec![]));
+}
+
+#[test]
+fn r66_r73_strip_on_the_way_out_insert_on_the_way_in() {
+    let mut host = Host::new();
+    let data = pattern(1024, 2);
+    let memory = with_pi(&data, 0x1234, 100);
+    let (at, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    assert_eq!(out(&mut host, &mkey, 1024), (data.clone(), vec![]));
+    host.put(at, &[0; 1040]);
+    assert_eq!(into(&mut host, at, &mkey, &data, 1040), (memory, vec![]));
+    // The same with each CRC: golden signatures of device.md 4.1.
+    for (base, sig) in [
+        (BfsPsv::CRC32, &[0x69, 0x9a, 0xca, 0x21][..]),
+        (BfsPsv::CRC32C, &[0x42, 0x07, 0xe6, 0xb4]),
+        (BfsPsv::CRC64_XP10, &[0x8c, 0x8a, 0xdb, 0x45, 0x0c, 0xce, 0x85, 0xaa]),
+    ] {
+        let block = [&[0xa5; 512][..], sig].concat();
+        let memory = [block.clone(), block].concat();
+        let (at, mkey) = signed(&mut host, &memory, Sig::crc(base), Sig::None, 0xff, None);
+        assert_eq!(out(&mut host, &mkey, 1024), (vec![0xa5; 1024], vec![]));
+        host.put(at, &vec![0; memory.len()]);
+        assert_eq!(into(&mut host, at, &mkey, &[0xa5; 1024], memory.len()), (memory, vec![]));
+    }
+}
+
+#[test]
+fn r75_convert_types_and_block_sizes() {
+    let mut host = Host::new();
+    let data = vec![0xa5; 512];
+    let memory = [&data[..], &[0x69, 0x9a, 0xca, 0x21]].concat();
+    let wire = with_pi(&data, 0x1234, 100);
+    let (at, mkey) = signed(&mut host, &memory, Sig::crc(BfsPsv::CRC32), T10, 0xff, None);
+    assert_eq!(out(&mut host, &mkey, 520), (wire.clone(), vec![]));
+    assert_eq!(into(&mut host, at, &mkey, &wire, 516), (memory, vec![]));
+    // 512-byte blocks in memory, 4096-byte blocks on the wire.
+    let data = pattern(8192, 3);
+    let memory = with_pi(&data, 0x1234, 100);
+    let wire_sig = Sig::T10 { selector: 3, kind: 1, ones: false, app: 7, reference: 9, flags: REMAP };
+    let wire: Vec<u8> = data
+        .chunks(4096)
+        .enumerate()
+        .flat_map(|(n, block)| [block, &pi(block, 7, 9 + n as u32)].concat())
+        .collect();
+    let (at, mkey) = signed(&mut host, &memory, T10, wire_sig, 0xff, None);
+    assert_eq!(out(&mut host, &mkey, 8208), (wire.clone(), vec![]));
+    assert_eq!(into(&mut host, at, &mkey, &wire, memory.len()), (memory, vec![]));
+}
+
+#[test]
+fn all_block_sizes_and_checksum_guards() {
+    for (selector, block) in [(1u8, 512usize), (2, 520), (3, 4096), (4, 4160), (6, 4048)] {
+        let mut host = Host::new();
+        let data = vec![0xa5; 2 * block];
+        let sig = Sig::T10 { selector, kind: 2, ones: false, app: 1, reference: 2, flags: REMAP };
+        let (at, mkey) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
+        let (wire, errors) = out(&mut host, &mkey, 2 * (block + 8));
+        assert!(errors.is_empty());
+        // One's complement addition is addition modulo 65535.
+        let [high, low] = (!((block as u64 / 2 * 0xa5a5 % 0xffff) as u16)).to_be_bytes();
+        assert_eq!(wire[block..block + 8], [high, low, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(wire[2 * block + 8..], [high, low, 0, 1, 0, 0, 0, 3]);
+        assert_eq!(into(&mut host, at, &mkey, &wire, 2 * block), (data, vec![]));
+    }
+}
+
+/// A SIG_ERR in words: domain, syndrome, expected, actual, offset, mkey.
+fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
+    let join = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    (
+        error.domain,
+        error.syndrome.get(),
+        join(error.expected_trans_sig.get(), error.expected_ref_tag.get()),
+        join(error.actual_trans_sig.get(), error.actual_ref_tag.get()),
+        error.offset.get(),
+        error.mkey.get(),
+    )
+}
+
+#[test]
+fn d1_d2_contents_of_a_signature_error() {
+    // device.md 4.1: data corrupted, guard seed ones.
+    let mut host = Host::new();
+    let mut data = [0xa5; 512];
+    data[0] = 0x5a;
+    let memory = [&data[..], &[0xec, 0x7d, 0x56, 0x78, 0, 0, 0, 0x64]].concat();
+    let sig = Sig::T10 { selector: 1, kind: 1, ones: true, app: 0x5678, reference: 0x64, flags: REMAP };
+    let (_, mkey) = signed(&mut host, &memory, sig, Sig::None, 0xff, None);
+    let (_, errors) = out(&mut host, &mkey, 512);
+    let index = mkey.key.get() & !0xff;
+    assert_eq!(
+        errors.iter().map(words).collect::<Vec<_>>(),
+        [(1, 1 << 13, 0x9916_5678_0000_0064, 0xec7d_5678_0000_0064, 519, index)]
+    );
+    // The field of a CRC32 block corrupted, on the wire, block 1.
+    let block = [&[0xa5; 512][..], &[0x69, 0x9a, 0xca, 0x21]].concat();
+    let mut wire = [block.clone(), block].concat();
+    wire[516 + 512] = 0x96;
+    let (at, mkey) = signed(&mut host, &[0; 1024], Sig::None, Sig::crc(BfsPsv::CRC32), 0xff, None);
+    let (stored, errors) = into(&mut host, at, &mkey, &wire, 1024);
+    assert_eq!(stored, [0xa5; 1024], "M9: the transfer itself is good");
+    let index = mkey.key.get() & !0xff;
+    assert_eq!(
+        errors.iter().map(words).collect::<Vec<_>>(),
+        [(0, 1 << 13, 0x699a_ca21 << 32, 0x969a_ca21 << 32, 1031, index)]
+    );
+}
+
+#[test]
+fn m11_priority_in_a_block() {
+    for (corrupt, syndrome) in [
+        (&[0usize, 2, 4][..], 1 << 13),
+        (&[2, 4], 1 << 12),
+        (&[4], 1 << 11),
+        (&[7], 1 << 11),
+        (&[3], 1 << 12),
+        (&[1, 7], 1 << 13),
+    ] {
+        let mut host = Host::new();
+        let mut memory = with_pi(&[0x3c; 512], 0x1234, 100);
+        corrupt.iter().for_each(|at| memory[512 + at] ^= 0x80);
+        let (_, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+        let (_, errors) = out(&mut host, &mkey, 512);
+        assert_eq!(errors[0].syndrome.get(), syndrome, "{corrupt:?}");
+    }
+}
+
+/// Whether flipping signature byte `byte` is reported under `mask`.
+fn noticed(faults: bool, sig: Sig, input_is_memory: bool, byte: usize, mask: u8) -> bool {
+    let mut host = Host::with_faults(|f| f.check_mask_ignored = faults);
+    // Let the device make a good block first.
+    let data = pattern(512, 9);
+    let (_, maker) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
+    let length = if matches!(sig, Sig::Crc { base: 0x20 | 0x40, .. }) { 516 } else { 520 };
+    let mut block = host.send_from(maker.key, 0, length);
+    host.signature_errors();
+    block[512 + byte] ^= 1;
+    if input_is_memory {
+        let (_, mkey) = signed(&mut host, &block, sig, Sig::None, mask, None);
+        !out(&mut host, &mkey, 512).1.is_empty()
+    } else {
+        let (at, mkey) = signed(&mut host, &data, Sig::None, sig, mask, None);
+        !into(&mut host, at, &mkey, &block, 512).1.is_empty()
+    }
+}
+
+#[test]
+fn r77_check_mask_per_byte_domain_and_type() {
+    let types = [
+        (T10, 8),
+        (Sig::crc(BfsPsv::CRC32), 4),
+        (Sig::crc(BfsPsv::CRC32C), 4),
+        (Sig::crc(BfsPsv::CRC64_XP10), 8),
+    ];
+    for (sig, bytes) in types {
+        for input_is_memory in [true, false] {
+            for byte in 0..bytes {
+                let bit = 0x80 >> byte;
+                assert!(noticed(false, sig, input_is_memory, byte, bit), "{sig:?} byte {byte}");
+                assert!(!noticed(false, sig, input_is_memory, byte, !bit), "{sig:?} byte {byte}");
+            }
+        }
+    }
+    assert!(noticed(true, T10, true, 3, 0));
+}
+
+#[test]
+fn r78_bits_that_no_byte_has_are_ignored() {
+    for mask in [0xf0, 0xff] {
+        assert!(noticed(false, Sig::crc(BfsPsv::CRC32), true, 3, mask));
+    }
+}
+
+/// The copy test of device.md 4.1 and R92: memory app 0078, wire app 5600 (one byte copied).
+fn copied(faults: bool) -> (Vec<u8>, usize) {
+    let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
+    let data = [0xa5; 512];
+    // The input domain is the wire: application tag 5600, of which byte 0x20 is copied; memory's own is 0078.
+    let wire = with_pi(&data, 0x5600, 0x64);
+    let mem = Sig::t10(0x0078, 0x64);
+    let (at, mkey) = signed(&mut host, &[0; 520], mem, Sig::t10(0x5600, 0x64), 0xff, Some(0xcf | 0x20));
+    let (stored, errors) = into(&mut host, at, &mkey, &wire, 520);
+    (stored[512..].to_vec(), errors.len())
+}
+
+#[test]
+fn r87_copied_bytes_are_taken_and_others_computed() {
+    let (stored, errors) = copied(false);
+    assert_eq!((&stored[..], errors), (&[0x9e, 0xc6, 0x56, 0x78, 0, 0, 0, 0x64][..], 0));
+    assert_eq!(copied(true).0[2..4], [0x00, 0x78]);
+    // R92: unchecked garbage is preserved; R85: without the bit it is regenerated.
+    for (copy, app) in [(0xff, [0xde, 0xad]), (0xcf, [0x12, 0x34])] {
+        let mut host = Host::new();
+        let mut memory = with_pi(&[0x5a; 512], 0x1234, 100);
+        memory[514..516].copy_from_slice(&[0xde, 0xad]);
+        let (_, mkey) = signed(&mut host, &memory, T10, T10, 0xcf, Some(copy));
+        let (wire, errors) = out(&mut host, &mkey, 520);
+        assert!(errors.is_empty());
+        assert_eq!(wire[514..516], app);
+    }
+}
+
+/// Errors that a block with tags `app` and `reference` and a wrong guard causes.
+fn escaped(faults: bool, flags: u8, app: u16, reference: u32) -> usize {
+    let mut host = Host::with_faults(|f| f.escapes_ignored = faults);
+    let mut memory = with_pi(&[1; 512], app, reference);
+    memory[512] ^= 1;
+    let sig = Sig::T10 { selector: 1, kind: 1, ones: false, app: 0x1234, reference: 100, flags };
+    let (_, mkey) = signed(&mut host, &memory, sig, Sig::None, 0xff, None);
+    out(&mut host, &mkey, 512).1.len()
+}
+
+#[test]
+fn d9_d10_escapes() {
+    let both = APP_ESCAPE | APP_REF_ESCAPE;
+    for (flags, app, reference, errors) in [
+        (0, 0xffff, u32::MAX, 1),
+        (APP_ESCAPE, 0xffff, 5, 0),
+        (APP_ESCAPE, 0xfffe, u32::MAX, 1),
+        (APP_REF_ESCAPE, 0xffff, u32::MAX, 0),
+        (APP_REF_ESCAPE, 0xffff, 5, 1),
+        (both, 0xffff, 5, 1),
+        (both, 0xffff, u32::MAX, 0),
+    ] {
+        assert_eq!(escaped(false, flags, app, reference), errors, "{flags:#x} {app:#x} {reference:#x}");
+    }
+    assert_eq!(escaped(true, APP_ESCAPE, 0xffff, 5), 1);
+}
+
+#[test]
+fn r114_reference_tag_wraps_and_stays_without_the_flag() {
+    let make = |flags: u8, faults: bool| {
+        let mut host = Host::with_faults(|f| f.ref_tag_not_advancing = faults);
+        let sig = Sig::T10 { selector: 1, kind: 1, ones: false, app: 1, reference: u32::MAX, flags };
+        let (_, mkey) = signed(&mut host, &pattern(1536, 4), Sig::None, sig, 0xff, None);
+        let (wire, _) = out(&mut host, &mkey, 1560);
+        let tag = |n: usize| u32::from_be_bytes(wire[n * 520 + 516..n * 520 + 520].try_into().unwrap());
+        [tag(0), tag(1), tag(2)]
+    };
+    assert_eq!(make(REMAP, false), [u32::MAX, 0, 1]);
+    assert_eq!(make(0, false), [u32::MAX; 3]);
+    assert_eq!(make(REMAP, true), [u32::MAX; 3]);
+}
+
+#[test]
+fn r185_requests_continue_one_another() {
+    let mut host = Host::new();
+    let data = pattern(4 * 512, 6);
+    let whole = with_pi(&data, 0x1234, 100);
+    let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    let mut parts = host.send_from(mkey.key, 0, 520);
+    parts.extend(host.send_from(mkey.key, 520, 1040));
+    parts.extend(host.read_from(mkey.key, 1560, 520));
+    assert_eq!(parts, whole);
+    let (at, mkey) = signed(&mut host, &[0; 2048], Sig::None, T10, 0xff, None);
+    host.receive_into(mkey.key, 1040, &whole[1040..]);
+    host.write_into(mkey.key, 0, &whole[..1040]);
+    assert!(host.signature_errors().is_empty());
+    assert_eq!(host.get(at, 2048), data);
+    // The middle of a block is no start.
+    host.send_from(mkey.key, 8, 520);
+    assert_eq!(host.bad(A).vendor(), Refusal::Alignment.vendor());
+}
+
+#[test]
+fn r186_partial_blocks() {
+    let mut host = Host::new();
+    let data = pattern(512, 6);
+    let (at, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    assert_eq!(out(&mut host, &mkey, 512), (data.clone(), vec![]));
+    assert_eq!(out(&mut host, &mkey, 100).0, data[..100]);
+    assert_eq!(into(&mut host, at, &mkey, &data[..300], 300), (data[..300].to_vec(), vec![]));
+    let personality = Personality { partial_blocks: PartialBlocks::Refuse, ..Default::default() };
+    let mut host = Host::with(personality, |_| {});
+    let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.bad(A).vendor(), Refusal::PartialBlock.vendor());
+}
+
+/// Three transfers with errors in two blocks, then recovery: offsets reported at each step.
+fn life(faults: impl Fn(&mut Faults)) -> Vec<Vec<u64>> {
+    let mut host = Host::with_faults(faults);
+    let mut memory = with_pi(&pattern(1536, 7), 0x1234, 100);
+    memory[3] ^= 1;
+    memory[1050] ^= 1;
+    let (at, mut mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    let offsets = |host: &mut Host, key: Key| {
+        host.send_from(key, 0, 1536);
+        host.signature_errors().iter().map(|error| error.offset.get()).collect::<Vec<_>>()
+    };
+    let mut seen = vec![offsets(&mut host, mkey.key), offsets(&mut host, mkey.key)];
+    // Read, count flipped, PSV set again.
+    mkey.errors = !mkey.errors;
+    host.configure(Config::new(&mkey).signature(T10, Sig::None, 0xff));
+    host.put(at + 3, &[memory[3] ^ 1]);
+    seen.push(offsets(&mut host, mkey.key));
+    seen
+}
+
+#[test]
+fn r183_first_error_is_kept_until_recovery() {
+    assert_eq!(life(|_| {}), [vec![519], vec![], vec![1559]]);
+    assert_eq!(life(|f| f.psv_not_reset_by_set_psv = true)[2], [0u64; 0]);
+    assert_eq!(life(|f| f.error_not_kept_first = true), [vec![1559], vec![1559], vec![1559]]);
+}
+
+#[test]
+fn r180_count_and_psv_are_both_needed() {
+    let mut host = Host::new();
+    let mut memory = with_pi(&pattern(512, 7), 0x1234, 100);
+    memory[0] ^= 1;
+    let (_, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.signature_errors().len(), 1);
+    assert_eq!(host.device.query_psv(mkey.memory_psv).unwrap().state, PsvState::Error);
+    // Only the PSV.
+    host.post(A, set_psv(mkey.memory_psv, 0x1234 << 32 | 100));
+    host.send_from(mkey.key, 0, 512);
+    assert!(host.signature_errors().is_empty());
+    // Only the count.
+    let (_, mut mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.signature_errors().len(), 1);
+    mkey.errors = !mkey.errors;
+    let mut config = Config::new(&mkey).signature(T10, Sig::None, 0xff);
+    config.psvs.clear();
+    host.configure(config);
+    host.send_from(mkey.key, 0, 512);
+    assert!(host.signature_errors().is_empty());
+}
+
+#[test]
+fn r176_tags_come_from_set_psv() {
+    let mut host = Host::new();
+    let memory = with_pi(&pattern(512, 7), 0x1234, 100);
+    let mkey = host.mkey(true, false);
+    let (at, key) = host.filled(&memory);
+    let mut config = Config::new(&mkey).access(LW).list(&[(at, 520, key)]).signature(T10, Sig::None, 0xff);
+    config.psvs.clear();
+    host.configure(config);
+    host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.signature_errors().len(), 1, "without SET_PSV the first check fails");
+}
+
+#[test]
+fn r24_r25_reset_and_relayout() {
+    let mut host = Host::new();
+    let data = pattern(512, 8);
+    let (at, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    // R25: a new layout keeps the signature.
+    let (at2, key2) = host.filled(&pattern(512, 9));
+    host.configure({
+        let mut config = Config::new(&mkey).list(&[(at2, 512, key2)]);
+        config.mask &= !(1 << 12);
+        config
+    });
+    assert_eq!(out(&mut host, &mkey, 520).0, with_pi(&pattern(512, 9), 0x1234, 100));
+    // D23: signature keys are reset by the enable bit alone.
+    host.configure(Config::new(&mkey));
+    assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
+    // With crypto on the mkey: an empty signature BSF with the enable bit.
+    host.configure(Config::new(&mkey).signature(Sig::None, Sig::None, 0));
+    assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
+    host.get(at, 1);
+}
+
+#[test]
+fn r182_good_and_signature_completions_both_appear() {
+    let mut host = Host::new();
+    let mut memory = with_pi(&pattern(512, 7), 0x1234, 100);
+    memory[0] ^= 1;
+    let (_, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    host.send_from(mkey.key, 0, 512);
+    let opcodes: Vec<CqeOpcode> =
+        std::iter::from_fn(|| host.poll_send(A)).map(|seen| seen.opcode()).collect();
+    assert_eq!(opcodes, [CqeOpcode::SIGNATURE_ERROR, CqeOpcode::REQUESTER]);
+    assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
+}
+
+#[test]
+fn more_faults_show() {
+    let data = pattern(512, 8);
+    // The wire has no signatures at all.
+    let mut host = Host::with_faults(|f| f.wire_signatures_ignored = true);
+    let (_, mkey) = signed(&mut host, &pattern(1024, 8), Sig::None, T10, 0xff, None);
+    assert_eq!(out(&mut host, &mkey, 520).0, pattern(1024, 8)[..520]);
+    // The length counts memory bytes.
+    let mut host = Host::with_faults(|f| f.length_counts_memory_bytes = true);
+    let (_, mkey) = signed(&mut host, &with_pi(&data, 0x1234, 100), T10, Sig::None, 0xff, None);
+    host.send_from(mkey.key, 0, 520);
+    assert_eq!(host.good(A).0.byte_count.get(), 512);
+    // CRC seeds are swapped.
+    for (inverted, sig) in [(false, [0x69, 0x9a, 0xca, 0x21]), (true, [0x88, 0xcb, 0x60, 0x93])] {
+        let mut host = Host::with_faults(|f| f.crc_seed_inverted = inverted);
+        let (_, mkey) = signed(&mut host, &[0xa5; 512], Sig::None, Sig::crc(BfsPsv::CRC32), 0xff, None);
+        assert_eq!(out(&mut host, &mkey, 516).0[512..], sig);
+    }
+}
+
+#[test]
+fn m19_draining_stops_behind_the_failing_request() {
+    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut memory = with_pi(&pattern(512, 7), 0x1234, 100);
+    memory[0] ^= 1;
+    let (_, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
+    let (to, to_key) = host.region(512, Access::ALL);
+    let qpn = host.q[A].qpn;
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(0, 512, mkey.key)]).silent());
+    let counter = host.post(A, send(Opcode::SEND_IMM, 1, &[]));
+    host.post_receive(B, &[]);
+    host.ring(A);
+    assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
+    let view = host.device.query(qpn).unwrap();
+    assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
+    assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
+    assert!(host.poll_send(A).is_none() && host.poll_recv(B).is_none());
+    // Cancel: the opcode byte becomes NOP, which completes good (M17).
+    let slot = host.q[A].attributes.sq + 64 * u64::from(counter & 63);
+    host.put(slot + 3, &[0]);
+    host.device.modify(qpn, QpState::ReadyToSend).unwrap();
+    host.device.run();
+    let seen = host.good(A);
+    assert_eq!((seen.counter(), seen.0.opcode_qpn().wqe_opcode()), (counter, 0));
+    assert!(host.poll_recv(B).is_none(), "the send was cancelled");
+}
