@@ -1,9 +1,9 @@
 //! The send queue: posts requests, publishes them, and takes their completions.
 
-use super::barrier;
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::{InFlight, InFlightTable, RequestKind};
 use super::ring::Ring;
+use super::{MAX_SLOTS, barrier};
 use crate::error::{PostError, QueueError};
 use crate::mkey::{Mkey, MkeyConfig};
 use crate::types::{Key, Qpn};
@@ -108,7 +108,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
                 max: SendQueueConfig::MAX_INLINE_DATA,
             });
         }
-        let ring = Ring::new(ring, N)?;
+        let ring = Ring::new(ring, N.min(MAX_SLOTS))?;
         Ok(Self {
             in_flight: InFlightTable::new(ring.len()),
             ring,
@@ -278,6 +278,10 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     }
 }
 
+crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
+    qpn, producer, published, consumer, posted, retired
+});
+
 /// Returns the blocks that so many octowords fill.
 const fn blocks_of(octowords: usize) -> u32 {
     // At most MAX_WQE_OCTOWORDS, by the limits of the queue.
@@ -319,6 +323,8 @@ pub struct Request<'q, 'r, D, const N: usize> {
     signaled: bool,
     solicited: bool,
 }
+
+crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] { id, fence, signaled, solicited });
 
 impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
