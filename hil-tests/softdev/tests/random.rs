@@ -131,8 +131,8 @@ proptest! {
             4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },
             _ => Request::FetchAdd { rkey, address, add: 1 },
         };
-        host.device.deliver(Message::Request { from: 1, to, request });
-        host.device.deliver(Message::Response { to, response: Response::Done });
+        host.device.deliver(Message::Request { from: 1, to, sequence: 0, request });
+        host.device.deliver(Message::Response { to, sequence: 0, response: Response::Done });
         survive(&mut host);
     }
 }
