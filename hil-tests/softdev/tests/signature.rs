@@ -405,7 +405,7 @@ fn r176_tags_come_from_set_psv() {
 fn r24_r25_reset_and_relayout() {
     let mut host = Host::new();
     let data = pattern(512, 8);
-    let (at, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
     // R25: a new layout keeps the signature.
     let (at2, key2) = host.filled(&pattern(512, 9));
     host.configure({
@@ -420,7 +420,6 @@ fn r24_r25_reset_and_relayout() {
     // With crypto on the mkey: an empty signature BSF with the enable bit.
     host.configure(Config::new(&mkey).signature(Sig::None, Sig::None, 0));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
-    host.get(at, 1);
 }
 
 #[test]
@@ -559,7 +558,8 @@ fn the_responder_reports_to_its_receive_queue() {
 fn bsfs_that_mean_nothing_are_refused_at_use() {
     let mut host = Host::new();
     let (at, key) = host.filled(&[0; 520]);
-    let cases: [(&str, fn(&mut Config)); 6] = [
+    type Spoil = fn(&mut Config);
+    let cases: [(&str, Spoil); 6] = [
         ("selector 5", |c| c.signature.as_mut().unwrap().memory = 5),
         ("unknown CRC", |c| c.signature.as_mut().unwrap().memory_bfs_psv = (0x7300_0000 | 1).into()),
         ("no repeat", |c| {
@@ -580,5 +580,25 @@ fn bsfs_that_mean_nothing_are_refused_at_use() {
         let vendor = host.bad(A).vendor();
         assert!([Refusal::Bsf.vendor(), Refusal::Psv.vendor()].contains(&vendor), "{what}");
         host.recover();
+    }
+}
+
+#[test]
+fn r181_a_new_key_without_signature_must_be_told_so() {
+    for told in [true, false] {
+        let mut host = Host::new();
+        let mkey = host.mkey(true, false);
+        let (at, key) = host.filled(&[7; 64]);
+        let mut config = Config::new(&mkey).access(LW).list(&[(at, 64, key)]);
+        if !told {
+            config.mask &= !(1 << 12);
+        }
+        host.configure(config);
+        host.send_from(mkey.key, 0, 64);
+        if told {
+            host.good(A);
+        } else {
+            assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+        }
     }
 }
