@@ -252,6 +252,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Stops the send queue behind a signature error, or because the user asked.
+    ///
+    /// Assumption: at once behind the failing request, fence or not (M21 allows later), and for errors of the requester only.
     fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;
