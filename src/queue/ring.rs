@@ -52,6 +52,17 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).write(value) }
     }
 
+    /// Writes 16 bytes of a slot: the octoword number `at`, modulo the octowords of a slot.
+    #[inline(always)]
+    pub(super) fn write_octoword(&mut self, index: u32, at: usize, value: [u8; 16]) {
+        let octowords = const {
+            assert!(size_of::<T>().is_multiple_of(16) && (size_of::<T>() / 16).is_power_of_two());
+            size_of::<T>() / 16
+        };
+        // SAFETY: as in `write`; `at` is reduced to an octoword of the slot, and bytes need no alignment.
+        unsafe { self.slot(index).cast::<[u8; 16]>().add(at & (octowords - 1)).write(value) }
+    }
+
     /// Writes the first four bytes of a slot.
     pub(super) fn write_word(&mut self, index: u32, word: [u8; 4]) {
         const { assert!(size_of::<T>() >= 4) };

@@ -10,7 +10,7 @@ use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord, QpnDs};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use crate::wqe::data_path::{DataPath, Operands};
-use crate::wqe::{Payload, Remote, Sge, set_psv, umr};
+use crate::wqe::{OCTOWORDS_PER_BLOCK, Octoword, Payload, Remote, Sge, Sink, set_psv, umr};
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
@@ -265,7 +265,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             ..ControlSegment::default()
         };
         let blocks = blocks_of(octowords);
-        encode(control, &mut Cursor { ring: &mut self.ring, next: self.producer });
+        encode(control, &mut Cursor { ring: &mut self.ring, block: self.producer, at: 0 });
         self.in_flight.set(self.producer, InFlight { id, number: self.posted, blocks: blocks as u8, kind });
         self.last_control = transmute!([control.opmod_idx_opcode, control.qpn_ds]);
         // What comes after a change of an mkey must not overtake it (R17).
@@ -300,17 +300,22 @@ struct Wqe {
     solicited: bool,
 }
 
-/// Where the next block goes.
+/// Where the next octoword goes.
 struct Cursor<'q, 'r> {
     ring: &'q mut Ring<'r, Wqebb>,
-    next: u32,
+    block: u32,
+    at: usize,
 }
 
-impl Cursor<'_, '_> {
+impl Sink for Cursor<'_, '_> {
     #[inline(always)]
-    fn put(&mut self, block: Wqebb) {
-        self.ring.write(self.next, block);
-        self.next = self.next.wrapping_add(1);
+    fn put(&mut self, octoword: Octoword) {
+        self.ring.write_octoword(self.block, self.at, octoword);
+        self.at += 1;
+        if self.at == OCTOWORDS_PER_BLOCK {
+            self.at = 0;
+            self.block = self.block.wrapping_add(1);
+        }
     }
 }
 
@@ -367,7 +372,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                umr::configure(&plan, control, |block| cursor.put(block));
+                umr::configure(&plan, control, cursor);
             },
         );
         if let Some(block) = plan.set_psvs {
@@ -380,7 +385,9 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
                 // `signal_all` signals every SET_PSV, as the reference provider does.
                 let completion = signaled && (last || queue.signal_all);
                 let request = Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited };
-                queue.push(request, |control, cursor| cursor.put(set_psv::set_psv(psv, domain, control)));
+                queue.push(request, |control, cursor| {
+                    set_psv::set_psv(psv, domain, control, cursor);
+                });
             }
         }
         mkey.apply(config);
@@ -412,7 +419,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                umr::invalidate(control, |block| cursor.put(block));
+                umr::invalidate(control, cursor);
             },
         );
         Ok(())
@@ -529,7 +536,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                request.encode(control, |block| cursor.put(block));
+                request.encode(control, cursor);
             },
         );
         Ok(())
