@@ -3,6 +3,7 @@
 
 pub mod error;
 mod fmt;
+pub mod inspect;
 pub mod mkey;
 pub mod queue;
 pub mod types;
