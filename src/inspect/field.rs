@@ -191,10 +191,10 @@ const MKEY_CONTEXT: &[Spec] = &[
     spec(3, "pd", Meaning::Hex),
     spec(8, "start_addr", Meaning::Hex),
     spec(8, "len", Meaning::Count("bytes")),
-    spec(4, "bsf_octword_size", Meaning::Octowords),
+    spec(4, "bsf_octwords", Meaning::Octowords),
     reserved(8),
     reserved(8),
-    spec(4, "translations_octword_size", Meaning::Octowords),
+    spec(4, "translations_octwords", Meaning::Octowords),
     reserved(3),
     spec(1, "log_page_size", Meaning::Count("")),
     reserved(4),
@@ -213,7 +213,7 @@ const STRIDED_HEADER: &[Spec] = &[
     spec(4, "op", Meaning::Codes(&[code(0x400, "strided block")])),
     spec(4, "repeat_count", Meaning::Count("cycles")),
     reserved(2),
-    spec(2, "num_entries", Meaning::Count("entries")),
+    spec(2, "num_entries", Meaning::Count("")),
 ];
 const _: () = assert!(total(STRIDED_HEADER) == size_of::<StridedHeader>());
 

@@ -19,7 +19,7 @@ const WIDTH: usize = 100;
 const FIELDS_COLUMN: usize = 44;
 
 /// Columns that a field's name takes.
-const NAME_WIDTH: usize = 20;
+const NAME_WIDTH: usize = 22;
 
 /// Whether the output has colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -158,7 +158,7 @@ fn page<'a>(
 }
 
 fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Result {
-    columns.indent = FIELDS_COLUMN + NAME_WIDTH + 1;
+    columns.indent = FIELDS_COLUMN + NAME_WIDTH;
     let mut fields = segment.fields().peekable();
     for (number, line) in segment.bytes.chunks(OCTOWORD_BYTES).enumerate() {
         let offset = segment.offset + number * OCTOWORD_BYTES;
@@ -367,8 +367,11 @@ fn access(rights: Access, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if rights == Access::NONE {
         return f.write_str(" local read only");
     }
-    f.write_str(if rights.contains(Access::LOCAL_WRITE) { " local write" } else { "" })?;
     let mut separator = " remote ";
+    if rights.contains(Access::LOCAL_WRITE) {
+        f.write_str(" local write")?;
+        separator = " and remote ";
+    }
     for (right, name) in remote {
         if rights.contains(right) {
             write!(f, "{separator}{name}")?;
