@@ -64,6 +64,8 @@ enum Meaning {
     Octowords,
     /// A memory key.
     Key,
+    /// A number, some of whose values have a name.
+    Named(&'static [Named]),
     /// Independent bits and small parts.
     Bits(&'static [Named]),
     /// One of a closed set of codes.
@@ -184,7 +186,7 @@ const MKEY_CONTEXT: &[Spec] = &[
     reserved(1),
     spec(1, "access", Meaning::Bits(ACCESS)),
     reserved(1),
-    spec(3, "qpn", Meaning::Bits(&[part(0xff_ffff, 0xff_ffff, "any"), part(0xff_ffff, 0, "")])),
+    spec(3, "qpn", Meaning::Named(&[code(0xff_ffff, "any")])),
     spec(1, "mkey_7_0", Meaning::Hex),
     reserved(4),
     spec(1, "mkey_flags", Meaning::Bits(CONTEXT_FLAGS)),
@@ -399,7 +401,7 @@ const ERROR_CQE: &[Spec] = &[
     spec(16, "reserved", Meaning::Reserved),
     spec(1, "hw_error_syndrome", Meaning::Hex),
     spec(1, "hw_syndrome_type", Meaning::Hex),
-    spec(1, "vendor_err_synd", Meaning::Bits(&[part(0xff, 0x93, "on-demand page fault"), part(0, 0, "")])),
+    spec(1, "vendor_err_synd", Meaning::Named(&[code(0x93, "on-demand page fault")])),
     spec(1, "syndrome", Meaning::Syndrome),
     spec(1, "s_wqe_opcode", Meaning::Opcode),
     spec(3, "qpn", Meaning::Hex),
@@ -563,6 +565,10 @@ impl fmt::Display for Field<'_> {
             Meaning::Key => {
                 self.hex(f)?;
                 write!(f, " index {:#08x} tag {:#04x}", value >> 8, value & 0xff)
+            }
+            Meaning::Named(names) => {
+                self.hex(f)?;
+                self.named(names, f)
             }
             Meaning::Bits(names) => {
                 self.hex(f)?;

@@ -173,8 +173,7 @@ impl<'a> Segments<'a> {
                 (SegmentKind::Padding, 0, OCTOWORD_BYTES)
             }
             Shape::Umr { bsf_end, .. } if offset < bsf_end => {
-                let (kind, length) = bsf(rest);
-                (kind, 0, length)
+                (bsf(rest), 0, WQEBB_BYTES.min(bsf_end - offset))
             }
             Shape::SetPsv if offset < 2 * OCTOWORD_BYTES => (SegmentKind::SetPsv, 0, OCTOWORD_BYTES),
             Shape::DataPath { head_end, atomic } if offset < head_end => {
@@ -228,23 +227,14 @@ pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
     (word & InlineHeader::INLINE != 0).then_some(word & !InlineHeader::INLINE)
 }
 
-/// Returns kind and length of the BSF that begins here.
-fn bsf(rest: &[u8]) -> (SegmentKind, usize) {
+/// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they are shorter.
+fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
-    if head.kind() == BsfSize::KIND_CRYPTO {
-        return (SegmentKind::CryptoBsf, WQEBB_BYTES);
-    }
-    if head.kind() != 0 {
-        return (SegmentKind::Unknown, WQEBB_BYTES);
-    }
-    let length = match head.size() {
-        BsfSize::BASIC => 16,
-        BsfSize::EXTENDED => 32,
-        _ => WQEBB_BYTES,
-    };
-    match head.same_block_structure() {
-        true => (SegmentKind::SignatureBsfCopy, length),
-        false => (SegmentKind::SignatureBsf, length),
+    match (head.kind(), head.same_block_structure()) {
+        (BsfSize::KIND_CRYPTO, _) => SegmentKind::CryptoBsf,
+        (0, true) => SegmentKind::SignatureBsfCopy,
+        (0, false) => SegmentKind::SignatureBsf,
+        _ => SegmentKind::Unknown,
     }
 }
 

@@ -168,11 +168,17 @@ fn requests(
     for (offset, request) in Requests::new(bytes) {
         page(offset, &request.pretty(device, style), text);
         worst = worst.max(request.worst(&device));
-        end = offset + request.bytes().len();
+        end = offset + request.blocks() * 64;
     }
+    let left = bytes.len().saturating_sub(end);
     match end {
         0 => Err(format!("{} bytes are too few for a request: 16 are needed", bytes.len())),
-        _ => Ok(worst),
+        _ => {
+            if left > 0 {
+                let _ = writeln!(text, "\n{left} bytes are left over from byte {end} ({end:#x})");
+            }
+            Ok(worst)
+        }
     }
 }
 
@@ -257,6 +263,13 @@ mod tests {
         assert_eq!(text.matches("NOP, signalled").count(), 3, "{text}");
         assert!(text.contains("from byte 128 (0x80):"), "{text}");
         assert!(!text.contains('\x1b'), "plain has no colours");
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_left_over_are_told() -> Result<(), String> {
+        let (text, _) = decode(&args(&[NOP, &"00".repeat(48), "0000"]), Style::Plain)?;
+        assert!(text.ends_with("\n2 bytes are left over from byte 64 (0x40)\n"), "{text}");
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::DeviceContext;
 use super::super::finding::Problem;
-use super::super::segment::{Segment, SegmentKind};
+use super::super::segment::SegmentKind;
 use super::super::umr::{DomainView, Umr, domains, tweaks};
 use super::umr::LEN_AT;
 use super::{MAX_24, Report};
@@ -11,7 +11,6 @@ use crate::mkey::{
     job_size_enciphers,
 };
 use crate::types::BlockSize;
-use crate::wire::WQEBB_BYTES;
 use crate::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
 };
@@ -54,17 +53,16 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
 
 /// Checks number, order and size codes.
 fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
-    let whole = |segment: &Segment<'_>| segment.bytes.len() == WQEBB_BYTES;
     let count = umr.bsfs().count();
     let wanted = if count > 1 { BsfSize::SIGNATURE_AND_CRYPTO } else { BsfSize::WITH_INLINE };
     let mut previous = None;
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        if whole(&segment) {
-            report.when(found != wanted, segment.offset, Problem::BsfSizeCode { found, wanted, count });
-        } else if found < BsfSize::WITH_INLINE {
+        if found < BsfSize::WITH_INLINE && !crypto {
             report.at(segment.offset, Problem::TransactionBsf);
+        } else {
+            report.when(found != wanted, segment.offset, Problem::BsfSizeCode { found, wanted, count });
         }
         // A signature BSF comes first, and nothing after a crypto BSF.
         let misplaced = previous == Some(true) || (previous == Some(false) && !crypto);

@@ -59,3 +59,29 @@ pub(super) fn interleaved() -> Vec<u8> {
     let config = MkeyConfig { layout: Layout::interleaved(2, &streams).ok(), ..MkeyConfig::KEEP };
     configured(attributes(false, None), &config).unwrap()
 }
+
+/// As [`full`], bound to a queue pair.
+pub(super) fn bound() -> Vec<u8> {
+    patched(patched(full(), UMR + 14, &[0x72]), CONTEXT + 4, &[0, 1, 0x23])
+}
+
+/// As [`full`], with a space that does not start at 0.
+pub(super) fn moved() -> Vec<u8> {
+    patched(patched(full(), UMR + 15, &[0x41]), CONTEXT + 22, &[0x10])
+}
+
+/// A layout without entries; BSFs are enabled in the context, but not by the mask.
+pub(super) fn empty() -> Vec<u8> {
+    let config = MkeyConfig { layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
+    patched(configured(attributes(false, None), &config).unwrap(), CONTEXT + 12, &[0x40])
+}
+
+/// As [`full`], with a signature on the wire only.
+pub(super) fn wire_only() -> Vec<u8> {
+    full_with(BlockSignature::wire(dif(1, 2)), CRYPTO)
+}
+
+/// As [`full`], with the same signature in both domains.
+pub(super) fn alike() -> Vec<u8> {
+    full_with(BlockSignature::both(dif(1, 2), dif(1, 2)), CRYPTO)
+}
