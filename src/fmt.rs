@@ -12,6 +12,18 @@ macro_rules! defmt_as_bytes {
     )+ };
 }
 
+/// Gives a type that exists to be printed a `defmt::Format` that prints it.
+macro_rules! defmt_as_text {
+    ($($name:ident$(<$lifetime:lifetime>)?),+ $(,)?) => { $(
+        #[cfg(feature = "defmt")]
+        impl$(<$lifetime>)? defmt::Format for $name$(<$lifetime>)? {
+            fn format(&self, f: defmt::Formatter<'_>) {
+                defmt::Display2Format(self).format(f);
+            }
+        }
+    )+ };
+}
+
 /// Gives a queue, whose ring nobody wants printed, a `Debug` and a `defmt::Format` of its counters.
 macro_rules! format_counters {
     ([$($generics:tt)*] $name:ident [$($arguments:tt)*] { $($field:ident),+ }) => {
@@ -31,4 +43,4 @@ macro_rules! format_counters {
     };
 }
 
-pub(crate) use {defmt_as_bytes, format_counters};
+pub(crate) use {defmt_as_bytes, defmt_as_text, format_counters};

@@ -8,6 +8,7 @@ extern crate std;
 
 pub mod error;
 mod fmt;
+pub mod inspect;
 pub mod mkey;
 pub mod queue;
 pub mod types;
