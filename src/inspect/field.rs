@@ -547,9 +547,9 @@ impl Field<'_> {
     }
 }
 
-/// The value in the form that suits it, and what it means.
 crate::fmt::defmt_as_text!(Field<'a>);
 
+/// The value in the form that suits it, and what it means.
 impl fmt::Display for Field<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.value();
