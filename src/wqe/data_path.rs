@@ -29,12 +29,8 @@ impl Sge {
     /// assert!(Sge::new(0, 0, Key::from_raw(0x1234_00)).is_err());
     /// ```
     pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if length == 0 || length > Self::MAX_BYTES {
-            return Err(OutOfRange {
-                what: "data length (1 or more)",
-                value: length as u64,
-                max: Self::MAX_BYTES as u64,
-            });
+        if let Err(error) = OutOfRange::check_length("data length (1 or more)", length, Self::MAX_BYTES) {
+            return Err(error);
         }
         Ok(Self(DataSegment {
             byte_count: U32::new(length),
