@@ -1,5 +1,6 @@
 //! Every task of the project: `cargo xtask help`.
 
+mod demo;
 mod run;
 mod test;
 mod tidy;
@@ -13,6 +14,8 @@ cargo xtask TASK
   test                  everything that CI runs: tidy, format, lints, tests, vectors, freestanding build
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every byte
                         (default: those of this repository; - reads standard input)
+  demo [--file PATH] [--fault NAME]
+                        run the examples of the manual pages, rows A to J and a file on the software device
   tidy                  check the rules of the house: which module may know which, where unsafe may stand
   help                  this text
 ";
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     match task {
         "test" => test::run(),
         "vectors" => vectors::run(rest),
+        "demo" => demo::run(rest),
         "tidy" => tidy::run(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
