@@ -37,7 +37,7 @@ pub const EXAMPLES: &[Example] = &[
     Example {
         page: CONFIGURE,
         name: "Create QP and MKEY",
-        what: "a connected QP, an indirect mkey, a work request without setters",
+        what: "connected QP, indirect mkey, a request without setters",
         run: create,
     },
     Example {
@@ -49,7 +49,7 @@ pub const EXAMPLES: &[Example] = &[
     Example {
         page: CONFIGURE,
         name: "Interleaved data layout",
-        what: "512 bytes skip 4 in mr1, 8 bytes in mr2, twice; peer RDMA WRITEs 1040",
+        what: "2 x (512 in mr1 and skip 4, 8 in mr2); peer RDMA WRITEs 1040",
         run: interleaved_layout,
     },
     Example {
@@ -121,7 +121,7 @@ pub const EXAMPLES: &[Example] = &[
     Example {
         page: CRYPTO,
         name: "Example 2",
-        what: "row C: T10-DIF every 512 and cipher of 520 on the wire: peer READs",
+        what: "row C: wire T10-DIF every 512, units of 520: peer READs",
         run: crypto_2,
     },
     Example {

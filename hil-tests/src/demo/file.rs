@@ -271,3 +271,62 @@ fn first_wqe(lab: &Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<
     let octowords = usize::from(ring[start].0[7] & 0x3f);
     Ok(ring.iter().cycle().skip(start).flat_map(|block| block.0).take(octowords * 16).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::kit::pattern;
+    use crate::demo::soft_board;
+    use mlx5_softdev::Faults;
+
+    #[test]
+    fn files_of_any_length_come_back() {
+        for (length, blocks, padding) in [
+            (0, 0, 0),
+            (1, 1, 511),
+            (511, 1, 1),
+            (512, 1, 0),
+            (513, 2, 511),
+            (CHUNK, 512, 0),
+            (CHUNK + 1, 513, 511),
+            (2 * CHUNK + 5000, 1034, 120),
+        ] {
+            let report = run(&mut soft_board(Faults::default()), &pattern(length)[..]).unwrap();
+            assert_eq!(report.wrong, None, "{length}");
+            assert_eq!((report.bytes, report.blocks, report.padding), (length as u64, blocks, padding));
+            assert_eq!(report.transfers, length.div_ceil(CHUNK) as u64);
+            assert_eq!(report.spoilt.len(), if length == 0 { 0 } else { 2 });
+            assert_eq!(report.wqe.len(), if length == 0 { 0 } else { 6 * 64 });
+        }
+    }
+
+    #[test]
+    fn transfers_continue_one_another() {
+        let data = pattern(6 * BLOCK);
+        let wire = |data: &[u8], first| {
+            let (signature, crypto) = properties(first, DekId::default());
+            expected::images(data, Some(&signature), Some((&crypto, &KEY))).wire
+        };
+        let (start, rest) = data.split_at(2 * BLOCK);
+        assert_eq!([wire(start, 0), wire(rest, 2)].concat(), wire(&data, 0));
+    }
+
+    #[test]
+    fn the_first_work_request_is_the_one_that_the_device_reads() {
+        let mut board = soft_board(Faults::default());
+        let mut lab = Lab::new(&mut board);
+        let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
+        let mr = lab.region(&[0; BLOCK]);
+        let entries = [ListEntry::new(mr.address, BLOCK as u32, mr.key).unwrap()];
+        let (signature, crypto) = properties(0, DekId::default());
+        // Not only at the start of a ring.
+        lab.configure(mkey, &config(&entries, signature, crypto)).unwrap();
+        let config = config(&entries, signature, crypto);
+        let wqe = first_wqe(&lab, mkey, &config).unwrap();
+        let first = lab.near.send.producer();
+        assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
+        assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);
+        assert_eq!(wqe[128..132], (BLOCK as u32).to_be_bytes());
+        assert_eq!(wqe[136..144], mr.address.to_be_bytes());
+    }
+}

@@ -99,3 +99,32 @@ impl Scattered {
 const fn head(number: usize) -> usize {
     2 * number % 15 + 1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::kit::pattern;
+    use crate::demo::soft_board;
+    use mlx5_softdev::Faults;
+
+    #[test]
+    fn pieces_make_up_the_stream_and_guard_what_is_beside_them() {
+        let mut board = soft_board(Faults::default());
+        let mut lab = Lab::new(&mut board);
+        let scattered = Scattered::new(&mut lab, &[3, 1, 8, 5], 1000);
+        for length in [1, 2, 17, 999, 1000] {
+            let stream = pattern(length);
+            scattered.write(&mut lab, &stream);
+            assert_eq!(scattered.read(&lab, length), Ok(stream));
+            assert_eq!(scattered.lengths(length).iter().sum::<usize>(), length);
+            assert!(scattered.entries(length).unwrap().iter().all(|entry| entry.length() > 0));
+        }
+        assert_eq!(scattered.lengths(1000), [176, 59, 470, 295]);
+        let (_, address, length) = scattered.pieces(1000).nth(2).unwrap();
+        for beside in [address - 1, address + length as u64] {
+            scattered.write(&mut lab, &[1; 1000]);
+            lab.board.write(beside, &[0]);
+            assert!(scattered.read(&lab, 1000).is_err());
+        }
+    }
+}
