@@ -88,7 +88,7 @@ pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault
     let title = "mlx5-mkey on the software device; every verdict compares with bytes computed elsewhere";
     writeln!(out, "{}", painter.paint(Look::Title, title))?;
     if let Some(fault) = fault {
-        let hope = if fault.shown { "This must fail." } else { "The demo shows nothing that this breaks." };
+        let hope = if fault.shown { "This must fail." } else { "The demo does not show it." };
         let text = format!("The device is broken on purpose: {}. {hope}", fault.name());
         writeln!(out, "{}", painter.paint(Look::Wrong, &text))?;
     }
