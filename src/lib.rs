@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 
+pub mod command;
 pub mod error;
 mod fmt;
 pub mod mkey;

@@ -15,6 +15,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("mkey", &["error", "types", "wire"]),
     ("wqe", &["error", "types", "wire", "mkey"]),
     ("queue", &["error", "types", "wire", "mkey", "wqe"]),
+    ("command", &["error", "types", "wire", "mkey"]),
     ("inspect", &["error", "types", "wire", "mkey"]),
 ];
 
