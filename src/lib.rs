@@ -3,9 +3,12 @@
 // A test that finds something wrong stops; the lint wall is for what ships.
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "devx"))]
 extern crate std;
 
+pub mod command;
+#[cfg(feature = "devx")]
+pub mod devx;
 pub mod error;
 mod fmt;
 pub mod inspect;

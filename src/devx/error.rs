@@ -1,5 +1,7 @@
 //! What can go wrong on the way to the device, and what to do about it.
 
+use crate::error::{CommandError, ConfigError, QueueError};
+use crate::types::OutOfRange;
 use core::fmt;
 use std::io;
 use std::string::{String, ToString};
@@ -57,8 +59,33 @@ pub enum DevxError {
         /// What the kernel said.
         cause: io::Error,
     },
+    /// The device refused a command, or cannot do what it asks for.
+    Command(CommandError),
+    /// A size is not one that a queue can have.
+    Queue(QueueError),
+    /// A number does not fit its field.
+    OutOfRange(OutOfRange),
+    /// The mkey cannot be what was asked for.
+    Config(ConfigError),
     /// An event was shorter than its header.
     ShortEvent,
+}
+
+macro_rules! from {
+    ($($variant:ident($error:ty);)+) => { $(
+        impl From<$error> for DevxError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )+ };
+}
+
+from! {
+    Command(CommandError);
+    Queue(QueueError);
+    OutOfRange(OutOfRange);
+    Config(ConfigError);
 }
 
 impl DevxError {
@@ -77,7 +104,9 @@ impl fmt::Display for DevxError {
                     None => f.write_str("no mlx5 device")?,
                 }
                 match &seen[..] {
-                    [] => f.write_str("; the kernel shows no RDMA device at all: is the mlx5_ib module loaded?"),
+                    [] => {
+                        f.write_str("; the kernel shows no RDMA device at all: is the mlx5_ib module loaded?")
+                    }
                     seen => write!(f, "; there are: {}", seen.join(", ")),
                 }
             }
@@ -87,6 +116,10 @@ impl fmt::Display for DevxError {
                  kernel with DEVX"
             ),
             Self::Call { what, cause } => write!(f, "{what}: {cause}"),
+            Self::Command(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+            Self::OutOfRange(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
         }
     }

@@ -6,6 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::error::{DevxError, LibraryError};
+use crate::command::{UmemId, UmemSlice};
+use crate::queue::DoorbellRecord;
+use core::alloc::Layout;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
@@ -96,7 +99,7 @@ const EVENT_CHANNEL_FLAGS: c_int = 0;
 
 /// Declares the functions that are looked up, each in its library.
 macro_rules! api {
-    ($($library:ident { $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+ })+) => {
+    ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+ })+) => {
         struct Api {
             $($($name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+)+
             // Never unloaded: libibverbs has threads and handlers of its own.
@@ -107,8 +110,8 @@ macro_rules! api {
             fn load() -> Result<Self, LibraryError> {
                 $(
                     // SAFETY: loading runs the constructors of the library; these two are written to be loaded by programs.
-                    let $library = unsafe { libloading::Library::new($library) }
-                        .map_err(|error| LibraryError::new($library, &error.to_string()))?;
+                    let $library = unsafe { libloading::Library::new($file) }
+                        .map_err(|error| LibraryError::new($file, &error.to_string()))?;
                 )+
                 Ok(Self {
                     $($($name: {
@@ -124,13 +127,8 @@ macro_rules! api {
     };
 }
 
-#[allow(non_upper_case_globals)]
-const libibverbs: &str = "libibverbs.so.1";
-#[allow(non_upper_case_globals)]
-const libmlx5: &str = "libmlx5.so.1";
-
 api! {
-    libibverbs {
+    verbs = "libibverbs.so.1" {
         ibv_get_device_list: fn(*mut c_int) -> *mut *mut IbvDevice;
         ibv_free_device_list: fn(*mut *mut IbvDevice);
         ibv_get_device_name: fn(*mut IbvDevice) -> *const c_char;
@@ -141,7 +139,7 @@ api! {
         ibv_reg_mr: fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;
         ibv_dereg_mr: fn(*mut IbvMr) -> c_int;
     }
-    libmlx5 {
+    mlx5 = "libmlx5.so.1" {
         mlx5dv_is_supported: fn(*mut IbvDevice) -> bool;
         mlx5dv_open_device: fn(*mut IbvDevice, *mut ContextAttr) -> *mut IbvContext;
         mlx5dv_init_obj: fn(*mut Mlx5dvObj, u64) -> c_int;
@@ -212,11 +210,16 @@ impl Context {
         result
     }
 
-    fn open_of(api: &'static Api, devices: &[*mut IbvDevice], name: Option<&str>) -> Result<Arc<Self>, DevxError> {
+    fn open_of(
+        api: &'static Api,
+        devices: &[*mut IbvDevice],
+        name: Option<&str>,
+    ) -> Result<Arc<Self>, DevxError> {
         let mut seen = Vec::new();
         for &device in devices {
             // SAFETY: the device is in a list that has not been freed; its name lives as long.
-            let found = unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_string_lossy().into_owned();
+            let found =
+                unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_string_lossy().into_owned();
             // SAFETY: as above.
             let mlx5 = unsafe { (api.mlx5dv_is_supported)(device) };
             let wanted = name.is_none_or(|name| name == found);
@@ -272,7 +275,8 @@ impl Context {
     pub(super) fn gid(&self, port: u8, index: u16) -> Result<[u8; 16], DevxError> {
         let mut gid = [0; 16];
         // SAFETY: the pointer is to 16 bytes.
-        let result = unsafe { (self.api.ibv_query_gid)(self.raw.as_ptr(), port, c_int::from(index), &mut gid) };
+        let result =
+            unsafe { (self.api.ibv_query_gid)(self.raw.as_ptr(), port, c_int::from(index), &mut gid) };
         check("ibv_query_gid", result)?;
         Ok(gid)
     }
@@ -356,9 +360,8 @@ impl Mr {
         access: u32,
     ) -> Result<Self, DevxError> {
         // SAFETY: the PD is live; the caller vouches for the memory. The kernel checks that it is mapped.
-        let raw = unsafe {
-            (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int)
-        };
+        let raw =
+            unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_reg_mr"))?;
         Ok(Self { pd: pd.clone(), raw })
     }
@@ -381,8 +384,8 @@ impl Drop for Mr {
     }
 }
 
-/// Memory that the device may use for rings and records.
-pub(super) struct Umem {
+/// A registration of memory that the device may use for rings and records.
+struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,
 }
@@ -397,21 +400,17 @@ impl Umem {
     ///
     /// # Safety
     /// As for [`Mr::register`].
-    pub(super) unsafe fn register(
-        context: &Arc<Context>,
-        address: *mut u8,
-        length: usize,
-    ) -> Result<Arc<Self>, DevxError> {
+    unsafe fn register(context: &Arc<Context>, address: *mut u8, length: usize) -> Result<Self, DevxError> {
         const LOCAL_WRITE: u32 = 1;
         // SAFETY: the context is open; the caller vouches for the memory.
         let raw = unsafe {
             (context.api.mlx5dv_devx_umem_reg)(context.raw.as_ptr(), address.cast(), length, LOCAL_WRITE)
         };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_umem_reg"))?;
-        Ok(Arc::new(Self { context: context.clone(), raw }))
+        Ok(Self { context: context.clone(), raw })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    fn id(&self) -> u32 {
         // SAFETY: the structure lives until it is deregistered.
         unsafe { self.raw.as_ref().umem_id }
     }
@@ -419,7 +418,7 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
-        // SAFETY: registered by `register`; objects over it held an Arc of this value and are gone.
+        // SAFETY: registered by `register`; `Dma` says why no object is over it any more.
         unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
     }
 }
@@ -497,7 +496,13 @@ impl Object {
         let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
         // SAFETY: the object lives; both mailboxes are valid for their lengths during the call.
         let result = unsafe {
-            (self.context.api.mlx5dv_devx_obj_query)(self.raw.as_ptr(), input_at, input.len(), output_at, output.len())
+            (self.context.api.mlx5dv_devx_obj_query)(
+                self.raw.as_ptr(),
+                input_at,
+                input.len(),
+                output_at,
+                output.len(),
+            )
         };
         check("mlx5dv_devx_obj_query", result)
     }
@@ -507,7 +512,13 @@ impl Object {
         let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
         // SAFETY: as in `query`.
         let result = unsafe {
-            (self.context.api.mlx5dv_devx_obj_modify)(self.raw.as_ptr(), input_at, input.len(), output_at, output.len())
+            (self.context.api.mlx5dv_devx_obj_modify)(
+                self.raw.as_ptr(),
+                input_at,
+                input.len(),
+                output_at,
+                output.len(),
+            )
         };
         check("mlx5dv_devx_obj_modify", result)
     }
@@ -534,7 +545,9 @@ unsafe impl Sync for EventChannel {}
 impl EventChannel {
     pub(super) fn create(context: &Arc<Context>) -> Result<Self, DevxError> {
         // SAFETY: the context is open.
-        let raw = unsafe { (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), EVENT_CHANNEL_FLAGS) };
+        let raw = unsafe {
+            (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), EVENT_CHANNEL_FLAGS)
+        };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
         Ok(Self { context: context.clone(), raw })
     }
@@ -561,10 +574,15 @@ impl EventChannel {
         let mut event = [0_u8; 8 + 64];
         // SAFETY: the channel lives; the buffer is valid for its length.
         let length = unsafe {
-            (self.context.api.mlx5dv_devx_get_event)(self.raw.as_ptr(), event.as_mut_ptr().cast(), event.len())
+            (self.context.api.mlx5dv_devx_get_event)(
+                self.raw.as_ptr(),
+                event.as_mut_ptr().cast(),
+                event.len(),
+            )
         };
         let length = usize::try_from(length).map_err(|_| last_error("mlx5dv_devx_get_event"))?;
-        let (cookie, data) = event.get(..length).and_then(<[u8]>::split_first_chunk).ok_or(DevxError::ShortEvent)?;
+        let (cookie, data) =
+            event.get(..length).and_then(<[u8]>::split_first_chunk).ok_or(DevxError::ShortEvent)?;
         Ok((u64::from_ne_bytes(*cookie), data.to_vec()))
     }
 
@@ -579,5 +597,85 @@ impl Drop for EventChannel {
     fn drop(&mut self) {
         // SAFETY: created by `create`.
         unsafe { (self.context.api.mlx5dv_devx_destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}
+
+/// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
+pub(super) struct Dma {
+    umem: ManuallyDrop<Umem>,
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain memory behind a pointer that only its slices use.
+unsafe impl Send for Dma {}
+// SAFETY: as above.
+unsafe impl Sync for Dma {}
+
+impl Dma {
+    /// Alignment in bytes: the smallest page of the device.
+    const PAGE: usize = 4096;
+
+    /// Allocates zeroed memory.
+    pub(super) fn alloc(context: &Arc<Context>, length: usize) -> Result<Self, DevxError> {
+        let too_long = || DevxError::call("allocation of a ring", io::ErrorKind::OutOfMemory.into());
+        let length = length.max(1).checked_next_multiple_of(Self::PAGE).ok_or_else(too_long)?;
+        let layout = Layout::from_size_align(length, Self::PAGE).map_err(|_| too_long())?;
+        // SAFETY: the layout's size is not 0.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(too_long)?;
+        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is used through
+        // `slots` and `record` only.
+        match unsafe { Umem::register(context, base.as_ptr(), length) } {
+            Ok(umem) => Ok(Self { umem: ManuallyDrop::new(umem), base, layout }),
+            Err(error) => {
+                // SAFETY: allocated above with this layout, and nobody has seen it.
+                unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns where `offset` is, for commands.
+    pub(super) fn at(&self, offset: usize) -> UmemSlice {
+        UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
+    }
+
+    /// Returns slots of a ring, each set to `value`.
+    ///
+    /// # Safety
+    /// The slots are used while the memory lives, and each is handed out once.
+    pub(super) unsafe fn slots<T: Copy>(&self, offset: usize, count: usize, value: T) -> &'static mut [T] {
+        assert!(
+            offset.is_multiple_of(align_of::<T>()) && offset + count * size_of::<T>() <= self.layout.size()
+        );
+        // SAFETY: inside the allocation and aligned, both just checked; the caller vouches for life and exclusiveness.
+        unsafe {
+            let first = self.base.as_ptr().add(offset).cast::<T>();
+            for index in 0..count {
+                first.add(index).write(value);
+            }
+            core::slice::from_raw_parts_mut(first, count)
+        }
+    }
+
+    /// Returns the doorbell record at `offset`, with both counters 0.
+    ///
+    /// # Safety
+    /// It is used while the memory lives.
+    pub(super) unsafe fn record(&self, offset: usize) -> &'static DoorbellRecord {
+        // SAFETY: as the caller vouches.
+        let record = unsafe { self.slots(offset, 1, [0_u32; 2]) };
+        assert!(offset.is_multiple_of(align_of::<DoorbellRecord>()));
+        // SAFETY: 8 zero bytes, aligned as just checked, are a record; it is changed through atomics only from here on.
+        unsafe { &*record.as_mut_ptr().cast::<DoorbellRecord>() }
+    }
+}
+
+impl Drop for Dma {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here. Objects over the memory are gone: what owns them owns this value, behind them.
+        unsafe { ManuallyDrop::drop(&mut self.umem) };
+        // SAFETY: allocated by `alloc` with this layout; the device cannot reach it any more.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

@@ -16,10 +16,16 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wqe", &["error", "types", "wire", "mkey"]),
     ("queue", &["fmt", "error", "types", "wire", "mkey", "wqe"]),
     ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
+    ("command", &["error", "types", "wire", "mkey"]),
+    ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
 ];
 
 /// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
 const UNSAFE: &[&str] = &[
+    "src/devx/mod.rs",
+    "src/devx/objects.rs",
+    "src/devx/queues.rs",
+    "src/devx/sys.rs",
     "src/queue/barrier.rs",
     "src/queue/doorbell.rs",
     "src/queue/ring.rs",

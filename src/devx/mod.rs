@@ -1,0 +1,114 @@
+//! The thin shim over libmlx5: makes the objects on a device that the rest of the library works with (feature `devx`).
+//!
+//! The libraries of rdma-core are loaded when a device is opened, so a program links without them and says what to
+//! install where they are missing. Every object keeps alive what it was made from and is destroyed on drop, children first.
+//!
+//! ```no_run
+//! use mlx5_mkey::devx::{Device, MkeySpec, QueuePairSpec};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open(None)?;
+//! println!("{}", device.crypto());
+//! let pd = device.alloc_pd()?;
+//! let (cq, completions) = device.create_cq(256)?;
+//! let mut queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
+//! queue.connect_loopback()?;
+//! let mkey = pd.create_mkey(MkeySpec { max_entries: 4, ..MkeySpec::default() })?;
+//! # let _ = (mkey, completions);
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod objects;
+mod queues;
+mod sys;
+
+pub use error::{DevxError, LibraryError};
+pub use objects::{Dek, Events, Login, MemoryRegion, MkeyObject, MkeySpec, ProtectionDomain, SQ_DRAINED};
+pub use queues::{Connection, Cq, CqReader, LeakedQueues, QueuePair, QueuePairSpec};
+
+use crate::command::{
+    Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,
+};
+use crate::error::CommandError;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use std::sync::Arc;
+use std::vec;
+
+/// An open mlx5 device.
+pub struct Device {
+    context: Arc<sys::Context>,
+    report: CryptoReport,
+}
+
+impl Device {
+    /// Opens the device with this name (`mlx5_0`, say), or the first one.
+    ///
+    /// # Errors
+    /// [`DevxError`], which says what to install, enable or ask for.
+    pub fn open(name: Option<&str>) -> Result<Self, DevxError> {
+        Self::with(sys::Context::open(name)?)
+    }
+
+    /// Uses a device that the caller has opened (`struct ibv_context`).
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    ///
+    /// # Safety
+    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`), and stays open while the value and all that is
+    /// made from it live.
+    #[allow(unsafe_code)]
+    pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {
+        // SAFETY: the caller vouches for the same.
+        Self::with(unsafe { sys::Context::adopt(context)? })
+    }
+
+    fn with(context: Arc<sys::Context>) -> Result<Self, DevxError> {
+        let ((), general) =
+            carry(&QueryGeneralCapabilities, |request, reply| context.general_command(request, reply))?;
+        let crypto = if general.crypto {
+            Some(carry(&QueryCryptoCapabilities, |request, reply| context.general_command(request, reply))?.1)
+        } else {
+            None
+        };
+        Ok(Self { context, report: CryptoReport { general, crypto } })
+    }
+
+    /// Returns what the device can do.
+    pub const fn capabilities(&self) -> &GeneralCapabilities {
+        &self.report.general
+    }
+
+    /// Returns what the device can encipher and in which form it takes keys; prints itself in words.
+    pub const fn crypto(&self) -> &CryptoReport {
+        &self.report
+    }
+
+    /// Returns an entry of a port's GID table, for a peer to connect to.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn gid(&self, port: u8, index: u16) -> Result<[u8; 16], DevxError> {
+        self.context.gid(port, index)
+    }
+}
+
+/// Has a command carried to the device, and reads the reply. A refusal says status and syndrome by name, whatever errno the
+/// kernel made of it (M48).
+fn carry<C: Command, T>(
+    command: &C,
+    carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
+) -> Result<(T, C::Reply), DevxError> {
+    let (mut mailbox, mut reply) = (vec![0; C::INPUT], vec![0; C::OUTPUT]);
+    let request = command.encode(&mut mailbox)?;
+    match carrier(&request, &mut reply) {
+        Ok(carried) => Ok((carried, command.decode(&reply)?)),
+        Err(error) => Err(match command.decode(&reply) {
+            Err(refused @ CommandError::Status { .. }) => DevxError::Command(refused),
+            _ => error,
+        }),
+    }
+}

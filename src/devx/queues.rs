@@ -1,0 +1,409 @@
+//! Completion queues and queue pairs: rings in memory of the shim's, handed to the library's own queue types.
+
+#![allow(unsafe_code)]
+
+use super::objects::Events;
+use super::{Device, DevxError, ProtectionDomain, SQ_DRAINED, carry, sys};
+use crate::command::{
+    AckTimeout, CqSize, CreateCq, CreateQp, DrainedToSend, Init2Init, InitQp, LogMessage, LogPageSize,
+    LogReads, Path, PathMtu, Psn, QpChange, QpInfo, QpRights, QpToError, QpToReset, QueryQp, ReadyToReceive,
+    ReadyToSend, ReceiveRing, Retries, RnrTimer, SendRingSize, SlotCount, SlotStride, TimestampFormat,
+    UarPage, UserIndex,
+};
+use crate::error::{CompletionError, PostError};
+use crate::queue::{
+    CompletionQueue, ReceiveQueue, ReceiveQueueConfig, Request, RequestKind, Route, SendQueue,
+    SendQueueConfig, UarDoorbell, WorkCompletion,
+};
+use crate::types::{Cqn, Qpn};
+use crate::wire::cqe::Cqe;
+use crate::wire::data::DataSegment;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wqe::Sge;
+use core::mem::ManuallyDrop;
+use std::sync::Arc;
+
+/// Bytes between a ring and the doorbell record behind it, so that they do not share a cache line.
+const RECORD_BYTES: usize = 64;
+
+/// A completion queue on the device.
+#[derive(Clone)]
+pub struct Cq(Arc<CqObject>);
+
+struct CqObject {
+    number: Cqn,
+    // Destroyed in this order: the object uses memory and page.
+    _object: sys::Object,
+    _memory: sys::Dma,
+    _uar: Arc<sys::Uar>,
+}
+
+/// The reading end of a completion queue. It keeps the queue alive.
+pub struct CqReader {
+    queue: CompletionQueue<'static>,
+    _object: Arc<CqObject>,
+}
+
+impl Device {
+    /// Makes a completion queue of `entries` entries, a power of two, and its reading end.
+    ///
+    /// # Errors
+    /// [`DevxError::Queue`] for another number, [`DevxError::Call`], [`DevxError::Command`].
+    pub fn create_cq(&self, entries: u32) -> Result<(Cq, CqReader), DevxError> {
+        let size = CqSize::new(entries)?;
+        let uar = sys::Uar::alloc(&self.context, false)?;
+        let ring_bytes = entries as usize * size_of::<Cqe>();
+        let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
+        // SAFETY: the reader owns the object that owns the memory, and these are handed out once.
+        let (ring, record) =
+            unsafe { (memory.slots(0, entries as usize, Cqe::UNWRITTEN), memory.record(ring_bytes)) };
+        let command = CreateCq {
+            size,
+            uar: UarPage::new(uar.page())?,
+            event_queue: self.context.event_queue(0)? as u8,
+            entries: memory.at(0),
+            doorbell: memory.at(ring_bytes),
+            page_size: LogPageSize::P4K,
+            ignore_overrun: false,
+        };
+        let (object, number) =
+            carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
+        let object = Arc::new(CqObject { number, _object: object, _memory: memory, _uar: uar });
+        let queue = CompletionQueue::new(ring, record)?;
+        Ok((Cq(object.clone()), CqReader { queue, _object: object }))
+    }
+}
+
+impl CqReader {
+    /// Returns the next completion with its identity; see [`CompletionQueue::poll`].
+    ///
+    /// # Errors
+    /// [`CompletionError`].
+    pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
+        self.queue.poll(route)
+    }
+
+    /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
+    pub fn poll_batch(
+        &mut self,
+        max: usize,
+        route: &mut impl Route,
+        each: impl FnMut(Result<WorkCompletion, CompletionError>),
+    ) -> usize {
+        self.queue.poll_batch(max, route, each)
+    }
+
+    /// Takes the next entry as it is, for [`crate::inspect`].
+    pub fn take_entry(&mut self) -> Option<Cqe> {
+        self.queue.take_entry()
+    }
+
+    /// Gives the queue to the rest of the program's life: it is never destroyed.
+    pub fn leak(self) -> CompletionQueue<'static> {
+        core::mem::forget(self._object);
+        self.queue
+    }
+}
+
+/// What a queue pair is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePairSpec {
+    /// Buffers of a receive request, a power of two.
+    pub entries_per_slot: u32,
+    /// Every request is signalled.
+    pub signal_all: bool,
+    /// A signature error stops the send queue (M19).
+    pub drain_on_signature_error: bool,
+    /// What completions carry.
+    pub user_index: UserIndex,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// What the peer may do through the queue pair.
+    pub rights: QpRights,
+}
+
+impl Default for QueuePairSpec {
+    fn default() -> Self {
+        Self {
+            entries_per_slot: 4,
+            signal_all: false,
+            drain_on_signature_error: false,
+            user_index: UserIndex::default(),
+            port: 1,
+            rights: QpRights { remote_atomic: true, ..QpRights::READ_WRITE },
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The peer's queue pair.
+    pub peer: Qpn,
+    /// Where it is.
+    pub path: Path,
+    /// Number of the first packet in both directions.
+    pub first_psn: Psn,
+    /// Largest packet.
+    pub mtu: PathMtu,
+}
+
+/// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
+pub struct QueuePair<const S: usize, const R: usize> {
+    // The queues hold pointers into the memory: they must not be moved out, so nothing hands out a reference to them.
+    send: SendQueue<'static, UarDoorbell, S>,
+    receive: ReceiveQueue<'static, R>,
+    spec: QueuePairSpec,
+    // Destroyed in this order: the object uses memory, page, queues and domain.
+    object: ManuallyDrop<sys::Object>,
+    resources: ManuallyDrop<Resources>,
+}
+
+struct Resources {
+    _memory: sys::Dma,
+    _uar: Arc<sys::Uar>,
+    _cqs: [Cq; 2],
+    _pd: ProtectionDomain,
+}
+
+/// The queues of a queue pair that lives as long as the program.
+pub struct LeakedQueues<const S: usize, const R: usize> {
+    /// Send queue.
+    pub send: SendQueue<'static, UarDoorbell, S>,
+    /// Receive queue.
+    pub receive: ReceiveQueue<'static, R>,
+}
+
+impl Device {
+    /// Makes a queue pair, in the state INIT.
+    ///
+    /// # Errors
+    /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::Call`], [`DevxError::Command`].
+    pub fn create_qp<const S: usize, const R: usize>(
+        &self,
+        pd: &ProtectionDomain,
+        send_cq: &Cq,
+        receive_cq: &Cq,
+        spec: QueuePairSpec,
+    ) -> Result<QueuePair<S, R>, DevxError> {
+        let stride = spec.entries_per_slot as usize * OCTOWORD_BYTES;
+        let send_ring = SendRingSize::new(u32::try_from(S).unwrap_or(0))?;
+        let slots = SlotCount::new(u32::try_from(R).unwrap_or(0))?;
+        let receive_ring = ReceiveRing { slots, stride: SlotStride::new(stride as u32)? };
+        let uar = sys::Uar::alloc(&self.context, false)?;
+        let no_register =
+            || DevxError::call("mapping of a UAR page", std::io::ErrorKind::AddrNotAvailable.into());
+        let register = uar.register().ok_or_else(no_register)?;
+        // The receive ring comes first (PRM), and the send ring begins at a whole block.
+        let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
+        let record_at = send_at + S * WQEBB_BYTES;
+        let memory = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
+        // SAFETY: the queue pair owns the memory and never hands its queues out; these are handed out once.
+        let (receive_slots, send_slots, record) = unsafe {
+            (
+                memory.slots(0, R * spec.entries_per_slot as usize, DataSegment::default()),
+                memory.slots(send_at, S, Wqebb::ZERO),
+                memory.record(record_at),
+            )
+        };
+        let command = CreateQp {
+            pd: pd.number()?,
+            uar: UarPage::new(uar.page())?,
+            send_cq: send_cq.0.number,
+            receive_cq: receive_cq.0.number,
+            user_index: spec.user_index,
+            send_ring,
+            receive_ring: Some(receive_ring),
+            rings: memory.at(0),
+            doorbell: memory.at(record_at),
+            page_size: LogPageSize::P4K,
+            timestamps: TimestampFormat::FreeRunning,
+        };
+        let (object, qpn) =
+            carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
+        // SAFETY: the register is of the page that the queue pair was created with and keeps; nobody else rings it. Ring and
+        // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
+        let doorbell = unsafe { UarDoorbell::new(register, 0) };
+        let config = SendQueueConfig { signal_all: spec.signal_all, ..SendQueueConfig::new(qpn) };
+        let mut queue_pair = QueuePair {
+            send: SendQueue::new(config, send_slots, record, doorbell)?,
+            receive: ReceiveQueue::new(
+                ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot },
+                receive_slots,
+                record,
+            )?,
+            spec,
+            object: ManuallyDrop::new(object),
+            resources: ManuallyDrop::new(Resources {
+                _memory: memory,
+                _uar: uar,
+                _cqs: [send_cq.clone(), receive_cq.clone()],
+                _pd: pd.clone(),
+            }),
+        };
+        queue_pair.init()?;
+        Ok(queue_pair)
+    }
+}
+
+impl<const S: usize, const R: usize> QueuePair<S, R> {
+    /// Returns the number, for the peer to connect to.
+    pub const fn qpn(&self) -> Qpn {
+        self.send.qpn()
+    }
+
+    fn init(&mut self) -> Result<(), DevxError> {
+        let (qp, spec) = (self.qpn(), self.spec);
+        self.modify(&InitQp { qp, port: spec.port, pkey_index: 0, rights: spec.rights })?;
+        if spec.drain_on_signature_error {
+            self.modify(&Init2Init { qp, drain_signature_errors: Some(true), rights: None })?;
+        }
+        Ok(())
+    }
+
+    /// Connects to a peer: INIT to RTR to RTS.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn connect(&mut self, connection: &Connection) -> Result<(), DevxError> {
+        let qp = self.qpn();
+        let Connection { peer, path, first_psn, mtu } = *connection;
+        self.modify(&ReadyToReceive {
+            qp,
+            remote_qp: peer,
+            path,
+            port: self.spec.port,
+            mtu,
+            log_max_message: LogMessage::new(30)?,
+            first_psn,
+            log_reads: LogReads::new(4)?,
+            rnr_timer: RnrTimer::new(12)?,
+        })?;
+        self.modify(&ReadyToSend {
+            qp,
+            first_psn,
+            log_reads: LogReads::new(4)?,
+            ack_timeout: AckTimeout::new(14)?,
+            retries: Retries::MAX,
+            rnr_retries: Retries::MAX,
+        })
+    }
+
+    /// Connects to a queue pair of the same device.
+    ///
+    /// # Errors
+    /// As [`QueuePair::connect`].
+    pub fn connect_local(&mut self, peer: Qpn) -> Result<(), DevxError> {
+        self.connect(&Connection {
+            peer,
+            path: Path::Loopback,
+            first_psn: Psn::default(),
+            mtu: PathMtu::B1024,
+        })
+    }
+
+    /// Connects to itself.
+    ///
+    /// # Errors
+    /// As [`QueuePair::connect`].
+    pub fn connect_loopback(&mut self) -> Result<(), DevxError> {
+        self.connect_local(self.qpn())
+    }
+
+    /// Asks the device for state and counters.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn query(&self) -> Result<QpInfo, DevxError> {
+        Ok(carry(&QueryQp(self.qpn()), |request, reply| self.object.query(request, reply))?.1)
+    }
+
+    /// Lets a drained send queue go on (SQD to RTS; M22).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn resume(&mut self) -> Result<(), DevxError> {
+        self.modify(&DrainedToSend { qp: self.qpn(), change: QpChange::default() })
+    }
+
+    /// Puts the queue pair into the error state: everything outstanding is flushed.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn fail(&mut self) -> Result<(), DevxError> {
+        self.modify(&QpToError(self.qpn()))
+    }
+
+    /// Has `events` tell when the send queue is drained; the event carries `cookie`.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn notify_drained(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
+        events.0.subscribe(&self.object, &[SQ_DRAINED], cookie)
+    }
+
+    /// Begins a send request; see [`SendQueue::request`].
+    pub const fn request(&mut self, id: u64) -> Request<'_, 'static, UarDoorbell, S> {
+        self.send.request(id)
+    }
+
+    /// Publishes send requests; see [`SendQueue::ring_doorbell`].
+    pub fn ring_doorbell(&mut self) {
+        self.send.ring_doorbell();
+    }
+
+    /// Cancels send requests of a drained queue; see [`SendQueue::cancel`].
+    ///
+    /// # Errors
+    /// [`PostError::NotOutstanding`].
+    pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
+        self.send.cancel(id, hw_counter)
+    }
+
+    /// Posts buffers for one message; see [`ReceiveQueue::post`].
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.receive.post(id, sges)
+    }
+
+    /// Publishes receive requests; see [`ReceiveQueue::publish`].
+    pub fn publish_receives(&mut self) {
+        self.receive.publish();
+    }
+
+    /// Retires a send request; for a [`Route`]. See [`SendQueue::complete`].
+    pub fn complete_send(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
+        self.send.complete(counter)
+    }
+
+    /// Retires a receive request; for a [`Route`]. See [`ReceiveQueue::complete`].
+    pub fn complete_receive(&mut self, counter: u16) -> Option<u64> {
+        self.receive.complete(counter)
+    }
+
+    /// Gives the queues to the rest of the program's life: the queue pair is never destroyed.
+    pub fn leak(self) -> LeakedQueues<S, R> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped nor used again, so each queue is moved out once, and the memory is never freed.
+        unsafe { LeakedQueues { send: core::ptr::read(&this.send), receive: core::ptr::read(&this.receive) } }
+    }
+
+    fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
+        carry(command, |request, reply| self.object.modify(request, reply)).map(|_| ())
+    }
+}
+
+impl<const S: usize, const R: usize> Drop for QueuePair<S, R> {
+    fn drop(&mut self) {
+        // Whatever is still under way must not reach memory that is about to be freed. Destroying does that too; a reset
+        // that fails changes nothing.
+        let _ = self.modify(&QpToReset(self.qpn()));
+        // SAFETY: dropped once, here, the object before what it uses.
+        unsafe {
+            ManuallyDrop::drop(&mut self.object);
+            ManuallyDrop::drop(&mut self.resources);
+        }
+    }
+}
