@@ -477,7 +477,7 @@ impl core::fmt::Display for SignatureError {
         };
         write!(
             f,
-            "bad {kind} in block {} ({domain}): found {:#x}, computed {:#x}",
+            "bad {kind} in block {} ({domain}): found {:#06x}, computed {:#06x}",
             self.block_index(),
             self.found,
             self.computed

@@ -6,6 +6,8 @@ use hil_tests::demo::faults::Fault;
 use hil_tests::demo::file::{APP_TAG, BLOCK, FIRST_LBA, Report, UNIT};
 use hil_tests::demo::rows::{Moved, Outcome, Way};
 use hil_tests::lab::{Rx, Tx};
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_mkey::mkey::XtsEngine;
 use std::io::{self, IsTerminal, Write};
 
 /// Whether words have colour.
@@ -220,7 +222,7 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
         }
     }
     heading(out, painter, "The first work request")?;
-    write!(out, "{}", show_wqe(&report.wqe))
+    write!(out, "{}", show_wqe(&report.wqe, painter))
 }
 
 fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Result<()> {
@@ -267,9 +269,14 @@ fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Shows a work request.
-fn show_wqe(bytes: &[u8]) -> String {
-    hex(bytes)
+/// Shows a work request with its fields named.
+fn show_wqe(bytes: &[u8], painter: Painter) -> String {
+    let device = DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN };
+    let style = if painter.0 { Style::Ansi } else { Style::Plain };
+    match WorkRequest::parse(bytes) {
+        Ok(request) => request.pretty(device, style).to_string(),
+        Err(_) => hex(bytes),
+    }
 }
 
 /// Shows bytes, 16 a line.
