@@ -6,4 +6,5 @@
 pub mod board;
 pub mod expected;
 pub mod lab;
+pub mod scenarios;
 pub mod vectors;

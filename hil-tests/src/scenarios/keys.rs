@@ -1,0 +1,2 @@
+//! Stub.
+pub(super) const ALL: &[super::Scenario] = &[];
