@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             let name = format!("{kind}::{}", scenario.name);
             match scenario.needs.missing(&capabilities) {
                 Some(what) => {
-                    skipped.push(format!("SKIPPED {name}: the device has no {what}"));
+                    skipped.push(format!("SKIPPED {name}: the device lacks {what}"));
                     trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
                 }
                 None => {

@@ -212,7 +212,7 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
         let (own, length) = (domain(kind), kind.bytes() as usize);
         let stride = 512 + length;
         let stream = expected::sign(&data, Some(&own));
-        rig.install(&stream, None, None)?;
+        rig.install(&pattern(1040, 2), None, None)?;
         let converted = input.both(own, domain(t10(T10Dif { app_tag: 0, ref_tag: 1, ..DIF })));
         for (arrangement, output) in [(input.alone(own), 1024), (converted, 1040)] {
             for byte in 0..length {
