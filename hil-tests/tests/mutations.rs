@@ -54,7 +54,7 @@ fn failing(personality: Personality, faults: Faults) -> (Vec<&'static str>, usiz
 /// be loaded (M32). The key and its wrapped form are those of RFC 3394, section 4.6.
 fn a_changed_wrapped_key_is_refused(faults: Faults) -> bool {
     let personality = Personality { crypto: CryptoMode::Wrapped, ..Personality::default() };
-    let mut device = Device::new(Arena::default(), personality);
+    let mut device = Device::new(Arena::new(0, 0), personality);
     device.set_faults(faults);
     let wrapped: [u8; 40] = [
         0x28, 0xc9, 0xf4, 0x04, 0xc4, 0xb8, 0x10, 0xf4, 0xcb, 0xcc, 0xb3, 0x5c, 0xfb, 0x87, 0xf8, 0x26, 0x3f,
@@ -76,9 +76,13 @@ fn a_changed_wrapped_key_is_refused(faults: Faults) -> bool {
     !load(&changed)
 }
 
-/// Forty bytes and their wrapped form under the KEK 00 to 1F, computed with the `aes-kw` crate.
+/// Forty bytes and their wrapped form under the KEK 00 to 1F, computed with an independent implementation of RFC 3394.
 const CREDENTIAL: [u8; 40] = [0x61; 40];
-const WRAPPED_CREDENTIAL: [u8; 48] = [0; 48];
+const WRAPPED_CREDENTIAL: [u8; 48] = [
+    0x06, 0xf4, 0x20, 0xc8, 0x1e, 0x44, 0x6e, 0x96, 0x53, 0xbc, 0xc4, 0x62, 0xc7, 0x15, 0x3a, 0x62, 0xe2,
+    0xe5, 0x97, 0xeb, 0x0a, 0x6f, 0x62, 0xc2, 0x71, 0x44, 0x05, 0x4b, 0x0a, 0x3e, 0xc9, 0x1d, 0xd6, 0x0b,
+    0xc2, 0xb3, 0x49, 0xcd, 0x54, 0x03, 0x45, 0xcf, 0x13, 0x1a, 0x6f, 0x13, 0x75, 0xe7,
+];
 
 #[test]
 fn a_whole_device_passes() {

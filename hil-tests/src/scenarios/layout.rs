@@ -94,7 +94,7 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
-    let regions = [lab.region(&part(&data.concat(), 0..1024)), lab.region(&part(&data.concat(), 1024..2048))];
+    let regions = data.each_ref().map(|bytes| lab.region(bytes));
     let keys = [super::rig::KEY_128, [0x5a; 32]];
     let signatures = [Signature::Crc64Xp10(Seed::Ones), Signature::T10Dif(super::rig::DIF)]
         .map(|signature| BlockSignature::wire(domain(signature)));
