@@ -7,4 +7,5 @@ pub mod board;
 pub mod demo;
 pub mod expected;
 pub mod lab;
+pub mod scenarios;
 pub mod vectors;
