@@ -181,7 +181,7 @@ impl GeneralCapabilities {
             ports: ports.num_ports(),
             cqe_version: blocks.cqe_version(),
             uar_4k: pages.uar_4k(),
-            log_uar_page: (errors.log_uar_page_sz() as u8).saturating_add(12),
+            log_uar_page: u8::try_from(errors.log_uar_page_sz()).unwrap_or(u8::MAX).saturating_add(12),
             uars_per_page: bits.num_of_uars_per_page.get(),
             log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
             log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),
