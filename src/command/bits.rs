@@ -1,6 +1,8 @@
 //! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the top of the
 //! mailbox. Shares no arithmetic with the wire structs.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
 extern crate std;
 
 use super::{Command, EncodedRequest};

@@ -4,6 +4,8 @@
 //! fills mailboxes as `verbs.c` and `dr_devx.c` do. Fields are placed by bit positions, see [`super::bits`]; those that
 //! rdma-core's header lacks follow the kernel's and DPDK's.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
 extern crate std;
 
 use super::bits::{Field, Word, assert_encodes, from_fields, from_words};
