@@ -53,9 +53,11 @@ pub struct GeneralCapabilities {
     pub log_max_bsf_octowords: u8,
     /// Logarithm of the longest message in bytes.
     pub log_max_message: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as requester.
+    /// Logarithm of the RDMA READs and atomics in flight as requester (PRM `log_max_ra_req_qp`).
+    ///
+    /// The kernel compares this field and the next the other way round: where they differ, stay below both.
     pub log_max_reads_out: u8,
-    /// Logarithm of the same as responder.
+    /// Logarithm of the same as responder (PRM `log_max_ra_res_qp`).
     pub log_max_reads_in: u8,
     /// The longest request of a send queue in bytes.
     pub max_send_request_bytes: u16,
