@@ -6,6 +6,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod command;
 pub mod error;
 mod fmt;
 pub mod inspect;

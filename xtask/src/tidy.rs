@@ -16,6 +16,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wqe", &["error", "types", "wire", "mkey"]),
     ("queue", &["fmt", "error", "types", "wire", "mkey", "wqe"]),
     ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
+    ("command", &["fmt", "error", "types", "wire", "mkey"]),
+    ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
 ];
 
 /// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
