@@ -94,6 +94,8 @@ pub struct QueryKeyReply {
 
 super::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
 
+crate::fmt::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
+
 const _: () = assert!(size_of::<EncryptionKey>() == 256);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, flags) == 8);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, pd) == 0xc);
