@@ -221,7 +221,7 @@
 //!     other()
 //! }
 //! ```
-//! ```compile_fail,E0499
+//! ```compile_fail,E0524
 //! # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}};
 //! fn both<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>) -> Result<(), PostError> {
 //!     let mut post = || queue.request(1).nop();
