@@ -1,6 +1,8 @@
 //! Do the scenarios notice a broken device? Each switch of [`Faults`] is turned on alone, and one scenario at least must
 //! fail then.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios::{self, Scenario};
 use mlx5_softdev::{

@@ -1,5 +1,7 @@
 //! Every scenario on the software device, in each of its kinds: one test for each.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
 use libtest_mimic::{Arguments, Failed, Trial};

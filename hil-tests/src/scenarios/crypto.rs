@@ -13,16 +13,16 @@ use mlx5_mkey::types::{BlockSize, DekId, Tweak};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r058_new_properties_replace_the_old, CRYPTO, ["R58", "R125", "R11"]),
-    scenario!(r124_a_crypto_mkey_without_properties_moves_nothing, CRYPTO_UNIT, ["R57", "R124"]),
+    scenario!(r124_a_crypto_mkey_without_properties_moves_nothing, CRYPTO_UNIT, ["R57", "R124", "M2"]),
     scenario!(r127_one_unit_by_every_engine, CRYPTO_UNIT, ["R122", "R127", "R56", "R134", "R140", "R171"]),
     scenario!(r133_published_vectors, CRYPTO_UNIT, ["R133"]),
     scenario!(r154_encrypting_when_sending_is_decrypting_when_receiving, CRYPTO_UNIT, ["R154", "R56"]),
     scenario!(r155_without_a_signature_order_means_nothing, CRYPTO, ["R155", "R135"]),
-    scenario!(r156_all_data_units_and_both_key_sizes, CRYPTO, ["R156", "R122", "R126", "R127"]),
+    scenario!(r156_all_data_units_and_both_key_sizes, CRYPTO, ["R156", "R122", "R126", "R127", "M34"]),
     scenario!(r157_the_tweak_counts_and_carries, CRYPTO, ["R157"]),
     scenario!(r158_a_transfer_from_the_middle, CRYPTO, ["R158"]),
     scenario!(r159_a_missing_key, CRYPTO_UNIT, ["R159"]),
-    scenario!(r160_keytags, CRYPTO_UNIT, ["R160"]),
+    scenario!(r160_keytags, CRYPTO_UNIT, ["R160", "M37"]),
     scenario!(r166_job_sizes, CRYPTO, ["R166", "R167", "R168", "R169", "R170"]),
 ];
 

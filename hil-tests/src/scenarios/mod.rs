@@ -25,7 +25,7 @@ use mlx5_mkey::mkey::XtsEngine;
 pub struct Scenario {
     /// Its name; it begins with the requirement.
     pub name: &'static str,
-    /// Requirements that it shows, such as "R39".
+    /// Requirements that it shows, such as "R39"; those of related pages are "M9" and so on.
     pub requirements: &'static [&'static str],
     /// What it needs of a board.
     pub needs: Needs,

@@ -6,11 +6,11 @@ use super::rig::{
 use super::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::lab::{Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::mkey::{
-    BlockSignature, Domain, DomainKind, Escape, Guard, Layout, MkeyConfig, Signature, SignatureErrorKind,
-    T10Dif, check_mask,
+    Access, BlockSignature, Domain, DomainKind, Escape, Guard, InterleavedEntry, Layout, MkeyConfig,
+    Signature, SignatureChange, SignatureErrorKind, T10Dif, check_mask,
 };
 use mlx5_mkey::types::{BlockSize, Seed};
 
@@ -19,6 +19,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r068_t10dif_on_the_wire_example, SIGNATURE, ["R68", "R69", "R65", "R72", "R106"]),
     scenario!(r072_on_the_wire_alone, SIGNATURE, ["R72", "R61", "R53", "R96", "R100", "R101", "R107"]),
     scenario!(r073_in_memory_alone, SIGNATURE, ["R73", "R61", "R53", "R64", "R96"]),
+    scenario!(r073_protection_information_in_its_own_memory, SIGNATURE, ["R73", "R74", "R49", "R64"]),
     scenario!(r074_alike_in_both_domains, SIGNATURE, ["R74", "R61", "R53", "R85", "R96"]),
     scenario!(r075_converted, SIGNATURE, ["R75", "R61", "R53", "R63", "R94", "R95", "R96"]),
     scenario!(r077_every_bit_of_the_check_mask, SIGNATURE, ["R77", "R79", "R80"]),
@@ -32,10 +33,10 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r103_the_seed_begins_each_block_anew, SIGNATURE, ["R103"]),
     scenario!(r105_golden_values, SIGNATURE, ["R99", "R100", "R101", "R105", "R106", "R109", "R110"]),
     scenario!(r108_reference_tags, SIGNATURE, ["R108", "R114"]),
-    scenario!(r111_wrong_tags_are_told_apart, SIGNATURE, ["R111", "R112", "R108"]),
+    scenario!(r111_wrong_tags_are_told_apart, SIGNATURE, ["R111", "R112", "R108", "M11", "M12", "M13"]),
     scenario!(r115_app_tag_escape, SIGNATURE, ["R115", "R113"]),
     scenario!(r116_app_and_reference_tag_escape, SIGNATURE, ["R116", "R113"]),
-    scenario!(r182_found_and_computed_as_hardware_says, SIGNATURE, ["R182", "R110"]),
+    scenario!(r182_found_and_computed_as_hardware_says, SIGNATURE, ["R182", "R110", "M13"]),
 ];
 
 const fn t10(dif: T10Dif) -> Signature {
@@ -137,6 +138,40 @@ fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
     arrangement(board, BlockSignature::memory)
 }
 
+/// Data in one region, its protection information in another, interleaved by the layout: stripped, or passed on.
+fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let data = pattern(4 * 512, 1);
+    let stream = expected::sign(&data, Some(&own));
+    let fields: Vec<u8> = stream.chunks(520).flat_map(|block| part(block, 512..520)).copied().collect();
+    let (first, second) = (rig.lab.region(&data), rig.lab.region(&fields));
+    let entry = |region: &Region, bytes| {
+        InterleavedEntry::new(region.address, bytes, 0, region.key).map_err(|error| error.to_string())
+    };
+    let streams = [entry(&first, 512)?, entry(&second, 8)?];
+    for (block, wire) in [(BlockSignature::memory(own), &data), (BlockSignature::both(own, own), &stream)] {
+        let layout = Layout::interleaved(4, &streams).map_err(|error| error.to_string())?;
+        let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
+        rig.change(&MkeyConfig { access, layout: Some(layout), signature, ..MkeyConfig::KEEP })?;
+        for way in Tx::ALL {
+            rig.out(way, 0, wire)?;
+        }
+        for way in Rx::ALL {
+            rig.lab.board.write(first.address, &[0; 4 * 512]);
+            rig.lab.board.write(second.address, &[0; 4 * 8]);
+            rig.take(way, 0, wire)?;
+            same(&rig.lab.bytes(&first), &data).map_err(|error| format!("{way:?}, data: {error}"))?;
+            same(&rig.lab.bytes(&second), &fields).map_err(|error| format!("{way:?}, fields: {error}"))?;
+        }
+        rig.lab.board.write(second.address + 3 * 8 + 7, &[0]);
+        let error = rig.out_bad(Tx::Write, wire.len())?;
+        reports(&error, SignatureErrorKind::RefTag, DomainKind::Memory, 3, 520)?;
+        rig.lab.board.write(second.address, &fields);
+    }
+    Ok(())
+}
+
 /// The same on both sides: checked and passed on.
 fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
     arrangement(board, |domain| BlockSignature::both(domain, domain))
@@ -162,7 +197,20 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
             }
             _ => BlockSignature::both(dif_domain(other, wire.block_size), wire),
         }
-    })
+    })?;
+    // Small blocks on one side, large ones on the other.
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(2 * 4096, 9);
+    for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
+        let small = Domain { signature, block_size: BlockSize::B512 };
+        let large = Domain { signature: output, block_size: BlockSize::B4096 };
+        for block in [BlockSignature::both(small, large), BlockSignature::both(large, small)] {
+            let images = expected::images(&data, Some(&block), None);
+            rig.install(&images.memory, Some(&block), None)?;
+            rig.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The man page's example 1: CRC32 behind each 512 bytes of memory, nothing on the wire.

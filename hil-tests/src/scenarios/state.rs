@@ -16,7 +16,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{Payload, Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r001_configurations_and_transfers_in_one_chain, NOTHING, ["R1", "R17"]),
@@ -31,20 +31,21 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r055_a_new_signature_is_complete, SIGNATURE, ["R55"]),
     scenario!(r059_creation_to_transfer, SIGNATURE, ["R59", "R3"]),
     scenario!(r175_every_start_slot_of_the_ring, BOTH, ["R175"]),
+    scenario!(r175_block_numbers_wrap_at_16_bits, NOTHING, ["R175"]),
     scenario!(r176_set_psv_starts_the_signature, SIGNATURE, ["R176"]),
     scenario!(r179_the_first_configuration_arms_the_mkey, SIGNATURE, ["R179"]),
     scenario!(r180_errors_are_reported_again_after_recovery, SIGNATURE, ["R180"]),
     scenario!(r180_recovery_without_a_new_signature, SIGNATURE, ["R180", "R11"]),
     scenario!(r181_no_spurious_errors_without_a_signature, SIGNATURE, ["R181"]),
-    scenario!(r182_transfer_completes_and_error_is_told_apart, SIGNATURE, ["R182"]),
-    scenario!(r183_the_first_error_is_kept, SIGNATURE, ["R183"]),
+    scenario!(r182_transfer_completes_and_error_is_told_apart, SIGNATURE, ["R182", "M8", "M9"]),
+    scenario!(r183_the_first_error_is_kept, SIGNATURE, ["R183", "M10"]),
     scenario!(r184_the_right_mkey_is_told, SIGNATURE, ["R184"]),
     scenario!(r185_halves_equal_the_whole, BOTH, ["R185"]),
     scenario!(r185_the_second_half_names_its_own_block, SIGNATURE, ["R185"]),
     scenario!(r186_part_of_a_block, SIGNATURE, ["R186"]),
-    scenario!(m19_a_draining_queue_stops_behind_an_error, DRAIN, ["R182"]),
-    scenario!(m17_cancelled_requests_complete_and_do_nothing, DRAIN, ["R182"]),
-    scenario!(m19_a_draining_queue_without_errors_goes_on, DRAIN, ["R182"]),
+    scenario!(m19_a_draining_queue_stops_behind_an_error, DRAIN, ["R182", "M19", "M20", "M21"]),
+    scenario!(m17_cancelled_requests_complete_and_do_nothing, DRAIN, ["M16", "M17", "M18", "M22", "M23"]),
+    scenario!(m19_a_draining_queue_without_errors_goes_on, DRAIN, ["M19"]),
 ];
 
 const WIRE: BlockSignature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -334,6 +335,30 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     // An odd number of blocks a round: 256 rounds have begun at 256 different slots.
     let blocks = rig.lab.near.send.producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
+    Ok(())
+}
+
+/// Blocks are numbered modulo 2^16, which is no multiple of anything that a request takes.
+fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let target = lab.region(&[0; 800]);
+    let remote = Remote { address: target.address, rkey: target.key };
+    let mut id = 0u64;
+    while lab.near.send.producer() < 0x1_0000 + 100 {
+        let data = pattern(800, id as u8);
+        let first = id;
+        // Fourteen blocks each, seventeen requests at once.
+        for _ in 0..17 {
+            id += 1;
+            let request = lab.near.send.request(id).signaled();
+            request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
+        }
+        lab.near.send.ring_doorbell();
+        lab.board.settle();
+        let ids: Vec<u64> = lab.poll_near()?.iter().map(|completion| completion.id).collect();
+        ensure_eq!(ids, (first + 1..=id).collect::<Vec<_>>(), "completions");
+        same(&lab.bytes(&target), &data).map_err(|error| format!("request {id}: {error}"))?;
+    }
     Ok(())
 }
 
@@ -644,7 +669,9 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     rig.out(Tx::Write, 0, &pattern(512, 1))
 }
 
-/// Good data does not stop the queue, and neither does an error that the peer's queue saw.
+/// Good data does not stop the queue, and neither does wrong data that the peer wrote.
+///
+/// Assumption: only the send queue's own transfers stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {
     let (mut rig, remote, sge) = draining(board, false)?;
     for id in 1..4 {
@@ -654,5 +681,14 @@ fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict
     rig.lab.board.settle();
     ensure_eq!(ids(&mut rig)?, vec![1, 2, 3], "completions");
     ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), None, "where the queue stands");
-    rig.no_error("good data")
+    rig.no_error("good data")?;
+    let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
+    rig.install(&images.memory, Some(&WIRE), None)?;
+    rig.take_bad(Rx::PeerWrite, &flipped(&images.wire, 1, 1))?;
+    ensure_eq!(
+        rig.lab.board.drained_at(&rig.lab.near),
+        None,
+        "where the queue stands behind the peer's data"
+    );
+    rig.out(Tx::Send, 0, &expected::images(&flipped(&images.memory, 1, 1), Some(&WIRE), None).wire)
 }

@@ -78,8 +78,6 @@ pub struct QueryLoginReply {
     pub login: CryptoLogin,
 }
 
-super::defmt_redacted!(CredentialBytes, CryptoLogin, CreateLoginRequest, QueryLoginReply);
-
 crate::fmt::defmt_redacted!(CredentialBytes, CryptoLogin, CreateLoginRequest, QueryLoginReply);
 
 const _: () = assert!(size_of::<CryptoLogin>() == 256);

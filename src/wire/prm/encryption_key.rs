@@ -92,8 +92,6 @@ pub struct QueryKeyReply {
     pub key: EncryptionKey,
 }
 
-super::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
-
 crate::fmt::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
 
 const _: () = assert!(size_of::<EncryptionKey>() == 256);

@@ -4,20 +4,6 @@
 //! of bits in that header count from the top of each big-endian word; here a word is a bitfield, which counts from the
 //! bottom, and a test compares the two.
 
-/// Gives wire structs that hold a secret a `defmt::Format` that prints none of it.
-macro_rules! defmt_redacted {
-    ($($name:ident),+ $(,)?) => { $(
-        #[cfg(feature = "defmt")]
-        impl defmt::Format for $name {
-            fn format(&self, f: defmt::Formatter<'_>) {
-                defmt::write!(f, "{=str}(..)", stringify!($name));
-            }
-        }
-    )+ };
-}
-
-use defmt_redacted;
-
 pub mod command;
 pub mod cq;
 pub mod crypto_capabilities;
