@@ -41,6 +41,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r183_the_first_error_is_kept, SIGNATURE, ["R183", "M10"]),
     scenario!(r184_the_right_mkey_is_told, SIGNATURE, ["R184"]),
     scenario!(r185_halves_equal_the_whole, BOTH, ["R185"]),
+    scenario!(r185_halves_in_one_request, BOTH, ["R185", "R16"]),
     scenario!(r185_the_second_half_names_its_own_block, SIGNATURE, ["R185"]),
     scenario!(r186_part_of_a_block, SIGNATURE, ["R186"]),
     scenario!(m19_a_draining_queue_stops_behind_an_error, DRAIN, ["R182", "M19", "M20", "M21"]),
@@ -553,6 +554,33 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// Both halves as two pieces of one request, the second first: each begins with its own block number and tweak.
+fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, BOTH);
+    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let order = SignatureOrder::BeforeCryptoOnTx;
+    let cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), Some((&cipher, &KEY_128)));
+    rig.install(&images.memory, Some(&WIRE), Some(&cipher))?;
+    let key = rig.lab.key(rig.mkey);
+    let pieces = [Sge::new(1560, 520, key).map_err(text)?, Sge::new(0, 1560, key).map_err(text)?];
+    let target = rig.lab.region(&[0; 2080]);
+    let remote = Remote { address: target.address, rkey: target.key };
+    rig.lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
+    rig.lab.near.send.ring_doorbell();
+    rig.lab.board.settle();
+    ensure_eq!(ids(&mut rig)?, vec![1], "completions of the write");
+    let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
+    same(&rig.lab.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
+    rig.write(&[0; 4 * 512]);
+    rig.lab.near.send.request(2).signaled().rdma_read(remote, &pieces).map_err(text)?;
+    rig.lab.near.send.ring_doorbell();
+    rig.lab.board.settle();
+    ensure_eq!(ids(&mut rig)?, vec![2], "completions of the read");
+    rig.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
+    rig.no_error("halves in one request")
 }
 
 /// A wrong block in the second of two transfers is counted from the mkey's start.
