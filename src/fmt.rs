@@ -12,6 +12,18 @@ macro_rules! defmt_as_bytes {
     )+ };
 }
 
+/// Gives a type that holds a key or a credential a `defmt::Format` that prints its name and nothing more.
+macro_rules! defmt_redacted {
+    ($($name:ident),+ $(,)?) => { $(
+        #[cfg(feature = "defmt")]
+        impl defmt::Format for $name {
+            fn format(&self, f: defmt::Formatter<'_>) {
+                defmt::write!(f, "{=str} (secret)", stringify!($name));
+            }
+        }
+    )+ };
+}
+
 /// Gives a type that exists to be printed a `defmt::Format` that prints it.
 macro_rules! defmt_as_text {
     ($($name:ident$(<$lifetime:lifetime>)?),+ $(,)?) => { $(
@@ -43,4 +55,4 @@ macro_rules! format_counters {
     };
 }
 
-pub(crate) use {defmt_as_bytes, defmt_as_text, format_counters};
+pub(crate) use {defmt_as_bytes, defmt_as_text, defmt_redacted, format_counters};

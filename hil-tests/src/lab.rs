@@ -284,6 +284,8 @@ impl<'b> Lab<'b> {
         let (near, far) = (self.poll_near()?, self.poll_far()?);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester, TRANSFER, "requester")?;
+        // A message that its sender could not even read takes no receive.
+        let received = received && !(requester.is_some() && receiver.is_empty());
         let receiver = if received { one(&receiver, RECEIVE, "receiver")? } else { None };
         Ok((requester, receiver))
     }

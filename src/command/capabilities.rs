@@ -53,9 +53,11 @@ pub struct GeneralCapabilities {
     pub log_max_bsf_octowords: u8,
     /// Logarithm of the longest message in bytes.
     pub log_max_message: u8,
-    /// Logarithm of the RDMA READs and atomics in flight as requester.
+    /// Logarithm of the RDMA READs and atomics in flight as requester (PRM `log_max_ra_req_qp`).
+    ///
+    /// The kernel compares this field and the next the other way round: where they differ, stay below both.
     pub log_max_reads_out: u8,
-    /// Logarithm of the same as responder.
+    /// Logarithm of the same as responder (PRM `log_max_ra_res_qp`).
     pub log_max_reads_in: u8,
     /// The longest request of a send queue in bytes.
     pub max_send_request_bytes: u16,
@@ -181,7 +183,7 @@ impl GeneralCapabilities {
             ports: ports.num_ports(),
             cqe_version: blocks.cqe_version(),
             uar_4k: pages.uar_4k(),
-            log_uar_page: (errors.log_uar_page_sz() as u8).saturating_add(12),
+            log_uar_page: u8::try_from(errors.log_uar_page_sz()).unwrap_or(u8::MAX).saturating_add(12),
             uars_per_page: bits.num_of_uars_per_page.get(),
             log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
             log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),

@@ -222,6 +222,10 @@ impl Mkey {
     /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or was reset.
     ///
     /// The next configuration must give all that the mkey can have.
+    ///
+    /// One thing does not come back: the device's own count of signature errors. If a completion queue was lost with a
+    /// signature error in it, the count written next may equal the device's, which then reports nothing (assumption; to be
+    /// asked of a board). Make such an mkey anew.
     pub fn forget(&mut self) {
         self.forgotten = true;
         self.length = 0;
@@ -477,7 +481,7 @@ impl core::fmt::Display for SignatureError {
         };
         write!(
             f,
-            "bad {kind} in block {} ({domain}): found {:#x}, computed {:#x}",
+            "bad {kind} in block {} ({domain}): found {:#06x}, computed {:#06x}",
             self.block_index(),
             self.found,
             self.computed

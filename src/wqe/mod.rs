@@ -1,6 +1,6 @@
 //! Words to bytes: from a checked request to 64-byte blocks. Pure functions; no I/O, no state.
 //!
-//! A work request is handed on octoword by octoword to a [`Sink`], which puts four into a block. Blocks go where the ring
+//! A work request is handed on octoword by octoword to a `Sink`, which puts four into a block. Blocks go where the ring
 //! has their slot, so that a ring's end needs no second code path.
 
 pub(crate) mod data_path;

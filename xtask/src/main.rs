@@ -23,7 +23,8 @@ cargo xtask TASK
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (task, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {

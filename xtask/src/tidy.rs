@@ -16,7 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("wqe", &["error", "types", "wire", "mkey"]),
     ("queue", &["fmt", "error", "types", "wire", "mkey", "wqe"]),
     ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
-    ("command", &["error", "types", "wire", "mkey"]),
+    ("command", &["fmt", "error", "types", "wire", "mkey"]),
     ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
 ];
 
@@ -180,9 +180,11 @@ fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
             let elsewhere = text.match_indices(type_name).any(|(at, _)| {
                 let before = text.get(..at).unwrap_or_default();
                 before.ends_with("defmt::Format for ")
-                    || ["defmt_as_bytes!(", "defmt_as_text!(", "format_counters!("].iter().any(|opening| {
-                        before.rfind(opening).is_some_and(|start| !before[start..].contains(';'))
-                    })
+                    || ["defmt_as_bytes!(", "defmt_as_text!(", "defmt_redacted!(", "format_counters!("]
+                        .iter()
+                        .any(|opening| {
+                            before.rfind(opening).is_some_and(|start| !before[start..].contains(';'))
+                        })
             });
             if !attributed && !elsewhere {
                 faults.push(format!("{name}:{number}: {type_name} has no defmt::Format"));

@@ -78,6 +78,8 @@ pub struct QueryLoginReply {
     pub login: CryptoLogin,
 }
 
+crate::fmt::defmt_redacted!(CredentialBytes, CryptoLogin, CreateLoginRequest, QueryLoginReply);
+
 const _: () = assert!(size_of::<CryptoLogin>() == 256);
 const _: () = assert!(core::mem::offset_of!(CryptoLogin, flags) == 0x10);
 const _: () = assert!(core::mem::offset_of!(CryptoLogin, session_import_kek_ptr) == 0x14);

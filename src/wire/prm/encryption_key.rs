@@ -92,6 +92,8 @@ pub struct QueryKeyReply {
     pub key: EncryptionKey,
 }
 
+crate::fmt::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
+
 const _: () = assert!(size_of::<EncryptionKey>() == 256);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, flags) == 8);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, pd) == 0xc);

@@ -6,6 +6,8 @@ use hil_tests::demo::faults::Fault;
 use hil_tests::demo::file::{APP_TAG, BLOCK, FIRST_LBA, Report, UNIT};
 use hil_tests::demo::rows::{Moved, Outcome, Way};
 use hil_tests::lab::{Rx, Tx};
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_mkey::mkey::XtsEngine;
 use std::io::{self, IsTerminal, Write};
 
 /// Whether words have colour.
@@ -158,12 +160,15 @@ pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> 
             painter.verdict(right)
         );
         writeln!(out, "{}", line.trim_end())?;
-        for moved in moved {
-            if let Err(wrong) = &moved.verdict {
-                for line in wrap(&format!("{}: {wrong}", way_words(moved.way).1), WIDTH - 7) {
-                    writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;
-                }
-            }
+        let mut wrong: Vec<String> = moved
+            .iter()
+            .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
+            .map(|(way, wrong)| format!("{way}: {wrong}"))
+            .collect();
+        // Where both orders fail alike.
+        wrong.dedup();
+        for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
+            writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;
         }
     }
     Ok(())
@@ -196,32 +201,28 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
         blocks * UNIT as u64,
         count(transfers, "transfer")
     )?;
-    if report.wqe.is_empty() {
-        writeln!(out, "  The file is empty: there is nothing to send.")?;
-    } else {
-        details(out, painter, report)?;
+    if bytes == 0 && report.wrong.is_none() {
+        return writeln!(out, "  The file is empty: there is nothing to send.");
     }
-    if let Some(wrong) = &report.wrong {
-        for line in wrap(wrong, WIDTH - 11) {
-            writeln!(out, "  {}  {}", painter.verdict(false), painter.paint(Look::Wrong, &line))?;
+    details(out, painter, report)?;
+    match &report.wrong {
+        Some(wrong) => {
+            for line in wrap(wrong, WIDTH - 11) {
+                writeln!(out, "  {}  {}", painter.verdict(false), painter.paint(Look::Wrong, &line))?;
+            }
         }
-    } else {
-        let padding = match report.padding {
-            0 => "no padding was needed".to_string(),
-            padding => format!("{} of padding cut off", count(padding as u64, "byte")),
-        };
-        writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
-        let seconds = report.device_time.as_secs_f64();
-        if seconds > 0.0 {
-            let rate = 2.0 * bytes as f64 / seconds / 1e6;
-            writeln!(out, "           {rate:.1} MB/s of data through the software device (for information)")?;
+        None => {
+            let padding = match report.padding {
+                0 => "no padding was needed".to_string(),
+                padding => format!("{} of padding cut off", count(padding as u64, "byte")),
+            };
+            writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
+            let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
+            writeln!(out, "           software device: {rate:.2} MB/s, both directions (for information)")?;
         }
-    }
-    if report.wqe.is_empty() {
-        return Ok(());
     }
     heading(out, painter, "The first work request")?;
-    write!(out, "{}", show_wqe(&report.wqe))
+    write!(out, "{}", show_wqe(&report.wqe, painter))
 }
 
 fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Result<()> {
@@ -268,9 +269,14 @@ fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Shows a work request.
-fn show_wqe(bytes: &[u8]) -> String {
-    hex(bytes)
+/// Shows a work request with its fields named.
+fn show_wqe(bytes: &[u8], painter: Painter) -> String {
+    let device = DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN };
+    let style = if painter.0 { Style::Ansi } else { Style::Plain };
+    match WorkRequest::parse(bytes) {
+        Ok(request) => request.pretty(device, style).to_string(),
+        Err(_) => hex(bytes),
+    }
 }
 
 /// Shows bytes, 16 a line.
