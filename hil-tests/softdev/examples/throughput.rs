@@ -36,15 +36,29 @@ fn main() {
     rate("CRC64-XP10, 512", |bytes| blocks(bytes, &|block| signature::crc64_xp10(block, true)));
     rate("T10-DIF guard, 512", |bytes| blocks(bytes, &|block| signature::t10_guard(block, true).into()));
 
-    let rule = signature::Rule::Crc { kind: signature::CrcKind::Crc32c, seed_ones: true };
-    let wire = Some(pipeline::Domain { block: 512, rule, psv: 1 });
-    let transform = pipeline::Transform { wire, check_mask: 0xff, ..Default::default() };
     let faults = mlx5_softdev::Faults::default();
-    let length = (BYTES / 512 * 516) as u64;
-    let span = transform.span(0, length, Default::default(), &faults).unwrap();
-    rate("pipeline, insert CRC32C", |bytes| {
-        let out = transform.transmit(&span, std::mem::take(bytes), &faults).unwrap();
-        *bytes = out.bytes;
-        bytes.truncate(BYTES);
+    let rule = signature::Rule::T10Dif(signature::Dif {
+        guard: signature::GuardKind::Crc,
+        seed_ones: false,
+        app_tag: 1,
+        app_mask: 0xffff,
+        ref_tag: 2,
+        increment: true,
+        app_escape: false,
+        app_ref_escape: false,
     });
+    let wire = Some(pipeline::Domain { block: 512, rule, psv: 1 });
+    let key = Xts::new(&[7; 32]).unwrap();
+    let order = pipeline::Order::RawWire;
+    let cipher = pipeline::Cipher { key: &key, order, unit: 512, tweak: 0, single_block: false };
+    for (name, cipher) in
+        [("pipeline, insert T10-DIF", None), ("pipeline, encrypt, insert T10-DIF", Some(cipher))]
+    {
+        let transform = pipeline::Transform { wire, check_mask: 0xff, cipher, ..Default::default() };
+        let span = transform.span(0, (BYTES / 512 * 520) as u64, Default::default(), &faults).unwrap();
+        rate(name, |bytes| {
+            *bytes = transform.transmit(&span, std::mem::take(bytes), &faults).unwrap().bytes;
+            bytes.truncate(BYTES);
+        });
+    }
 }

@@ -78,6 +78,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Reports signature errors, each once for its PSV and its mkey. Returns whether an entry was written.
+    ///
+    /// Assumption: requesters report to their send queue's `cqn`, responders to their receive queue's.
     pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
         let mut posted = false;
         for report in reports {

@@ -503,12 +503,12 @@ impl<M: Memory> Device<M> {
 
     fn dispatch(&mut self, message: Message) -> Option<Message> {
         match message {
-            Message::Request { from, to, request } => {
+            Message::Request { from, to, sequence, request } => {
                 let response = self.respond(to, request);
-                Some(Message::Response { to: from, response })
+                Some(Message::Response { to: from, sequence, response })
             }
-            Message::Response { to, response } => {
-                self.accept(to, response);
+            Message::Response { to, sequence, response } => {
+                self.accept(to, sequence, response);
                 None
             }
         }

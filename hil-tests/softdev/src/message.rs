@@ -96,6 +96,8 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
+        /// Comes back with the answer, so that a late one is not taken for another's.
+        sequence: u32,
         /// What it asks.
         request: Request,
     },
@@ -103,6 +105,8 @@ pub enum Message {
     Response {
         /// Number of the requester's queue pair.
         to: u32,
+        /// That of the request.
+        sequence: u32,
         /// The answer.
         response: Response,
     },

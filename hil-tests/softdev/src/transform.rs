@@ -24,6 +24,8 @@ pub(crate) fn decode<'a>(
     }
     let mut transform = match &mkey.signature_bsf {
         Some(bytes) => signature(bytes, mkey.pd, objects, faults)?,
+        // Assumption: a BSF that is in force and was never written is an error, hence the 0 that R181 wants.
+        None if mkey.signature => return Err(Refusal::Bsf),
         None => Transform::default(),
     };
     match &mkey.crypto_bsf {

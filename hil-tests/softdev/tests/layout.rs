@@ -345,3 +345,141 @@ fn two_devices_over_a_transport() {
     one.good(A);
     assert_eq!((two.get(to, 500), one.get(back, 500)), (data.clone(), data));
 }
+
+#[test]
+fn a_bind_gives_a_window_its_own_start() {
+    use mlx5_mkey::wire::klm::Klm;
+    use mlx5_mkey::wire::mkey_context::MkeyContext;
+    use mlx5_mkey::wire::umr::UmrControlSegment;
+    let mut host = Host::new();
+    let (at, region) = host.filled(&pattern(256, 1));
+    let window = host.mkey(false, false);
+    let qpn = host.q[A].qpn;
+    let bind = |flags: u8, bound: u32| {
+        let control = UmrControlSegment {
+            flags,
+            klm_octowords: 4.into(),
+            mkey_mask: (1u64 << 29 | 1 << 13 | 1 << 14 | 1 | 1 << 6 | 0xf << 18).into(),
+            ..Default::default()
+        };
+        let context = MkeyContext {
+            access: RR | RW,
+            qpn_mkey: (bound << 8 | 0x5a).into(),
+            start_addr: (at + 64).into(),
+            len: 128.into(),
+            ..Default::default()
+        };
+        let klm = Klm { byte_count: 128.into(), mkey: region.get().into(), address: (at + 64).into() };
+        Wqe::new(Opcode::UMR, window.key.get()).with(&control).with(&context).with(&klm).with(&[0u8; 48][..])
+    };
+    let key = Key::new(window.key.index(), 0x5a);
+    // Type 2: bound to the queue pair, only if free (bit 5).
+    host.post(A, bind(0xb0, qpn));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.read_from(key, at + 64, 128), pattern(256, 1)[64..192]);
+    host.good(B);
+    for (address, length) in [(at + 63, 1), (at + 65, 128)] {
+        host.read_from(key, address, length);
+        assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+        host.recover();
+    }
+    // Not free any more; and the other queue pair may neither use nor invalidate it.
+    host.post(A, bind(0xb0, qpn));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
+    host.recover();
+    let (plain, plain_key) = host.filled(&[0; 8]);
+    host.post(A, rdma(Opcode::RDMA_READ, 0, at + 64, key, &[segment(plain, 8, plain_key)]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS, "answered by B, bound to A");
+    host.recover();
+    host.post(B, local_inv(key));
+    host.ring(B);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
+    host.recover();
+    host.post(A, local_inv(key));
+    host.ring(A);
+    host.post(A, bind(0xc0, qpn));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND, "bit 6: refused if free");
+}
+
+#[test]
+fn umrs_that_do_not_fit_change_nothing() {
+    let mut host = Host::new();
+    let data = pattern(64, 1);
+    let (at, key) = host.filled(&data);
+    let mkey = host.mkey(true, false);
+    let good = Config::new(&mkey).access(LW | RW).list(&[(at, 64, key)]);
+    host.configure(good.clone());
+    let sig = good.clone().signature(Sig::t10(1, 2), Sig::None, 0xff);
+    let mut cases = vec![
+        ("entries", Config::new(&mkey).list(&[(at, 1, key); 17]).umr()),
+        ("strided entries", Config::new(&mkey).strided(1, &[(at, 1, 0, key); 16]).umr()),
+        ("crypto BSF", good.clone().crypto(0, 1, [0; 16], 1).umr()),
+        ("unknown mask bit", Config { mask: good.mask | 1 << 40, ..good.clone() }.umr()),
+        ("other domain", Config { mask: good.mask | 1 << 7, ..good.clone() }.umr()),
+    ];
+    let mut size = sig.clone().umr();
+    size.0[192] = 0xc0;
+    cases.push(("BSF size", size));
+    let mut inline = good.clone().umr();
+    inline.0[16] = 0;
+    cases.push(("not inline", inline));
+    let mut long = good.clone().umr();
+    long.0.extend_from_slice(&[0; 64]);
+    cases.push(("more than its sizes say", long));
+    for (what, wqe) in cases {
+        host.post(A, wqe);
+        host.ring(A);
+        host.bad(A);
+        host.recover();
+        assert_eq!(host.send_from(mkey.key, 0, 64), data, "{what}");
+        host.good(A);
+        host.poll_recv(B);
+    }
+}
+
+#[test]
+fn keys_of_memory_that_is_not_there() {
+    let mut host = Host::new();
+    let key = host.device.register(host.pd, 0x1000, 1 << 40, Access::ALL).unwrap();
+    host.send_from(key, 0x2000, 64);
+    assert_eq!(host.bad(A).vendor(), Refusal::MemoryFault.vendor());
+    host.recover();
+    host.write_into(key, 0x2000, &[1; 64]);
+    assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_OPERATION);
+}
+
+#[test]
+fn lost_and_late_messages() {
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    host.device.connect(qpn, Peer::Remote(0x99)).unwrap();
+    let first = host.post(A, send(Opcode::SEND, 0, &[]));
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    let answer = |message: Message, response: Response| match message {
+        Message::Request { from, sequence, to: 0x99, .. } => {
+            Message::Response { to: from, sequence, response }
+        }
+        other => panic!("{other:?}"),
+    };
+    let done = answer(host.device.take_message().unwrap(), Response::Done);
+    host.device.deliver(done.clone());
+    assert_eq!(host.poll_send(A).unwrap().counter(), first);
+    host.device.deliver(done);
+    assert!(host.poll_send(A).is_none(), "an answer counts once");
+    let lost = answer(host.device.take_message().unwrap(), Response::Unreachable);
+    host.device.deliver(lost);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
+    // An answer that does not fit the question.
+    host.recover();
+    let (at, key) = host.region(8, Access::ALL);
+    host.post(A, rdma(Opcode::RDMA_READ, 0, 0, key, &[segment(at, 8, key)]));
+    host.ring(A);
+    let short = answer(host.device.take_message().unwrap(), Response::Data(vec![1; 7]));
+    host.device.deliver(short);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::BAD_RESPONSE);
+}

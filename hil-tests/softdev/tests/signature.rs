@@ -405,7 +405,7 @@ fn r176_tags_come_from_set_psv() {
 fn r24_r25_reset_and_relayout() {
     let mut host = Host::new();
     let data = pattern(512, 8);
-    let (at, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
+    let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
     // R25: a new layout keeps the signature.
     let (at2, key2) = host.filled(&pattern(512, 9));
     host.configure({
@@ -420,7 +420,6 @@ fn r24_r25_reset_and_relayout() {
     // With crypto on the mkey: an empty signature BSF with the enable bit.
     host.configure(Config::new(&mkey).signature(Sig::None, Sig::None, 0));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
-    host.get(at, 1);
 }
 
 #[test]
@@ -481,4 +480,125 @@ fn m19_draining_stops_behind_the_failing_request() {
     let seen = host.good(A);
     assert_eq!((seen.counter(), seen.0.opcode_qpn().wqe_opcode()), (counter, 0));
     assert!(host.poll_recv(B).is_none(), "the send was cancelled");
+}
+
+#[test]
+fn r87_each_bit_of_the_copy_mask_in_both_directions() {
+    let mut host = Host::new();
+    let data = pattern(512, 3);
+    // Nothing is checked, so that input and output signatures may differ in every byte.
+    let (mem, wire) = (Sig::t10(0x1122, 0x0102_0304), Sig::t10(0x8899, 0x8182_8384));
+    let junk = pattern(8, 77);
+    let input = [&data[..], &junk].concat();
+    for mask in (0..8).map(|bit| 1u8 << bit).chain([0, 0xff]) {
+        let (at, mkey) = signed(&mut host, &input, mem, wire, 0, Some(mask));
+        let (sent, _) = out(&mut host, &mkey, 520);
+        let (stored, _) = into(&mut host, at, &mkey, &input, 520);
+        for byte in 0..8 {
+            let copied = mask & (0x80 >> byte) != 0;
+            let [own_wire, own_mem] = [pi(&data, 0x8899, 0x8182_8384), pi(&data, 0x1122, 0x0102_0304)];
+            let want = |own: [u8; 8]| if copied { junk[byte] } else { own[byte] };
+            assert_eq!(sent[512 + byte], want(own_wire), "transmit, mask {mask:#x} byte {byte}");
+            assert_eq!(stored[512 + byte], want(own_mem), "receive, mask {mask:#x} byte {byte}");
+        }
+    }
+}
+
+#[test]
+fn data_and_protection_information_in_buffers_of_their_own() {
+    let mut host = Host::new();
+    let data = pattern(2048, 3);
+    let (at, key) = host.filled(&data);
+    let (pis, pi_key) = host.region(32, Access::ALL);
+    let whole = with_pi(&data, 0x1234, 100);
+    let collected: Vec<u8> = whole.chunks(520).flat_map(|block| block[512..].to_vec()).collect();
+    host.put(pis, &collected);
+    let mkey = host.mkey(true, false);
+    host.configure(
+        Config::new(&mkey)
+            .access(LW | RR | RW)
+            .strided(4, &[(at, 512, 0, key), (pis, 8, 0, pi_key)])
+            .signature(T10, Sig::None, 0xff),
+    );
+    assert_eq!(out(&mut host, &mkey, 2048), (data.clone(), vec![]));
+    host.put(at, &[0; 2048]);
+    host.put(pis, &[0; 32]);
+    host.receive_into(mkey.key, 0, &data);
+    assert_eq!((host.get(at, 2048), host.get(pis, 32)), (data, collected));
+}
+
+#[test]
+fn a_read_into_a_signature_key_is_checked_and_drains() {
+    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut wire = with_pi(&pattern(512, 3), 0x1234, 100);
+    wire[519] ^= 1;
+    let (from, from_key) = host.filled(&wire);
+    let (_, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);
+    host.post(A, rdma(Opcode::RDMA_READ, 0, from, from_key, &[segment(0, 520, mkey.key)]));
+    host.ring(A);
+    let error = host.poll_send(A).unwrap().sig();
+    assert_eq!(words(&error).1, 1 << 11);
+    host.good(A);
+    assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::SendQueueDrained);
+}
+
+#[test]
+fn the_responder_reports_to_its_receive_queue() {
+    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut wire = with_pi(&pattern(512, 3), 0x1234, 100);
+    wire[514] ^= 1;
+    let (_, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);
+    host.write_into(mkey.key, 0, &wire);
+    host.good(B);
+    assert_eq!(words(&host.poll_recv(A).unwrap().sig()).1, 1 << 12);
+    assert!(host.device.take_events().is_empty(), "the responder's send queue goes on");
+}
+
+#[test]
+fn bsfs_that_mean_nothing_are_refused_at_use() {
+    let mut host = Host::new();
+    let (at, key) = host.filled(&[0; 520]);
+    type Spoil = fn(&mut Config);
+    let cases: [(&str, Spoil); 6] = [
+        ("selector 5", |c| c.signature.as_mut().unwrap().memory = 5),
+        ("unknown CRC", |c| c.signature.as_mut().unwrap().memory_bfs_psv = (0x7300_0000 | 1).into()),
+        ("no repeat", |c| {
+            let bsf = c.signature.as_mut().unwrap();
+            bsf.memory_bfs_psv = (bsf.memory_bfs_psv.get() | 0x2100_0000).into();
+        }),
+        ("guard type", |c| c.signature.as_mut().unwrap().memory_inline.sig_type = 3),
+        ("inline not valid", |c| c.signature.as_mut().unwrap().memory_inline.vld_refresh = 0.into()),
+        ("no PSV", |c| c.signature.as_mut().unwrap().memory_bfs_psv = 0x00ff_ffff.into()),
+    ];
+    for (what, spoil) in cases {
+        let mkey = host.mkey(true, false);
+        let mut config =
+            Config::new(&mkey).access(LW).list(&[(at, 520, key)]).signature(T10, Sig::None, 0xff);
+        spoil(&mut config);
+        host.configure(config);
+        host.send_from(mkey.key, 0, 512);
+        let vendor = host.bad(A).vendor();
+        assert!([Refusal::Bsf.vendor(), Refusal::Psv.vendor()].contains(&vendor), "{what}");
+        host.recover();
+    }
+}
+
+#[test]
+fn r181_a_new_key_without_signature_must_be_told_so() {
+    for told in [true, false] {
+        let mut host = Host::new();
+        let mkey = host.mkey(true, false);
+        let (at, key) = host.filled(&[7; 64]);
+        let mut config = Config::new(&mkey).access(LW).list(&[(at, 64, key)]);
+        if !told {
+            config.mask &= !(1 << 12);
+        }
+        host.configure(config);
+        host.send_from(mkey.key, 0, 64);
+        if told {
+            host.good(A);
+        } else {
+            assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor());
+        }
+    }
 }

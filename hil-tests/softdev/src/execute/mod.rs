@@ -77,6 +77,7 @@ impl<M: Memory> Device<M> {
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
                 qp.outstanding = Some(Outstanding {
                     posted,
+                    sequence: 0,
                     request: Some(request),
                     scatter,
                     bytes,
@@ -177,6 +178,9 @@ impl<M: Memory> Device<M> {
         let (peer, retries) = (qp.peer, qp.attributes.rnr_retry);
         let Some(outstanding) = qp.outstanding.as_mut() else { return };
         outstanding.not_ready = false;
+        let sequence = qp.sequence;
+        qp.sequence = sequence.wrapping_add(1);
+        outstanding.sequence = sequence;
         // What may be sent again is kept; reads and atomics take no receive, so nobody sends those back.
         let takes_receive = matches!(
             outstanding.request,
@@ -186,21 +190,24 @@ impl<M: Memory> Device<M> {
         let request = if again { outstanding.request.clone() } else { outstanding.request.take() };
         match (peer, request) {
             (Some(Peer::Local(to)), Some(request)) => {
-                self.local.push_back(Message::Request { from: qpn, to, request });
+                self.local.push_back(Message::Request { from: qpn, to, sequence, request });
             }
             (Some(Peer::Remote(to)), Some(request)) => {
-                self.outbound.push_back(Message::Request { from: qpn, to, request });
+                self.outbound.push_back(Message::Request { from: qpn, to, sequence, request });
             }
-            _ => self.local.push_back(Message::Response { to: qpn, response: Response::Unreachable }),
+            _ => {
+                self.local.push_back(Message::Response { to: qpn, sequence, response: Response::Unreachable })
+            }
         }
     }
 
     /// Takes the peer's answer to the outstanding request.
-    pub(crate) fn accept(&mut self, qpn: u32, response: Response) {
+    pub(crate) fn accept(&mut self, qpn: u32, sequence: u32, response: Response) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (retries, attributes) = (qp.attributes.rnr_retry, qp.attributes);
         let failed = qp.state == QpState::Error;
-        let Some(outstanding) = qp.outstanding.as_mut() else { return };
+        let waiting = qp.outstanding.as_mut().filter(|outstanding| outstanding.sequence == sequence);
+        let Some(outstanding) = waiting else { return };
         if response == Response::ReceiverNotReady {
             if failed {
                 // To be flushed with the rest.
@@ -245,6 +252,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Stops the send queue behind a signature error, or because the user asked.
+    ///
+    /// Assumption: at once behind the failing request, fence or not (M21 allows later), and for errors of the requester only.
     fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;

@@ -160,6 +160,8 @@ impl Mkey {
             signature: attributes.signature,
             crypto: attributes.crypto,
             translations: attributes.translations,
+            // Such keys are created with their BSFs in force, though there are none yet (R181).
+            bsf_enabled: attributes.signature || attributes.crypto,
             layout: Layout::List(Vec::new()),
             ..Self::region(attributes.pd, 0, 0, attributes.access)
         }

@@ -121,6 +121,8 @@ pub(crate) struct Posted {
 #[derive(Clone, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) posted: Posted,
+    /// Number of the last request message that was sent for it.
+    pub(crate) sequence: u32,
     /// Kept until it is accepted, to be sent again.
     pub(crate) request: Option<Request>,
     /// Where data of the response goes.
@@ -142,6 +144,8 @@ pub(crate) struct Qp {
     pub(crate) sq_consumer: u16,
     pub(crate) rq_consumer: u16,
     pub(crate) outstanding: Option<Outstanding>,
+    /// Number of the next request message.
+    pub(crate) sequence: u32,
     /// The user asked for SQD and waits for the event.
     pub(crate) draining: bool,
 }
@@ -155,6 +159,7 @@ impl Qp {
             sq_consumer: 0,
             rq_consumer: 0,
             outstanding: None,
+            sequence: 0,
             draining: false,
         }
     }
