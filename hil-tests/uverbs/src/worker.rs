@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So long after work it looks without sleeping: the program is probably waiting for the answer.
-const EAGER: Duration = Duration::from_micros(200);
+const EAGER: Duration = Duration::from_micros(500);
 /// So long it sleeps only shortly.
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks while attentive.
