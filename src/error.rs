@@ -1,9 +1,10 @@
-//! What can go wrong, one type per phase: configuration, posting, completion.
+//! What can go wrong, one type per phase: commands, configuration, posting, completion.
 //!
 //! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
 
 use crate::types::{BlockSize, OutOfRange};
 use crate::wire::cqe::CqeOpcode;
+use crate::wire::prm::command::{Opcode, Status};
 use core::fmt;
 
 /// A configuration that the device, the mkey or the queue cannot hold.
@@ -285,3 +286,63 @@ impl fmt::Display for CheckError {
 }
 
 impl core::error::Error for CheckError {}
+
+/// A command that could not be encoded, or that the device refused, or whose reply makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CommandError {
+    /// The mailbox has no room for the request. Nothing was written.
+    MailboxTooShort {
+        /// The command.
+        command: Opcode,
+        /// Bytes of the mailbox.
+        length: usize,
+        /// Bytes of the request.
+        needed: usize,
+    },
+    /// The reply ends before what it has to say.
+    ReplyTooShort {
+        /// The command.
+        command: Opcode,
+        /// Bytes of the reply.
+        length: usize,
+        /// Bytes expected.
+        needed: usize,
+    },
+    /// The device refused the command (M59).
+    Status {
+        /// The command.
+        command: Opcode,
+        /// Why, in general.
+        status: Status,
+        /// Why, as a number that the vendor can look up.
+        syndrome: u32,
+    },
+    /// The device cannot do what the command asks for; it was not asked.
+    Unsupported {
+        /// The command.
+        command: Opcode,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::MailboxTooShort { command, length, needed } => {
+                write!(f, "{command}: a mailbox of {length} bytes, the request has {needed}")
+            }
+            Self::ReplyTooShort { command, length, needed } => {
+                write!(f, "{command}: a reply of {length} bytes, {needed} were expected")
+            }
+            Self::Status { command, status, syndrome } => {
+                write!(f, "{command} refused: {status}, syndrome {syndrome:#010x}")
+            }
+            Self::Unsupported { command, what } => write!(f, "{command}: the device has no {what}"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}

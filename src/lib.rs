@@ -6,8 +6,10 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod command;
 pub mod error;
 mod fmt;
+pub mod inspect;
 pub mod mkey;
 pub mod queue;
 pub mod types;

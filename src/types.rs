@@ -17,6 +17,16 @@ pub struct OutOfRange {
     pub max: u64,
 }
 
+impl OutOfRange {
+    /// Lets a length of 1 to `max` bytes pass: a length of 0 has another meaning, or none that is known.
+    pub(crate) const fn check_length(what: &'static str, length: u32, max: u32) -> Result<(), Self> {
+        if length == 0 || length > max {
+            return Err(Self { what, value: length as u64, max: max as u64 });
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for OutOfRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} is over the limit of {}", self.what, self.value, self.max)

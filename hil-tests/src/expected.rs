@@ -81,23 +81,37 @@ pub fn sign(data: &[u8], domain: Option<&Domain>) -> Vec<u8> {
 
 /// Enciphers data with AES-XTS; `key` holds both halves, 32 or 64 bytes.
 pub fn encipher(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
+    cipher(true, key, unit, tweak, data)
+}
+
+/// Deciphers data with AES-XTS; `key` as in [`encipher`].
+pub fn decipher(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
+    cipher(false, key, unit, tweak, data)
+}
+
+fn cipher(encrypt: bool, key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     let (first, second) = key.split_at(key.len() / 2);
     match key.len() {
-        32 => xts::<Aes128>(first, second, unit, tweak, &mut data),
-        64 => xts::<Aes256>(first, second, unit, tweak, &mut data),
+        32 => xts::<Aes128>(encrypt, first, second, unit, tweak, &mut data),
+        64 => xts::<Aes256>(encrypt, first, second, unit, tweak, &mut data),
         other => panic!("an XTS key of {other} bytes"),
     }
     data
 }
 
-fn xts<C>(first: &[u8], second: &[u8], unit: BlockSize, tweak: Tweak, data: &mut [u8])
+fn xts<C>(encrypt: bool, first: &[u8], second: &[u8], unit: BlockSize, tweak: Tweak, data: &mut [u8])
 where
     C: KeyInit + BlockCipherEncrypt + BlockCipherDecrypt + BlockSizeUser<BlockSize = U16>,
 {
     let cipher = |key: &[u8]| C::new_from_slice(key).expect("a key of the cipher's length");
     let xts = Xts128::new(cipher(first), cipher(second));
-    xts.encrypt_area(data, unit.bytes() as usize, tweak.get(), get_tweak_default);
+    let unit = unit.bytes() as usize;
+    if encrypt {
+        xts.encrypt_area(data, unit, tweak.get(), get_tweak_default);
+    } else {
+        xts.decrypt_area(data, unit, tweak.get(), get_tweak_default);
+    }
 }
 
 /// What data looks like on both sides of an mkey.
@@ -184,5 +198,6 @@ mod tests {
             0xfb, 0x18, 0x6f, 0xff, 0x74, 0x80, 0xad, 0xc4, 0x28, 0x93, 0x82, 0xec, 0xd6, 0xd3, 0x94, 0xf0,
         ];
         assert_eq!(cipher, expected);
+        assert_eq!(decipher(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &cipher), [0x44; 32]);
     }
 }

@@ -203,9 +203,18 @@ impl<'b> Lab<'b> {
     /// What could not be posted or did not complete. A transfer that fails is no error here, see [`Moved`].
     pub fn tx(&mut self, way: Tx, mkey: usize, offset: u64, length: usize) -> Result<Moved, String> {
         let far = self.region(&vec![0xee; length]);
+        self.tx_to(way, mkey, offset, &far)
+    }
+
+    /// As [`Lab::tx`], into memory of the far side that is there: as many bytes as it has, which are overwritten first.
+    ///
+    /// # Errors
+    /// As [`Lab::tx`].
+    pub fn tx_to(&mut self, way: Tx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
+        self.board.write(far.address, &vec![0xee; far.length]);
         let key = self.key(mkey);
-        let inside = sge(offset, length, key)?;
-        let outside = sge(far.address, length, far.key)?;
+        let inside = sge(offset, far.length, key)?;
+        let outside = sge(far.address, far.length, far.key)?;
         match way {
             Tx::Send => {
                 self.far.receive.post(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
@@ -223,7 +232,7 @@ impl<'b> Lab<'b> {
         }
         .map_err(|error| error.to_string())?;
         let (requester, receiver) = self.finish(way == Tx::PeerRead, way == Tx::Send)?;
-        Ok(Moved { wire: self.bytes(&far), requester, receiver })
+        Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
     /// Moves these bytes, as they are on the wire, into an mkey from offset `offset` on.
@@ -232,9 +241,17 @@ impl<'b> Lab<'b> {
     /// As [`Lab::tx`].
     pub fn rx(&mut self, way: Rx, mkey: usize, offset: u64, wire: &[u8]) -> Result<Moved, String> {
         let far = self.region(wire);
+        self.rx_from(way, mkey, offset, &far)
+    }
+
+    /// As [`Lab::rx`], from memory of the far side that is there: all its bytes.
+    ///
+    /// # Errors
+    /// As [`Lab::tx`].
+    pub fn rx_from(&mut self, way: Rx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         let key = self.key(mkey);
-        let inside = sge(offset, wire.len(), key)?;
-        let outside = sge(far.address, wire.len(), far.key)?;
+        let inside = sge(offset, far.length, key)?;
+        let outside = sge(far.address, far.length, far.key)?;
         match way {
             Rx::Receive => {
                 self.near.receive.post(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
@@ -252,7 +269,7 @@ impl<'b> Lab<'b> {
         }
         .map_err(|error| error.to_string())?;
         let (requester, receiver) = self.finish(way != Rx::Read, way == Rx::Receive)?;
-        Ok(Moved { wire: wire.to_vec(), requester, receiver })
+        Ok(Moved { wire: self.bytes(far), requester, receiver })
     }
 
     /// Publishes, lets the device work, and takes the completions of one transfer.
@@ -267,6 +284,8 @@ impl<'b> Lab<'b> {
         let (near, far) = (self.poll_near()?, self.poll_far()?);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester, TRANSFER, "requester")?;
+        // A message that its sender could not even read takes no receive.
+        let received = received && !(requester.is_some() && receiver.is_empty());
         let receiver = if received { one(&receiver, RECEIVE, "receiver")? } else { None };
         Ok((requester, receiver))
     }

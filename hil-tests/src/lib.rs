@@ -4,6 +4,9 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod board;
+pub mod compile_fail;
+pub mod demo;
 pub mod expected;
 pub mod lab;
+pub mod scenarios;
 pub mod vectors;

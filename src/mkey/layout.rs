@@ -29,12 +29,8 @@ impl ListEntry {
     /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
     /// ```
     pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if length == 0 || length > Self::MAX_BYTES {
-            return Err(OutOfRange {
-                what: "entry length (1 or more)",
-                value: length as u64,
-                max: Self::MAX_BYTES as u64,
-            });
+        if let Err(error) = OutOfRange::check_length("entry length (1 or more)", length, Self::MAX_BYTES) {
+            return Err(error);
         }
         Ok(Self(Klm { byte_count: U32::new(length), mkey: U32::new(lkey.get()), address: U64::new(address) }))
     }

@@ -313,10 +313,6 @@ impl Mkey {
                 return Err(ConfigError::LengthOverDataUnit { length, unit });
             }
         }
-        if (block.is_some() || crypto.is_some()) && length > u64::from(u32::MAX) {
-            return Err(ConfigError::LengthOver32Bits { length });
-        }
-
         let signature_set = matches!(config.signature, SignatureChange::Set(_));
         if let Some(state) = &self.signature {
             plan.memory_psv = state.attributes.memory_psv;
@@ -338,6 +334,10 @@ impl Mkey {
             }
             (None, _) => config.crypto.is_some(),
         };
+        // A BSF counts its data in 32 bits, whether it is written now or stays in force.
+        if (write || block.is_some() || crypto.is_some()) && length > u64::from(u32::MAX) {
+            return Err(ConfigError::LengthOver32Bits { length });
+        }
         if write {
             if let (Some((crypto, _)), Some(block)) = (crypto, block) {
                 let both = block.memory_domain().is_some() && block.wire_domain().is_some();
@@ -477,7 +477,7 @@ impl core::fmt::Display for SignatureError {
         };
         write!(
             f,
-            "bad {kind} in block {} ({domain}): found {:#x}, computed {:#x}",
+            "bad {kind} in block {} ({domain}): found {:#06x}, computed {:#06x}",
             self.block_index(),
             self.found,
             self.computed

@@ -6,76 +6,55 @@
 
 #![allow(unsafe_code)]
 
-/// Orders the blocks of a ring before the doorbell record: a device that sees the new counter sees whole requests.
-#[inline(always)]
-pub(super) fn blocks_before_record() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier instruction; it touches neither memory nor registers. Without `nomem` it also holds the compiler.
-    unsafe {
-        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+/// Defines a barrier by its instruction on Arm and on x86-64. No instruction at all still holds the compiler, since the
+/// assembler block is taken to touch memory.
+macro_rules! barrier {
+    ($(#[$doc:meta])* $name:ident: aarch64 $aarch64:literal, x86_64 $x86_64:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub(super) fn $name() {
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: a barrier instruction; it touches neither registers nor the stack.
+            unsafe {
+                core::arch::asm!($aarch64, options(nostack, preserves_flags));
+            }
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a barrier instruction of SSE, which every x86-64 has, or none.
+            unsafe {
+                core::arch::asm!($x86_64, options(nostack, preserves_flags));
+            }
+            #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+            core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+        }
+    };
 }
 
-/// Orders the doorbell record before the doorbell: a device that hears the doorbell reads the new counter.
-///
-/// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping, which only `dsb`
-/// holds back until the record's store is complete.
-#[inline(always)]
-pub(super) fn record_before_doorbell() {
-    flush();
+barrier! {
+    /// Orders the blocks of a ring before the doorbell record: a device that sees the new counter sees whole requests.
+    blocks_before_record: aarch64 "dmb oshst", x86_64 ""
 }
 
-/// Pushes the doorbell out of the CPU's write-combining buffer, so that two doorbells cannot swap there.
-#[inline(always)]
-pub(super) fn flush_doorbell() {
-    flush();
+barrier! {
+    /// Orders the doorbell record before the doorbell: a device that hears the doorbell reads the new counter.
+    ///
+    /// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping, which only `dsb`
+    /// holds back until the record's store is complete.
+    record_before_doorbell: aarch64 "dsb st", x86_64 "sfence"
 }
 
-#[inline(always)]
-fn flush() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        core::arch::asm!("dsb st", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above. `sfence` belongs to SSE, which every x86-64 has.
-    unsafe {
-        core::arch::asm!("sfence", options(nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+barrier! {
+    /// Pushes the doorbell out of the CPU's write-combining buffer, so that two doorbells cannot swap there.
+    flush_doorbell: aarch64 "dsb st", x86_64 "sfence"
 }
 
-/// Orders the read of an entry's owner bit before the reads of the rest: an entry that is ours is read as it was written.
-#[inline(always)]
-pub(super) fn owner_before_entry() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        core::arch::asm!("dmb oshld", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+barrier! {
+    /// Orders the read of an entry's owner bit before the reads of the rest: an entry that is ours is read as it was
+    /// written.
+    owner_before_entry: aarch64 "dmb oshld", x86_64 ""
 }
 
-/// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite what is being
-/// read.
-#[inline(always)]
-pub(super) fn entries_before_record() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above. Loads before and stores after, so the full barrier.
-    unsafe {
-        core::arch::asm!("dmb osh", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
-    #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
+barrier! {
+    /// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite what is
+    /// being read. Loads before and a store behind, so the full barrier.
+    entries_before_record: aarch64 "dmb osh", x86_64 ""
 }

@@ -1,11 +1,11 @@
 //! The completion queue: takes entries from the device and says what they mean.
 
-use super::barrier;
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::RequestKind;
 use super::receive::ReceiveQueue;
 use super::ring::Ring;
 use super::send::SendQueue;
+use super::{MAX_COMPLETIONS, barrier};
 use crate::error::{CompletionError, QueueError};
 use crate::mkey::{Mkey, SignatureFault};
 use crate::types::{Key, Qpn};
@@ -217,9 +217,9 @@ impl<'r> CompletionQueue<'r> {
     /// Makes a completion queue over `ring`, which must hold [`Cqe::UNWRITTEN`] entries, or what the device wrote since.
     ///
     /// # Errors
-    /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 32768.
+    /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [Cqe], record: &'r DoorbellRecord) -> Result<Self, QueueError> {
-        Ok(Self { ring: Ring::new(ring, super::ring::MAX_SLOTS)?, record, consumer: 0 })
+        Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0 })
     }
 
     /// Takes the next entry, if the device has written one. Its slot stays taken until [`CompletionQueue::release`].
@@ -342,6 +342,9 @@ impl<'r> CompletionQueue<'r> {
         }
     }
 }
+
+crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer });
+crate::fmt::format_counters!(['q, 'r, D, const S: usize, const R: usize] Endpoint ['q, 'r, D, S, R] { send, receive, mkeys });
 
 #[cfg(test)]
 mod tests {

@@ -40,6 +40,21 @@ impl DoorbellRecord {
     }
 }
 
+#[cfg(feature = "defmt")]
+impl defmt::Format for DoorbellRecord {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let [first, second] = self.bytes();
+        defmt::write!(f, "DoorbellRecord {=[u8]:02x} {=[u8]:02x}", first, second);
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for UarDoorbell {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "UarDoorbell at {=usize:#x}", self.register.addr().get());
+    }
+}
+
 /// Tells the device that a send queue has new requests.
 ///
 /// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue puts the barriers around it.

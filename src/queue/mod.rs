@@ -21,3 +21,9 @@ pub use in_flight::RequestKind;
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
 pub use send::{Request, SendQueue, SendQueueConfig};
 pub use shared::SharedSendQueue;
+
+/// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.
+const MAX_SLOTS: usize = 1 << 15;
+
+/// The most entries of a completion queue: positions have 24 bits.
+const MAX_COMPLETIONS: usize = 1 << 23;

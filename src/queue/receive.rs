@@ -1,8 +1,8 @@
 //! The receive queue: posts buffers for what the peer sends.
 
-use super::barrier;
 use super::doorbell::DoorbellRecord;
 use super::ring::Ring;
+use super::{MAX_SLOTS, barrier};
 use crate::error::{PostError, QueueError};
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
@@ -49,8 +49,9 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
             return Err(QueueError::Size { entries: stride, max: entries });
         }
         let slots = entries / stride;
-        if slots > N {
-            return Err(QueueError::Size { entries: slots, max: N });
+        let max = N.min(MAX_SLOTS);
+        if slots > max {
+            return Err(QueueError::Size { entries: slots, max });
         }
         let mut ids = Vec::new();
         // Cannot fail: just checked against N.
@@ -118,6 +119,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Some(id)
     }
 }
+
+crate::fmt::format_counters!(['r, const N: usize] ReceiveQueue ['r, N] { qpn, producer, published, consumer });
 
 #[cfg(test)]
 mod tests {

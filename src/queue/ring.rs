@@ -8,9 +8,6 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The most slots of a ring: block numbers have 16 bits, and half of them tell old from new.
-pub(super) const MAX_SLOTS: usize = 1 << 15;
-
 /// A ring of slots that both the CPU and a device access.
 ///
 /// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps a raw
@@ -26,10 +23,11 @@ pub(super) struct Ring<'r, T> {
 unsafe impl<T: Send> Send for Ring<'_, T> {}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
+    /// Takes up to `max` slots, which is at most 2^31.
     pub(super) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
-        if !entries.is_power_of_two() || entries > max.min(MAX_SLOTS) {
-            return Err(QueueError::Size { entries, max: max.min(MAX_SLOTS) });
+        if !entries.is_power_of_two() || entries > max {
+            return Err(QueueError::Size { entries, max });
         }
         Ok(Self { base: NonNull::from(slots).cast(), mask: entries as u32 - 1, memory: PhantomData })
     }
@@ -52,6 +50,17 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
         // only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
+    }
+
+    /// Writes 16 bytes of a slot: the octoword number `at`, modulo the octowords of a slot.
+    #[inline(always)]
+    pub(super) fn write_octoword(&mut self, index: u32, at: usize, value: [u8; 16]) {
+        let octowords = const {
+            assert!(size_of::<T>().is_multiple_of(16) && (size_of::<T>() / 16).is_power_of_two());
+            size_of::<T>() / 16
+        };
+        // SAFETY: as in `write`; `at` is reduced to an octoword of the slot, and bytes need no alignment.
+        unsafe { self.slot(index).cast::<[u8; 16]>().add(at & (octowords - 1)).write(value) }
     }
 
     /// Writes the first four bytes of a slot.

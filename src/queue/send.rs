@@ -1,16 +1,16 @@
 //! The send queue: posts requests, publishes them, and takes their completions.
 
-use super::barrier;
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::{InFlight, InFlightTable, RequestKind};
 use super::ring::Ring;
+use super::{MAX_SLOTS, barrier};
 use crate::error::{PostError, QueueError};
 use crate::mkey::{Mkey, MkeyConfig};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord, QpnDs};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use crate::wqe::data_path::{DataPath, Operands};
-use crate::wqe::{Payload, Remote, Sge, set_psv, umr};
+use crate::wqe::{OCTOWORDS_PER_BLOCK, Octoword, Payload, Remote, Sge, Sink, set_psv, umr};
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
@@ -108,7 +108,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
                 max: SendQueueConfig::MAX_INLINE_DATA,
             });
         }
-        let ring = Ring::new(ring, N)?;
+        let ring = Ring::new(ring, N.min(MAX_SLOTS))?;
         Ok(Self {
             in_flight: InFlightTable::new(ring.len()),
             ring,
@@ -265,7 +265,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             ..ControlSegment::default()
         };
         let blocks = blocks_of(octowords);
-        encode(control, &mut Cursor { ring: &mut self.ring, next: self.producer });
+        encode(control, &mut Cursor { ring: &mut self.ring, block: self.producer, at: 0 });
         self.in_flight.set(self.producer, InFlight { id, number: self.posted, blocks: blocks as u8, kind });
         self.last_control = transmute!([control.opmod_idx_opcode, control.qpn_ds]);
         // What comes after a change of an mkey must not overtake it (R17).
@@ -277,6 +277,10 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.producer = self.producer.wrapping_add(blocks);
     }
 }
+
+crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
+    qpn, producer, published, consumer, posted, retired
+});
 
 /// Returns the blocks that so many octowords fill.
 const fn blocks_of(octowords: usize) -> u32 {
@@ -296,17 +300,22 @@ struct Wqe {
     solicited: bool,
 }
 
-/// Where the next block goes.
+/// Where the next octoword goes.
 struct Cursor<'q, 'r> {
     ring: &'q mut Ring<'r, Wqebb>,
-    next: u32,
+    block: u32,
+    at: usize,
 }
 
-impl Cursor<'_, '_> {
+impl Sink for Cursor<'_, '_> {
     #[inline(always)]
-    fn put(&mut self, block: Wqebb) {
-        self.ring.write(self.next, block);
-        self.next = self.next.wrapping_add(1);
+    fn put(&mut self, octoword: Octoword) {
+        self.ring.write_octoword(self.block, self.at, octoword);
+        self.at += 1;
+        if self.at == OCTOWORDS_PER_BLOCK {
+            self.at = 0;
+            self.block = self.block.wrapping_add(1);
+        }
     }
 }
 
@@ -319,6 +328,8 @@ pub struct Request<'q, 'r, D, const N: usize> {
     signaled: bool,
     solicited: bool,
 }
+
+crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] { id, fence, signaled, solicited });
 
 impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
@@ -361,7 +372,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                umr::configure(&plan, control, |block| cursor.put(block));
+                umr::configure(&plan, control, cursor);
             },
         );
         if let Some(block) = plan.set_psvs {
@@ -374,7 +385,9 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
                 // `signal_all` signals every SET_PSV, as the reference provider does.
                 let completion = signaled && (last || queue.signal_all);
                 let request = Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited };
-                queue.push(request, |control, cursor| cursor.put(set_psv::set_psv(psv, domain, control)));
+                queue.push(request, |control, cursor| {
+                    set_psv::set_psv(psv, domain, control, cursor);
+                });
             }
         }
         mkey.apply(config);
@@ -406,7 +419,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                umr::invalidate(control, |block| cursor.put(block));
+                umr::invalidate(control, cursor);
             },
         );
         Ok(())
@@ -523,7 +536,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         queue.push(
             Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
             |control, cursor| {
-                request.encode(control, |block| cursor.put(block));
+                request.encode(control, cursor);
             },
         );
         Ok(())

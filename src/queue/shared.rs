@@ -14,7 +14,18 @@ use super::send::SendQueue;
 ///     queue.with(|queue| queue.request(1).signaled().nop())
 /// }
 /// ```
+#[derive(Debug)]
 pub struct SharedSendQueue<'r, D, const N: usize>(spin::Mutex<SendQueue<'r, D, N>>);
+
+#[cfg(feature = "defmt")]
+impl<D, const N: usize> defmt::Format for SharedSendQueue<'_, D, N> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        match self.0.try_lock() {
+            Some(queue) => queue.format(f),
+            None => defmt::write!(f, "SharedSendQueue (locked)"),
+        }
+    }
+}
 
 impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
     /// Shares a queue.

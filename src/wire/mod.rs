@@ -9,6 +9,7 @@ pub mod ctrl;
 pub mod data;
 pub mod klm;
 pub mod mkey_context;
+pub mod prm;
 pub mod psv;
 pub mod strided;
 pub mod umr;

@@ -1,10 +1,10 @@
 //! Data-path requests: send, RDMA WRITE and READ, atomics, NOP.
 
-use super::OCTOWORDS_PER_BLOCK;
+use super::{Octoword, Sink};
 use crate::types::{Key, OutOfRange};
+use crate::wire::OCTOWORD_BYTES;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
-use crate::wire::{OCTOWORD_BYTES, Wqebb};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, transmute};
 
@@ -29,12 +29,8 @@ impl Sge {
     /// assert!(Sge::new(0, 0, Key::from_raw(0x1234_00)).is_err());
     /// ```
     pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if length == 0 || length > Self::MAX_BYTES {
-            return Err(OutOfRange {
-                what: "data length (1 or more)",
-                value: length as u64,
-                max: Self::MAX_BYTES as u64,
-            });
+        if let Err(error) = OutOfRange::check_length("data length (1 or more)", length, Self::MAX_BYTES) {
+            return Err(error);
         }
         Ok(Self(DataSegment {
             byte_count: U32::new(length),
@@ -125,78 +121,41 @@ impl<'a> DataPath<'a> {
         1 + usize::from(self.remote.is_some()) + usize::from(self.atomic.is_some()) + data
     }
 
-    /// Builds the request.
-    #[inline]
-    pub(crate) fn encode(&self, control: ControlSegment, put: impl FnMut(Wqebb)) {
-        let mut packer = Packer { block: Wqebb::ZERO, filled: 0, put };
-        packer.push(transmute!(control));
+    /// Hands the request on. The rest of its last block is left as it is: the device reads no further than its size.
+    #[inline(always)]
+    pub(crate) fn encode(&self, control: ControlSegment, sink: &mut impl Sink) {
+        sink.put(transmute!(control));
         if let Some(Remote { address, rkey }) = self.remote {
-            packer.push(transmute!(RemoteAddressSegment {
-                address: U64::new(address),
-                rkey: U32::new(rkey.get()),
-                reserved: U32::ZERO,
-            }));
+            let (address, rkey) = (U64::new(address), U32::new(rkey.get()));
+            sink.put(transmute!(RemoteAddressSegment { address, rkey, reserved: U32::ZERO }));
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {
-            packer
-                .push(transmute!(AtomicSegment { swap_add: U64::new(swap_add), compare: U64::new(compare) }));
+            let (swap_add, compare) = (U64::new(swap_add), U64::new(compare));
+            sink.put(transmute!(AtomicSegment { swap_add, compare }));
         }
         match self.payload {
-            Payload::Sges(sges) => sges.iter().for_each(|sge| packer.push(transmute!(sge.to_wire()))),
-            Payload::Inline(bytes) => packer.push_inline(bytes),
+            Payload::Sges(sges) => sges.iter().for_each(|sge| sink.put(transmute!(sge.to_wire()))),
+            Payload::Inline(bytes) => inline(bytes, sink),
         }
-        packer.finish();
     }
 }
 
-type Octoword = [u8; OCTOWORD_BYTES];
-
-/// Collects octowords into blocks.
-struct Packer<F> {
-    block: Wqebb,
-    filled: usize,
-    put: F,
+/// Hands on header and bytes, and zeros up to a whole octoword. No bytes, no header.
+fn inline(bytes: &[u8], sink: &mut impl Sink) {
+    const HEADER: usize = size_of::<InlineHeader>();
+    if bytes.is_empty() {
+        return;
+    }
+    let header = InlineHeader { byte_count: U32::new(bytes.len() as u32 | InlineHeader::INLINE) };
+    let (head, tail) = bytes.split_at(bytes.len().min(OCTOWORD_BYTES - HEADER));
+    let first = header.as_bytes().iter().chain(head).copied();
+    sink.put(padded(first));
+    tail.chunks(OCTOWORD_BYTES).for_each(|chunk| sink.put(padded(chunk.iter().copied())));
 }
 
-impl<F: FnMut(Wqebb)> Packer<F> {
-    fn push(&mut self, octoword: Octoword) {
-        let (slots, _) = self.block.0.as_chunks_mut::<OCTOWORD_BYTES>();
-        if let Some(slot) = slots.get_mut(self.filled) {
-            *slot = octoword;
-        }
-        self.filled += 1;
-        if self.filled == OCTOWORDS_PER_BLOCK {
-            (self.put)(self.block);
-            self.block = Wqebb::ZERO;
-            self.filled = 0;
-        }
-    }
-
-    /// Adds the header and the bytes, and fills the last octoword with zeros. No bytes, no header.
-    fn push_inline(&mut self, bytes: &[u8]) {
-        const HEADER: usize = size_of::<InlineHeader>();
-        if bytes.is_empty() {
-            return;
-        }
-        let (head, tail) = bytes.split_at(bytes.len().min(OCTOWORD_BYTES - HEADER));
-        let header = InlineHeader { byte_count: U32::new(bytes.len() as u32 | InlineHeader::INLINE) };
-        let mut first = [0; OCTOWORD_BYTES];
-        for (slot, byte) in first.iter_mut().zip(header.as_bytes().iter().chain(head)) {
-            *slot = *byte;
-        }
-        self.push(first);
-        for chunk in tail.chunks(OCTOWORD_BYTES) {
-            let mut octoword = [0; OCTOWORD_BYTES];
-            for (slot, byte) in octoword.iter_mut().zip(chunk) {
-                *slot = *byte;
-            }
-            self.push(octoword);
-        }
-    }
-
-    fn finish(mut self) {
-        if self.filled > 0 {
-            (self.put)(self.block);
-        }
-    }
+/// Fills an octoword with up to 16 bytes, and zeros behind them.
+fn padded(bytes: impl Iterator<Item = u8>) -> Octoword {
+    let mut octoword = [0; OCTOWORD_BYTES];
+    octoword.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = byte);
+    octoword
 }

@@ -1,8 +1,8 @@
 //! SET_PSV requests: give a protection signature its start value.
 
+use super::Sink;
 use crate::mkey::{Domain, Signature};
 use crate::types::{PsvIndex, Seed};
-use crate::wire::Wqebb;
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::psv::SetPsvSegment;
 use zerocopy::big_endian::{U16, U32, U64};
@@ -14,22 +14,16 @@ pub(crate) const BLOCKS: u32 = 1;
 /// Control segment and payload, in octowords.
 pub(crate) const OCTOWORDS: usize = 2;
 
-#[derive(zerocopy::IntoBytes, zerocopy::Immutable)]
-#[repr(C)]
-struct SetPsv(ControlSegment, SetPsvSegment, [u8; 32]);
-
-/// Builds the request that starts the signature of a domain.
-pub(crate) fn set_psv(psv: PsvIndex, domain: &Domain, control: ControlSegment) -> Wqebb {
-    transmute!(SetPsv(
-        control,
-        SetPsvSegment {
-            psv_index: U32::new(psv.get()),
-            syndrome: U16::ZERO,
-            reserved: U16::ZERO,
-            transient_signature: U64::new(transient_signature(&domain.signature)),
-        },
-        [0; 32],
-    ))
+/// Hands on the request that starts the signature of a domain.
+#[inline(always)]
+pub(crate) fn set_psv(psv: PsvIndex, domain: &Domain, control: ControlSegment, sink: &mut impl Sink) {
+    sink.put(transmute!(control));
+    sink.put(transmute!(SetPsvSegment {
+        psv_index: U32::new(psv.get()),
+        syndrome: U16::ZERO,
+        reserved: U16::ZERO,
+        transient_signature: U64::new(transient_signature(&domain.signature)),
+    }));
 }
 
 /// Returns the start value of a signature as a PSV holds it (device.md 4.2).

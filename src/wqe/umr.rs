@@ -1,12 +1,11 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
-use super::OCTOWORDS_PER_BLOCK;
+use super::{OCTOWORDS_PER_BLOCK, Sink};
 use crate::mkey::{
     BlockSignature, Crypto, Domain, Entries, Escape, Guard, InterleavedEntry, ListEntry, Plan, Signature,
     T10Dif, XtsEngine,
 };
 use crate::types::{PsvIndex, Seed};
-use crate::wire::Wqebb;
 use crate::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
 };
@@ -28,7 +27,7 @@ pub(crate) fn octowords(plan: &Plan<'_>) -> usize {
 
 /// Builds the UMR that carries out a plan.
 #[inline]
-pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, mut put: impl FnMut(Wqebb)) {
+pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, sink: &mut impl Sink) {
     let mut mask = MkeyMask::new().with_free(true).with_mkey(true);
     let mut context = MkeyContext {
         qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(plan.key.tag()).into_bits()),
@@ -59,13 +58,13 @@ pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, mut put: impl FnM
         mkey_mask: U64::new(mask.into_bits()),
         ..UmrControlSegment::default()
     };
-    put(transmute!(UmrHead { ctrl, umr }));
-    put(transmute!(context));
+    sink.put_block(transmute!(UmrHead { ctrl, umr }));
+    sink.put_block(transmute!(context));
     if let Some(layout) = &plan.layout {
         match layout.entries {
-            Entries::List(entries) => list(entries, &mut put),
+            Entries::List(entries) => list(entries, sink),
             Entries::Interleaved { repeat, bytes_per_cycle, entries } => {
-                interleaved(repeat, bytes_per_cycle, entries, &mut put);
+                interleaved(repeat, bytes_per_cycle, entries, sink);
             }
         }
     }
@@ -75,17 +74,17 @@ pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, mut put: impl FnM
         BsfSize::WITH_INLINE
     };
     if let Some(block) = plan.signature_bsf {
-        put(transmute!(signature_bsf(block, plan.memory_psv, plan.wire_psv, size)));
+        sink.put_block(transmute!(signature_bsf(block, plan.memory_psv, plan.wire_psv, size)));
     }
     if let Some((crypto, engine)) = plan.crypto_bsf {
-        put(transmute!(crypto_bsf(crypto, engine, size)));
+        sink.put_block(transmute!(crypto_bsf(crypto, engine, size)));
     }
 }
 
 /// Builds the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
-pub(crate) fn invalidate(ctrl: ControlSegment, mut put: impl FnMut(Wqebb)) {
+pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
     let mask = MkeyMask::new().with_free(true).with_mkey(true).with_qpn(true);
-    put(transmute!(UmrHead {
+    sink.put_block(transmute!(UmrHead {
         ctrl,
         umr: UmrControlSegment {
             flags: UmrFlags::new()
@@ -97,28 +96,28 @@ pub(crate) fn invalidate(ctrl: ControlSegment, mut put: impl FnMut(Wqebb)) {
             ..UmrControlSegment::default()
         },
     }));
-    put(transmute!(MkeyContext {
+    sink.put_block(transmute!(MkeyContext {
         free: FreeByte::new().with_free(true).into_bits(),
         qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits()),
         ..MkeyContext::default()
     }));
 }
 
-fn list(entries: &[ListEntry], put: &mut impl FnMut(Wqebb)) {
+fn list(entries: &[ListEntry], sink: &mut impl Sink) {
     let (blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
     for block in blocks {
-        put(transmute!(*block));
+        sink.put_block(transmute!(*block));
     }
     if !rest.is_empty() {
         let mut last = [Klm::PADDING; OCTOWORDS_PER_BLOCK];
         for (slot, entry) in last.iter_mut().zip(rest) {
             *slot = entry.to_wire();
         }
-        put(transmute!(last));
+        sink.put_block(transmute!(last));
     }
 }
 
-fn interleaved(repeat: u32, bytes_per_cycle: u32, entries: &[InterleavedEntry], put: &mut impl FnMut(Wqebb)) {
+fn interleaved(repeat: u32, bytes_per_cycle: u32, entries: &[InterleavedEntry], sink: &mut impl Sink) {
     let header = StridedHeader {
         bytes_per_cycle: U32::new(bytes_per_cycle),
         op: U32::new(StridedHeader::OPCODE),
@@ -132,13 +131,13 @@ fn interleaved(repeat: u32, bytes_per_cycle: u32, entries: &[InterleavedEntry], 
     for (slot, entry) in first.iter_mut().zip(head) {
         *slot = entry.to_wire();
     }
-    put(transmute!(Header(header, first)));
+    sink.put_block(transmute!(Header(header, first)));
     for chunk in tail.chunks(OCTOWORDS_PER_BLOCK) {
         let mut block = [StridedEntry::PADDING; OCTOWORDS_PER_BLOCK];
         for (slot, entry) in block.iter_mut().zip(chunk) {
             *slot = entry.to_wire();
         }
-        put(transmute!(block));
+        sink.put_block(transmute!(block));
     }
 }
 

@@ -14,8 +14,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("error", &["types", "wire"]),
     ("mkey", &["error", "types", "wire"]),
     ("wqe", &["error", "types", "wire", "mkey"]),
-    ("queue", &["error", "types", "wire", "mkey", "wqe"]),
-    ("inspect", &["error", "types", "wire", "mkey"]),
+    ("queue", &["fmt", "error", "types", "wire", "mkey", "wqe"]),
+    ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
+    ("command", &["fmt", "error", "types", "wire", "mkey"]),
+    ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
 ];
 
 /// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
@@ -91,6 +93,7 @@ fn faults() -> io::Result<Vec<String>> {
         let text = fs::read_to_string(&path)?;
         check_imports(&name, &text, &mut faults);
         check_unsafe(&name, &text, &mut faults);
+        check_formats(&name, &text, &mut faults);
     }
     Ok(faults)
 }
@@ -116,7 +119,8 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
-    let Some(inside) = name.strip_prefix("src/") else { return };
+    // Tests may use what they like.
+    let Some(inside) = name.strip_prefix("src/").filter(|inside| !inside.contains("/tests/")) else { return };
     let room = inside.split(['/', '.']).next().unwrap_or_default();
     if room == "lib" {
         return;
@@ -126,7 +130,7 @@ fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
         return;
     };
     for (number, line) in code(text) {
-        // Tests stand last in a file, and may use what they like.
+        // Tests stand last in a file.
         if line.starts_with("#[cfg(test)]") {
             break;
         }
@@ -152,5 +156,37 @@ fn check_unsafe(name: &str, text: &str, faults: &mut Vec<String>) {
         if line.contains("allow(unsafe_code)") || line.contains("expect(unsafe_code)") {
             faults.push(format!("{name}:{number}: unsafe does not belong here"));
         }
+    }
+}
+
+/// Every public type of the library has a `defmt::Format`, by attribute or by one of the ways below.
+fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
+    if !name.starts_with("src/") {
+        return;
+    }
+    let mut attributed = false;
+    for (number, line) in code(text) {
+        if line.starts_with("#[cfg(test)]") {
+            break;
+        }
+        let declared = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
+        if let Some(rest) = declared {
+            let word = |c: char| c.is_alphanumeric() || c == '_';
+            let type_name = rest.split(|c| !word(c)).next().unwrap_or_default();
+            let elsewhere = text.match_indices(type_name).any(|(at, _)| {
+                let before = text.get(..at).unwrap_or_default();
+                before.ends_with("defmt::Format for ")
+                    || ["defmt_as_bytes!(", "defmt_as_text!(", "defmt_redacted!(", "format_counters!("]
+                        .iter()
+                        .any(|opening| {
+                            before.rfind(opening).is_some_and(|start| !before[start..].contains(';'))
+                        })
+            });
+            if !attributed && !elsewhere {
+                faults.push(format!("{name}:{number}: {type_name} has no defmt::Format"));
+            }
+        }
+        let attribute = line.starts_with("#[") || line.starts_with(' ') || line.starts_with(')');
+        attributed = attribute && (attributed || line.contains("defmt"));
     }
 }

@@ -1,6 +1,6 @@
 //! Ground truth: replays recorded inputs and compares with the ring bytes that the reference provider wrote.
 //!
-//! The format is that of `vectors/FORMAT.md`: [`format`] reads it, [`replay`] drives the library with it, [`rules`] names
+//! The format is that of `vectors/FORMAT.md`: [`mod@format`] reads it, [`mod@replay`] drives the library with it, [`mod@rules`] names
 //! where the library refuses on purpose what the reference accepts (`vectors/DIFFERENCES.md`).
 
 pub mod format;

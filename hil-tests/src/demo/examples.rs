@@ -1,0 +1,568 @@
+//! The examples of the three man pages, with the pages' own parameters, and sentences that are as good as one.
+
+use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, signature_error};
+use super::scatter::Scattered;
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::expected::{self, Images};
+use crate::lab::{Lab, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, InterleavedEntry, Keytag, Layout, ListEntry,
+    MkeyConfig, Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif, check_mask,
+    job_size_allowed,
+};
+use mlx5_mkey::queue::{Outcome, RequestKind};
+use mlx5_mkey::types::{BlockSize, Seed, Tweak};
+use mlx5_mkey::wire::cqe::Syndrome;
+
+/// An example of a man page.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    /// The man page.
+    pub page: &'static str,
+    /// Number or heading of the example.
+    pub name: &'static str,
+    /// What happens in it.
+    pub what: &'static str,
+    /// Does it, and says what was seen or what was wrong.
+    pub run: fn(&mut dyn Board) -> Result<String, String>,
+}
+
+const CONFIGURE: &str = "mlx5dv_wr_mkey_configure";
+const SIG_BLOCK: &str = "mlx5dv_wr_set_mkey_sig_block";
+const CRYPTO: &str = "mlx5dv_wr_set_mkey_crypto";
+
+/// All of them, in the pages' order.
+pub const EXAMPLES: &[Example] = &[
+    Example {
+        page: CONFIGURE,
+        name: "Create QP and MKEY",
+        what: "connected QP, indirect mkey, a request without setters",
+        run: create,
+    },
+    Example {
+        page: CONFIGURE,
+        name: "List data layout",
+        what: "peer RDMA WRITEs 4160 bytes: 64 to mr1, 4096 to mr2",
+        run: list_layout,
+    },
+    Example {
+        page: CONFIGURE,
+        name: "Interleaved data layout",
+        what: "2 x (512 in mr1 and skip 4, 8 in mr2); peer RDMA WRITEs 1040",
+        run: interleaved_layout,
+    },
+    Example {
+        page: CONFIGURE,
+        name: "Access flags (setter)",
+        what: "REMOTE_READ, then REMOTE_WRITE: only writing is allowed",
+        run: access_override,
+    },
+    Example {
+        page: CONFIGURE,
+        name: "LOCAL_INV (usage)",
+        what: "clears the configuration; a new one brings the mkey back",
+        run: local_invalidate,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "Example 1",
+        what: "memory CRC32 every 512, wire none: SEND checks and strips",
+        run: sig_1,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "Example 1.1",
+        what: "the same, RECV: generates and scatters a CRC32 after every 512",
+        run: sig_1_1,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "Example 2",
+        what: "memory none, wire T10-DIF every 4K: peer RDMA READs",
+        run: sig_2,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "Example 2.1",
+        what: "the same, peer RDMA WRITEs: checks, strips, scatters the data",
+        run: sig_2_1,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "check_mask",
+        what: "one half of the application tag is checked, the other is not",
+        run: partial_check,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "copy_mask",
+        what: "an application tag not known in advance is preserved unchecked",
+        run: preserve,
+    },
+    Example {
+        page: SIG_BLOCK,
+        name: "APP_ESCAPE",
+        what: "blocks with application tag FFFF are not checked",
+        run: escape,
+    },
+    Example {
+        page: CRYPTO,
+        name: "Example 1",
+        what: "row F: memory is encrypted, SEND decrypts; either order",
+        run: crypto_1,
+    },
+    Example {
+        page: CRYPTO,
+        name: "Example 1.1",
+        what: "the same, RECV encrypts; either order",
+        run: crypto_1_1,
+    },
+    Example {
+        page: CRYPTO,
+        name: "Example 2",
+        what: "row C: wire T10-DIF every 512, units of 520: peer READs",
+        run: crypto_2,
+    },
+    Example {
+        page: CRYPTO,
+        name: "Example 2.1",
+        what: "the same, peer WRITEs: decrypts, checks, strips, scatters",
+        run: crypto_2_1,
+    },
+    Example {
+        page: CRYPTO,
+        name: "key_tag",
+        what: "must match that of the DEK, where the DEK has one",
+        run: keytag,
+    },
+    Example {
+        page: CRYPTO,
+        name: "job_size, unit 512",
+        what: "512 (rule 1) and 128 (rule 2) pass, 47 does not",
+        run: job_sizes_512,
+    },
+    Example {
+        page: CRYPTO,
+        name: "job_size, unit 520",
+        what: "520 (rule 1) and 496 (rule 2) pass, 512 does not",
+        run: job_sizes_520,
+    },
+];
+
+type Seen = Result<String, String>;
+
+/// What surrounds data in memory.
+const GAP: u8 = 0x5c;
+
+// ── mlx5dv_wr_mkey_configure ──
+
+fn create(board: &mut dyn Board) -> Seen {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    lab.configure(mkey, &MkeyConfig::KEEP)?;
+    let moved = lab.tx(Tx::Write, mkey, 0, 64)?;
+    ensure!(moved.requester.is_some(), "an mkey without layout let 64 bytes through");
+    Ok("configured (DRIVER1); without a layout it carries nothing".into())
+}
+
+fn list_layout(board: &mut dyn Board) -> Seen {
+    let mut lab = Lab::new(board);
+    let mr1 = lab.region(&[GAP; 100]);
+    let mr2 = lab.region(&[GAP; 4200]);
+    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let sgl = [piece(mr1.address, 64, mr1.key)?, piece(mr2.address, 4096, mr2.key)?];
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    let layout = Some(Layout::list(&sgl));
+    lab.configure(mkey, &MkeyConfig { access: Some(access), layout, ..MkeyConfig::KEEP })?;
+    let data = pattern(4160);
+    lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
+    same("mr1", &lab.bytes(&mr1), &[&data[..64], &[GAP; 36]].concat())?;
+    same("mr2", &lab.bytes(&mr2), &[&data[64..], &[GAP; 104]].concat())?;
+    same("read back", &lab.tx(Tx::PeerRead, mkey, 0, 4160)?.ok()?, &data)?;
+    Ok("bytes 0-63 in mr1, 64-4159 in mr2, nothing beside them; peer READs the same".into())
+}
+
+fn interleaved_layout(board: &mut dyn Board) -> Seen {
+    let mut lab = Lab::new(board);
+    let mr1 = lab.region(&[GAP; 1100]);
+    let mr2 = lab.region(&[GAP; 40]);
+    // One entry more than the layout has, as the page says.
+    let mkey = lab.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
+    let data = [
+        InterleavedEntry::new(mr1.address, 512, 4, mr1.key).map_err(|error| error.to_string())?,
+        InterleavedEntry::new(mr2.address, 8, 0, mr2.key).map_err(|error| error.to_string())?,
+    ];
+    let layout = Layout::interleaved(2, &data).map_err(|error| error.to_string())?;
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    let config = MkeyConfig { access: Some(access), layout: Some(layout), ..MkeyConfig::KEEP };
+    lab.configure(mkey, &config)?;
+    let sent = pattern(1040);
+    lab.rx(Rx::PeerWrite, mkey, 0, &sent)?.ok()?;
+    let (found1, found2) = (lab.bytes(&mr1), lab.bytes(&mr2));
+    same("mr1 from 0", &found1[..512], &sent[..512])?;
+    same("gap in mr1", &found1[512..516], &[GAP; 4])?;
+    same("mr1 from 516", &found1[516..1028], &sent[520..1032])?;
+    same("mr1 from 1028", &found1[1028..], &[GAP; 72])?;
+    same("mr2", &found2[..16], &[&sent[512..520], &sent[1032..]].concat())?;
+    same("mr2 from 16", &found2[16..], &[GAP; 24])?;
+    same("read back", &lab.tx(Tx::PeerRead, mkey, 0, 1040)?.ok()?, &sent)?;
+    Ok("0-511 mr1+0, 512-519 mr2+0, 520-1031 mr1+516, 1032-1039 mr2+8; mr1[512..516) intact".into())
+}
+
+fn access_override(board: &mut dyn Board) -> Seen {
+    let mut lab = Lab::new(board);
+    let data = pattern(64);
+    let mr = lab.region(&data);
+    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let sgl = [piece(mr.address, 64, mr.key)?];
+    let first = MkeyConfig {
+        access: Some(Access::REMOTE_READ),
+        layout: Some(Layout::list(&sgl)),
+        ..MkeyConfig::KEEP
+    };
+    lab.configure(mkey, &first)?;
+    same("READ", &lab.tx(Tx::PeerRead, mkey, 0, 64)?.ok()?, &data)?;
+    refused(&mut lab, "WRITE under REMOTE_READ", |lab| lab.rx(Rx::PeerWrite, mkey, 0, &[1; 64]))?;
+    same("memory", &lab.bytes(&mr), &data)?;
+
+    lab.configure(mkey, &MkeyConfig { access: Some(Access::REMOTE_WRITE), ..MkeyConfig::KEEP })?;
+    let new = [0xa7; 64];
+    lab.rx(Rx::PeerWrite, mkey, 0, &new)?.ok()?;
+    same("memory", &lab.bytes(&mr), &new)?;
+    let why = refused(&mut lab, "READ under REMOTE_WRITE", |lab| lab.tx(Tx::PeerRead, mkey, 0, 64))?;
+    Ok(format!("after the second request WRITE passes and READ is refused: {why}"))
+}
+
+fn local_invalidate(board: &mut dyn Board) -> Seen {
+    let mut lab = Lab::new(board);
+    let data = pattern(64);
+    let mr = lab.region(&data);
+    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let sgl = [piece(mr.address, 64, mr.key)?];
+    let config = MkeyConfig { layout: Some(Layout::list(&sgl)), ..OPEN };
+    lab.configure(mkey, &config)?;
+    same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
+    lab.near
+        .send
+        .request(1)
+        .signaled()
+        .invalidate_mkey(&mut lab.mkeys[mkey])
+        .map_err(|error| error.to_string())?;
+    lab.near.send.ring_doorbell();
+    lab.board.settle();
+    let done: Vec<_> = lab.poll_near()?.into_iter().map(|completion| completion.outcome).collect();
+    ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");
+    let why = refused(&mut lab, "use after LOCAL_INV", |lab| lab.tx(Tx::Write, mkey, 0, 64))?;
+    lab.configure(mkey, &config)?;
+    same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
+    Ok(format!("use of the cleared mkey is refused: {why}"))
+}
+
+fn piece(address: u64, length: u32, key: mlx5_mkey::types::Key) -> Result<ListEntry, String> {
+    ListEntry::new(address, length, key).map_err(|error| error.to_string())
+}
+
+/// Does what must be refused, connects anew, and returns the reason that the requester got.
+fn refused(
+    lab: &mut Lab<'_>,
+    what: &str,
+    act: impl FnOnce(&mut Lab<'_>) -> Result<crate::lab::Moved, String>,
+) -> Result<Syndrome, String> {
+    let moved = act(lab)?;
+    lab.reconnect();
+    moved.requester.map(|failure| failure.syndrome).ok_or_else(|| format!("{what} was not refused"))
+}
+
+// ── mlx5dv_wr_set_mkey_sig_block ──
+
+/// A signature or crypto mkey, what is behind it and what ought to be seen on both sides.
+struct Setup<'b> {
+    lab: Lab<'b>,
+    mkey: usize,
+    signature: Option<BlockSignature>,
+    crypto: Option<Crypto>,
+    buffers: Scattered,
+    images: Images,
+}
+
+impl<'b> Setup<'b> {
+    /// Makes mkey and memory, and configures it.
+    fn new(
+        board: &'b mut dyn Board,
+        data: &[u8],
+        signature: Option<BlockSignature>,
+        crypto: Option<Crypto>,
+    ) -> Result<Self, String> {
+        let mut lab = Lab::new(board);
+        let (has_signature, has_crypto) = (signature.is_some(), crypto.is_some());
+        let spec =
+            MkeySpec { entries: 4, signature: has_signature, crypto: has_crypto, ..MkeySpec::default() };
+        let mkey = lab.mkey(spec);
+        let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
+        let images = expected::images(data, signature.as_ref(), cipher);
+        let buffers = Scattered::holding(&mut lab, &[13, 2, 29, 7], &images.memory);
+        let mut setup = Self { lab, mkey, signature, crypto, buffers, images };
+        setup.configure()?;
+        Ok(setup)
+    }
+
+    /// Configures the mkey, again where it was.
+    fn configure(&mut self) -> Verdict {
+        let entries = self.buffers.entries(self.images.memory.len())?;
+        let config = MkeyConfig {
+            layout: Some(Layout::list(&entries)),
+            signature: self.signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: self.crypto,
+            ..OPEN
+        };
+        self.lab.configure(self.mkey, &config)
+    }
+
+    /// Moves data out and compares the wire.
+    fn transmit(&mut self, way: Tx) -> Verdict {
+        let wire = self.lab.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
+        same("wire", &wire, &self.images.wire)?;
+        self.quiet()
+    }
+
+    /// Moves data in and compares memory.
+    fn receive(&mut self, way: Rx) -> Verdict {
+        let length = self.images.memory.len();
+        self.buffers.write(&mut self.lab, &vec![0; length]);
+        self.lab.rx(way, self.mkey, 0, &self.images.wire)?.ok()?;
+        same("memory", &self.buffers.read(&self.lab, length)?, &self.images.memory)?;
+        self.quiet()
+    }
+
+    fn quiet(&mut self) -> Verdict {
+        if self.signature.is_some() { no_signature_error(&mut self.lab, self.mkey) } else { Ok(()) }
+    }
+
+    /// Turns over a bit of memory at each of these places.
+    fn spoil_memory(&mut self, places: &[usize]) {
+        let spoilt = spoil(&self.images.memory, places);
+        self.buffers.write(&mut self.lab, &spoilt);
+    }
+
+    fn lengths(&self) -> String {
+        format!("{} in memory, {} on the wire", self.images.memory.len(), self.images.wire.len())
+    }
+}
+
+fn spoil(bytes: &[u8], places: &[usize]) -> Vec<u8> {
+    let mut spoilt = bytes.to_vec();
+    places.iter().for_each(|&place| spoilt[place] ^= 0x10);
+    spoilt
+}
+
+/// The signature of the page's example 1. The page leaves the seed open.
+const CRC32: BlockSignature = BlockSignature::memory(domain(Signature::Crc32(Seed::Ones), BlockSize::B512));
+
+/// The signature of the page's example 2. The page leaves the tags open.
+const DIF_4K: BlockSignature =
+    BlockSignature::wire(domain(Signature::T10Dif(dif(0xabcd, 0xffff_fffe)), BlockSize::B4096));
+
+fn sig_1(board: &mut dyn Board) -> Seen {
+    let mut setup = Setup::new(board, &pattern(4 * 512), Some(CRC32), None)?;
+    setup.transmit(Tx::Send)?;
+    // A byte of block 2: found out while it is sent.
+    setup.spoil_memory(&[2 * 516 + 77]);
+    setup.lab.tx(Tx::Send, setup.mkey, 0, 4 * 512)?.ok()?;
+    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    let blocks: Vec<&[u8]> = setup.images.memory.chunks(516).collect();
+    let spoilt = spoil(blocks[2], &[77]);
+    let computed = expected::signature(&Signature::Crc32(Seed::Ones), &spoilt[..512], 2);
+    let word = |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    ensure_eq!(
+        (error.kind, error.block_index(), error.found, error.computed),
+        (SignatureErrorKind::Guard, 2, word(&spoilt[512..]), word(&computed)),
+        "signature error"
+    );
+    Ok(format!("{}; byte spoilt: {error}", setup.lengths()))
+}
+
+fn sig_1_1(board: &mut dyn Board) -> Seen {
+    let mut setup = Setup::new(board, &pattern(4 * 512), Some(CRC32), None)?;
+    setup.receive(Rx::Receive)?;
+    Ok(setup.lengths())
+}
+
+fn sig_2(board: &mut dyn Board) -> Seen {
+    let mut setup = Setup::new(board, &pattern(3 * 4096), Some(DIF_4K), None)?;
+    setup.transmit(Tx::PeerRead)?;
+    Ok(setup.lengths())
+}
+
+fn sig_2_1(board: &mut dyn Board) -> Seen {
+    let mut setup = Setup::new(board, &pattern(3 * 4096), Some(DIF_4K), None)?;
+    setup.receive(Rx::PeerWrite)?;
+    // Of two wrong blocks the first is reported; once configured again, the mkey reports again.
+    for places in [[4104 + 9, 2 * 4104 + 9], [100, 4104 + 9]] {
+        let spoilt = spoil(&setup.images.wire, &places);
+        setup.lab.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
+        let error = signature_error(&mut setup.lab, setup.mkey)?;
+        ensure_eq!(error.kind, SignatureErrorKind::Guard, "kind of the signature error");
+        ensure_eq!(error.block_index(), places[0] as u64 / 4104, "block of the signature error");
+        setup.configure()?;
+    }
+    Ok(format!("{}; spoilt blocks 1 and 2: block 1 reported", setup.lengths()))
+}
+
+fn partial_check(board: &mut dyn Board) -> Seen {
+    let dif = Signature::T10Dif(dif(0xabcd, 7));
+    // Everything but the low byte of the application tag.
+    let signature = BlockSignature::wire(domain(dif, BlockSize::B512)).with_check_mask(!0x10);
+    let mut setup = Setup::new(board, &pattern(512), Some(signature), None)?;
+    let spoilt = spoil(&setup.images.wire, &[515]);
+    setup.lab.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
+    no_signature_error(&mut setup.lab, setup.mkey)?;
+    let spoilt = spoil(&setup.images.wire, &[514]);
+    setup.lab.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
+    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    ensure_eq!((error.kind, error.found), (SignatureErrorKind::AppTag, 0xbbcd), "signature error");
+    Ok(format!("mask ef: low byte changed: passes; high byte: {error}"))
+}
+
+fn preserve(board: &mut dyn Board) -> Seen {
+    let dif = domain(Signature::T10Dif(dif(0, 7)), BlockSize::B512);
+    let signature = BlockSignature::both(dif, dif)
+        .with_check_mask(!check_mask::T10DIF_APP_TAG)
+        .with_copy_mask(check_mask::T10DIF_APP_TAG)
+        .map_err(|error| error.to_string())?;
+    let mut setup = Setup::new(board, &pattern(2 * 512), Some(signature), None)?;
+    for (block, tag) in [0xfeed_u16, 0x0bad].into_iter().enumerate() {
+        let at = block * 520 + 514;
+        setup.images.memory[at..at + 2].copy_from_slice(&tag.to_be_bytes());
+    }
+    setup.images.wire = setup.images.memory.clone();
+    let memory = setup.images.memory.clone();
+    setup.buffers.write(&mut setup.lab, &memory);
+    setup.transmit(Tx::Send)?;
+    setup.receive(Rx::Receive)?;
+    Ok("masks check cf, copy 30: tags feed and 0bad cross in both directions".into())
+}
+
+fn escape(board: &mut dyn Board) -> Seen {
+    let escaping = T10Dif { escape: Escape::AppTag, ..dif(0xabcd, 7) };
+    let of = |dif| BlockSignature::wire(domain(Signature::T10Dif(dif), BlockSize::B512));
+    let mut setup = Setup::new(board, &pattern(2 * 512), Some(of(escaping)), None)?;
+    let mut wire = setup.images.wire.clone();
+    wire[512..516].copy_from_slice(&[0, 0, 0xff, 0xff]);
+    setup.lab.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
+    no_signature_error(&mut setup.lab, setup.mkey)?;
+    setup.signature = Some(of(T10Dif { escape: Escape::Never, ..escaping }));
+    setup.configure()?;
+    setup.lab.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
+    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    ensure_eq!((error.kind, error.found), (SignatureErrorKind::Guard, 0), "signature error");
+    Ok(format!("wrong guard, tag FFFF: passes; without the flag: {error}"))
+}
+
+// ── mlx5dv_wr_set_mkey_crypto ──
+
+/// Loads the demo's key and returns crypto properties.
+fn crypto(
+    board: &mut dyn Board,
+    direction: Direction,
+    order: SignatureOrder,
+    data_unit: BlockSize,
+) -> Crypto {
+    let dek = board.create_dek(DekSpec { key: &KEY, keytag: None });
+    Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag::default() }
+}
+
+/// Row F with either order.
+fn row_f(board: &mut dyn Board, act: fn(&mut Setup<'_>) -> Verdict) -> Seen {
+    let mut seen = String::new();
+    for order in [SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx] {
+        let crypto = crypto(board, Direction::DecryptOnTx, order, BlockSize::B512);
+        let mut setup = Setup::new(board, &pattern(3 * 512), None, Some(crypto))?;
+        act(&mut setup).map_err(|error| format!("{order:?}: {error}"))?;
+        seen = format!("{}; both orders give the same bytes", setup.lengths());
+    }
+    Ok(seen)
+}
+
+fn crypto_1(board: &mut dyn Board) -> Seen {
+    row_f(board, |setup| setup.transmit(Tx::Send))
+}
+
+fn crypto_1_1(board: &mut dyn Board) -> Seen {
+    row_f(board, |setup| setup.receive(Rx::Receive))
+}
+
+/// Row C as in the page's example 2. The page leaves tags and tweak open.
+fn row_c(board: &mut dyn Board) -> Result<Setup<'_>, String> {
+    let order = SignatureOrder::BeforeCryptoOnTx;
+    let crypto = crypto(board, Direction::EncryptOnTx, order, BlockSize::B520);
+    let dif: Domain = domain(Signature::T10Dif(dif(0xabcd, 0x1000)), BlockSize::B512);
+    Setup::new(board, &pattern(3 * 512), Some(BlockSignature::wire(dif)), Some(crypto))
+}
+
+fn crypto_2(board: &mut dyn Board) -> Seen {
+    let mut setup = row_c(board)?;
+    setup.transmit(Tx::PeerRead)?;
+    Ok(setup.lengths())
+}
+
+fn crypto_2_1(board: &mut dyn Board) -> Seen {
+    let mut setup = row_c(board)?;
+    setup.receive(Rx::PeerWrite)?;
+    let spoilt = spoil(&setup.images.wire, &[520 + 33]);
+    setup.lab.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
+    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    ensure_eq!((error.kind, error.block_index()), (SignatureErrorKind::Guard, 1), "signature error");
+    Ok(format!("{}; bit spoilt: {error}", setup.lengths()))
+}
+
+fn keytag(board: &mut dyn Board) -> Seen {
+    const TAG: [u8; 8] = *b"disk-007";
+    let order = SignatureOrder::AfterCryptoOnTx;
+    let plain = crypto(board, Direction::EncryptOnTx, order, BlockSize::B512);
+    let dek = board.create_dek(DekSpec { key: &KEY, keytag: Some(TAG) });
+    let right = Crypto { dek, keytag: Keytag(TAG), ..plain };
+    let mut setup = Setup::new(board, &pattern(512), None, Some(right))?;
+    setup.transmit(Tx::Write)?;
+    let mkey = setup.mkey;
+    setup.crypto = Some(Crypto { keytag: Keytag(*b"disk-008"), ..right });
+    let why = match setup.configure() {
+        Ok(()) => {
+            refused(&mut setup.lab, "a wrong keytag", |lab| lab.tx(Tx::Write, mkey, 0, 512))?.to_string()
+        }
+        Err(error) => error,
+    };
+    Ok(format!("the right tag passes, a wrong one is refused: {why}"))
+}
+
+/// Sends jobs of these sizes, of which the last breaks the rule.
+fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
+    let mut why = String::new();
+    for job in jobs {
+        let allowed = job != jobs[2];
+        ensure_eq!(job_size_allowed(job as u64, unit), allowed, "job_size_allowed({job})");
+        let crypto = crypto(board, Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, unit);
+        if allowed {
+            let mut setup = Setup::new(board, &pattern(job), None, Some(crypto))?;
+            setup.transmit(Tx::Write).map_err(|error| format!("{job} bytes: {error}"))?;
+            setup.receive(Rx::Receive).map_err(|error| format!("{job} bytes: {error}"))?;
+        } else {
+            // Two whole units stand behind the mkey: only the job's size is wrong.
+            let data = pattern(2 * unit.bytes() as usize);
+            let mut setup = Setup::new(board, &data, None, Some(crypto))?;
+            let mkey = setup.mkey;
+            let reason =
+                refused(&mut setup.lab, "a job of that size", |lab| lab.tx(Tx::Write, mkey, 0, job))?;
+            why = format!("{} and {} pass, {job} is refused: {reason}", jobs[0], jobs[1]);
+        }
+    }
+    Ok(why)
+}
+
+fn job_sizes_512(board: &mut dyn Board) -> Seen {
+    job_sizes(board, BlockSize::B512, [512, 128, 47])
+}
+
+fn job_sizes_520(board: &mut dyn Board) -> Seen {
+    job_sizes(board, BlockSize::B520, [520, 496, 512])
+}

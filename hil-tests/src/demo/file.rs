@@ -1,0 +1,332 @@
+//! A file through an mkey and back: T10-DIF and AES-XTS on the wire, row C of man page `mlx5dv_wr_set_mkey_crypto`.
+
+use super::kit::{KEY, OPEN, dif, domain, no_signature_error, same, signature_error};
+use super::scatter::Scattered;
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::expected;
+use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use mlx5_mkey::mkey::{
+    BlockSignature, Crypto, Direction, DomainKind, Keytag, Layout, ListEntry, Mkey, MkeyConfig, Signature,
+    SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
+};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, DekId, Tweak};
+use mlx5_mkey::wire::Wqebb;
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// Bytes of a protected block.
+pub const BLOCK: usize = 512;
+/// Bytes of a block and its T10-DIF, which is the data unit of the cipher.
+pub const UNIT: usize = 520;
+/// Bytes of the file that cross in one transfer.
+pub const CHUNK: usize = 256 << 10;
+/// Tweak and reference tag of the file's first block.
+pub const FIRST_LBA: u64 = 0x1000;
+/// Application tag of all blocks.
+pub const APP_TAG: u16 = 0xf11e;
+
+/// Bytes of file and wire that are kept to be shown.
+const SHOWN: usize = 64;
+
+/// Sizes of the buffers that the file is sent from, relative to each other.
+const SOURCE: &[u64] = &[23, 5, 61, 3, 17, 41, 11];
+/// Sizes of the buffers that it is received into.
+const TARGET: &[u64] = &[7, 53, 19, 2, 31];
+
+/// What came of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Bytes of the file, as far as it was read.
+    pub bytes: u64,
+    /// Blocks that it filled.
+    pub blocks: u64,
+    /// Zero bytes that filled up the last block.
+    pub padding: usize,
+    /// Transfers in each direction.
+    pub transfers: u64,
+    /// Lengths of the pieces that the first transfer was sent from.
+    pub source: Vec<usize>,
+    /// Lengths of the pieces that it was received into.
+    pub target: Vec<usize>,
+    /// The first bytes of the file.
+    pub head: Vec<u8>,
+    /// The first bytes of the wire.
+    pub wire: Vec<u8>,
+    /// The first work request: it configures the mkey that the file is sent through.
+    pub wqe: Vec<u8>,
+    /// What was spoilt on the wire of the first transfer, and what was said of it.
+    pub spoilt: Vec<Spoilt>,
+    /// What was wrong, with which the run ended.
+    pub wrong: Option<String>,
+    /// Time that configurations and transfers took, comparing not counted.
+    pub device_time: Duration,
+}
+
+/// A bit of the wire that was turned over.
+#[derive(Clone, Debug)]
+pub struct Spoilt {
+    /// Byte of the wire.
+    pub byte: usize,
+    /// Bit of that byte.
+    pub bit: u8,
+    /// What the device said, if it was right.
+    pub caught: Result<SignatureError, String>,
+}
+
+/// Sends all that `source` gives through one mkey, receives it back through another, and compares.
+///
+/// # Errors
+/// `source` could not be read. What the device did wrong stands in the report.
+pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
+    let mut report = Report::default();
+    let mut trip = Trip::new(board);
+    let mut chunk = Vec::with_capacity(CHUNK);
+    loop {
+        chunk.clear();
+        source.by_ref().take(CHUNK as u64).read_to_end(&mut chunk)?;
+        if chunk.is_empty() {
+            return Ok(report);
+        }
+        if let Err(wrong) = trip.carry(&chunk, &mut report) {
+            report.wrong = Some(wrong);
+            return Ok(report);
+        }
+    }
+}
+
+/// The way from a file's buffers over the wire to others.
+struct Trip<'b> {
+    lab: Lab<'b>,
+    dek: DekId,
+    source: Scattered,
+    target: Scattered,
+    /// The far side's memory.
+    far: Region,
+    /// Mkeys to send and to receive through.
+    out: usize,
+    back: usize,
+}
+
+impl<'b> Trip<'b> {
+    fn new(board: &'b mut dyn Board) -> Self {
+        let mut lab = Lab::new(board);
+        let spec = MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() };
+        Self {
+            dek: lab.board.create_dek(DekSpec { key: &KEY, keytag: None }),
+            source: Scattered::new(&mut lab, SOURCE, CHUNK),
+            target: Scattered::new(&mut lab, TARGET, CHUNK),
+            far: lab.region(&vec![0; CHUNK / BLOCK * UNIT]),
+            out: lab.mkey(spec),
+            back: lab.mkey(spec),
+            lab,
+        }
+    }
+
+    /// Takes a chunk of the file there and back.
+    fn carry(&mut self, chunk: &[u8], report: &mut Report) -> Verdict {
+        let blocks = chunk.len().div_ceil(BLOCK);
+        let mut data = chunk.to_vec();
+        data.resize(blocks * BLOCK, 0);
+        let first = report.blocks;
+        let (signature, crypto) = properties(first, self.dek);
+        let sent_from = self.source.entries(data.len())?;
+        let received_into = self.target.entries(data.len())?;
+        if report.transfers == 0 {
+            report.source = self.source.lengths(data.len());
+            report.target = self.target.lengths(data.len());
+            report.head = chunk.iter().take(SHOWN).copied().collect();
+            report.wqe = first_wqe(&self.lab, self.out, &config(&sent_from, signature, crypto))?;
+        }
+
+        // Out.
+        self.source.write(&mut self.lab, &data);
+        let far = Region { length: blocks * UNIT, ..self.far };
+        let start = Instant::now();
+        self.lab.configure(self.out, &config(&sent_from, signature, crypto))?;
+        let wire = self.lab.tx_to(Tx::Send, self.out, 0, &far)?.ok()?;
+        report.device_time += start.elapsed();
+        if report.transfers == 0 {
+            report.wire = wire.iter().take(SHOWN).copied().collect();
+        }
+        let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY)));
+        same("wire", &wire, &images.wire)?;
+        no_signature_error(&mut self.lab, self.out)?;
+
+        // Back.
+        self.target.write(&mut self.lab, &vec![0; data.len()]);
+        let config = config(&received_into, signature, crypto);
+        let start = Instant::now();
+        self.lab.configure(self.back, &config)?;
+        self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
+        report.device_time += start.elapsed();
+        let mut received = self.target.read(&self.lab, data.len())?;
+        no_signature_error(&mut self.lab, self.back)?;
+        if received.drain(chunk.len()..).any(|byte| byte != 0) {
+            return Err("the padding did not come back as zeros".into());
+        }
+        same("file", &received, chunk)?;
+
+        report.bytes += chunk.len() as u64;
+        report.blocks += blocks as u64;
+        report.padding = data.len() - chunk.len();
+        report.transfers += 1;
+        if report.transfers == 1 {
+            // Inside the first block, and near the end of the last one's data.
+            for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
+                let caught = self.spoil(&wire, byte, bit, &config, &crypto);
+                report.spoilt.push(Spoilt { byte, bit, caught });
+            }
+            if let Some(wrong) = report.spoilt.iter().find_map(|spoilt| spoilt.caught.clone().err()) {
+                return Err(format!("spoilt wire: {wrong}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the wire with one bit turned over, and checks what the device says of it.
+    fn spoil(
+        &mut self,
+        wire: &[u8],
+        byte: usize,
+        bit: u8,
+        config: &MkeyConfig<'_>,
+        crypto: &Crypto,
+    ) -> Result<SignatureError, String> {
+        let mut spoilt = wire.to_vec();
+        spoilt[byte] ^= 1 << bit;
+        let far = Region { length: wire.len(), ..self.far };
+        self.lab.board.write(far.address, &spoilt);
+        self.lab.configure(self.back, config)?;
+        self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
+        let error = signature_error(&mut self.lab, self.back)?;
+
+        let block = byte / UNIT;
+        let tweak = Tweak::new(crypto.tweak.get() + block as u128);
+        let unit = &spoilt[block * UNIT..][..UNIT];
+        let plain = expected::decipher(&KEY, crypto.data_unit, tweak, unit);
+        let (data, field) = plain.split_at(BLOCK);
+        let dif = dif(APP_TAG, tweak.get() as u32);
+        let computed = expected::signature(&Signature::T10Dif(dif), data, 0);
+        let guard = |bytes: &[u8]| u64::from(bytes[0]) << 8 | u64::from(bytes[1]);
+        let right = SignatureError {
+            kind: SignatureErrorKind::Guard,
+            domain: DomainKind::Wire,
+            found: guard(field),
+            computed: guard(&computed),
+            offset: ((block + 1) * UNIT - 1) as u64,
+            stride: UNIT as u32,
+        };
+        if error == right { Ok(error) } else { Err(format!("reported: {error}; expected: {right}")) }
+    }
+}
+
+/// Returns signature and crypto properties for blocks from number `first` of the file on.
+fn properties(first: u64, dek: DekId) -> (BlockSignature, Crypto) {
+    let lba = FIRST_LBA + first;
+    let signature = Signature::T10Dif(dif(APP_TAG, lba as u32));
+    let crypto = Crypto {
+        direction: Direction::EncryptOnTx,
+        order: SignatureOrder::BeforeCryptoOnTx,
+        data_unit: BlockSize::B520,
+        tweak: Tweak::from_lba(lba),
+        dek,
+        keytag: Keytag::default(),
+    };
+    (BlockSignature::wire(domain(signature, BlockSize::B512)), crypto)
+}
+
+fn config(entries: &[ListEntry], signature: BlockSignature, crypto: Crypto) -> MkeyConfig<'_> {
+    MkeyConfig {
+        layout: Some(Layout::list(entries)),
+        signature: SignatureChange::Set(signature),
+        crypto: Some(crypto),
+        ..OPEN
+    }
+}
+
+/// Rings nobody.
+struct NoDoorbell;
+
+impl Doorbell for NoDoorbell {
+    fn ring(&mut self, _: [u8; 8]) {}
+}
+
+/// Returns the bytes of the work request that configures an mkey, as the near side's send queue would write it next: posted
+/// to a ring that no device reads.
+fn first_wqe(lab: &Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<u8>, String> {
+    const BLOCKS: usize = 32;
+    let mut ring = [Wqebb::ZERO; BLOCKS];
+    let record = DoorbellRecord::new();
+    let settings = SendQueueConfig {
+        first_block: lab.near.send.producer(),
+        ..SendQueueConfig::new(lab.near.send.qpn())
+    };
+    let start = settings.first_block as usize % BLOCKS;
+    let mut mkey: Mkey = lab.mkeys[mkey].clone();
+    let mut queue: SendQueue<'_, NoDoorbell, BLOCKS> =
+        SendQueue::new(settings, &mut ring, &record, NoDoorbell).map_err(|error| error.to_string())?;
+    queue.request(0).signaled().configure_mkey(&mut mkey, config).map_err(|error| error.to_string())?;
+    drop(queue);
+    let octowords = usize::from(ring[start].0[7] & 0x3f);
+    Ok(ring.iter().cycle().skip(start).flat_map(|block| block.0).take(octowords * 16).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::kit::pattern;
+    use crate::demo::soft_board;
+    use mlx5_softdev::Faults;
+
+    #[test]
+    fn files_of_any_length_come_back() {
+        for (length, blocks, padding) in [
+            (0, 0, 0),
+            (1, 1, 511),
+            (511, 1, 1),
+            (512, 1, 0),
+            (513, 2, 511),
+            (CHUNK, 512, 0),
+            (CHUNK + 1, 513, 511),
+            (2 * CHUNK + 5000, 1034, 120),
+        ] {
+            let report = run(&mut soft_board(Faults::default()), &pattern(length)[..]).unwrap();
+            assert_eq!(report.wrong, None, "{length}");
+            assert_eq!((report.bytes, report.blocks, report.padding), (length as u64, blocks, padding));
+            assert_eq!(report.transfers, length.div_ceil(CHUNK) as u64);
+            assert_eq!(report.spoilt.len(), if length == 0 { 0 } else { 2 });
+            assert_eq!(report.wqe.len(), if length == 0 { 0 } else { 6 * 64 });
+        }
+    }
+
+    #[test]
+    fn transfers_continue_one_another() {
+        let data = pattern(6 * BLOCK);
+        let wire = |data: &[u8], first| {
+            let (signature, crypto) = properties(first, DekId::default());
+            expected::images(data, Some(&signature), Some((&crypto, &KEY))).wire
+        };
+        let (start, rest) = data.split_at(2 * BLOCK);
+        assert_eq!([wire(start, 0), wire(rest, 2)].concat(), wire(&data, 0));
+    }
+
+    #[test]
+    fn the_first_work_request_is_the_one_that_the_device_reads() {
+        let mut board = soft_board(Faults::default());
+        let mut lab = Lab::new(&mut board);
+        let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
+        let mr = lab.region(&[0; BLOCK]);
+        let entries = [ListEntry::new(mr.address, BLOCK as u32, mr.key).unwrap()];
+        let (signature, crypto) = properties(0, DekId::default());
+        // Not only at the start of a ring.
+        lab.configure(mkey, &config(&entries, signature, crypto)).unwrap();
+        let config = config(&entries, signature, crypto);
+        let wqe = first_wqe(&lab, mkey, &config).unwrap();
+        let first = lab.near.send.producer();
+        assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
+        assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);
+        assert_eq!(wqe[128..132], (BLOCK as u32).to_be_bytes());
+        assert_eq!(wqe[136..144], mr.address.to_be_bytes());
+    }
+}

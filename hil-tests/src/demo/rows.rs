@@ -1,0 +1,172 @@
+//! The ten rows of the table in man page `mlx5dv_wr_set_mkey_crypto`, each in every way that data can move.
+
+use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same};
+use super::scatter::Scattered;
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::expected::{self, Images};
+use crate::lab::{Lab, Rx, Tx, Verdict};
+use mlx5_mkey::mkey::{
+    BlockSignature, Crypto, Direction, Keytag, Layout, MkeyConfig, Signature, SignatureChange, SignatureOrder,
+};
+use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub letter: char,
+    /// What the page says memory holds.
+    pub memory: &'static str,
+    /// What the page says the wire holds.
+    pub wire: &'static str,
+    direction: Direction,
+    /// Both where the page says that it does not matter.
+    orders: &'static [SignatureOrder],
+    memory_signature: Option<Signature>,
+    wire_signature: Option<Signature>,
+    unit: BlockSize,
+}
+
+const BEFORE: &[SignatureOrder] = &[SignatureOrder::BeforeCryptoOnTx];
+const AFTER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx];
+const EITHER: &[SignatureOrder] = &[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx];
+
+const DIF: Option<Signature> = Some(Signature::T10Dif(dif(0x5eed, LBA as u32)));
+/// Of another size than a T10-DIF, so that memory and wire differ in length where both have a signature.
+const CRC: Option<Signature> = Some(Signature::Crc32(Seed::Ones));
+
+/// Tweak and reference tag of the first block.
+const LBA: u64 = 0x0001_fffe;
+/// Bytes of plain data without signatures.
+const DATA: usize = 4 * 512;
+
+const fn row(
+    letter: char,
+    (memory, memory_signature): (&'static str, Option<Signature>),
+    (wire, wire_signature): (&'static str, Option<Signature>),
+    direction: Direction,
+    orders: &'static [SignatureOrder],
+    unit: BlockSize,
+) -> Row {
+    Row { letter, memory, wire, direction, orders, memory_signature, wire_signature, unit }
+}
+
+/// The table. The data unit is the block, with its signature where that is inside the cipher.
+pub const ROWS: [Row; 10] = {
+    use BlockSize::{B512, B520};
+    use Direction::{DecryptOnTx as D, EncryptOnTx as E};
+    [
+        row('A', ("data", None), ("enc(data)", None), E, EITHER, B512),
+        row('B', ("data", None), ("enc(data)+SIG", DIF), E, AFTER, B512),
+        row('C', ("data", None), ("enc(data+SIG)", DIF), E, BEFORE, B520),
+        row('D', ("data+SIG", DIF), ("enc(data)", None), E, BEFORE, B512),
+        row('E', ("data+SIG1", CRC), ("enc(data+SIG2)", DIF), E, BEFORE, B520),
+        row('F', ("enc(data)", None), ("data", None), D, EITHER, B512),
+        row('G', ("enc(data)", None), ("data+SIG", DIF), D, AFTER, B512),
+        row('H', ("enc(data+SIG)", DIF), ("data", None), D, AFTER, B520),
+        row('I', ("enc(data+SIG1)", DIF), ("data+SIG2", CRC), D, AFTER, B520),
+        row('J', ("enc(data)+SIG", DIF), ("data", None), D, BEFORE, B512),
+    ]
+};
+
+/// A way for data to move, seen from the mkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Out of it.
+    Tx(Tx),
+    /// Into it.
+    Rx(Rx),
+}
+
+/// What came of moving a row's data in one way.
+#[derive(Clone, Debug)]
+pub struct Moved {
+    /// How.
+    pub way: Way,
+    /// With which order of cipher and signature.
+    pub order: SignatureOrder,
+    /// Whether the bytes were those that had been computed.
+    pub verdict: Verdict,
+}
+
+/// What came of a row.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The row.
+    pub row: Row,
+    /// Bytes in memory.
+    pub memory_bytes: usize,
+    /// Bytes on the wire.
+    pub wire_bytes: usize,
+    /// Every way, with every order that the page allows.
+    pub moved: Vec<Moved>,
+}
+
+impl Row {
+    /// Returns the signatures that an mkey for this row is given.
+    fn signature(&self) -> Option<BlockSignature> {
+        let of = |signature| domain(signature, BlockSize::B512);
+        match (self.memory_signature.map(of), self.wire_signature.map(of)) {
+            (None, None) => None,
+            (Some(memory), None) => Some(BlockSignature::memory(memory)),
+            (None, Some(wire)) => Some(BlockSignature::wire(wire)),
+            (Some(memory), Some(wire)) => Some(BlockSignature::both(memory, wire)),
+        }
+    }
+
+    fn crypto(&self, order: SignatureOrder, dek: DekId) -> Crypto {
+        let (direction, data_unit) = (self.direction, self.unit);
+        let (tweak, keytag) = (Tweak::from_lba(LBA), Keytag::default());
+        Crypto { direction, order, data_unit, tweak, dek, keytag }
+    }
+
+    /// Moves the row's data in all ways.
+    pub fn run(&self, board: &mut dyn Board) -> Outcome {
+        let dek = board.create_dek(DekSpec { key: &KEY, keytag: None });
+        let data = pattern(DATA);
+        let images = |order| {
+            let crypto = self.crypto(order, dek);
+            expected::images(&data, self.signature().as_ref(), Some((&crypto, &KEY)))
+        };
+        let (mut moved, mut lengths) = (Vec::new(), (0, 0));
+        let ways = Tx::ALL.map(Way::Tx).into_iter().chain(Rx::ALL.map(Way::Rx));
+        for (way, &order) in ways.flat_map(|way| self.orders.iter().map(move |order| (way, order))) {
+            let images = images(order);
+            lengths = (images.memory.len(), images.wire.len());
+            let verdict = self.transfer(board, way, self.crypto(order, dek), &images);
+            moved.push(Moved { way, order, verdict });
+        }
+        Outcome { row: *self, memory_bytes: lengths.0, wire_bytes: lengths.1, moved }
+    }
+
+    /// Moves the row's data in one way, through an mkey and ports of its own.
+    fn transfer(&self, board: &mut dyn Board, way: Way, crypto: Crypto, images: &Images) -> Verdict {
+        let mut lab = Lab::new(board);
+        let signature = self.signature();
+        let spec =
+            MkeySpec { entries: 4, signature: signature.is_some(), crypto: true, ..MkeySpec::default() };
+        let mkey = lab.mkey(spec);
+        let length = images.memory.len();
+        let buffers = Scattered::holding(&mut lab, &[5, 11, 3], &images.memory);
+        let entries = buffers.entries(length)?;
+        let config = MkeyConfig {
+            layout: Some(Layout::list(&entries)),
+            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: Some(crypto),
+            ..OPEN
+        };
+        lab.configure(mkey, &config)?;
+        match way {
+            Way::Tx(way) => {
+                let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
+                same("wire", &wire, &images.wire)?;
+            }
+            Way::Rx(way) => {
+                buffers.write(&mut lab, &vec![0; length]);
+                lab.rx(way, mkey, 0, &images.wire)?.ok()?;
+                same("memory", &buffers.read(&lab, length)?, &images.memory)?;
+            }
+        }
+        if signature.is_some() { no_signature_error(&mut lab, mkey) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,108 @@
+//! What queues and mkeys refuse on devices that can do less than the boards here: small queues, missing capabilities.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::mkey::{
+    BlockSignature, Domain, InterleavedEntry, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature,
+    SignatureAttributes, SignatureCapabilities, SignatureChange,
+};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
+use mlx5_mkey::wire::Wqebb;
+
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: [u8; 8]) {}
+}
+
+/// An mkey with a signature, on a device that can do this much.
+fn mkey(capabilities: SignatureCapabilities) -> Mkey {
+    let psvs = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
+    let signature = SignatureAttributes { capabilities, ..SignatureAttributes::new(psvs.0, psvs.1) };
+    let plain = MkeyAttributes::plain(Key::from_raw(0x5600), 32);
+    Mkey::new(MkeyAttributes { signature: Some(signature), ..plain }).expect("a key without a tag")
+}
+
+/// Posts to a queue of 16 blocks; a refusal must leave it empty and the mkey as it was.
+fn post(limits: SendQueueConfig, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
+    let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut queue = SendQueue::<_, 16>::new(limits, &mut ring, &record, Silent).expect("a ring");
+    let before = mkey.clone();
+    let result = queue.request(1).configure_mkey(mkey, config);
+    if result.is_err() {
+        assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
+        assert_eq!(before, *mkey);
+        drop(queue);
+        assert!(ring.iter().all(|block| block.0 == [0; 64]));
+    }
+    result
+}
+
+fn large() -> SendQueueConfig {
+    SendQueueConfig::new(Qpn::from_low_bits(7))
+}
+
+fn set(signature: Signature, block_size: BlockSize) -> MkeyConfig<'static> {
+    let block = BlockSignature::wire(Domain { signature, block_size });
+    MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::KEEP }
+}
+
+#[test]
+fn r097_blocks_of_4048_bytes_need_a_capability() {
+    let less = SignatureCapabilities { block_4048: false, ..SignatureCapabilities::ALL };
+    for size in BlockSize::ALL {
+        let config = set(Signature::Crc32(Seed::Ones), size);
+        let refused = Err(PostError::Config(ConfigError::BlockSizeUnsupported(size)));
+        let expected = if size == BlockSize::B4048 { refused } else { Ok(()) };
+        assert_eq!(post(large(), &mut mkey(less), &config), expected, "{size:?}");
+        assert_eq!(post(large(), &mut mkey(SignatureCapabilities::ALL), &config), Ok(()), "{size:?}");
+    }
+}
+
+#[test]
+fn r102_crc32c_and_crc64_need_capabilities() {
+    let all = SignatureCapabilities::ALL;
+    let less =
+        [SignatureCapabilities { crc32c: false, ..all }, SignatureCapabilities { crc64_xp10: false, ..all }];
+    let kinds =
+        [Signature::Crc32c(Seed::Ones), Signature::Crc64Xp10(Seed::Ones), Signature::Crc32(Seed::Ones)];
+    for (lacking, less) in less.into_iter().enumerate() {
+        for (number, kind) in kinds.into_iter().enumerate() {
+            let refused = Err(PostError::Config(ConfigError::SignatureUnsupported));
+            let expected = if number == lacking { refused } else { Ok(()) };
+            assert_eq!(post(large(), &mut mkey(less), &set(kind, BlockSize::B512)), expected, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn r037_a_default_request_holds_four_pieces_or_three_streams() {
+    let limits = SendQueueConfig { max_inline_data: 60, ..large() };
+    let plain = || Mkey::new(MkeyAttributes::plain(Key::from_raw(0x5600), 32)).expect("a key without a tag");
+    let pieces = [ListEntry::new(0x1000, 8, Key::from_raw(0x100)).expect("eight bytes"); 5];
+    let streams = [InterleavedEntry::new(0x1000, 8, 0, Key::from_raw(0x100)).expect("eight bytes"); 4];
+    let with = |layout| MkeyConfig { layout: Some(layout), ..MkeyConfig::KEEP };
+    assert_eq!(post(limits, &mut plain(), &with(Layout::list(&pieces[..4]))), Ok(()));
+    let refused = ConfigError::TooManyEntries { entries: 5, max: 4 };
+    assert_eq!(post(limits, &mut plain(), &with(Layout::list(&pieces))), Err(refused.into()));
+    let three = Layout::interleaved(2, &streams[..3]).expect("few streams");
+    assert_eq!(post(limits, &mut plain(), &with(three)), Ok(()), "R41");
+    let four = Layout::interleaved(2, &streams).expect("few streams");
+    let refused = ConfigError::TooManyEntries { entries: 4, max: 3 };
+    assert_eq!(post(limits, &mut plain(), &with(four)), Err(refused.into()), "R41");
+}
+
+#[test]
+fn r178_three_work_requests_need_three_places() {
+    let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
+    let both =
+        BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
+    let config = MkeyConfig { signature: SignatureChange::Set(both), ..MkeyConfig::KEEP };
+    let mut mkey = mkey(SignatureCapabilities::ALL);
+    let limits = SendQueueConfig { max_requests: 2, ..large() };
+    let refused = PostError::TooManyRequests { needed: 3, free: 2 };
+    assert_eq!(post(limits, &mut mkey, &config), Err(refused));
+    assert_eq!(post(SendQueueConfig { max_requests: 3, ..large() }, &mut mkey, &config), Ok(()));
+}

@@ -1,0 +1,498 @@
+//! What holds for any parameters: transfers restore memory, single wrong bits are found, queues lose nothing, and requests
+//! look alike wherever in a ring they begin.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
+use hil_tests::expected;
+use hil_tests::lab::{Lab, Rx, Tx};
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, InterleavedEntry, Keytag,
+    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
+    SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
+};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_softdev::Personality;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use std::collections::VecDeque;
+
+fn seed() -> impl Strategy<Value = Seed> {
+    select(vec![Seed::Zeros, Seed::Ones])
+}
+
+fn dif() -> impl Strategy<Value = T10Dif> {
+    let guard = select(vec![Guard::Crc, Guard::IpChecksum]);
+    // Few values, so that two domains often agree in one of them.
+    let app_tag = prop_oneof![Just(0x5678), Just(0), any::<u16>()];
+    let ref_tag = prop_oneof![Just(7), Just(u32::MAX), any::<u32>()];
+    (guard, seed(), app_tag, ref_tag, any::<bool>()).prop_map(|(guard, seed, app_tag, ref_tag, ref_remap)| {
+        T10Dif { guard, seed, app_tag, ref_tag, ref_remap, escape: Escape::Never }
+    })
+}
+
+fn kind() -> impl Strategy<Value = Signature> {
+    prop_oneof![
+        3 => dif().prop_map(Signature::T10Dif),
+        1 => seed().prop_map(Signature::Crc32),
+        1 => seed().prop_map(Signature::Crc32c),
+        1 => seed().prop_map(Signature::Crc64Xp10),
+    ]
+}
+
+fn block_size() -> impl Strategy<Value = BlockSize> {
+    select(BlockSize::ALL.to_vec())
+}
+
+/// Two kinds of signature, such that what is copied between them agrees with what each would make itself.
+fn pair() -> impl Strategy<Value = (Signature, Signature)> {
+    (kind(), kind()).prop_map(|(memory, wire)| {
+        let wire = match (memory, wire) {
+            (Signature::T10Dif(memory), Signature::T10Dif(wire)) => {
+                Signature::T10Dif(T10Dif { ref_remap: memory.ref_remap, ..wire })
+            }
+            (Signature::Crc32(_), Signature::Crc32(_))
+            | (Signature::Crc32c(_), Signature::Crc32c(_))
+            | (Signature::Crc64Xp10(_), Signature::Crc64Xp10(_)) => memory,
+            _ => wire,
+        };
+        (memory, wire)
+    })
+}
+
+/// A signature of any arrangement.
+fn signature() -> impl Strategy<Value = BlockSignature> {
+    (0..4u8, pair(), block_size(), any::<bool>()).prop_map(|(arrangement, (memory, wire), size, mixed)| {
+        let domain = |signature, block_size| Domain { signature, block_size };
+        match arrangement {
+            0 => BlockSignature::memory(domain(memory, size)),
+            1 => BlockSignature::wire(domain(wire, size)),
+            2 if mixed => {
+                BlockSignature::both(domain(memory, BlockSize::B512), domain(wire, BlockSize::B4096))
+            }
+            2 => BlockSignature::both(domain(memory, size), domain(memory, size)),
+            _ => BlockSignature::both(domain(memory, size), domain(wire, size)),
+        }
+    })
+}
+
+/// The bytes of data that fill whole blocks of both domains.
+fn whole_blocks(signature: Option<&BlockSignature>) -> usize {
+    let Some(signature) = signature else { return 512 };
+    let domains = signature.memory_domain().into_iter().chain(signature.wire_domain());
+    domains.map(|domain| domain.block_size.bytes() as usize).max().unwrap_or(512)
+}
+
+fn direction() -> impl Strategy<Value = Direction> {
+    select(vec![Direction::EncryptOnTx, Direction::DecryptOnTx])
+}
+
+fn order() -> impl Strategy<Value = SignatureOrder> {
+    select(vec![SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx])
+}
+
+/// Everything about a cipher but the key's number.
+fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, Index)> {
+    let key = prop_oneof![vec(any::<u8>(), 32), vec(any::<u8>(), 64)];
+    let tweak = prop_oneof![any::<u64>().prop_map(u128::from), any::<u128>(), Just(u128::from(u64::MAX))];
+    (direction(), order(), tweak, key, any::<Index>())
+}
+
+/// Puts bytes into memory in pieces out of order with gaps between, and returns the entries and where the pieces are.
+fn scatter(lab: &mut Lab<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<ListEntry>, Vec<(u64, usize)>) {
+    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends.retain(|end| *end > 0);
+    let room = lab.region(&vec![0x99; bytes.len() + 64 * ends.len()]);
+    let mut at = room.address + room.length as u64;
+    let (mut entries, mut places, mut start) = (Vec::new(), Vec::new(), 0);
+    for end in ends {
+        let length = end - start;
+        at -= length as u64 + 3;
+        lab.board.write(at, &bytes[start..end]);
+        entries.push(ListEntry::new(at, length as u32, room.key).expect("a piece of some bytes"));
+        places.push((at, length));
+        start = end;
+    }
+    (entries, places)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    /// Sending gives the bytes that are computed apart from the device, and receiving them restores memory.
+    #[test]
+    fn a_transfer_out_and_in_restores_memory(
+        signature in proptest::option::weighted(0.8, signature()),
+        cipher in proptest::option::weighted(0.7, cipher()),
+        blocks in 1..4usize,
+        bytes in any::<u64>(),
+        cuts in vec(any::<Index>(), 0..8),
+        (tx, rx) in (select(Tx::ALL.to_vec()), select(Rx::ALL.to_vec())),
+    ) {
+        let mut board = SoftBoard::new(Personality::default());
+        let mut lab = Lab::new(&mut board);
+        let length = blocks * whole_blocks(signature.as_ref());
+        let data: Vec<u8> = (0..length as u64).map(|at| ((bytes ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        let crypto = match &cipher {
+            None => None,
+            Some((direction, order, tweak, key, unit)) => {
+                let plain = expected::images(&data, signature.as_ref(), None);
+                let enciphered = match (direction, order) {
+                    (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => plain.wire.len(),
+                    (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => plain.memory.len(),
+                    _ => data.len(),
+                };
+                let fits = |unit: &BlockSize| job_size_enciphers(enciphered as u64, *unit);
+                let units: Vec<BlockSize> = BlockSize::ALL.into_iter().filter(fits).collect();
+                prop_assume!(!units.is_empty());
+                let dek = lab.board.create_dek(DekSpec { key, keytag: None });
+                let (direction, order, tweak) = (*direction, *order, Tweak::new(*tweak));
+                let crypto = Crypto { direction, order, data_unit: *unit.get(&units), tweak, dek, keytag: Keytag::default() };
+                let both = signature.is_some_and(|block| block.memory_domain().is_some() && block.wire_domain().is_some());
+                prop_assume!(!(both && crypto.signature_is_outside()));
+                Some((crypto, key))
+            }
+        };
+        let images = expected::images(&data, signature.as_ref(), crypto.as_ref().map(|(crypto, key)| (crypto, &key[..])));
+        let (entries, places) = scatter(&mut lab, &images.memory, &cuts);
+        let spec = MkeySpec { entries: 16, signature: signature.is_some(), crypto: crypto.is_some(), ..MkeySpec::default() };
+        let mkey = lab.mkey(spec);
+        let config = MkeyConfig {
+            access: Some(Access::ALL),
+            layout: Some(Layout::list(&entries)),
+            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: crypto.map(|(crypto, _)| crypto),
+        };
+        lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
+        let wire = lab.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(&wire, &images.wire);
+        for (address, length) in &places {
+            lab.board.write(*address, &vec![0; *length]);
+        }
+        lab.rx(rx, mkey, 0, &wire).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        let back: Vec<u8> = places.iter().flat_map(|(address, length)| lab.board.read(*address, *length)).collect();
+        prop_assert_eq!(&back, &images.memory);
+        if signature.is_some() {
+            prop_assert_eq!(lab.mkeys[mkey].check(), Ok(None));
+        }
+    }
+
+    /// A wrong bit is reported, with the number of its block, if its byte of the signature is checked, and passes if not.
+    /// One in the data is reported if the whole guard is checked, and passes if none of it is.
+    #[test]
+    fn a_single_wrong_bit_is_found_where_it_is_looked_for(
+        signature in kind(),
+        block_size in block_size(),
+        mask in prop_oneof![Just(0xffu8), Just(0), any::<u8>()],
+        on_the_wire in any::<bool>(),
+        blocks in 1..4usize,
+        (in_signature, place, block, bit) in (any::<bool>(), any::<Index>(), any::<Index>(), 0..8u32),
+    ) {
+        let mut board = SoftBoard::new(Personality::default());
+        let mut lab = Lab::new(&mut board);
+        let domain = Domain { signature, block_size };
+        let data: Vec<u8> = (0..blocks * block_size.bytes() as usize).map(|at| (at * 31 + at / 251) as u8).collect();
+        let mut stream = expected::sign(&data, Some(&domain));
+        let (stride, unsigned) = (domain.stride() as usize, block_size.bytes() as usize);
+        let block = block.index(blocks);
+        let within = if in_signature { unsigned + place.index(signature.bytes() as usize) } else { place.index(unsigned) };
+        stream[block * stride + within] ^= 1 << bit;
+        let guard = match signature {
+            Signature::T10Dif(_) => check_mask::T10DIF_GUARD,
+            Signature::Crc32(_) | Signature::Crc32c(_) => check_mask::CRC32,
+            Signature::Crc64Xp10(_) => check_mask::CRC64,
+        };
+        let reported = if in_signature {
+            Some(mask & 0x80 >> (within - unsigned) != 0)
+        } else if mask & guard == guard {
+            Some(true)
+        } else if mask & guard == 0 {
+            Some(false)
+        } else {
+            None
+        };
+        let rule = if on_the_wire { BlockSignature::wire(domain) } else { BlockSignature::memory(domain) };
+        let memory = lab.region(&stream);
+        let entries = [ListEntry::new(memory.address, memory.length as u32, memory.key).expect("some bytes")];
+        let mkey = lab.mkey(MkeySpec { entries: 1, signature: true, ..MkeySpec::default() });
+        let config = MkeyConfig {
+            access: Some(Access::ALL),
+            layout: Some(Layout::list(&entries)),
+            signature: SignatureChange::Set(rule.with_check_mask(mask)),
+            ..MkeyConfig::KEEP
+        };
+        lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
+        let moved = if on_the_wire {
+            lab.rx(Rx::PeerWrite, mkey, 0, &stream)
+        } else {
+            lab.tx(Tx::Send, mkey, 0, data.len())
+        };
+        moved.and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        let error = lab.mkeys[mkey].check();
+        if let Some(reported) = reported {
+            prop_assert_eq!(matches!(error, Ok(Some(_))), reported, "{:?}", error);
+        }
+        if let Ok(Some(error)) = error {
+            prop_assert_eq!(error.block_index(), block as u64);
+            prop_assert_eq!(error.domain, if on_the_wire { DomainKind::Wire } else { DomainKind::Memory });
+        }
+    }
+}
+
+/// Something that a user of a queue does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Nop {
+        signaled: bool,
+    },
+    /// An RDMA WRITE of so many pieces.
+    Write {
+        pieces: usize,
+        signaled: bool,
+    },
+    /// A configuration: one work request, or three.
+    Configure {
+        signature: bool,
+        signaled: bool,
+    },
+    /// A configuration that no mkey holds.
+    Refuse,
+    Ring,
+    Settle,
+    Poll,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let signaled = || any::<bool>();
+    prop_oneof![
+        4 => signaled().prop_map(|signaled| Step::Nop { signaled }),
+        4 => (1..=30usize, signaled()).prop_map(|(pieces, signaled)| Step::Write { pieces, signaled }),
+        3 => (any::<bool>(), signaled()).prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
+        1 => Just(Step::Refuse),
+        2 => Just(Step::Ring),
+        2 => Just(Step::Settle),
+        2 => Just(Step::Poll),
+    ]
+}
+
+/// A request as the model of a queue remembers it.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    id: u64,
+    signaled: bool,
+    blocks: u32,
+    requests: u32,
+}
+
+/// What a queue must do, in the plainest way: three lists.
+#[derive(Default)]
+struct Model {
+    posted: VecDeque<Posted>,
+    rung: VecDeque<Posted>,
+    done: VecDeque<Posted>,
+}
+
+impl Model {
+    fn blocks(&self) -> u32 {
+        self.posted.iter().chain(&self.rung).chain(&self.done).map(|request| request.blocks).sum()
+    }
+
+    fn requests(&self) -> u32 {
+        self.posted.iter().chain(&self.rung).chain(&self.done).map(|request| request.requests).sum()
+    }
+
+    /// Takes the names of all completions that are there; what is not signalled leaves with the next that is.
+    fn poll(&mut self) -> Vec<u64> {
+        let last = self.done.iter().rposition(|request| request.signaled);
+        let gone = last.map_or(0, |last| last + 1);
+        self.done.drain(..gone).filter(|request| request.signaled).map(|request| request.id).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Whatever is posted completes once and in order, if it was to; a refused request changes no counter.
+    #[test]
+    fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..200)) {
+        let mut board = SoftBoard::new(Personality::default());
+        let mut lab = Lab::new(&mut board);
+        let region = lab.region(&[0x77; 64]);
+        let sges = [Sge::new(region.address, 2, region.key).expect("two bytes"); 30];
+        let remote = Remote { address: region.address, rkey: region.key };
+        let entries = [ListEntry::new(region.address, 8, region.key).expect("eight bytes"); 9];
+        let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
+        let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
+        let both = BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
+        let mut model = Model::default();
+        // The mkey's state decides what its next configuration takes: it is new once.
+        let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::KEEP };
+        lab.configure(mkey, &whole).map_err(TestCaseError::fail)?;
+        for (id, step) in (0u64..).zip(steps.into_iter().chain([
+            Step::Ring, Step::Settle, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::Settle, Step::Poll,
+        ])) {
+            let queue = &mut lab.near.send;
+            let before = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
+            prop_assert_eq!(before.1, SEND_BLOCKS as u32 - model.blocks());
+            prop_assert_eq!(before.2, model.requests());
+            macro_rules! request {
+                ($signaled:expr) => {{
+                    let request = queue.request(id);
+                    if $signaled { request.signaled() } else { request }
+                }};
+            }
+            let (result, posted) = match step {
+                Step::Nop { signaled } => {
+                    (request!(signaled).nop(), Posted { id, signaled, blocks: 1, requests: 1 })
+                }
+                Step::Write { pieces, signaled } => {
+                    let blocks = (2 + pieces as u32).div_ceil(4);
+                    let result = request!(signaled).rdma_write(remote, &sges[..pieces]);
+                    (result, Posted { id, signaled, blocks, requests: 1 })
+                }
+                Step::Configure { signature, signaled } => {
+                    let change = if signature { SignatureChange::Set(both) } else { SignatureChange::Reset };
+                    let config = MkeyConfig { layout: Some(Layout::list(&entries[..5])), signature: change, ..MkeyConfig::KEEP };
+                    let (blocks, requests) = if signature { (2 + 2 + 1 + 2, 3) } else { (2 + 2, 1) };
+                    let result = request!(signaled).configure_mkey(&mut lab.mkeys[mkey], &config);
+                    (result, Posted { id, signaled, blocks, requests })
+                }
+                Step::Refuse => {
+                    let config = MkeyConfig { layout: Some(Layout::list(&entries)), ..MkeyConfig::KEEP };
+                    let known = lab.mkeys[mkey].clone();
+                    let result = queue.request(id).signaled().configure_mkey(&mut lab.mkeys[mkey], &config);
+                    let error = ConfigError::TooManyEntries { entries: 9, max: 8 };
+                    prop_assert_eq!(result, Err(PostError::Config(error)));
+                    prop_assert_eq!(&known, &lab.mkeys[mkey]);
+                    prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
+                    continue;
+                }
+                Step::Ring => {
+                    queue.ring_doorbell();
+                    model.rung.append(&mut model.posted);
+                    continue;
+                }
+                Step::Settle => {
+                    lab.board.settle();
+                    model.done.append(&mut model.rung);
+                    continue;
+                }
+                Step::Poll => {
+                    let found = lab.poll_near().map_err(TestCaseError::fail)?;
+                    let ids: Vec<u64> = found.iter().map(|completion| completion.id).collect();
+                    prop_assert_eq!(ids, model.poll());
+                    continue;
+                }
+            };
+            if posted.blocks > before.1 {
+                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks, free: before.1 }));
+                prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
+            } else {
+                prop_assert_eq!(result, Ok(()));
+                model.posted.push_back(posted);
+            }
+        }
+        prop_assert_eq!(lab.near.send.free_blocks(), SEND_BLOCKS as u32 - model.blocks());
+    }
+}
+
+/// A doorbell that remembers what it was rung with.
+#[derive(Default)]
+struct Recorder(Vec<[u8; 8]>);
+
+impl Doorbell for Recorder {
+    fn ring(&mut self, control: [u8; 8]) {
+        self.0.push(control);
+    }
+}
+
+/// Blocks of the small ring.
+const SMALL: usize = 16;
+
+/// Posts a configuration to a ring that begins at block `first`, and returns its blocks in order, without their numbers.
+fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Result<Vec<u8>, PostError> {
+    let mut ring = [Wqebb::ZERO; SMALL];
+    for block in &mut ring {
+        block.0 = [0xa5; 64];
+    }
+    let record = DoorbellRecord::new();
+    let config_of_queue =
+        SendQueueConfig { first_block: first, ..SendQueueConfig::new(Qpn::from_low_bits(0x1234)) };
+    let mut bell = Recorder::default();
+    let mut queue =
+        SendQueue::<_, SMALL>::new(config_of_queue, &mut ring, &record, &mut bell).expect("a ring");
+    let mut mkey = Mkey::new(attributes).expect("a key without a tag");
+    queue.request(1).signaled().configure_mkey(&mut mkey, config)?;
+    queue.ring_doorbell();
+    let blocks = queue.producer().wrapping_sub(first) as usize;
+    let end = queue.producer();
+    drop(queue);
+    let slots: Vec<usize> = (0..SMALL).map(|number| (first as usize + number) % SMALL).collect();
+    assert!(slots[blocks..].iter().all(|slot| ring[*slot].0 == [0xa5; 64]), "a block too many");
+    assert_eq!(record.bytes()[1], (end & 0xffff).to_be_bytes(), "doorbell record");
+    let mut bytes: Vec<u8> = slots[..blocks].iter().flat_map(|slot| ring[*slot].0).collect();
+    let (mut at, mut last) = (0, 0);
+    while at < bytes.len() {
+        let number = u16::from_be_bytes([bytes[at + 1], bytes[at + 2]]);
+        assert_eq!(number, (first as usize + at / 64) as u16, "number of the request's block");
+        last = at;
+        at += usize::from(bytes[at + 7]).div_ceil(4) * 64;
+    }
+    assert_eq!(bell.0, [<[u8; 8]>::try_from(&bytes[last..last + 8]).expect("eight bytes")], "doorbell");
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at + 1..at + 3].fill(0);
+        at += usize::from(bytes[at + 7]).div_ceil(4) * 64;
+    }
+    Ok(bytes)
+}
+
+proptest! {
+    /// A configuration is the same bytes wherever in the ring it begins, and fills no block that is not its own.
+    #[test]
+    fn requests_look_alike_at_every_place_of_a_ring(
+        access in proptest::option::of(0..16u8),
+        pieces in proptest::option::of(vec((any::<u64>(), 1..0x8000u32, any::<u32>()), 0..=24)),
+        repeat in proptest::option::of(any::<u16>()),
+        block in proptest::option::of(signature()),
+        cipher in proptest::option::of(cipher()),
+        laps in select(vec![0u32, 1, 0xfff, 0x1000, 0x0fff_fffe]),
+    ) {
+        let flags = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
+        let rights = |set: u8| (0..4).filter(|bit| set >> bit & 1 != 0).fold(Access::NONE, |all, bit| all | flags[bit]);
+        let pieces = pieces.unwrap_or_default();
+        let key = Key::from_raw;
+        let list: Vec<ListEntry> = pieces.iter().map(|(at, bytes, lkey)| ListEntry::new(*at, *bytes, key(*lkey)).expect("some bytes")).collect();
+        let streams: Vec<InterleavedEntry> = pieces.iter().map(|(at, bytes, lkey)| InterleavedEntry::new(*at, *bytes, *bytes - 1, key(*lkey)).expect("a short stride")).collect();
+        let layout = match repeat {
+            Some(repeat) => Layout::interleaved(repeat.into(), &streams).expect("few entries"),
+            None => Layout::list(&list),
+        };
+        let crypto = cipher.map(|(direction, order, tweak, _, unit)| Crypto {
+            direction, order, data_unit: *unit.get(&BlockSize::ALL), tweak: Tweak::new(tweak), dek: DekId::from_low_bits(0x00ab_cdef), keytag: Keytag([9; 8]),
+        });
+        let config = MkeyConfig {
+            access: access.map(rights),
+            layout: Some(layout),
+            signature: block.map_or(SignatureChange::Reset, SignatureChange::Set),
+            crypto,
+        };
+        let psv = PsvIndex::from_low_bits;
+        let attributes = MkeyAttributes {
+            signature: Some(SignatureAttributes::new(psv(0x11), psv(0x22))),
+            crypto: Some(XtsEngine::MultiBlock),
+            ..MkeyAttributes::plain(key(0x5600), 32)
+        };
+        let first = linear(attributes, &config, laps * SMALL as u32);
+        for offset in 1..SMALL as u32 {
+            prop_assert_eq!(&linear(attributes, &config, laps * SMALL as u32 + offset), &first, "at block {}", offset);
+        }
+    }
+}

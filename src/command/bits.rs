@@ -1,0 +1,64 @@
+//! A second way to place fields, for tests only: by the bit positions of `mlx5_ifc.h`, which count from the top of the
+//! mailbox. Shares no arithmetic with the wire structs.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+extern crate std;
+
+use super::{Command, EncodedRequest};
+use crate::error::CommandError;
+use std::vec;
+use std::vec::Vec;
+
+/// A field: first bit, number of bits, value.
+pub(super) type Field = (usize, usize, u64);
+
+/// A big-endian word: offset in bytes, value.
+pub(super) type Word = (usize, u32);
+
+/// Sets fields in `length` bytes of zeros.
+pub(super) fn from_fields(length: usize, fields: &[Field]) -> Vec<u8> {
+    let mut bytes = vec![0u8; length];
+    for &(first, width, value) in fields {
+        assert!(width == 64 || value >> width == 0, "{value:#x} has more than {width} bits");
+        for bit in 0..width {
+            if value >> (width - 1 - bit) & 1 != 0 {
+                bytes[(first + bit) / 8] |= 0x80 >> ((first + bit) % 8);
+            }
+        }
+    }
+    bytes
+}
+
+/// Sets words in `length` bytes of zeros.
+pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
+    let mut bytes = vec![0u8; length];
+    for &(offset, word) in words {
+        bytes[offset..offset + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    bytes
+}
+
+/// Encodes over a pattern and compares every byte; what is behind the request stays; a secret leaves nothing; a mailbox that
+/// is a byte too short is not touched.
+pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
+    assert_eq!(C::INPUT, expected.len());
+    let mut mailbox = vec![0xa5u8; C::INPUT + 16];
+    let request = command.encode(&mut mailbox).unwrap();
+    assert_eq!(request.is_secret(), C::SECRET);
+    assert!(*request == *expected, "{}:\n{:02x?}\n{:02x?}", C::OPCODE, &request[..], expected);
+    drop(request);
+    if C::SECRET {
+        assert!(mailbox[..C::INPUT].iter().all(|byte| *byte == 0), "M66");
+    } else {
+        assert_eq!(mailbox[..C::INPUT], *expected);
+    }
+    assert_eq!(mailbox[C::INPUT..], [0xa5; 16]);
+
+    let mut short = vec![0xa5u8; C::INPUT - 1];
+    let error = command.encode(&mut short).map(|request: EncodedRequest<'_>| request.len());
+    let too_short =
+        CommandError::MailboxTooShort { command: C::OPCODE, length: C::INPUT - 1, needed: C::INPUT };
+    assert_eq!(error, Err(too_short));
+    assert!(short.iter().all(|byte| *byte == 0xa5));
+}

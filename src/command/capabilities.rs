@@ -1,0 +1,419 @@
+//! What the device can do.
+
+use super::Command;
+use crate::error::CommandError;
+use crate::mkey::{SignatureCapabilities, XtsEngine};
+use crate::wire::prm::command::{Opcode, RequestHeader};
+use crate::wire::prm::crypto_capabilities::{CryptoCapabilityBits, CryptoLimits, CryptoMode};
+use crate::wire::prm::general_capabilities::{
+    CapBlocks, CapBlueFlame, CapCompletionQueues, CapCrypto, CapDma, CapDmaQueues, CapIdentity, CapMessages,
+    CapMkeyLimits, CapMkeys, CapOffloads, CapPages, CapPorts, CapProtectionDomains, CapQueuePairs,
+    CapReceiveRequest, CapSendRequest, CapSignatureErrors, CapSignatureTypes, CapTransports, CapXts,
+    GeneralCapabilityBits,
+};
+use crate::wire::prm::object::ObjectType;
+use crate::wire::prm::query_hca_cap::{CRYPTO, CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
+use core::fmt;
+
+/// Kind of port (PRM `port_type`). An open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PortType(pub u8);
+
+impl PortType {
+    /// InfiniBand.
+    pub const INFINIBAND: Self = Self(0);
+    /// Ethernet.
+    pub const ETHERNET: Self = Self(1);
+}
+
+/// General capabilities that a user of this library decides on (PRM `cmd_hca_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct GeneralCapabilities {
+    /// Logarithm of the most queue pairs.
+    pub log_max_qps: u8,
+    /// Logarithm of the most entries of a queue.
+    pub log_max_qp_entries: u8,
+    /// Logarithm of the most completion queues.
+    pub log_max_cqs: u8,
+    /// Logarithm of the most entries of a completion queue.
+    pub log_max_cq_entries: u8,
+    /// Logarithm of the most mkeys.
+    pub log_max_mkeys: u8,
+    /// Logarithm of the most protection domains.
+    pub log_max_pds: u8,
+    /// How deep indirect mkeys may nest.
+    pub max_indirection: u8,
+    /// Logarithm of the longest mkey in bytes.
+    pub log_max_mkey_bytes: u8,
+    /// Logarithm of the most translation entries of an mkey.
+    pub log_max_entries: u8,
+    /// Logarithm of the most octowords of BSFs of an mkey.
+    pub log_max_bsf_octowords: u8,
+    /// Logarithm of the longest message in bytes.
+    pub log_max_message: u8,
+    /// Logarithm of the RDMA READs and atomics in flight as requester (PRM `log_max_ra_req_qp`).
+    ///
+    /// The kernel compares this field and the next the other way round: where they differ, stay below both.
+    pub log_max_reads_out: u8,
+    /// Logarithm of the same as responder (PRM `log_max_ra_res_qp`).
+    pub log_max_reads_in: u8,
+    /// The longest request of a send queue in bytes.
+    pub max_send_request_bytes: u16,
+    /// The longest request of a receive queue in bytes.
+    pub max_receive_request_bytes: u16,
+    /// Signature handover: mkeys can have signatures.
+    pub signature_handover: bool,
+    /// Signature errors name domain and type.
+    pub signature_error_domain: bool,
+    /// Signature errors have a completion entry of their own.
+    pub signature_error_cqe: bool,
+    /// A queue pair can stop at a signature error (M19).
+    pub drain_signature_errors: bool,
+    /// Blocks of 4048 bytes.
+    pub block_4048: bool,
+    /// CRC-32C.
+    pub crc32c: bool,
+    /// CRC-64 XP10.
+    pub crc64_xp10: bool,
+    /// There are crypto capabilities to ask for.
+    pub crypto: bool,
+    /// AES-XTS, one data unit per mkey, tweaks little endian.
+    pub xts_single_block: bool,
+    /// AES-XTS, any number of data units per mkey, tweaks big endian.
+    pub xts_multi_block: bool,
+    /// Bit n: general objects of type n can be created.
+    pub object_types: u64,
+    /// UMRs may not build on indirect mkeys.
+    pub umr_indirect_mkey_disabled: bool,
+    /// UMRs may not change the right to atomics.
+    pub umr_modify_atomic_disabled: bool,
+    /// Which fence a UMR needs, as a code.
+    pub umr_fence: u8,
+    /// Mkeys may allow writes to pass one another.
+    pub relaxed_ordering_write: bool,
+    /// There is an mkey that reads and writes nothing.
+    pub null_mkey: bool,
+    /// Atomics.
+    pub atomic: bool,
+    /// Reliable connections.
+    pub reliable_connection: bool,
+    /// RoCE.
+    pub roce: bool,
+    /// Reliable connections can loop back with RoCE off.
+    pub loopback_without_roce: bool,
+    /// Kind of port.
+    pub port_type: PortType,
+    /// Ports.
+    pub ports: u8,
+    /// 1 when completion entries carry a user index.
+    pub cqe_version: u8,
+    /// UAR pages may have 4096 bytes whatever the page size is.
+    pub uar_4k: bool,
+    /// Logarithm of the size of a UAR page in bytes.
+    pub log_uar_page: u8,
+    /// UARs in a page.
+    pub uars_per_page: u32,
+    /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
+    pub log_blue_flame: Option<u8>,
+    /// Queue pairs copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without (M54).
+    pub log_max_copy: Option<u8>,
+    /// Number of the virtual device.
+    pub vhca_id: u16,
+    /// There is a second page of general capabilities.
+    pub has_second_page: bool,
+}
+
+impl GeneralCapabilities {
+    /// Reads the device's words.
+    pub fn from_wire(bits: &GeneralCapabilityBits) -> Self {
+        let queue_pairs = CapQueuePairs::from_bits(bits.queue_pairs.get());
+        let completion_queues = CapCompletionQueues::from_bits(bits.completion_queues.get());
+        let mkeys = CapMkeys::from_bits(bits.mkeys.get());
+        let limits = CapMkeyLimits::from_bits(bits.mkey_limits.get());
+        let types = CapSignatureTypes::from_bits(bits.signature_types.get());
+        let blocks = CapBlocks::from_bits(bits.blocks.get());
+        let offloads = CapOffloads::from_bits(bits.offloads.get());
+        let errors = CapSignatureErrors::from_bits(bits.signature_errors.get());
+        let xts = CapXts::from_bits(bits.xts.get());
+        let pages = CapPages::from_bits(bits.pages.get());
+        let blue_flame = CapBlueFlame::from_bits(bits.blue_flame.get());
+        let ports = CapPorts::from_bits(bits.ports.get());
+        let identity = CapIdentity::from_bits(bits.identity.get());
+        let copies = CapDmaQueues::from_bits(bits.dma_queues.get()).dma_mmo_qp();
+        Self {
+            log_max_qps: queue_pairs.log_max_qp(),
+            log_max_qp_entries: queue_pairs.log_max_qp_sz(),
+            log_max_cqs: completion_queues.log_max_cq(),
+            log_max_cq_entries: completion_queues.log_max_cq_sz(),
+            log_max_mkeys: mkeys.log_max_mkey(),
+            log_max_pds: CapProtectionDomains::from_bits(bits.protection_domains.get()).log_max_pd(),
+            max_indirection: limits.max_indirection(),
+            log_max_mkey_bytes: limits.log_max_mrw_sz(),
+            log_max_entries: limits.log_max_klm_list_size(),
+            log_max_bsf_octowords: limits.log_max_bsf_list_size(),
+            log_max_message: CapMessages::from_bits(bits.messages.get()).log_max_msg(),
+            log_max_reads_out: types.log_max_ra_req_qp(),
+            log_max_reads_in: types.log_max_ra_res_qp(),
+            max_send_request_bytes: CapSendRequest::from_bits(bits.send_request.get()).max_wqe_sz_sq(),
+            max_receive_request_bytes: CapReceiveRequest::from_bits(bits.receive_request.get())
+                .max_wqe_sz_rq(),
+            signature_handover: offloads.sho(),
+            signature_error_domain: errors.sigerr_domain_and_sig_type(),
+            signature_error_cqe: offloads.sigerr_cqe(),
+            drain_signature_errors: offloads.drain_sigerr(),
+            block_4048: blocks.sig_block_4048(),
+            crc32c: types.sig_crc32c(),
+            crc64_xp10: types.sig_crc64_xp10(),
+            crypto: CapCrypto::from_bits(bits.crypto.get()).crypto(),
+            xts_single_block: xts.aes_xts_single_block_le_tweak(),
+            xts_multi_block: xts.aes_xts_multi_block_be_tweak(),
+            object_types: bits.general_obj_types.get(),
+            umr_indirect_mkey_disabled: offloads.umr_indirect_mkey_disabled(),
+            umr_modify_atomic_disabled: offloads.umr_modify_atomic_disabled(),
+            umr_fence: offloads.umr_fence(),
+            relaxed_ordering_write: mkeys.relaxed_ordering_write(),
+            null_mkey: limits.null_mkey(),
+            atomic: offloads.atomic(),
+            reliable_connection: CapTransports::from_bits(bits.transports.get()).rc(),
+            roce: offloads.roce(),
+            loopback_without_roce: pages.fl_rc_qp_when_roce_disabled(),
+            port_type: PortType(ports.port_type()),
+            ports: ports.num_ports(),
+            cqe_version: blocks.cqe_version(),
+            uar_4k: pages.uar_4k(),
+            log_uar_page: u8::try_from(errors.log_uar_page_sz()).unwrap_or(u8::MAX).saturating_add(12),
+            uars_per_page: bits.num_of_uars_per_page.get(),
+            log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
+            log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),
+            vhca_id: identity.vhca_id(),
+            has_second_page: identity.hca_cap_2(),
+        }
+    }
+
+    /// Returns which block signatures mkeys can have, `None` for none at all (M52; the rule is rdma-core's).
+    ///
+    /// Blocks of 512, 520, 4096 and 4160 bytes, T10-DIF with both guards and CRC-32 are always among them.
+    pub const fn signatures(&self) -> Option<SignatureCapabilities> {
+        if !self.signature_handover || !self.signature_error_domain {
+            return None;
+        }
+        Some(SignatureCapabilities {
+            block_4048: self.block_4048,
+            crc32c: self.crc32c,
+            crc64_xp10: self.crc64_xp10,
+        })
+    }
+
+    /// Returns the AES-XTS engine, `None` for none (D6, D7). An engine for many data units comes first where there are both.
+    pub const fn xts_engine(&self) -> Option<XtsEngine> {
+        if !self.crypto {
+            None
+        } else if self.xts_multi_block {
+            Some(XtsEngine::MultiBlock)
+        } else if self.xts_single_block {
+            Some(XtsEngine::SingleBlock)
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether objects of this type can be created.
+    pub const fn can_create(&self, kind: ObjectType) -> bool {
+        kind.0 < 64 && self.object_types >> kind.0 & 1 != 0
+    }
+}
+
+/// Crypto capabilities (PRM `crypto_caps`; M53).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CryptoCapabilities {
+    /// The device is commissioned: logins are possible.
+    pub wrapped_operational: bool,
+    /// The device is on its way there: it will be after the next reset.
+    pub going_to_commissioning: bool,
+    /// AES-XTS keys must be wrapped.
+    pub xts_keys_wrapped: bool,
+    /// All bits that say which keys must be wrapped.
+    pub import_methods: u8,
+    /// Logarithm of the most keys.
+    pub log_max_deks: u8,
+    /// Logarithm of the most import keys.
+    pub log_max_import_keks: u8,
+    /// Logarithm of the most credentials.
+    pub log_max_credentials: u8,
+    /// One bit per self-test that failed; 0 on a sound device.
+    pub failed_selftests: u16,
+    /// Import keys that outlive a reset.
+    pub permanent_import_keks: u8,
+    /// Credentials that outlive a reset.
+    pub permanent_credentials: u8,
+}
+
+impl CryptoCapabilities {
+    /// Reads the device's words.
+    pub fn from_wire(bits: &CryptoCapabilityBits) -> Self {
+        let mode = CryptoMode::from_bits(bits.mode.get());
+        let limits = CryptoLimits::from_bits(bits.limits.get());
+        Self {
+            wrapped_operational: mode.wrapped_crypto_operational(),
+            going_to_commissioning: mode.wrapped_crypto_going_to_commissioning(),
+            xts_keys_wrapped: mode.wrapped_import_method() & CryptoMode::IMPORT_AES_XTS != 0,
+            import_methods: mode.wrapped_import_method(),
+            log_max_deks: limits.log_max_num_deks(),
+            log_max_import_keks: limits.log_max_num_import_keks(),
+            log_max_credentials: limits.log_max_num_creds(),
+            failed_selftests: bits.failed_selftests.get(),
+            permanent_import_keks: bits.num_nv_import_keks,
+            permanent_credentials: bits.num_nv_credentials,
+        }
+    }
+}
+
+/// In which form the device takes AES-XTS keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum KeyImport {
+    /// In none, for this reason.
+    Unavailable(&'static str),
+    /// As they are.
+    Plaintext,
+    /// Wrapped, after a login.
+    Wrapped,
+}
+
+/// What the device says of crypto, taken together: which engine, which keys, and what is wrong.
+///
+/// Its `Display` explains it, because a device that "has crypto" may still refuse every key.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CryptoReport, QueryCryptoCapabilities, QueryGeneralCapabilities};
+/// # let general_reply = [0; QueryGeneralCapabilities::OUTPUT];
+/// let general = QueryGeneralCapabilities.decode(&general_reply)?;
+/// let report = CryptoReport { general, crypto: None };
+/// assert_eq!(report.to_string(), "no AES-XTS: the device does not encipher");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CryptoReport {
+    /// General capabilities.
+    pub general: GeneralCapabilities,
+    /// Crypto capabilities; `None` where the general ones say that there are none.
+    pub crypto: Option<CryptoCapabilities>,
+}
+
+impl CryptoReport {
+    /// Returns in which form keys are taken, by the rules of rdma-core's `mlx5dv_dek_create` and `mlx5dv_crypto_login`.
+    pub const fn key_import(&self) -> KeyImport {
+        if !self.general.crypto {
+            return KeyImport::Unavailable("the device does not encipher");
+        }
+        if self.general.xts_engine().is_none() {
+            return KeyImport::Unavailable("the device has no AES-XTS engine");
+        }
+        if !self.general.can_create(ObjectType::DEK) {
+            return KeyImport::Unavailable("keys cannot be loaded (no DEK objects)");
+        }
+        let Some(crypto) = self.crypto else {
+            return KeyImport::Unavailable("the crypto capabilities were not asked for");
+        };
+        if !crypto.xts_keys_wrapped {
+            return KeyImport::Plaintext;
+        }
+        if !crypto.wrapped_operational {
+            return KeyImport::Unavailable("keys must be wrapped, but the device is not commissioned yet");
+        }
+        if !self.general.can_create(ObjectType::CRYPTO_LOGIN) {
+            return KeyImport::Unavailable("keys must be wrapped, but there are no logins to open them");
+        }
+        KeyImport::Wrapped
+    }
+}
+
+impl fmt::Display for CryptoReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let import = self.key_import();
+        match import {
+            KeyImport::Unavailable(why) => write!(f, "no AES-XTS: {why}")?,
+            KeyImport::Plaintext | KeyImport::Wrapped => {
+                f.write_str(match self.general.xts_engine() {
+                    Some(XtsEngine::MultiBlock) => "AES-XTS, any number of data units per mkey; ",
+                    Some(XtsEngine::SingleBlock) => "AES-XTS, one data unit per mkey; ",
+                    _ => "AES-XTS; ",
+                })?;
+                f.write_str(if import == KeyImport::Plaintext {
+                    "keys are loaded in plaintext"
+                } else {
+                    "the device is commissioned: keys must be wrapped and need a login"
+                })?;
+            }
+        }
+        let Some(crypto) = &self.crypto else { return Ok(()) };
+        if import == KeyImport::Plaintext && crypto.wrapped_operational {
+            f.write_str("; it is commissioned, but not for AES-XTS keys")?;
+        }
+        if crypto.going_to_commissioning {
+            f.write_str("; it is being commissioned, reset it to finish")?;
+        }
+        if crypto.failed_selftests != 0 {
+            write!(f, "; self-tests failed: {:#06x}", crypto.failed_selftests)?;
+        }
+        if !matches!(import, KeyImport::Unavailable(_)) {
+            write!(f, "; up to 2^{} keys", crypto.log_max_deks)?;
+        }
+        Ok(())
+    }
+}
+
+/// Asks for the general capabilities in force (QUERY_HCA_CAP, general device).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, QueryGeneralCapabilities};
+/// let mut mailbox = [0; 16];
+/// let request = QueryGeneralCapabilities.encode(&mut mailbox)?;
+/// assert_eq!(request[..8], [0x01, 0x00, 0, 0, 0, 0, 0, 0x01]);
+/// assert_eq!(QueryGeneralCapabilities::OUTPUT, 4112);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryGeneralCapabilities;
+
+impl Command for QueryGeneralCapabilities {
+    const OPCODE: Opcode = Opcode::QUERY_HCA_CAP;
+    type Input = QueryHcaCapRequest;
+    type Output = QueryHcaCapReply;
+    type Reply = GeneralCapabilities;
+
+    fn write(&self, input: &mut QueryHcaCapRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.header.op_mod.set(GENERAL | CURRENT);
+    }
+
+    fn read(&self, output: &QueryHcaCapReply) -> Result<GeneralCapabilities, CommandError> {
+        Ok(GeneralCapabilities::from_wire(zerocopy::transmute_ref!(&output.known)))
+    }
+}
+
+/// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Only where [`GeneralCapabilities::crypto`] is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryCryptoCapabilities;
+
+impl Command for QueryCryptoCapabilities {
+    const OPCODE: Opcode = Opcode::QUERY_HCA_CAP;
+    type Input = QueryHcaCapRequest;
+    type Output = QueryHcaCapReply;
+    type Reply = CryptoCapabilities;
+
+    fn write(&self, input: &mut QueryHcaCapRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.header.op_mod.set(CRYPTO | CURRENT);
+    }
+
+    fn read(&self, output: &QueryHcaCapReply) -> Result<CryptoCapabilities, CommandError> {
+        Ok(CryptoCapabilities::from_wire(zerocopy::transmute_ref!(&output.known)))
+    }
+}

@@ -1,0 +1,105 @@
+//! Completion queues.
+
+use super::{Command, LogPageSize, UarPage, UmemSlice, number_commands};
+use crate::error::{CommandError, QueueError};
+use crate::types::Cqn;
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
+
+/// The number of entries of a completion queue: a power of two up to 2^22.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CqSize(u8);
+
+impl CqSize {
+    /// The most entries; a device may offer fewer ([`super::GeneralCapabilities::log_max_cq_entries`]).
+    pub const MAX: u32 = 1 << 22;
+
+    /// Takes a number of entries.
+    ///
+    /// # Errors
+    /// [`QueueError::Size`] where it is no power of two, or over the limit.
+    pub const fn new(entries: u32) -> Result<Self, QueueError> {
+        if !entries.is_power_of_two() || entries > Self::MAX {
+            return Err(QueueError::Size { entries: entries as usize, max: Self::MAX as usize });
+        }
+        Ok(Self(entries.trailing_zeros() as u8))
+    }
+
+    /// Returns the number of entries.
+    pub const fn entries(self) -> u32 {
+        1 << self.0
+    }
+}
+
+/// Creates a completion queue of 64-byte entries in user memory (CREATE_CQ; M56).
+///
+/// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CqSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
+/// let command = CreateCq {
+///     size: CqSize::new(256)?,
+///     uar: UarPage::new(3)?,
+///     event_queue: 0,
+///     entries: UmemSlice { umem: UmemId(9), offset: 0 },
+///     doorbell: UmemSlice { umem: UmemId(9), offset: 256 * 64 },
+///     page_size: LogPageSize::P4K,
+///     ignore_overrun: false,
+/// };
+/// let mut mailbox = [0; CreateCq::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 272);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateCq {
+    /// Entries.
+    pub size: CqSize,
+    /// Doorbell page, for arming.
+    pub uar: UarPage,
+    /// Event queue that an armed queue reports to.
+    pub event_queue: u8,
+    /// Where the entries are.
+    pub entries: UmemSlice,
+    /// Where the doorbell record is: 8 bytes.
+    pub doorbell: UmemSlice,
+    /// Page size of the user memory.
+    pub page_size: LogPageSize,
+    /// The device overwrites entries that were not taken, instead of failing.
+    pub ignore_overrun: bool,
+}
+
+impl Command for CreateCq {
+    const OPCODE: Opcode = Opcode::CREATE_CQ;
+    type Input = CreateCqRequest;
+    type Output = NumberReply;
+    type Reply = Cqn;
+
+    fn write(&self, input: &mut CreateCqRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        let flags = CqcFlags::new()
+            .with_cqe_sz(CqcFlags::BYTES_64)
+            .with_oi(self.ignore_overrun)
+            .with_dbr_umem_valid(true);
+        input.cqc.flags.set(flags.into_bits());
+        input.cqc.dbr_umem_id.set(self.doorbell.umem.0);
+        input.cqc.dbr_addr.set(self.doorbell.offset);
+        let size = CqcSize::new().with_uar_page(self.uar.get()).with_log_cq_size(self.size.0);
+        input.cqc.size.set(size.into_bits());
+        input.cqc.c_eqn.set(u32::from(self.event_queue));
+        input.cqc.log_page_size = self.page_size.over_4k();
+        input.cq_umem_offset.set(self.entries.offset);
+        input.cq_umem_id.set(self.entries.umem.0);
+        input.cq_umem_valid.set(CreateCqRequest::UMEM_VALID);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Cqn, CommandError> {
+        Ok(Cqn::from_low_bits(output.number.get()))
+    }
+}
+
+number_commands! {
+    /// Destroys a completion queue (DESTROY_CQ).
+    DestroyCq(Cqn) = DESTROY_CQ;
+}

@@ -1,0 +1,184 @@
+//! Logins, which let the device open wrapped keys.
+
+use super::{Command, CredentialId, CryptoReport, ImportKekId, KeyImport, destroy_objects};
+use crate::error::CommandError;
+use crate::types::OutOfRange;
+use crate::wire::prm::command::Opcode;
+use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginReply};
+use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
+use core::fmt;
+
+/// A credential as it is presented: at most 48 bytes (M30). A wrapped one has 48, of 40 in plain (M25).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Credential<'a>(&'a [u8]);
+
+impl<'a> Credential<'a> {
+    /// Bytes of the field that carries it.
+    pub const MAX: usize = 48;
+
+    /// Takes a wrapped credential.
+    pub const fn wrapped(bytes: &'a [u8; 48]) -> Self {
+        Self(bytes)
+    }
+
+    /// Takes a credential of any length up to [`Credential::MAX`].
+    ///
+    /// # Errors
+    /// [`OutOfRange`] where it is longer; rdma-core copies it without looking.
+    pub const fn new(bytes: &'a [u8]) -> Result<Self, OutOfRange> {
+        if bytes.len() > Self::MAX {
+            return Err(OutOfRange {
+                what: "credential length",
+                value: bytes.len() as u64,
+                max: Self::MAX as u64,
+            });
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Credential<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Credential<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Credential(..)");
+    }
+}
+
+/// A login on the device, as CREATE_GENERAL_OBJECT names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LoginObject(u32);
+
+impl LoginObject {
+    /// Takes the 32-bit number that the device gave.
+    pub const fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// Returns the 32-bit number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login, `mlx5dv_crypto_login_create`).
+///
+/// There may be one login per context (M31). Keys that were loaded outlive it (M29). The mailbox is wiped when the request
+/// is dropped.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CreateLogin, Credential, CredentialId, ImportKekId, Secret};
+///
+/// let credential = Secret::new([0x22; 48]);
+/// let command = CreateLogin {
+///     credential_id: CredentialId::new(0x10)?,
+///     import_kek_id: ImportKekId::new(0)?,
+///     credential: Credential::wrapped(credential.expose()),
+/// };
+/// let mut mailbox = [0; CreateLogin::INPUT];
+/// drop(command.encode(&mut mailbox)?);
+/// assert_eq!(mailbox, [0; CreateLogin::INPUT]);
+/// assert!(CredentialId::new(0x0100_0000).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateLogin<'a> {
+    /// The credential's number on the device.
+    pub credential_id: CredentialId,
+    /// The number of the key that wraps credentials and keys.
+    pub import_kek_id: ImportKekId,
+    /// The credential.
+    pub credential: Credential<'a>,
+}
+
+impl CreateLogin<'_> {
+    /// Refuses a login where the device has none.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`].
+    pub fn check(&self, device: &CryptoReport) -> Result<(), CommandError> {
+        match device.key_import() {
+            KeyImport::Wrapped => Ok(()),
+            _ => Err(CommandError::Unsupported {
+                command: Self::OPCODE,
+                what: "logins: it is not commissioned",
+            }),
+        }
+    }
+}
+
+impl Command for CreateLogin<'_> {
+    const OPCODE: Opcode = Opcode::CREATE_GENERAL_OBJECT;
+    const SECRET: bool = true;
+    type Input = CreateLoginRequest;
+    type Output = ObjectReplyHeader;
+    type Reply = LoginObject;
+
+    fn write(&self, input: &mut CreateLoginRequest) {
+        input.header = ObjectRequestHeader::new(Self::OPCODE, ObjectType::CRYPTO_LOGIN, 0);
+        let flags = LoginFlags::new().with_credential_pointer(self.credential_id.get());
+        input.login.flags.set(flags.into_bits());
+        input.login.session_import_kek_ptr.set(self.import_kek_id.get());
+        for (byte, value) in input.login.credential.0.iter_mut().zip(self.credential.0) {
+            *byte = *value;
+        }
+    }
+
+    fn read(&self, output: &ObjectReplyHeader) -> Result<LoginObject, CommandError> {
+        Ok(LoginObject(output.obj_id.get()))
+    }
+}
+
+/// Whether a login is in force (PRM `crypto_login_obj.state`; M27). An open set. "No login" is having no object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LoginState(pub u8);
+
+impl LoginState {
+    /// It is in force.
+    pub const VALID: Self = Self(LoginFlags::VALID);
+    /// Its credential or import key was revoked: destroy it and log in again (M28).
+    pub const INVALID: Self = Self(LoginFlags::INVALID);
+}
+
+impl fmt::Display for LoginState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::VALID => f.write_str("valid"),
+            Self::INVALID => f.write_str("invalid"),
+            Self(other) => write!(f, "login state {other:#x}"),
+        }
+    }
+}
+
+/// Asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryLogin(pub LoginObject);
+
+impl Command for QueryLogin {
+    const OPCODE: Opcode = Opcode::QUERY_GENERAL_OBJECT;
+    type Input = ObjectRequestHeader;
+    type Output = QueryLoginReply;
+    type Reply = LoginState;
+
+    fn write(&self, input: &mut ObjectRequestHeader) {
+        *input = ObjectRequestHeader::new(Self::OPCODE, ObjectType::CRYPTO_LOGIN, self.0.0);
+    }
+
+    fn read(&self, output: &QueryLoginReply) -> Result<LoginState, CommandError> {
+        Ok(LoginState(LoginFlags::from_bits(output.login.flags.get()).state()))
+    }
+}
+
+destroy_objects! {
+    /// Logs out (DESTROY_GENERAL_OBJECT, `mlx5dv_crypto_login_destroy`).
+    DestroyLogin(LoginObject) = CRYPTO_LOGIN;
+}

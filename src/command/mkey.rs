@@ -1,0 +1,281 @@
+//! Mkeys: those that work requests configure, and those that name registered memory.
+
+use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
+use crate::error::CommandError;
+use crate::mkey::{Access, MkeyAttributes, SignatureAttributes};
+use crate::types::{Key, MkeyIndex, OutOfRange, PsvIndex};
+use crate::wire::OCTOWORD_BYTES;
+use crate::wire::mkey_context::QpnMkey;
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::mkey::{CreateMkeyRequest, MkcCrypto, MkcFlags, MkcPages, MkcPd, MkeySource};
+
+/// Octowords of one BSF of 64 bytes.
+const BSF_OCTOWORDS: u32 = 4;
+
+/// Room for translation entries in an mkey: a multiple of 4, as rdma-core rounds (M4).
+///
+/// ```
+/// use mlx5_mkey::command::EntryCount;
+/// assert_eq!(EntryCount::new(1)?.get(), 4);
+/// assert_eq!(EntryCount::new(5)?.get(), 8);
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EntryCount(u16);
+
+impl EntryCount {
+    /// The most entries.
+    pub const MAX: u16 = 65532;
+
+    /// Takes the least number of entries that there has to be room for, and rounds it up.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] over [`EntryCount::MAX`].
+    pub const fn new(at_least: u16) -> Result<Self, OutOfRange> {
+        if at_least > Self::MAX {
+            return Err(OutOfRange { what: "mkey entries", value: at_least as u64, max: Self::MAX as u64 });
+        }
+        Ok(Self(at_least.next_multiple_of(4)))
+    }
+
+    /// Returns the number of entries that there is room for.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+/// What an mkey can do (`enum mlx5dv_mkey_init_attr_flags`; M1). `INDIRECT` is implied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct MkeyFeatures {
+    /// Block signatures (`BLOCK_SIGNATURE`). Two PSVs go with it.
+    pub block_signature: bool,
+    /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured (M2).
+    pub crypto: bool,
+    /// Its tag will be changed (`UPDATE_TAG`). Changes no byte of the command; see [`MkeyAttributes::tag_update`].
+    pub update_tag: bool,
+    /// The peer may invalidate it (`REMOTE_INVALIDATE`).
+    pub remote_invalidate: bool,
+    /// Writes through it may pass one another.
+    pub relaxed_ordering_write: bool,
+    /// Reads through it may pass writes.
+    pub relaxed_ordering_read: bool,
+}
+
+/// Creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
+///
+/// It is free: it refuses all traffic until its first configuration. The reply is its key.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CreateMkey, EntryCount, MkeyFeatures, Pdn};
+/// use mlx5_mkey::mkey::Mkey;
+///
+/// let command = CreateMkey {
+///     pd: Pdn::new(7)?,
+///     max_entries: EntryCount::new(16)?,
+///     features: MkeyFeatures::default(),
+///     tag: 0,
+/// };
+/// let mut mailbox = [0; CreateMkey::INPUT];
+/// let request = command.encode(&mut mailbox)?;
+/// // … the device answers …
+/// let reply = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0, 0];
+/// let key = command.decode(&reply)?;
+/// assert_eq!(key.get(), 0x1234_00);
+/// let mkey = Mkey::new(command.plain_attributes(key))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateMkey {
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Room for translation entries.
+    pub max_entries: EntryCount,
+    /// What it can do.
+    pub features: MkeyFeatures,
+    /// Tag of its key; `mlx5dv_create_mkey` takes 0.
+    pub tag: u8,
+}
+
+impl CreateMkey {
+    /// Refuses what the device cannot do (M3: whether tags can be changed is the kernel's to say, not a capability).
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`] with the name of what is missing.
+    pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+        let what = if self.features.block_signature && device.signatures().is_none() {
+            "block signatures"
+        } else if self.features.crypto && device.xts_engine().is_none() {
+            "AES-XTS"
+        } else if self.features.relaxed_ordering_write && !device.relaxed_ordering_write {
+            "relaxed ordering of writes"
+        } else {
+            return Ok(());
+        };
+        Err(CommandError::Unsupported { command: Self::OPCODE, what })
+    }
+
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`], where it has neither signature nor crypto.
+    pub const fn plain_attributes(&self, key: Key) -> MkeyAttributes {
+        MkeyAttributes {
+            key,
+            max_entries: self.max_entries.0,
+            signature: None,
+            crypto: None,
+            tag_update: self.features.update_tag,
+        }
+    }
+
+    /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`]. PSVs of the memory and the wire domain are used
+    /// where it has signatures.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`] as from [`CreateMkey::check`].
+    pub const fn attributes(
+        &self,
+        key: Key,
+        device: &GeneralCapabilities,
+        [memory, wire]: [PsvIndex; 2],
+    ) -> Result<MkeyAttributes, CommandError> {
+        if let Err(error) = self.check(device) {
+            return Err(error);
+        }
+        let mut attributes = self.plain_attributes(key);
+        if let (true, Some(capabilities)) = (self.features.block_signature, device.signatures()) {
+            let mut signature = SignatureAttributes::new(memory, wire);
+            signature.capabilities = capabilities;
+            attributes.signature = Some(signature);
+        }
+        if self.features.crypto {
+            attributes.crypto = device.xts_engine();
+        }
+        Ok(attributes)
+    }
+}
+
+impl Command for CreateMkey {
+    const OPCODE: Opcode = Opcode::CREATE_MKEY;
+    type Input = CreateMkeyRequest;
+    type Output = NumberReply;
+    type Reply = Key;
+
+    fn write(&self, input: &mut CreateMkeyRequest) {
+        let features = &self.features;
+        input.header = RequestHeader::new(Self::OPCODE);
+        let flags = MkcFlags::new()
+            .with_free(true)
+            .with_umr_en(true)
+            .with_local_read(true)
+            .with_relaxed_ordering_write(features.relaxed_ordering_write)
+            .with_access_mode_1_0(MkcFlags::KLM);
+        input.mkc.flags.set(flags.into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(self.tag).into_bits());
+        let bsfs = u32::from(features.block_signature) + u32::from(features.crypto);
+        let pd = MkcPd::new()
+            .with_pd(self.pd.get())
+            .with_bsf_en(bsfs > 0)
+            .with_en_rinval(features.remote_invalidate);
+        input.mkc.pd.set(pd.into_bits());
+        input.mkc.bsf_octword_size.set(bsfs * BSF_OCTOWORDS);
+        input.mkc.translations_octword_size.set(u32::from(self.max_entries.0));
+        let pages = MkcPages::new().with_relaxed_ordering_read(features.relaxed_ordering_read);
+        input.mkc.pages.set(pages.into_bits());
+        input.mkc.crypto.set(MkcCrypto::new().with_crypto_en(u8::from(features.crypto)).into_bits());
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Key, CommandError> {
+        Ok(Key::new(MkeyIndex::from_low_bits(output.number.get()), self.tag))
+    }
+}
+
+/// Creates the key of registered user memory: what scatter entries and layouts name (CREATE_MKEY with translation by
+/// pages; source: DPDK `mlx5_devx_cmd_mkey_create`).
+///
+/// Its addresses start at [`CreateMemoryRegion::address`]. The reply is its key.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CreateMemoryRegion, LogPageSize, Pdn, UmemId, UmemSlice};
+/// use mlx5_mkey::mkey::Access;
+/// let command = CreateMemoryRegion {
+///     pd: Pdn::new(7)?,
+///     access: Access::LOCAL_WRITE | Access::REMOTE_READ,
+///     address: 0x7000_0000,
+///     length: 8192,
+///     memory: UmemSlice { umem: UmemId(3), offset: 0 },
+///     page_size: LogPageSize::P4K,
+///     tag: 0x55,
+/// };
+/// let mut mailbox = [0; CreateMemoryRegion::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 272);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateMemoryRegion {
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Rights; reading by the owner is always allowed.
+    pub access: Access,
+    /// First address that requests use. Its offset in a page must be that of the memory.
+    pub address: u64,
+    /// Length in bytes.
+    pub length: u64,
+    /// The memory.
+    pub memory: UmemSlice,
+    /// Page size of the memory.
+    pub page_size: LogPageSize,
+    /// Tag of its key.
+    pub tag: u8,
+}
+
+impl CreateMemoryRegion {
+    /// Returns the octowords of the page list: 8 bytes for each page that is touched.
+    const fn octowords(&self) -> u32 {
+        let page = 1u64 << self.page_size.get();
+        let pages = (self.address & (page - 1)).saturating_add(self.length).div_ceil(page);
+        let octowords = pages.div_ceil(OCTOWORD_BYTES as u64 / 8);
+        // 2^32 octowords map 2^45 bytes at least; the device refuses a list that is cut short.
+        if octowords > u32::MAX as u64 { u32::MAX } else { octowords as u32 }
+    }
+}
+
+impl Command for CreateMemoryRegion {
+    const OPCODE: Opcode = Opcode::CREATE_MKEY;
+    type Input = CreateMkeyRequest;
+    type Output = NumberReply;
+    type Reply = Key;
+
+    fn write(&self, input: &mut CreateMkeyRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.source.set(MkeySource::new().with_pg_access(true).with_mkey_umem_valid(true).into_bits());
+        let rights = self.access.to_wire();
+        let flags = MkcFlags::new()
+            .with_local_read(true)
+            .with_local_write(rights.local_write())
+            .with_remote_read(rights.remote_read())
+            .with_remote_write(rights.remote_write())
+            .with_atomic(rights.atomic())
+            .with_access_mode_1_0(MkcFlags::MTT);
+        input.mkc.flags.set(flags.into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(self.tag).into_bits());
+        input.mkc.pd.set(MkcPd::new().with_pd(self.pd.get()).into_bits());
+        input.mkc.start_addr.set(self.address);
+        input.mkc.len.set(self.length);
+        input.mkc.translations_octword_size.set(self.octowords());
+        input.mkc.pages.set(MkcPages::new().with_log_page_size(self.page_size.get()).into_bits());
+        input.translations_octword_actual_size.set(self.octowords());
+        input.umem_id.set(self.memory.umem.0);
+        input.umem_offset.set(self.memory.offset);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Key, CommandError> {
+        Ok(Key::new(MkeyIndex::from_low_bits(output.number.get()), self.tag))
+    }
+}
+
+number_commands! {
+    /// Destroys an mkey of either kind (DESTROY_MKEY; M7). Its PSVs are destroyed on their own.
+    DestroyMkey(MkeyIndex) = DESTROY_MKEY;
+}

@@ -1,0 +1,202 @@
+//! Commands to the device, without I/O: a request becomes the bytes of a mailbox, a reply's bytes become values.
+//!
+//! Somebody else carries the bytes: DEVX on Linux, a command queue on bare metal, the software device. The order for one
+//! queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`],
+//! [`InitQp`], [`ReadyToReceive`], [`ReadyToSend`], then [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
+//!
+//! ```
+//! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
+//! use mlx5_mkey::types::PsvIndex;
+//!
+//! let command = CreatePsv::<2>::new(Pdn::new(7)?);
+//! let mut mailbox = [0; 64];
+//! let request = command.encode(&mut mailbox)?;
+//! assert_eq!(request.len(), 16);
+//!
+//! // What the device answers: status 0, two indices.
+//! let mut reply = [0; 32];
+//! reply[0x13] = 5;
+//! reply[0x17] = 6;
+//! assert_eq!(command.decode(&reply)?, [PsvIndex::new(5)?, PsvIndex::new(6)?]);
+//!
+//! // Or it refuses, and says why.
+//! reply[..8].copy_from_slice(&[3, 0, 0, 0, 0, 0x35, 0xe6, 0xec]);
+//! assert_eq!(
+//!     command.decode(&reply).unwrap_err().to_string(),
+//!     "CREATE_PSV refused: bad parameter (BAD_PARAM_ERR, 0x03), syndrome 0x0035e6ec",
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Secrets
+//!
+//! Keys and credentials are borrowed, not copied; no type that holds one prints it. A mailbox with one is wiped when its
+//! [`EncodedRequest`] is dropped, so it must live until the device has taken the request. Copies that the carrier makes are
+//! the carrier's to [`wipe`].
+
+#[cfg(test)]
+mod bits;
+mod capabilities;
+mod cq;
+mod dek;
+mod login;
+mod mkey;
+mod numbers;
+mod psv;
+mod qp;
+mod resources;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use capabilities::{
+    CryptoCapabilities, CryptoReport, GeneralCapabilities, KeyImport, PortType, QueryCryptoCapabilities,
+    QueryGeneralCapabilities,
+};
+pub use cq::{CqSize, CreateCq, DestroyCq};
+pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek};
+pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
+pub use mkey::{CreateMemoryRegion, CreateMkey, DestroyMkey, EntryCount, MkeyFeatures};
+pub use numbers::{
+    AckTimeout, CredentialId, FlowLabel, ImportKekId, LogMessage, LogPageSize, LogReads, Pdn, Priority, Psn,
+    Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
+};
+pub use psv::{CreatePsv, DestroyPsv};
+pub use qp::{
+    CreateQp, DestroyQp, DrainedToSend, FailedToSend, InfinibandPath, Init2Init, InitQp, Path, PathMtu,
+    QpChange, QpInfo, QpRights, QpState, QpToError, QpToReset, QueryQp, ReadyToReceive, ReadyToSend,
+    ReceiveRing, RocePath, Rts2Rts, SendRingSize, SlotCount, SlotStride, TimestampFormat,
+};
+pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
+pub use secret::{EncodedRequest, Secret, wipe};
+
+use crate::error::CommandError;
+use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A command that encodes itself and decodes the device's reply.
+pub trait Command {
+    /// The command's number (PRM `opcode`).
+    const OPCODE: Opcode;
+
+    /// Whether the request holds a key or a credential: its mailbox is then wiped.
+    const SECRET: bool = false;
+
+    /// The request's wire format.
+    type Input: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
+
+    /// The reply's wire format.
+    type Output: FromBytes + KnownLayout + Immutable + Unaligned;
+
+    /// What a reply says.
+    type Reply;
+
+    /// Bytes of a request.
+    const INPUT: usize = size_of::<Self::Input>();
+
+    /// Bytes of a reply: the room that the device must be given.
+    const OUTPUT: usize = size_of::<Self::Output>();
+
+    /// Fills in a request whose bytes are all 0.
+    fn write(&self, input: &mut Self::Input);
+
+    /// Reads a reply whose status is good.
+    ///
+    /// # Errors
+    /// [`CommandError`] where the values in it make no sense; most replies cannot fail here.
+    fn read(&self, output: &Self::Output) -> Result<Self::Reply, CommandError>;
+
+    /// Writes the request to the start of a mailbox, every byte of it, and nothing behind it.
+    ///
+    /// # Errors
+    /// [`CommandError::MailboxTooShort`]; then nothing is written.
+    fn encode<'m>(&self, mailbox: &'m mut [u8]) -> Result<EncodedRequest<'m>, CommandError> {
+        let length = mailbox.len();
+        let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed: Self::INPUT };
+        let bytes = mailbox.get_mut(..Self::INPUT).ok_or(too_short)?;
+        bytes.fill(0);
+        // From here on the bytes are wiped whatever happens.
+        let mut request = EncodedRequest::new(bytes, Self::SECRET);
+        let input = Self::Input::mut_from_bytes(&mut request).map_err(|_| too_short)?;
+        self.write(input);
+        Ok(request)
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// [`CommandError::Status`] where the device refused the command, [`CommandError::ReplyTooShort`] where there are fewer
+    /// than [`Command::OUTPUT`] bytes.
+    fn decode(&self, reply: &[u8]) -> Result<Self::Reply, CommandError> {
+        let too_short =
+            |needed| CommandError::ReplyTooShort { command: Self::OPCODE, length: reply.len(), needed };
+        // A refusal may be shorter than a full reply.
+        let (header, _) =
+            ReplyHeader::ref_from_prefix(reply).map_err(|_| too_short(size_of::<ReplyHeader>()))?;
+        let status = Status(header.status);
+        if status != Status::OK {
+            return Err(CommandError::Status {
+                command: Self::OPCODE,
+                status,
+                syndrome: header.syndrome.get(),
+            });
+        }
+        let (output, _) = Self::Output::ref_from_prefix(reply).map_err(|_| too_short(Self::OUTPUT))?;
+        self.read(output)
+    }
+}
+
+/// Makes commands that name one object by its number and get nothing back.
+macro_rules! number_commands {
+    ($($(#[$doc:meta])* $name:ident($number:ty) = $opcode:ident;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(pub $number);
+
+        impl $crate::command::Command for $name {
+            const OPCODE: $crate::wire::prm::command::Opcode = $crate::wire::prm::command::Opcode::$opcode;
+            type Input = $crate::wire::prm::command::NumberRequest;
+            type Output = $crate::wire::prm::command::NumberReply;
+            type Reply = ();
+
+            fn write(&self, input: &mut Self::Input) {
+                input.header = $crate::wire::prm::command::RequestHeader::new(Self::OPCODE);
+                input.number.set(self.0.get());
+            }
+
+            fn read(&self, _: &Self::Output) -> Result<(), $crate::error::CommandError> {
+                Ok(())
+            }
+        }
+    )+ };
+}
+
+/// Makes commands that destroy a general object.
+macro_rules! destroy_objects {
+    ($($(#[$doc:meta])* $name:ident($object:ty) = $kind:ident;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(pub $object);
+
+        impl $crate::command::Command for $name {
+            const OPCODE: $crate::wire::prm::command::Opcode =
+                $crate::wire::prm::command::Opcode::DESTROY_GENERAL_OBJECT;
+            type Input = $crate::wire::prm::object::ObjectRequestHeader;
+            type Output = $crate::wire::prm::object::ObjectReplyHeader;
+            type Reply = ();
+
+            fn write(&self, input: &mut Self::Input) {
+                let kind = $crate::wire::prm::object::ObjectType::$kind;
+                *input = Self::Input::new(Self::OPCODE, kind, self.0.get());
+            }
+
+            fn read(&self, _: &Self::Output) -> Result<(), $crate::error::CommandError> {
+                Ok(())
+            }
+        }
+    )+ };
+}
+
+use {destroy_objects, number_commands};

@@ -1,0 +1,122 @@
+//! Numbers that only commands know: objects, timers and sizes.
+
+use crate::types::OutOfRange;
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident($inner:ident) = $what:literal, $max:literal;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name($inner);
+
+        impl $name {
+            /// The largest value.
+            pub const MAX: Self = Self($max);
+
+            #[doc = concat!("Takes a value up to ", stringify!($max), ".")]
+            ///
+            /// # Errors
+            /// [`OutOfRange`] where it is larger.
+            pub const fn new(value: $inner) -> Result<Self, OutOfRange> {
+                if value > $max {
+                    return Err(OutOfRange { what: $what, value: value as u64, max: $max });
+                }
+                Ok(Self(value))
+            }
+
+            /// Returns the value.
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+    )+ };
+}
+
+numbers! {
+    /// The number of a protection domain (PRM `pd`, 24 bits).
+    Pdn(u32) = "protection domain number", 0xff_ffff;
+    /// The number of a doorbell page (PRM `uar_page`, 24 bits).
+    UarPage(u32) = "UAR page number", 0xff_ffff;
+    /// A number of the user's choice that completions carry (PRM `user_index`, 24 bits).
+    UserIndex(u32) = "user index", 0xff_ffff;
+    /// The number of a packet in a connection (PRM `next_send_psn`, `next_rcv_psn`, 24 bits).
+    Psn(u32) = "packet number", 0xff_ffff;
+    /// The number of a credential on the device (PRM `credential_pointer`, 24 bits; M26).
+    CredentialId(u32) = "credential id", 0xff_ffff;
+    /// The number of an import key on the device (PRM `session_import_kek_ptr`, 24 bits; M26).
+    ImportKekId(u32) = "import KEK id", 0xff_ffff;
+    /// Flow label of a path (PRM `flow_label`, 20 bits).
+    FlowLabel(u32) = "flow label", 0xf_ffff;
+    /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none (PRM `ack_timeout`, 5 bits).
+    AckTimeout(u8) = "acknowledgement time-out", 31;
+    /// How long a peer waits that found no receive request, as a code of the InfiniBand specification: 1 is 0.01 ms, 12 is
+    /// 0.64 ms, 0 is 655 ms (PRM `min_rnr_nak`, 5 bits).
+    RnrTimer(u8) = "receiver-not-ready timer", 31;
+    /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). Of receiver-not-ready retries, 7 means no limit.
+    Retries(u8) = "retries", 7;
+    /// Logarithm of the RDMA READs and atomics in flight (PRM `log_sra_max`, `log_rra_max`, 3 bits).
+    LogReads(u8) = "logarithm of reads in flight", 7;
+    /// Logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
+    LogMessage(u8) = "logarithm of the message size", 31;
+    /// InfiniBand service level or Ethernet priority (PRM `sl`, `eth_prio`; 3 bits, the smaller of the two).
+    Priority(u8) = "priority", 7;
+}
+
+/// The number of user memory that was registered with the device (PRM `umem_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct UmemId(pub u32);
+
+/// A place in user memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct UmemSlice {
+    /// The user memory.
+    pub umem: UmemId,
+    /// Offset in bytes.
+    pub offset: u64,
+}
+
+/// Logarithm of a page size in bytes: 12 (4096 bytes) to 31.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LogPageSize(u8);
+
+impl LogPageSize {
+    /// Pages of 4096 bytes, the smallest that the device knows.
+    pub const P4K: Self = Self(12);
+
+    /// Pages of 65536 bytes.
+    pub const P64K: Self = Self(16);
+
+    /// Takes a logarithm from 12 to 31.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] where it is smaller or larger.
+    pub const fn new(log: u8) -> Result<Self, OutOfRange> {
+        if log < 12 || log > 31 {
+            return Err(OutOfRange {
+                what: "logarithm of the page size (at least 12)",
+                value: log as u64,
+                max: 31,
+            });
+        }
+        Ok(Self(log))
+    }
+
+    /// Returns the logarithm.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the logarithm of the number of 4096-byte pages in one, as queue contexts want it.
+    pub(super) const fn over_4k(self) -> u8 {
+        self.0 - 12
+    }
+}
+
+impl Default for LogPageSize {
+    fn default() -> Self {
+        Self::P4K
+    }
+}

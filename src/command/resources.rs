@@ -1,0 +1,43 @@
+//! Protection domains and doorbell pages.
+
+use super::{Command, Pdn, UarPage, number_commands};
+use crate::error::CommandError;
+use crate::wire::prm::command::{NumberReply, NumberRequest, Opcode, RequestHeader};
+
+macro_rules! allocations {
+    ($($(#[$doc:meta])* $name:ident = $opcode:ident -> $number:ident;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name;
+
+        impl Command for $name {
+            const OPCODE: Opcode = Opcode::$opcode;
+            type Input = NumberRequest;
+            type Output = NumberReply;
+            type Reply = $number;
+
+            fn write(&self, input: &mut NumberRequest) {
+                input.header = RequestHeader::new(Self::OPCODE);
+            }
+
+            fn read(&self, output: &NumberReply) -> Result<$number, CommandError> {
+                Ok($number::new(output.number.get() & $number::MAX.get()).unwrap_or_default())
+            }
+        }
+    )+ };
+}
+
+allocations! {
+    /// Allocates a protection domain (ALLOC_PD).
+    AllocPd = ALLOC_PD -> Pdn;
+    /// Allocates a doorbell page (ALLOC_UAR). DEVX users get theirs from the kernel instead.
+    AllocUar = ALLOC_UAR -> UarPage;
+}
+
+number_commands! {
+    /// Frees a protection domain (DEALLOC_PD).
+    DeallocPd(Pdn) = DEALLOC_PD;
+    /// Frees a doorbell page (DEALLOC_UAR).
+    DeallocUar(UarPage) = DEALLOC_UAR;
+}

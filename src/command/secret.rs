@@ -1,0 +1,155 @@
+//! Keys and credentials: never printed, wiped after use (M66).
+
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use zeroize::Zeroize;
+
+/// Overwrites bytes with zeros, in a way that the compiler does not leave out.
+///
+/// For the copies of a request with a secret that a carrier makes.
+pub fn wipe(bytes: &mut [u8]) {
+    bytes.zeroize();
+}
+
+/// A key or credential of `N` bytes that is wiped when it is dropped and that nothing prints.
+///
+/// A move copies bytes and leaves the old ones: make it where it stays, and hand out [`Secret::expose`].
+///
+/// ```
+/// use mlx5_mkey::command::Secret;
+/// let key = Secret::new([0x11; 32]);
+/// assert_eq!(format!("{key:?}"), "Secret(..)");
+/// assert_eq!(key.expose()[0], 0x11);
+/// ```
+pub struct Secret<const N: usize>([u8; N]);
+
+impl<const N: usize> Secret<N> {
+    /// Takes a secret. The caller's copy is the caller's to wipe; [`Secret::take`] does it.
+    pub const fn new(bytes: [u8; N]) -> Self {
+        Self(bytes)
+    }
+
+    /// Takes a secret out of the caller's memory, which is wiped.
+    pub fn take(bytes: &mut [u8; N]) -> Self {
+        let secret = Self(*bytes);
+        bytes.zeroize();
+        secret
+    }
+
+    /// Returns the secret.
+    pub const fn expose(&self) -> &[u8; N] {
+        &self.0
+    }
+
+    /// Returns the secret, to be filled in.
+    pub const fn expose_mut(&mut self) -> &mut [u8; N] {
+        &mut self.0
+    }
+
+    /// Overwrites the secret with zeros.
+    pub fn wipe(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+impl<const N: usize> Drop for Secret<N> {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl<const N: usize> fmt::Debug for Secret<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl<const N: usize> defmt::Format for Secret<N> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Secret(..)");
+    }
+}
+
+/// The bytes of a request in the caller's mailbox. Those with a secret are wiped when this is dropped.
+///
+/// It must live until the device has taken the request.
+#[must_use = "a request with a secret is wiped when this is dropped"]
+pub struct EncodedRequest<'m> {
+    bytes: &'m mut [u8],
+    secret: bool,
+}
+
+impl<'m> EncodedRequest<'m> {
+    pub(super) const fn new(bytes: &'m mut [u8], secret: bool) -> Self {
+        Self { bytes, secret }
+    }
+
+    /// Returns whether the request holds a secret, and so is wiped.
+    pub const fn is_secret(&self) -> bool {
+        self.secret
+    }
+}
+
+impl Deref for EncodedRequest<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl DerefMut for EncodedRequest<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}
+
+impl Drop for EncodedRequest<'_> {
+    fn drop(&mut self) {
+        if self.secret {
+            self.bytes.zeroize();
+        }
+    }
+}
+
+impl fmt::Debug for EncodedRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.secret {
+            write!(f, "EncodedRequest({} bytes with a secret)", self.bytes.len())
+        } else {
+            write!(f, "EncodedRequest({:02x?})", self.bytes)
+        }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for EncodedRequest<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        if self.secret {
+            defmt::write!(f, "EncodedRequest({=usize} bytes with a secret)", self.bytes.len());
+        } else {
+            defmt::write!(f, "EncodedRequest({=[u8]:02x})", self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn m66_secrets_are_wiped_and_not_printed() {
+        let mut bytes = [0x5a; 16];
+        let mut secret = Secret::take(&mut bytes);
+        assert_eq!(bytes, [0; 16], "the caller's copy");
+        assert_eq!(secret.expose(), &[0x5a; 16]);
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
+        secret.wipe();
+        assert_eq!(secret.expose(), &[0; 16]);
+        assert!(core::mem::needs_drop::<Secret<16>>());
+    }
+}

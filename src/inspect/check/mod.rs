@@ -1,0 +1,154 @@
+//! The rules: what a device would refuse, and what else is odd.
+
+mod bsf;
+mod umr;
+
+use super::data_path::{DataPath, Piece};
+use super::finding::{Finding, Problem};
+use super::segment::{SegmentKind, UMR_ENTRIES};
+use super::umr::Umr;
+use super::{Body, DeviceContext, WorkRequest};
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::data::AtomicSegment;
+use crate::wire::psv::SetPsvSegment;
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
+use core::mem::offset_of;
+
+/// Takes findings.
+pub(super) struct Report<'r>(&'r mut dyn FnMut(Finding));
+
+impl Report<'_> {
+    fn at(&mut self, offset: usize, problem: Problem) {
+        (self.0)(Finding { offset, problem });
+    }
+
+    fn when(&mut self, condition: bool, offset: usize, problem: Problem) {
+        if condition {
+            self.at(offset, problem);
+        }
+    }
+}
+
+/// Where the opcode modifier, the opcode and the size stand in the control segment.
+const OPMOD_AT: usize = 0;
+const OPCODE_AT: usize = 3;
+const DS_AT: usize = 7;
+
+/// The largest number of a 24-bit object number.
+const MAX_24: u32 = 0x00ff_ffff;
+
+/// Checks a request.
+pub(super) fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
+    let report = &mut Report(report);
+    control(request, report);
+    fields(request, report);
+    match request.body() {
+        Body::Configure(umr) | Body::Invalidate(umr) => umr::check(&umr, device, report),
+        Body::SetPsv(segment) => set_psv(segment, report),
+        Body::DataPath(transfer) => data_path(&transfer, report),
+        Body::Nop => {
+            let longer = request.bytes().len() > OCTOWORD_BYTES;
+            report.when(longer, OCTOWORD_BYTES, Problem::DataInNop);
+        }
+        Body::Unknown => {}
+    }
+}
+
+fn control(request: &WorkRequest<'_>, report: &mut Report<'_>) {
+    let (control, bytes) = (request.control(), request.bytes());
+    let ds = control.qpn_ds_word().ds();
+    let octowords = usize::from(ds);
+    let needed = octowords * OCTOWORD_BYTES;
+    report.when(ds == 0, DS_AT, Problem::SizeZero);
+    report.when(ds > MAX_WQE_OCTOWORDS, DS_AT, Problem::SizeOverLimit { ds });
+    if needed > bytes.len() {
+        report.at(bytes.len(), Problem::Truncated { needed, have: bytes.len() });
+    }
+    if let Some(wanted) = wanted_octowords(request)
+        && wanted != octowords
+    {
+        report.at(DS_AT, Problem::SizeMismatch { ds: octowords, wanted });
+    }
+    let opmod = control.opcode_word().opmod();
+    let opcode = request.opcode();
+    report.when(opcode.name().is_none(), OPCODE_AT, Problem::UnknownOpcode { opcode: opcode.0 });
+    report.when(opmod != 0 && opcode != Opcode::MMO, OPMOD_AT, Problem::UnexpectedOpmod { opmod });
+    // Queues without request signatures leave the byte 0, so a 0 says nothing.
+    let found = control.signature;
+    let others = bytes.iter().fold(0, |sum, byte| sum ^ byte) ^ found;
+    let computed = !others;
+    let wrong = found != 0 && needed == bytes.len() && found != computed;
+    let at = offset_of!(ControlSegment, signature);
+    report.when(wrong, at, Problem::WqeSignature { found, computed });
+}
+
+/// Returns how many octowords the request's own parts need, where they say.
+fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
+    let bytes = request.bytes();
+    match request.opcode() {
+        Opcode::UMR => {
+            let Some(umr) = Umr::new(bytes) else { return Some(UMR_ENTRIES / OCTOWORD_BYTES) };
+            let control = umr.control();
+            let bsf = match control.flag_bits().translation_offset() {
+                true => 0,
+                false => usize::from(control.bsf_octowords.get()),
+            };
+            Some(UMR_ENTRIES / OCTOWORD_BYTES + usize::from(control.klm_octowords.get()) + bsf)
+        }
+        Opcode::SET_PSV => Some(2),
+        opcode => {
+            let (head, _) = super::segment::data_path_octowords(opcode)?;
+            let whole = bytes.len() / OCTOWORD_BYTES;
+            // Any number of pieces may follow; an inline one that ends too late is found with the pieces.
+            (whole < head).then_some(head)
+        }
+    }
+}
+
+/// Checks what the tables know: reserved bytes, bits and codes without a name.
+fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
+    for field in request.fields() {
+        let name = field.name;
+        if field.is_reserved() {
+            let problem = match field.segment {
+                SegmentKind::Padding => Problem::PaddingNotZero,
+                _ => Problem::ReservedNotZero { name },
+            };
+            report.at(field.offset, problem);
+        }
+        let bits = field.unknown_bits();
+        report.when(bits != 0, field.offset, Problem::UnknownBits { name, bits });
+        if field.is_unknown_code() {
+            report.at(field.offset, Problem::UnknownCode { name, value: field.value() });
+        }
+    }
+}
+
+fn set_psv(segment: &SetPsvSegment, report: &mut Report<'_>) {
+    let psv = segment.psv_index.get();
+    report.when(psv > MAX_24, OCTOWORD_BYTES, Problem::PsvTooLarge { psv });
+    let syndrome = segment.syndrome.get();
+    let at = OCTOWORD_BYTES + offset_of!(SetPsvSegment, syndrome);
+    report.when(syndrome != 0, at, Problem::PsvSyndrome { syndrome });
+}
+
+fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
+    let brings_in = transfer.atomic().is_some() || transfer.opcode() == Opcode::RDMA_READ;
+    for (index, (offset, piece)) in transfer.pieces().enumerate() {
+        match piece {
+            Piece::Memory(segment) => {
+                report.when(segment.byte_count.get() == 0, offset, Problem::PieceIs2Gib { index });
+            }
+            Piece::Inline { length, bytes } => {
+                let room = bytes.len();
+                report.when(brings_in, offset, Problem::InlineNotAllowed);
+                report.when(length as usize > room, offset, Problem::InlineOverrun { length, room });
+            }
+        }
+    }
+    if transfer.atomic().is_some() {
+        let one = transfer.pieces().count() == 1 && transfer.length() == size_of::<u64>() as u64;
+        let at = 2 * OCTOWORD_BYTES + size_of::<AtomicSegment>();
+        report.when(!one, at, Problem::AtomicOperand);
+    }
+}

@@ -1,0 +1,209 @@
+//! Rules for requests that change an mkey: masks, sizes, layouts.
+
+use super::super::DeviceContext;
+use super::super::finding::Problem;
+use super::super::segment::UMR_ENTRIES;
+use super::super::umr::{LayoutView, Umr};
+use super::{Report, bsf};
+use crate::mkey::ListEntry;
+use crate::wire::klm::Klm;
+use crate::wire::mkey_context::{MkeyContext, QpnMkey};
+use crate::wire::strided::{StridedEntry, StridedHeader};
+use crate::wire::umr::UmrControlSegment;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use core::mem::{offset_of, size_of};
+use zerocopy::{FromBytes, IntoBytes};
+
+const FLAGS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, flags);
+const KLM_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, klm_octowords);
+const BSF_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, bsf_octowords);
+const MASK_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, mkey_mask);
+const CONTEXT_AT: usize = WQEBB_BYTES;
+const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
+pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
+
+/// Checks a UMR.
+pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
+    flags(umr, report);
+    masks(umr, report);
+    if umr.is_invalidate() {
+        let writes = umr.layout().is_some() || umr.bsfs().next().is_some();
+        report.when(writes, CONTEXT_AT, Problem::FreesAndConfigures);
+    } else {
+        configuration(umr, report);
+    }
+    layout(umr, report);
+    bsf::check(umr, device, report);
+}
+
+fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
+    let flags = umr.control().flag_bits();
+    report.when(!flags.inline(), FLAGS_AT, Problem::NotInline);
+    report.when(flags.check_free(), FLAGS_AT, Problem::CheckFree);
+    let octowords = umr.control().klm_octowords.get();
+    let ragged = !usize::from(octowords).is_multiple_of(WQEBB_BYTES / OCTOWORD_BYTES);
+    report.when(ragged, KLM_OCTOWORDS_AT, Problem::EntriesNotPadded { octowords });
+}
+
+/// Checks that fields and mask bits come together.
+fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
+    let (mask, context) = (umr.mask(), umr.context());
+    let flags_pd = context.flags_pd_word();
+    let access = context.access_bits();
+    let any_tag = context.qpn_mkey.get() != 0;
+    let bound = context.qpn_mkey_word().qpn();
+    let rights = [mask.local_write(), mask.remote_read(), mask.remote_write(), mask.atomic()];
+    let partial = rights.iter().any(|bit| *bit) && !rights.iter().all(|bit| *bit);
+    report.when(partial, MASK_AT, Problem::PartialAccessMask);
+
+    // Mask bit, whether the field has a value, where, name.
+    let at = |field| CONTEXT_AT + field;
+    let pairs = [
+        (mask.free(), context.free != 0, at(offset_of!(MkeyContext, free)), "free"),
+        (mask.local_write(), access.local_write(), at(offset_of!(MkeyContext, access)), "local write"),
+        (mask.remote_read(), access.remote_read(), at(offset_of!(MkeyContext, access)), "remote read"),
+        (mask.remote_write(), access.remote_write(), at(offset_of!(MkeyContext, access)), "remote write"),
+        (mask.atomic(), access.atomic(), at(offset_of!(MkeyContext, access)), "remote atomic"),
+        (mask.mkey() || mask.qpn(), any_tag, at(offset_of!(MkeyContext, qpn_mkey)), "qpn_mkey"),
+        (
+            mask.sig_err(),
+            flags_pd.sig_err_count(),
+            at(offset_of!(MkeyContext, flags_pd)),
+            "signature error count",
+        ),
+        (mask.bsf_enable(), flags_pd.bsf_enable(), at(offset_of!(MkeyContext, flags_pd)), "BSF enable"),
+        (
+            mask.start_addr(),
+            context.start_addr.get() != 0,
+            at(offset_of!(MkeyContext, start_addr)),
+            "start_addr",
+        ),
+        (mask.len(), context.len.get() != 0, LEN_AT, "len"),
+    ];
+    for (masked, given, offset, name) in pairs {
+        report.when(given && !masked, offset, Problem::FieldWithoutMask { name });
+    }
+
+    // Bits that this library never sets, for which the generic rule has a name and nothing to say.
+    let unusual = [
+        (1, "PAGE_SIZE"),
+        (7, "PD"),
+        (8, "EN_RINVAL"),
+        (17, "LR"),
+        (23, "SMALL_FENCE"),
+        (25, "RELAXED_WRITE"),
+        (47, "RELAXED_READ"),
+    ];
+    let word = umr.control().mkey_mask.get();
+    for (bit, name) in unusual {
+        report.when(word & (1 << bit) != 0, MASK_AT, Problem::UnusualMask { name });
+    }
+    let start = context.start_addr.get();
+    report.when(
+        mask.start_addr() && start != 0,
+        CONTEXT_AT + offset_of!(MkeyContext, start_addr),
+        Problem::NonZeroStart { address: start },
+    );
+    let binds = mask.qpn() && bound != QpnMkey::ANY && !umr.is_invalidate();
+    let qpn_at = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey);
+    report.when(binds, qpn_at, Problem::BoundToQueuePair { qpn: bound });
+}
+
+/// Checks what a configuration should have, as opposed to an invalidation.
+fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
+    let mask = umr.mask();
+    report.when(!mask.free(), MASK_AT, Problem::MaskMissing { name: "FREE" });
+    report.when(!mask.mkey(), MASK_AT, Problem::MaskMissing { name: "MKEY" });
+    if let Some(to) = umr.tag() {
+        let from = umr.key().tag();
+        report.when(from != to, TAG_AT, Problem::TagChange { from, to });
+    }
+    let given = umr.bsfs().next().is_some();
+    let enabled = umr.bsf_enable() == Some(true);
+    report.when(given && !enabled, MASK_AT, Problem::BsfNotEnabled);
+    report.when(enabled && !given, BSF_OCTOWORDS_AT, Problem::EnabledWithoutBsf);
+}
+
+fn layout(umr: &Umr<'_>, report: &mut Report<'_>) {
+    let Some(layout) = umr.layout() else { return };
+    let octowords = umr.control().klm_octowords.get();
+    let length = umr.length();
+    match length {
+        None => report.at(MASK_AT, Problem::EntriesWithoutLength),
+        Some(0) if layout.count() == 0 => report.at(KLM_OCTOWORDS_AT, Problem::EmptyLayout),
+        Some(length) if octowords == 0 => {
+            report.at(KLM_OCTOWORDS_AT, Problem::LengthWithoutEntries { length });
+            return;
+        }
+        Some(_) => {}
+    }
+    match layout {
+        LayoutView::List(entries) => list(entries, octowords, length, report),
+        LayoutView::Interleaved { header, entries } => {
+            interleaved(header, entries, octowords, length, report);
+        }
+    }
+}
+
+fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Report<'_>) {
+    if let Some(op) = mistaken_header(entries, octowords, length) {
+        report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
+        return;
+    }
+    let mut sum = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let offset = UMR_ENTRIES + index * OCTOWORD_BYTES;
+        let length = entry.byte_count.get();
+        sum += u64::from(length);
+        report.when(length == 0, offset, Problem::EntryEmpty { index });
+        report.when(length > ListEntry::MAX_BYTES, offset, Problem::EntryTooLong { index, length });
+    }
+    if let Some(length) = length {
+        report.when(sum != length, LEN_AT, Problem::ListLength { sum, length });
+    }
+}
+
+/// Returns the code of an interleaved layout's header that has the wrong one, so that it reads as a list entry: all its
+/// other numbers fit the request, and the list's do not.
+fn mistaken_header(entries: &[Klm], octowords: u16, length: Option<u64>) -> Option<u32> {
+    let first = entries.first()?;
+    let header = StridedHeader::ref_from_bytes(first.as_bytes()).ok()?;
+    let count = usize::from(header.num_entries.get());
+    let fits = count > 0 && (count + 1).next_multiple_of(4) == usize::from(octowords);
+    let mapped = u64::from(header.bytes_per_cycle.get()) * u64::from(header.repeat_count.get());
+    let sum: u64 = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
+    let like = fits && Some(mapped) == length && Some(sum) != length && header.reserved.get() == 0;
+    like.then(|| header.op.get())
+}
+
+fn interleaved(
+    header: &StridedHeader,
+    entries: &[StridedEntry],
+    octowords: u16,
+    length: Option<u64>,
+    report: &mut Report<'_>,
+) {
+    let count = header.num_entries.get();
+    let fills = (usize::from(count) + 1).next_multiple_of(4);
+    let count_at = UMR_ENTRIES + offset_of!(StridedHeader, num_entries);
+    if fills != usize::from(octowords) {
+        report.at(count_at, Problem::StridedCount { entries: count, octowords });
+    }
+    let (cycle, repeat) = (header.bytes_per_cycle.get(), header.repeat_count.get());
+    let mut sum = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let offset = UMR_ENTRIES + size_of::<StridedHeader>() + index * OCTOWORD_BYTES;
+        let (stride, bytes) = (entry.stride.get(), entry.byte_count.get());
+        sum += u64::from(bytes);
+        report.when(bytes == 0, offset, Problem::PieceEmpty { index });
+        report.when(stride < bytes, offset, Problem::StrideTooSmall { index, stride, bytes });
+    }
+    report.when(count == 0, count_at, Problem::EmptyLayout);
+    let repeat_at = UMR_ENTRIES + offset_of!(StridedHeader, repeat_count);
+    report.when(repeat == 0, repeat_at, Problem::RepeatZero);
+    report.when(sum != u64::from(cycle), UMR_ENTRIES, Problem::StridedCycle { sum, cycle });
+    if let Some(length) = length {
+        let mapped = u64::from(cycle) * u64::from(repeat);
+        report.when(mapped != length, LEN_AT, Problem::StridedLength { mapped, length });
+    }
+}

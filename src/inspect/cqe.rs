@@ -1,0 +1,242 @@
+//! Completion entries back in words.
+
+use super::field::{Field, Fields};
+use super::finding::{Finding, Problem};
+use super::segment::{Segment, SegmentKind};
+use super::{ParseError, Severity};
+use crate::mkey::{DomainKind, SignatureErrorKind, SignatureFault};
+use crate::wire::WQEBB_BYTES;
+use crate::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, SignatureErrorCqe, Syndrome};
+use crate::wire::ctrl::Opcode;
+use core::fmt;
+use core::mem::offset_of;
+use zerocopy::FromBytes;
+
+/// A completion entry, by its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CompletionEntry<'a> {
+    bytes: &'a [u8],
+    cqe: Cqe,
+}
+
+/// What a completion entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum EntryKind {
+    /// A request is done; send requests have the opcode in the entry, receives do not.
+    Success(Cqe),
+    /// A request failed.
+    Error(ErrorCqe),
+    /// A block signature was wrong.
+    SignatureError(SignatureFault),
+    /// The device has not written the entry.
+    NotWritten,
+    /// Not known here.
+    Unknown,
+}
+
+impl<'a> CompletionEntry<'a> {
+    /// Takes up the entry in the first 64 bytes.
+    ///
+    /// # Errors
+    /// [`ParseError::TooShort`] for fewer.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let too_short = ParseError::TooShort { have: bytes.len(), needed: WQEBB_BYTES };
+        let bytes = bytes.get(..WQEBB_BYTES).ok_or(too_short)?;
+        let cqe = Cqe::read_from_bytes(bytes).map_err(|_| too_short)?;
+        Ok(Self { bytes, cqe })
+    }
+
+    /// Returns the 64 bytes.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the entry in its plain view.
+    pub const fn cqe(&self) -> &Cqe {
+        &self.cqe
+    }
+
+    /// Returns what the entry says, in its typed view.
+    pub const fn kind(&self) -> EntryKind {
+        match self.cqe.opcode() {
+            CqeOpcode::REQUESTER
+            | CqeOpcode::RESPONDER_WRITE_IMM
+            | CqeOpcode::RESPONDER_SEND
+            | CqeOpcode::RESPONDER_SEND_IMM
+            | CqeOpcode::RESPONDER_SEND_INV
+            | CqeOpcode::RESIZE_CQ => EntryKind::Success(self.cqe),
+            CqeOpcode::REQUESTER_ERROR | CqeOpcode::RESPONDER_ERROR => EntryKind::Error(self.cqe.as_error()),
+            CqeOpcode::SIGNATURE_ERROR => {
+                EntryKind::SignatureError(SignatureFault::from_wire(&self.cqe.as_signature_error()))
+            }
+            CqeOpcode::INVALID => EntryKind::NotWritten,
+            _ => EntryKind::Unknown,
+        }
+    }
+
+    /// Returns the whole entry as one segment.
+    pub const fn segment(&self) -> Segment<'a> {
+        let kind = match self.kind() {
+            EntryKind::Error(_) => SegmentKind::ErrorCqe,
+            EntryKind::SignatureError(_) => SegmentKind::SignatureErrorCqe,
+            _ => SegmentKind::Cqe,
+        };
+        Segment { kind, index: 0, offset: 0, bytes: self.bytes }
+    }
+
+    /// Iterates over the fields, in the order of their bytes; reserved ones only where they are not zero.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
+        Fields::new(self.segment().kind, 0, 0, self.bytes)
+    }
+
+    /// Reports what is odd.
+    pub fn findings(&self, mut report: impl FnMut(Finding)) {
+        let mut when = |condition: bool, offset, problem| {
+            if condition {
+                report(Finding { offset, problem });
+            }
+        };
+        let (op_own, at) = (self.cqe.op_own_bits(), offset_of!(Cqe, op_own));
+        match self.kind() {
+            EntryKind::Unknown => when(true, at, Problem::UnknownCqeOpcode { opcode: op_own.opcode() }),
+            EntryKind::NotWritten => when(true, at, Problem::NotWritten),
+            EntryKind::Success(_) => {
+                let format = op_own.format();
+                when(format != 0, at, Problem::CqeFormat { format });
+            }
+            EntryKind::Error(error) => {
+                let syndrome = error.syndrome;
+                let unknown = Syndrome(syndrome).name().is_none();
+                when(unknown, offset_of!(ErrorCqe, syndrome), Problem::UnknownSyndrome { syndrome });
+            }
+            EntryKind::SignatureError(fault) => {
+                let SignatureFault { syndrome, sig_type, domain, .. } = fault;
+                let one = syndrome_kinds(syndrome).into_iter().flatten().count() == 1;
+                let at = offset_of!(SignatureErrorCqe, syndrome);
+                when(!one, at, Problem::SignatureSyndrome { syndrome });
+                let at = offset_of!(SignatureErrorCqe, sig_type);
+                let block = sig_type == SignatureErrorCqe::TYPE_BLOCK;
+                when(!block, at, Problem::SignatureType { code: sig_type });
+                let at = offset_of!(SignatureErrorCqe, domain);
+                when(domain_kind(&fault).is_none(), at, Problem::SignatureDomain { code: domain });
+            }
+        }
+    }
+
+    /// Returns how bad the worst finding is, `None` if there is none.
+    pub fn worst(&self) -> Option<Severity> {
+        let mut worst = None;
+        self.findings(|finding| worst = worst.max(Some(finding.severity())));
+        worst
+    }
+
+    /// Returns the entry in words. The stride is that of the domain which the signature is in: block plus signature, in
+    /// bytes; with it a signature error names the block.
+    pub const fn summary(&self, stride: Option<u32>) -> EntrySummary {
+        EntrySummary { cqe: self.cqe, kind: self.kind(), stride }
+    }
+}
+
+/// Returns the parts of a signature that a syndrome names.
+fn syndrome_kinds(syndrome: u16) -> [Option<SignatureErrorKind>; 3] {
+    let named = |bit, kind| (syndrome & bit != 0).then_some(kind);
+    [
+        named(SignatureErrorCqe::SYNDROME_GUARD, SignatureErrorKind::Guard),
+        named(SignatureErrorCqe::SYNDROME_APP_TAG, SignatureErrorKind::AppTag),
+        named(SignatureErrorCqe::SYNDROME_REF_TAG, SignatureErrorKind::RefTag),
+    ]
+}
+
+const fn domain_kind(fault: &SignatureFault) -> Option<DomainKind> {
+    match fault.domain {
+        SignatureErrorCqe::DOMAIN_WIRE => Some(DomainKind::Wire),
+        SignatureErrorCqe::DOMAIN_MEMORY => Some(DomainKind::Memory),
+        _ => None,
+    }
+}
+
+/// A completion entry in words, on one line.
+#[derive(Clone, Copy, Debug)]
+pub struct EntrySummary {
+    cqe: Cqe,
+    kind: EntryKind,
+    stride: Option<u32>,
+}
+
+crate::fmt::defmt_as_text!(EntrySummary);
+
+impl fmt::Display for EntrySummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let opcode = self.cqe.opcode();
+        match &self.kind {
+            EntryKind::Success(cqe) => {
+                let word = cqe.opcode_qpn();
+                write!(f, "{opcode}: queue pair {:#x}, counter {}", word.qpn(), cqe.wqe_counter.get())?;
+                if opcode == CqeOpcode::REQUESTER {
+                    write!(f, ", {}", Opcode(word.wqe_opcode()))?;
+                }
+                write!(f, ", {} bytes", cqe.byte_count.get())
+            }
+            EntryKind::Error(error) => {
+                let word = crate::wire::cqe::OpcodeQpn::from_bits(error.sop_qpn.get());
+                let counter = error.wqe_counter.get();
+                write!(f, "{opcode}: queue pair {:#x}, counter {counter}", word.qpn())?;
+                if opcode == CqeOpcode::REQUESTER_ERROR {
+                    write!(f, ", {}", Opcode(word.wqe_opcode()))?;
+                }
+                write!(f, ", {} (vendor {:#04x}", Syndrome(error.syndrome), error.vendor_syndrome)?;
+                if error.vendor_syndrome == ErrorCqe::VENDOR_ODP_FAULT {
+                    f.write_str(", on-demand page fault")?;
+                }
+                f.write_str(")")
+            }
+            EntryKind::SignatureError(fault) => signature_error(fault, self.stride, f),
+            EntryKind::NotWritten => f.write_str("an entry that the device has not written"),
+            EntryKind::Unknown => write!(f, "unknown entry, {opcode}"),
+        }
+    }
+}
+
+/// Prints what the device found. The kind of signature is not in the entry, so a guard is shown in each of its forms.
+fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "SIG_ERR: mkey index {:#08x}", fault.mkey.get())?;
+    match domain_kind(fault) {
+        Some(DomainKind::Wire) => f.write_str(", wire")?,
+        Some(DomainKind::Memory) => f.write_str(", memory")?,
+        None => write!(f, ", domain {}", fault.domain)?,
+    }
+    if let Some(block) = stride.and_then(|stride| fault.offset.checked_div(u64::from(stride))) {
+        write!(f, ", block {block}")?;
+    }
+    write!(f, ", offset {}", fault.offset)?;
+    let (found, computed) = (fault.actual, fault.expected);
+    for kind in syndrome_kinds(fault.syndrome).into_iter().flatten() {
+        match kind {
+            SignatureErrorKind::Guard => write!(
+                f,
+                ", bad guard: found {:#06x}, computed {:#06x} (T10-DIF), {:#010x}, {:#010x} (CRC32, CRC32C), \
+                 {found:#018x}, {computed:#018x} (CRC64)",
+                found >> 48,
+                computed >> 48,
+                found >> 32,
+                computed >> 32,
+            )?,
+            SignatureErrorKind::AppTag => write!(
+                f,
+                ", bad application tag: found {:#06x}, computed {:#06x}",
+                found >> 32 & 0xffff,
+                computed >> 32 & 0xffff
+            )?,
+            SignatureErrorKind::RefTag => write!(
+                f,
+                ", bad reference tag: found {:#010x}, computed {:#010x}",
+                found & 0xffff_ffff,
+                computed & 0xffff_ffff
+            )?,
+        }
+    }
+    Ok(())
+}

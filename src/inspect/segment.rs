@@ -1,0 +1,270 @@
+//! Cuts a request into its segments, as its own opcode and sizes say, never past its end.
+
+use super::field::{Field, Fields};
+use crate::wire::bsf::BsfSize;
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::data::InlineHeader;
+use crate::wire::strided::StridedHeader;
+use crate::wire::umr::{UmrControlSegment, UmrHead};
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use zerocopy::FromBytes;
+
+/// What a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum SegmentKind {
+    /// The control segment, first in each request.
+    Control,
+    /// What a UMR changes.
+    UmrControl,
+    /// The new values of an mkey's fields.
+    MkeyContext,
+    /// An entry of a list layout.
+    ListEntry,
+    /// The header of an interleaved layout.
+    StridedHeader,
+    /// An entry of an interleaved layout.
+    StridedEntry,
+    /// Fills translation entries up to a whole block.
+    Padding,
+    /// A signature BSF whose wire byte is a block size.
+    SignatureBsf,
+    /// A signature BSF whose wire byte is a copy mask.
+    SignatureBsfCopy,
+    /// A crypto BSF.
+    CryptoBsf,
+    /// The new value of a PSV.
+    SetPsv,
+    /// A place in the peer's memory.
+    RemoteAddress,
+    /// Operands of an atomic.
+    Atomic,
+    /// A piece of local memory.
+    Data,
+    /// Data inside the request.
+    Inline,
+    /// Octowords with no meaning here.
+    Unknown,
+    /// A completion entry.
+    Cqe,
+    /// A completion entry of a failed request.
+    ErrorCqe,
+    /// A completion entry of a signature error.
+    SignatureErrorCqe,
+}
+
+impl SegmentKind {
+    /// Returns the name by which the segment is printed.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "control segment",
+            Self::UmrControl => "UMR control segment",
+            Self::MkeyContext => "mkey context",
+            Self::ListEntry => "list entry",
+            Self::StridedHeader => "interleaved header",
+            Self::StridedEntry => "interleaved entry",
+            Self::Padding => "padding",
+            Self::SignatureBsf | Self::SignatureBsfCopy => "signature BSF",
+            Self::CryptoBsf => "crypto BSF",
+            Self::SetPsv => "SET_PSV segment",
+            Self::RemoteAddress => "remote address segment",
+            Self::Atomic => "atomic segment",
+            Self::Data => "data segment",
+            Self::Inline => "inline data segment",
+            Self::Unknown => "unknown",
+            Self::Cqe => "completion entry",
+            Self::ErrorCqe => "error completion entry",
+            Self::SignatureErrorCqe => "signature error completion entry",
+        }
+    }
+
+    /// Returns whether a request may have several, which are numbered then.
+    pub const fn is_numbered(self) -> bool {
+        matches!(self, Self::ListEntry | Self::StridedEntry | Self::Data)
+    }
+}
+
+/// One segment. It is shorter than its kind says where the request ends within it.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Segment<'a> {
+    /// What it is.
+    pub kind: SegmentKind,
+    /// Number among its like: translation entries and data pieces count from 0.
+    pub index: usize,
+    /// Where it begins, in bytes from the start of the request.
+    pub offset: usize,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Iterates over the fields: all of them but reserved ones that are zero.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
+        Fields::new(self.kind, self.index, self.offset, self.bytes)
+    }
+}
+
+/// Where the parts of a request begin and end, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Umr { strided: bool, used_end: usize, entries_end: usize, bsf_end: usize },
+    SetPsv,
+    DataPath { head_end: usize, atomic: bool },
+    Other,
+}
+
+/// First byte behind control segment, UMR control segment and mkey context.
+pub(super) const UMR_ENTRIES: usize = 2 * WQEBB_BYTES;
+
+/// The segments of a request, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Segments<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    shape: Shape,
+    pieces: usize,
+}
+
+impl<'a> Segments<'a> {
+    pub(super) fn new(opcode: Opcode, bytes: &'a [u8]) -> Self {
+        let shape = match opcode {
+            Opcode::UMR => umr_shape(bytes),
+            Opcode::SET_PSV => Shape::SetPsv,
+            _ => match data_path_octowords(opcode) {
+                Some((head, atomic)) => Shape::DataPath { head_end: head * OCTOWORD_BYTES, atomic },
+                None => Shape::Other,
+            },
+        };
+        Self { bytes, offset: 0, shape, pieces: 0 }
+    }
+
+    /// Returns the translation entries in use, an interleaved header included, and whether they are interleaved.
+    pub(super) fn entries(&self) -> (&'a [u8], bool) {
+        match self.shape {
+            Shape::Umr { strided, used_end, .. } => {
+                (self.bytes.get(UMR_ENTRIES..used_end.min(self.bytes.len())).unwrap_or_default(), strided)
+            }
+            _ => (&[], false),
+        }
+    }
+
+    /// Says what begins at the current offset: kind, number and full length.
+    fn classify(&mut self, rest: &[u8]) -> (SegmentKind, usize, usize) {
+        let offset = self.offset;
+        if offset == 0 {
+            return (SegmentKind::Control, 0, size_of::<ControlSegment>());
+        }
+        match self.shape {
+            Shape::Umr { .. } if offset < WQEBB_BYTES => {
+                (SegmentKind::UmrControl, 0, size_of::<UmrControlSegment>())
+            }
+            Shape::Umr { .. } if offset < UMR_ENTRIES => (SegmentKind::MkeyContext, 0, WQEBB_BYTES),
+            Shape::Umr { strided, used_end, .. } if offset < used_end => {
+                let number = (offset - UMR_ENTRIES) / OCTOWORD_BYTES;
+                let (kind, index) = match (strided, number) {
+                    (false, _) => (SegmentKind::ListEntry, number),
+                    (true, 0) => (SegmentKind::StridedHeader, 0),
+                    (true, _) => (SegmentKind::StridedEntry, number - 1),
+                };
+                (kind, index, OCTOWORD_BYTES)
+            }
+            Shape::Umr { entries_end, .. } if offset < entries_end => {
+                (SegmentKind::Padding, 0, OCTOWORD_BYTES)
+            }
+            Shape::Umr { bsf_end, .. } if offset < bsf_end => {
+                (bsf(rest), 0, WQEBB_BYTES.min(bsf_end - offset))
+            }
+            Shape::SetPsv if offset < 2 * OCTOWORD_BYTES => (SegmentKind::SetPsv, 0, OCTOWORD_BYTES),
+            Shape::DataPath { head_end, atomic } if offset < head_end => {
+                let last = offset + OCTOWORD_BYTES == head_end;
+                let kind = if atomic && last { SegmentKind::Atomic } else { SegmentKind::RemoteAddress };
+                (kind, 0, OCTOWORD_BYTES)
+            }
+            Shape::DataPath { .. } => {
+                let index = self.pieces;
+                self.pieces += 1;
+                match inline_length(rest) {
+                    Some(length) => {
+                        let bytes = size_of::<InlineHeader>().saturating_add(length as usize);
+                        (SegmentKind::Inline, index, bytes.next_multiple_of(OCTOWORD_BYTES))
+                    }
+                    None => (SegmentKind::Data, index, OCTOWORD_BYTES),
+                }
+            }
+            Shape::Umr { .. } | Shape::SetPsv | Shape::Other => (SegmentKind::Unknown, 0, OCTOWORD_BYTES),
+        }
+    }
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = Segment<'a>;
+
+    fn next(&mut self) -> Option<Segment<'a>> {
+        let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let (kind, index, length) = self.classify(rest);
+        let bytes = rest.get(..length).unwrap_or(rest);
+        let offset = self.offset;
+        self.offset += bytes.len();
+        Some(Segment { kind, index, offset, bytes })
+    }
+}
+
+/// Returns the octowords before the data pieces and whether operands are among them, `None` if this is no data path.
+pub(super) const fn data_path_octowords(opcode: Opcode) -> Option<(usize, bool)> {
+    match opcode {
+        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => Some((1, false)),
+        Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM | Opcode::RDMA_READ => Some((2, false)),
+        Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => Some((3, true)),
+        _ => None,
+    }
+}
+
+/// Returns the length of the inline data that begins here, `None` where a data segment does.
+pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
+    let (header, _) = InlineHeader::ref_from_prefix(rest).ok()?;
+    let word = header.byte_count.get();
+    (word & InlineHeader::INLINE != 0).then_some(word & !InlineHeader::INLINE)
+}
+
+/// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they are shorter.
+fn bsf(rest: &[u8]) -> SegmentKind {
+    let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
+    match (head.kind(), head.same_block_structure()) {
+        (BsfSize::KIND_CRYPTO, _) => SegmentKind::CryptoBsf,
+        (0, true) => SegmentKind::SignatureBsfCopy,
+        (0, false) => SegmentKind::SignatureBsf,
+        _ => SegmentKind::Unknown,
+    }
+}
+
+fn umr_shape(bytes: &[u8]) -> Shape {
+    let Ok((head, _)) = UmrHead::ref_from_prefix(bytes) else { return Shape::Other };
+    let octowords = usize::from(head.umr.klm_octowords.get());
+    let entries_end = UMR_ENTRIES + octowords * OCTOWORD_BYTES;
+    // With a translation offset the second size is not one.
+    let bsf_octowords = match head.umr.flag_bits().translation_offset() {
+        true => 0,
+        false => usize::from(head.umr.bsf_octowords.get()),
+    };
+    let bsf_end = entries_end + bsf_octowords * OCTOWORD_BYTES;
+    let entries = bytes.get(UMR_ENTRIES..entries_end.min(bytes.len())).unwrap_or_default();
+    let header = StridedHeader::ref_from_prefix(entries).ok().map(|(header, _)| header);
+    // The device knows an interleaved layout by this code, which stands where a list entry has its key.
+    let strided = header.filter(|header| header.op.get() == StridedHeader::OPCODE);
+    let used = match strided {
+        Some(header) => (1 + usize::from(header.num_entries.get())).min(octowords),
+        // A list does not say how many entries it has: those of the last block that are all zero fill it up.
+        None => {
+            let (slots, _) = entries.as_chunks::<OCTOWORD_BYTES>();
+            slots.iter().rposition(|slot| *slot != [0; OCTOWORD_BYTES]).map_or(0, |last| last + 1)
+        }
+    };
+    Shape::Umr {
+        strided: strided.is_some(),
+        used_end: UMR_ENTRIES + used * OCTOWORD_BYTES,
+        entries_end,
+        bsf_end,
+    }
+}

@@ -1,0 +1,242 @@
+//! Each fault is found, and good requests have none.
+
+use super::cqe::{CompletionEntry, EntryKind};
+use super::requests::*;
+use super::std::vec::Vec;
+use super::*;
+use crate::mkey::*;
+use crate::types::*;
+use crate::wqe::{Payload, Remote, Sge};
+
+#[test]
+fn good_requests_have_no_findings() {
+    for bytes in [full(), interleaved()] {
+        for (_, request) in Requests::new(&bytes) {
+            assert_eq!(request.worst(&DeviceContext::UNKNOWN), None, "{request}");
+        }
+    }
+}
+
+/// Bytes, where, what stands there instead, and what is found.
+type Case = (fn() -> Vec<u8>, usize, &'static [u8], Problem);
+
+#[test]
+fn each_fault_is_found() {
+    use Problem::*;
+    let cases: &[Case] = &[
+        (full, 7, &[0], SizeZero),
+        (full, 7, &[64], SizeOverLimit { ds: 64 }),
+        (full, 7, &[63], Truncated { needed: 1008, have: 448 }),
+        (full, 7, &[19], SizeMismatch { ds: 19, wanted: 20 }),
+        (full, 7, &[24], SizeMismatch { ds: 24, wanted: 20 }),
+        (full, 3, &[0x33], UnknownOpcode { opcode: 0x33 }),
+        (full, 3, &[0x20], SizeMismatch { ds: 20, wanted: 2 }),
+        (full, 0, &[1], UnexpectedOpmod { opmod: 1 }),
+        (full, 11, &[0x40], UnknownBits { name: "fm_ce_se", bits: 0x40 }),
+        (full, UMR, &[0x00], NotInline),
+        (full, UMR, &[0xa0], CheckFree),
+        (full, UMR + 1, &[1], ReservedNotZero { name: "reserved" }),
+        (full, UMR + 5, &[3], EntriesNotPadded { octowords: 3 }),
+        (full, UMR + 5, &[8], SizeMismatch { ds: 20, wanted: 24 }),
+        (full, UMR + 7, &[4], SizeMismatch { ds: 20, wanted: 16 }),
+        (full, UMR + 15, &[0x00], EntriesWithoutLength),
+        (full, UMR + 15, &[0x00], FieldWithoutMask { name: "len" }),
+        (full, UMR + 14, &[0x22], BsfNotEnabled),
+        (full, UMR + 14, &[0x30], FieldWithoutMask { name: "signature error count" }),
+        (full, UMR + 14, &[0x12], MaskMissing { name: "MKEY" }),
+        (full, UMR + 13, &[0x00], FieldWithoutMask { name: "remote read" }),
+        (full, UMR + 13, &[0x30], PartialAccessMask),
+        (full, UMR + 13, &[0xbc], UnusualMask { name: "SMALL_FENCE" }),
+        (full, UMR + 12, &[0x00], MaskMissing { name: "FREE" }),
+        (full, UMR + 8, &[0x80], UnknownBits { name: "mkey_mask", bits: 1 << 63 }),
+        (full, CONTEXT, &[0x40], FreesAndConfigures),
+        (full, CONTEXT + 2, &[0x80], UnknownBits { name: "access", bits: 0x80 }),
+        (bound, 0, &[], BoundToQueuePair { qpn: 0x123 }),
+        (moved, 0, &[], NonZeroStart { address: 0x1000 }),
+        (empty, 0, &[], EmptyLayout),
+        (empty, CONTEXT + 31, &[9], LengthWithoutEntries { length: 9 }),
+        (empty, UMR + 14, &[0x30], EnabledWithoutBsf),
+        (wire_only, SIGNATURE + 15, &[1], UnusedDomain { domain: "memory" }),
+        (alike, SIGNATURE, &[0xc0, 0xff, 1], AlikeButNotCopied),
+        (full, 3, &[0], DataInNop),
+        (full, CONTEXT + 7, &[0x35], TagChange { from: 0x34, to: 0x35 }),
+        (full, CONTEXT + 20, &[1], FieldWithoutMask { name: "start_addr" }),
+        (full, CONTEXT + 31, &[0x11], ListLength { sum: 1040, length: 1041 }),
+        (full, CONTEXT + 27, &[1], LengthOver32Bits { length: 0x1_0000_0410 }),
+        (full, ENTRIES + 2, &[0, 0], EntryEmpty { index: 0 }),
+        (full, ENTRIES + 16, &[0x80], EntryTooLong { index: 1, length: 0x8000_0208 }),
+        (interleaved, ENTRIES + 6, &[5], StridedOpcode { op: 0x500 }),
+        (interleaved, ENTRIES + 15, &[4], StridedCount { entries: 4, octowords: 4 }),
+        (interleaved, ENTRIES + 15, &[2], PaddingNotZero),
+        (interleaved, ENTRIES + 15, &[2], StridedCycle { sum: 520, cycle: 524 }),
+        (interleaved, ENTRIES + 3, &[0xff], StridedLength { mapped: 1534, length: 1048 }),
+        (interleaved, ENTRIES + 11, &[0], RepeatZero),
+        (interleaved, ENTRIES + 16, &[1], StrideTooSmall { index: 0, stride: 0x104, bytes: 0x200 }),
+        (interleaved, ENTRIES + 35, &[0], PieceEmpty { index: 1 }),
+        (full, SIGNATURE, &[0x90], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
+        (full, CRYPTO_AT, &[0x81], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
+        (full, CRYPTO_AT, &[0xc0], BsfOrder),
+        (full, SIGNATURE, &[0xc1], BsfOrder),
+        (full, SIGNATURE, &[0x40], TransactionBsf),
+        (full, SIGNATURE + 3, &[5], UnknownCode { name: "m_bs_selector", value: 5 }),
+        (full, SIGNATURE + 3, &[0], CopyMaskStructure),
+        (full, SIGNATURE + 4, &[0], RawDataSize { size: 0x00ff_ffff }),
+        (full, SIGNATURE + 8, &[0x77], UnknownCode { name: "w_bfs", value: 0x77 }),
+        (full, SIGNATURE + 8, &[0x42], CopyMaskStructure),
+        (full, SIGNATURE + 8, &[0x42], InlineUnwanted { domain: "wire" }),
+        (full, SIGNATURE + 8, &[0x40], NotRepeated { domain: "wire" }),
+        (full, SIGNATURE + 32, &[0x40], InlineMissing { domain: "wire" }),
+        (full, SIGNATURE + 48, &[0x00], InlineMissing { domain: "memory" }),
+        (full, SIGNATURE + 40, &[7], UnknownCode { name: "w_sig_type", value: 7 }),
+        (full, SIGNATURE + 40, &[0], GuardType { code: 0 }),
+        (full, SIGNATURE + 41, &[0x08], NotRepeated { domain: "wire" }),
+        (full, SIGNATURE + 41, &[0x89], UnknownBits { name: "w_rp_inv_seed", bits: 1 }),
+        (full, SIGNATURE + 45, &[0x43], BothEscapes),
+        (full, SIGNATURE + 46, &[0x00], AppTagMask { mask: 0x00ff }),
+        (full, CRYPTO_AT + 1, &[4], UnknownCode { name: "enc_order", value: 4 }),
+        (full, CRYPTO_AT + 1, &[2], BothOutsideCipher),
+        (full, CRYPTO_AT + 1, &[3], BothOutsideCipher),
+        (full, CRYPTO_AT + 3, &[1], UnknownCode { name: "enc_standard", value: 1 }),
+        (full, CRYPTO_AT + 8, &[0], UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
+        (full, CRYPTO_AT + 8, &[1], UnitNotBlock { unit: 512, wanted: 520 }),
+        (full, CRYPTO_AT + 24, &[0xff; 8], TweakCarry { order: "big endian" }),
+        (full, CRYPTO_AT + 16, &[0xff; 8], TweakCarry { order: "little endian" }),
+        (full, CRYPTO_AT + 32, &[1], DekTooLarge { dek: 0x0100_0099 }),
+        (full, CRYPTO_AT + 40, &[1], KeytagGiven),
+    ];
+    for (number, (bytes, at, new, problem)) in cases.iter().enumerate() {
+        let found = problems(&patched(bytes(), *at, new), &DeviceContext::UNKNOWN);
+        assert!(found.contains(problem), "case {number}: {problem}\nfound {found:?}");
+    }
+}
+
+#[test]
+fn masks_of_short_signatures_have_bits_to_spare() {
+    let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
+    let both = both.with_copy_mask(0x33).unwrap();
+    let found = problems(&full_with(both, CRYPTO), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::CheckMaskIrrelevant { bits: 0x01 }), "{found:?}");
+    assert!(found.contains(&Problem::CopyMaskIrrelevant { bits: 0x03 }), "{found:?}");
+    let all = BlockSignature::both(CRC32C, CRC32C).with_check_mask(check_mask::ALL);
+    let found = problems(&full_with(all, CRYPTO), &DeviceContext::UNKNOWN);
+    assert!(!found.iter().any(|problem| matches!(problem, Problem::CheckMaskIrrelevant { .. })), "{found:?}");
+}
+
+#[test]
+fn r153_holes_in_the_table_are_noted() {
+    let after = Crypto { order: SignatureOrder::AfterCryptoOnTx, data_unit: BlockSize::B512, ..CRYPTO };
+    let found = problems(&full_with(BlockSignature::memory(dif(1, 2)), after), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::RowHole), "{found:?}");
+    let found = problems(&full_with(BlockSignature::wire(dif(1, 2)), after), &DeviceContext::UNKNOWN);
+    assert!(!found.contains(&Problem::RowHole), "{found:?}");
+}
+
+#[test]
+fn what_is_known_of_the_device_is_checked() {
+    let single = DeviceContext { engine: Some(XtsEngine::SingleBlock), ..DeviceContext::UNKNOWN };
+    let limit = Problem::SingleUnitEngine { length: 1040, unit: 520 };
+    assert!(problems(&full(), &single).contains(&limit));
+    assert!(!problems(&full(), &DeviceContext::UNKNOWN).contains(&limit));
+    let old = SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false };
+    let old = DeviceContext { capabilities: Some(old), ..DeviceContext::UNKNOWN };
+    let bytes = full_with(BlockSignature::wire(CRC32C), CRYPTO);
+    assert!(problems(&bytes, &old).contains(&Problem::CapabilityMissing { what: "CRC-32C" }));
+    assert!(
+        !problems(&full(), &old).iter().any(|problem| matches!(problem, Problem::CapabilityMissing { .. }))
+    );
+}
+
+#[test]
+fn lengths_that_leave_odd_ends_are_suspicious() {
+    // 1032 bytes leave 512 behind the first unit of 520, and the rule allows 504 at most.
+    let pieces = ListEntry::new(0x1000, 1032, REGION).map(|piece| [piece]);
+    let pieces = pieces.unwrap();
+    let config = MkeyConfig { layout: Some(Layout::list(&pieces)), crypto: Some(CRYPTO), ..MkeyConfig::KEEP };
+    let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config);
+    let found = problems(&bytes.unwrap(), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::JobSize { length: 1032, unit: 520 }]);
+    let found = problems(&full_with(BlockSignature::memory(CRC32C), CRYPTO), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::PartialBlock { length: 1040, stride: 516 }), "{found:?}");
+}
+
+#[test]
+fn set_psv_and_transfers_are_checked() {
+    let psv = full().split_off(320);
+    assert!(matches!(parse(&psv).body(), Body::SetPsv(segment) if segment.psv_index.get() == 0x11));
+    let found = problems(&patched(psv.clone(), 16, &[1]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::PsvTooLarge { psv: 0x0100_0011 }]);
+    let found = problems(&patched(psv, 20, &[0, 1]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::PsvSyndrome { syndrome: 1 }]);
+
+    let remote = Remote { address: 0x1000, rkey: REGION };
+    let sge = Sge::new(0, 8, REGION).unwrap();
+    let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge]));
+    let read = read.unwrap();
+    let found = problems(&patched(read.clone(), 32, &[0, 0, 0, 0]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::PieceIs2Gib { index: 0 }]);
+    let found = problems(&patched(read.clone(), 32, &[0x80]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::InlineNotAllowed]);
+    let found = problems(&patched(read, 7, &[1]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::SizeMismatch { ds: 1, wanted: 2 }]);
+
+    let add = encoded(|queue| queue.request(1).fetch_add(remote, 1, &sge));
+    let add = add.unwrap();
+    assert_eq!(problems(&add, &DeviceContext::UNKNOWN), []);
+    let found = problems(&patched(add, 51, &[16]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::AtomicOperand]);
+
+    let send = encoded(|queue| queue.request(1).send(Payload::Inline(&[1; 12])));
+    let send = send.unwrap();
+    let found = problems(&patched(send, 19, &[13]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::InlineOverrun { length: 13, room: 12 }]);
+}
+
+#[test]
+fn a_signature_byte_is_checked_where_there_is_one() {
+    let mut bytes = full();
+    let rest = bytes.iter().take(320).fold(0, |sum, byte| sum ^ byte);
+    bytes[8] = !rest;
+    assert_eq!(problems(&bytes, &DeviceContext::UNKNOWN), []);
+    bytes[9] = 1;
+    let found = problems(&bytes, &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::WqeSignature { found: !rest, computed: !rest ^ 1 }]);
+}
+
+#[test]
+fn invalidations_are_told_from_configurations() {
+    let bytes = encoded(|queue| queue.request(1).invalidate(KEY));
+    let bytes = bytes.unwrap();
+    let request = parse(&bytes);
+    assert!(matches!(request.body(), Body::Invalidate(umr) if umr.key() == KEY));
+    assert_eq!(request.worst(&DeviceContext::UNKNOWN), None);
+    assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "UMR invalidate mkey 0x000012/34");
+}
+
+#[test]
+fn odd_completions_are_found() {
+    let found = |bytes: &[u8]| {
+        let mut problems = Vec::new();
+        let entry = CompletionEntry::parse(bytes).unwrap();
+        entry.findings(|finding| problems.push(finding.problem));
+        (problems, entry.kind())
+    };
+    let (problems, kind) = found(&entry(&[(63, &[0x90])]));
+    assert_eq!(
+        (problems.as_slice(), kind),
+        (&[Problem::UnknownCqeOpcode { opcode: 9 }][..], EntryKind::Unknown)
+    );
+    let (problems, kind) = found(&entry(&[(63, &[0xf1])]));
+    assert_eq!((problems.as_slice(), kind), (&[Problem::NotWritten][..], EntryKind::NotWritten));
+    assert_eq!(found(&entry(&[(63, &[0x24])])).0, [Problem::CqeFormat { format: 1 }]);
+    assert_eq!(
+        found(&entry(&[(55, &[0x77]), (63, &[0xd0])])).0,
+        [Problem::UnknownSyndrome { syndrome: 0x77 }]
+    );
+    let (problems, _) = found(&entry(&[(34, &[1, 3]), (63, &[0xc0])]));
+    let want = [
+        Problem::SignatureSyndrome { syndrome: 0 },
+        Problem::SignatureType { code: 1 },
+        Problem::SignatureDomain { code: 3 },
+    ];
+    assert_eq!(problems, want);
+}

@@ -1,0 +1,143 @@
+//! Encode, then decode; break, then find; and whatever the bytes, no panic.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
+
+extern crate std;
+
+mod faults;
+mod requests;
+mod round_trip;
+mod strategies;
+mod words;
+
+use super::*;
+use crate::error::PostError;
+use crate::mkey::{Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes};
+use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use crate::types::{Key, PsvIndex, Qpn};
+use crate::wire::Wqebb;
+use std::string::ToString;
+use std::vec::Vec;
+
+/// Remembers what was rung.
+#[derive(Default)]
+struct Recorder(Vec<[u8; 8]>);
+
+impl Doorbell for Recorder {
+    fn ring(&mut self, control: [u8; 8]) {
+        self.0.push(control);
+    }
+}
+
+const QPN: Qpn = Qpn::from_low_bits(0x123);
+const KEY: Key = Key::from_raw(0x0000_1234);
+const MEMORY_PSV: PsvIndex = PsvIndex::from_low_bits(0x11);
+const WIRE_PSV: PsvIndex = PsvIndex::from_low_bits(0x22);
+/// A key of ordinary memory.
+const REGION: Key = Key::from_raw(0x0056_7800);
+
+type Queue<'r> = SendQueue<'r, &'r mut Recorder, 64>;
+
+/// Returns the bytes of what `post` posts to a queue whose ring held a pattern.
+fn encoded(post: impl FnOnce(&mut Queue<'_>) -> Result<(), PostError>) -> Result<Vec<u8>, PostError> {
+    let mut ring = std::vec![Wqebb([0xa5; 64]); 64];
+    let record = DoorbellRecord::new();
+    let mut recorder = Recorder::default();
+    let mut queue = SendQueue::new(SendQueueConfig::new(QPN), &mut ring, &record, &mut recorder).unwrap();
+    post(&mut queue)?;
+    queue.ring_doorbell();
+    let blocks = queue.producer() as usize;
+    drop(queue);
+    assert_eq!(recorder.0.len(), 1);
+    Ok(ring.iter().take(blocks).flat_map(|block| block.0).collect())
+}
+
+fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
+    MkeyAttributes {
+        key: KEY,
+        max_entries: 64,
+        signature: signature.then(|| SignatureAttributes::new(MEMORY_PSV, WIRE_PSV)),
+        crypto,
+        tag_update: true,
+    }
+}
+
+/// Returns the bytes of a configuration, its SET_PSVs included.
+fn configured(attributes: MkeyAttributes, config: &MkeyConfig<'_>) -> Result<Vec<u8>, PostError> {
+    let mut mkey = Mkey::new(attributes)?;
+    encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, config))
+}
+
+fn parse(bytes: &[u8]) -> WorkRequest<'_> {
+    WorkRequest::parse(bytes).unwrap()
+}
+
+fn problems(bytes: &[u8], device: &DeviceContext) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    parse(bytes).findings(device, |finding| {
+        assert!(finding.offset <= bytes.len());
+        problems.push(finding.problem);
+    });
+    problems
+}
+
+fn check_page(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+/// Looks at everything that there is of a request.
+fn exercise(bytes: &[u8]) {
+    for device in [
+        DeviceContext::UNKNOWN,
+        DeviceContext {
+            engine: Some(XtsEngine::SingleBlock),
+            capabilities: Some(SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false }),
+        },
+    ] {
+        for (_, request) in Requests::new(bytes) {
+            let length = request.bytes().len();
+            let mut end = 0;
+            for segment in request.segments() {
+                assert_eq!(segment.offset, end, "segments leave no gap");
+                end += segment.bytes.len();
+            }
+            assert_eq!(end, length, "segments reach the end");
+            let mut shown = std::vec![false; length];
+            for field in request.fields() {
+                for slot in shown.iter_mut().skip(field.offset).take(field.bytes.len()) {
+                    assert!(!*slot, "no byte belongs to two fields");
+                    *slot = true;
+                }
+            }
+            for (byte, shown) in request.bytes().iter().zip(shown) {
+                assert!(shown || *byte == 0, "a byte that is not zero belongs to a field");
+            }
+            request.findings(&device, |finding| assert!(finding.offset <= length));
+            check_page(&request.pretty(device, Style::Plain).to_string());
+            let _ = request.pretty(device, Style::Ansi).to_string();
+            if let Body::Configure(umr) | Body::Invalidate(umr) = request.body() {
+                let _ = umr.signature_change();
+                for engine in [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified] {
+                    let _ = umr.crypto(engine);
+                }
+                if let Some(layout) = umr.layout() {
+                    let _ = layout.mapped_bytes();
+                    let _ = layout.list_entries().count() + layout.interleaved_entries().count();
+                }
+            }
+        }
+    }
+}
+
+/// Returns a copy with some bytes replaced.
+fn patched(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
+    bytes[at..at + new.len()].copy_from_slice(new);
+    bytes
+}
+
+/// Returns a completion entry with these bytes at these places.
+fn entry(parts: &[(usize, &[u8])]) -> Vec<u8> {
+    parts.iter().fold(std::vec![0; 64], |bytes, (at, new)| patched(bytes, *at, new))
+}

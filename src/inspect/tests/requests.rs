@@ -1,0 +1,87 @@
+//! Requests to break and to print.
+
+use super::std::vec::Vec;
+use super::*;
+use crate::mkey::*;
+use crate::types::*;
+
+pub(super) fn dif(app_tag: u16, ref_tag: u32) -> Domain {
+    let (guard, seed, escape) = (Guard::Crc, Seed::Ones, Escape::Never);
+    let dif = T10Dif { guard, seed, app_tag, ref_tag, ref_remap: true, escape };
+    Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
+}
+
+pub(super) const CRC32C: Domain =
+    Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B512 };
+
+pub(super) const CRYPTO: Crypto = Crypto {
+    direction: Direction::EncryptOnTx,
+    order: SignatureOrder::BeforeCryptoOnTx,
+    data_unit: BlockSize::B520,
+    tweak: Tweak::from_lba(7),
+    dek: DekId::from_low_bits(0x99),
+    keytag: Keytag([0; 8]),
+};
+
+/// Where the parts of [`full`] begin.
+pub(super) const UMR: usize = 16;
+pub(super) const CONTEXT: usize = 64;
+pub(super) const ENTRIES: usize = 128;
+pub(super) const SIGNATURE: usize = 192;
+pub(super) const CRYPTO_AT: usize = 256;
+
+/// Two pieces, T10-DIF in both domains, crypto around the wire's: 320 bytes, and two SET_PSVs.
+pub(super) fn full() -> Vec<u8> {
+    full_with(BlockSignature::both(dif(1, 2), dif(3, 2)), CRYPTO)
+}
+
+pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
+    let pieces = [ListEntry::new(0x1000, 520, REGION), ListEntry::new(0x9000, 520, REGION)];
+    let pieces: Vec<_> = pieces.into_iter().flatten().collect();
+    let config = MkeyConfig {
+        access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
+        layout: Some(Layout::list(&pieces)),
+        signature: SignatureChange::Set(block),
+        crypto: Some(crypto),
+    };
+    let posted = configured(attributes(true, Some(XtsEngine::MultiBlock)), &config);
+    posted.unwrap()
+}
+
+/// Three streams, of 512, 8 and 4 bytes, twice.
+pub(super) fn interleaved() -> Vec<u8> {
+    let streams = [
+        InterleavedEntry::new(0x1000, 512, 4, REGION),
+        InterleavedEntry::new(0x9000, 8, 0, REGION),
+        InterleavedEntry::new(0xa000, 4, 4, REGION),
+    ];
+    let streams: Vec<_> = streams.into_iter().flatten().collect();
+    let config = MkeyConfig { layout: Layout::interleaved(2, &streams).ok(), ..MkeyConfig::KEEP };
+    configured(attributes(false, None), &config).unwrap()
+}
+
+/// As [`full`], bound to a queue pair.
+pub(super) fn bound() -> Vec<u8> {
+    patched(patched(full(), UMR + 14, &[0x72]), CONTEXT + 4, &[0, 1, 0x23])
+}
+
+/// As [`full`], with a space that does not start at 0.
+pub(super) fn moved() -> Vec<u8> {
+    patched(patched(full(), UMR + 15, &[0x41]), CONTEXT + 22, &[0x10])
+}
+
+/// A layout without entries; BSFs are enabled in the context, but not by the mask.
+pub(super) fn empty() -> Vec<u8> {
+    let config = MkeyConfig { layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
+    patched(configured(attributes(false, None), &config).unwrap(), CONTEXT + 12, &[0x40])
+}
+
+/// As [`full`], with a signature on the wire only.
+pub(super) fn wire_only() -> Vec<u8> {
+    full_with(BlockSignature::wire(dif(1, 2)), CRYPTO)
+}
+
+/// As [`full`], with the same signature in both domains.
+pub(super) fn alike() -> Vec<u8> {
+    full_with(BlockSignature::both(dif(1, 2), dif(1, 2)), CRYPTO)
+}

@@ -1,0 +1,88 @@
+//! What is printed.
+
+use super::cqe::CompletionEntry;
+use super::requests::*;
+use super::std::string::{String, ToString};
+use super::*;
+
+#[test]
+fn short_input_is_an_error() {
+    let error = WorkRequest::parse(&[0; 15]);
+    assert_eq!(error, Err(ParseError::TooShort { have: 15, needed: 16 }));
+    assert!(CompletionEntry::parse(&[0; 63]).is_err());
+}
+
+#[test]
+fn a_request_reads_in_words() {
+    let device = DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN };
+    let bytes = full();
+    assert_eq!(
+        parse(&bytes).summary(device).to_string(),
+        "UMR configure mkey 0x000012/34: access remote read+write, list of 2 entries, 1040 bytes, \
+         memory T10-DIF crc/512 seed ones app 0x0001 ref 0x00000002 growing, \
+         wire T10-DIF crc/512 seed ones app 0x0003 ref 0x00000002 growing, check 0xff, copy 0xcf (automatic), \
+         AES-XTS wire enciphered, signature inside, unit 520, DEK 0x99, tweak 0x7 (big endian), error count 1"
+    );
+}
+
+#[test]
+fn a_page_shows_bytes_fields_and_findings() {
+    let psv = patched(full().split_off(320), 20, &[0, 1]);
+    let want = "\
+SET_PSV 0x000011: start value 0xffff000100000002, small fence
+0x000  00000520 00012302 00000020 00000000  control segment
+                                            opmod                 0x00
+                                            wqe_index             5 (block)
+                                            opcode                0x20 SET_PSV
+                                            qpn                   0x000123
+                                            ds                    2 octowords (32 bytes)
+                                            signature             0x00
+                                            dci_stream_channel    0x0000
+                                            fm_ce_se              0x20 small fence
+                                            imm                   0x00000000
+0x010  00000011 00010000 ffff0001 00000002  SET_PSV segment
+                                            psv_index             0x00000011
+                                            syndrome              0x0001
+                                            transient_signature   0xffff000100000002
+note at 0x014: the PSV starts with syndrome 0x0001 (R176)
+";
+    let request = parse(&psv);
+    assert_eq!(request.to_string(), want);
+    // Colours change nothing but themselves.
+    let coloured = request.pretty(DeviceContext::UNKNOWN, Style::Ansi).to_string();
+    let mut text = String::new();
+    for (number, part) in coloured.split('\x1b').enumerate() {
+        text.push_str(if number == 0 { part } else { part.split_once('m').map_or(part, |(_, rest)| rest) });
+    }
+    assert_eq!(text, want);
+}
+
+#[test]
+fn completions_read_in_words() {
+    let words = |bytes: &[u8], stride| {
+        CompletionEntry::parse(bytes).map(|entry| (entry.summary(stride).to_string(), entry.worst()))
+    };
+    let done = entry(&[(46, &[0x02, 0x08]), (56, &[0x08, 0, 1, 0x23, 0, 5, 0, 0x01])]);
+    let text = "REQ: queue pair 0x123, counter 5, RDMA_WRITE, 520 bytes";
+    assert_eq!(words(&done, None), Ok((text.into(), None)));
+
+    let failed = entry(&[(54, &[0x93, 0x04]), (56, &[0x0a, 0, 1, 0x23, 0, 5, 0, 0xd0])]);
+    let text = "REQ_ERR: queue pair 0x123, counter 5, SEND, local protection error (vendor 0x93, \
+                on-demand page fault)";
+    assert_eq!(words(&failed, None), Ok((text.into(), None)));
+
+    let wrong = entry(&[
+        (16, &[0x99, 0x16, 0, 0, 0xec, 0x7d, 0, 0]),
+        (32, &[0x20, 0, 0, 1, 0, 0, 0x12, 0x34]),
+        (46, &[0x04, 0x0f, 0]),
+        (63, &[0xc0]),
+    ]);
+    let words = words(&wrong, Some(520)).map(|(text, worst)| {
+        assert_eq!(worst, None);
+        text
+    });
+    let text = words.unwrap_or_default();
+    let start = "SIG_ERR: mkey index 0x000012, memory, block 1, offset 1039, \
+                 bad guard: found 0xec7d, computed 0x9916 (T10-DIF)";
+    assert!(text.starts_with(start), "{text}");
+}

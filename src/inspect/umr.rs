@@ -1,0 +1,406 @@
+//! A UMR back in the words of [`crate::mkey`].
+
+use super::finding::{Finding, Problem};
+use super::segment::{Segment, SegmentKind, Segments, UMR_ENTRIES};
+use crate::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, ListEntry,
+    Signature, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
+};
+use crate::types::{BlockSize, DekId, Key, OutOfRange, PsvIndex, Seed, Tweak};
+use crate::wire::OCTOWORD_BYTES;
+use crate::wire::bsf::{
+    BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, RepeatSeed, SignatureBsf,
+};
+use crate::wire::ctrl::Opcode;
+use crate::wire::klm::Klm;
+use crate::wire::mkey_context::MkeyContext;
+use crate::wire::strided::{StridedEntry, StridedHeader};
+use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrHead};
+use core::mem::offset_of;
+use zerocopy::FromBytes;
+
+/// A request that changes an mkey: control segments, mkey context, and what follows them.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Umr<'a> {
+    head: &'a UmrHead,
+    context: &'a MkeyContext,
+    bytes: &'a [u8],
+}
+
+/// The translation entries of a request, by kind. Padding is left out.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum LayoutView<'a> {
+    /// Pieces one after the other.
+    List(&'a [Klm]),
+    /// Pieces in turn.
+    Interleaved {
+        /// Number of cycles, and the bytes in each.
+        header: &'a StridedHeader,
+        /// The streams of pieces.
+        entries: &'a [StridedEntry],
+    },
+}
+
+impl<'a> LayoutView<'a> {
+    /// Returns how many entries there are, an interleaved layout's header not counted.
+    pub const fn count(&self) -> usize {
+        match self {
+            Self::List(entries) => entries.len(),
+            Self::Interleaved { entries, .. } => entries.len(),
+        }
+    }
+
+    /// Returns how many bytes of memory the entries map, whatever the length field says. Cycles of an interleaved layout
+    /// count what its entries give.
+    pub fn mapped_bytes(&self) -> u64 {
+        match self {
+            Self::List(entries) => entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
+            Self::Interleaved { header, entries } => {
+                let cycle: u64 = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
+                cycle * u64::from(header.repeat_count.get())
+            }
+        }
+    }
+
+    /// Iterates over the entries of a list in the user's terms; of an interleaved layout there are none.
+    ///
+    /// An item is an error where [`ListEntry::new`] refuses what the entry says.
+    pub fn list_entries(&self) -> impl Iterator<Item = Result<ListEntry, OutOfRange>> + use<'a> {
+        let entries = match *self {
+            Self::List(entries) => entries,
+            Self::Interleaved { .. } => &[],
+        };
+        entries.iter().map(|entry| {
+            ListEntry::new(entry.address.get(), entry.byte_count.get(), Key::from_raw(entry.mkey.get()))
+        })
+    }
+
+    /// Iterates over the entries of an interleaved layout in the user's terms; of a list there are none.
+    ///
+    /// An item is an error where the stride is less than the piece.
+    pub fn interleaved_entries(
+        &self,
+    ) -> impl Iterator<Item = Result<InterleavedEntry, OutOfRange>> + use<'a> {
+        let entries = match *self {
+            Self::List(_) => &[],
+            Self::Interleaved { entries, .. } => entries,
+        };
+        entries.iter().map(|entry| {
+            let (stride, bytes) = (entry.stride.get(), entry.byte_count.get());
+            let skip = stride.checked_sub(bytes).ok_or(OutOfRange {
+                what: "piece (up to the stride)",
+                value: u64::from(bytes),
+                max: u64::from(stride),
+            })?;
+            let key = Key::from_raw(entry.mkey.get());
+            InterleavedEntry::new(entry.address.get(), u32::from(bytes), u32::from(skip), key)
+        })
+    }
+}
+
+impl<'a> Umr<'a> {
+    /// Takes up a request; `None` where it ends before the mkey context does.
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+        let (head, rest) = UmrHead::ref_from_prefix(bytes).ok()?;
+        let (context, _) = MkeyContext::ref_from_prefix(rest).ok()?;
+        Some(Self { head, context, bytes })
+    }
+
+    /// Returns the UMR control segment.
+    pub const fn control(&self) -> &'a UmrControlSegment {
+        &self.head.umr
+    }
+
+    /// Returns the mkey context.
+    pub const fn context(&self) -> &'a MkeyContext {
+        self.context
+    }
+
+    /// Returns which fields of the mkey the request writes.
+    pub const fn mask(&self) -> MkeyMask {
+        self.head.umr.mask()
+    }
+
+    /// Returns the key by which the request names the mkey.
+    pub const fn key(&self) -> Key {
+        Key::from_raw(self.head.ctrl.imm.get())
+    }
+
+    /// Returns the tag that the key gets, `None` where it stays.
+    pub const fn tag(&self) -> Option<u8> {
+        if self.mask().mkey() { Some(self.context.qpn_mkey_word().tag()) } else { None }
+    }
+
+    /// Returns whether the request takes the mkey out of service.
+    pub const fn is_invalidate(&self) -> bool {
+        self.mask().free() && self.context.is_free()
+    }
+
+    /// Returns the new access rights, `None` where they stay.
+    pub const fn access(&self) -> Option<Access> {
+        let mask = self.mask();
+        let any = mask.local_write() || mask.remote_read() || mask.remote_write() || mask.atomic();
+        if any { Some(Access::from_wire(self.context.access_bits())) } else { None }
+    }
+
+    /// Returns the new length in bytes of memory, `None` where it stays.
+    pub const fn length(&self) -> Option<u64> {
+        if self.mask().len() { Some(self.context.len.get()) } else { None }
+    }
+
+    /// Returns the new low bit of the signature error count, `None` where it stays.
+    pub const fn error_count(&self) -> Option<bool> {
+        if self.mask().sig_err() { Some(self.context.flags_pd_word().sig_err_count()) } else { None }
+    }
+
+    /// Returns whether BSFs are put in force (`Some(true)`) or out of force, `None` where that stays.
+    pub const fn bsf_enable(&self) -> Option<bool> {
+        if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
+    }
+
+    /// Returns the new layout, `None` where it stays: the request has neither entries nor a length.
+    ///
+    /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its key: a list that
+    /// begins with key 0x400 cannot be told from one.
+    pub fn layout(&self) -> Option<LayoutView<'a>> {
+        let (bytes, strided) = Segments::new(Opcode::UMR, self.bytes).entries();
+        if bytes.is_empty() && !self.mask().len() {
+            return None;
+        }
+        let whole = bytes.get(..bytes.len() / OCTOWORD_BYTES * OCTOWORD_BYTES).unwrap_or_default();
+        if strided && let Ok((header, rest)) = StridedHeader::ref_from_prefix(whole) {
+            let entries = <[StridedEntry]>::ref_from_bytes(rest).unwrap_or_default();
+            return Some(LayoutView::Interleaved { header, entries });
+        }
+        Some(LayoutView::List(<[Klm]>::ref_from_bytes(whole).unwrap_or_default()))
+    }
+
+    /// Iterates over the segments behind the translation entries.
+    pub(super) fn bsfs(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
+        Segments::new(Opcode::UMR, self.bytes).filter(|segment| {
+            segment.offset >= UMR_ENTRIES
+                && matches!(
+                    segment.kind,
+                    SegmentKind::SignatureBsf | SegmentKind::SignatureBsfCopy | SegmentKind::CryptoBsf
+                )
+        })
+    }
+
+    /// Returns the first signature BSF and where it begins, if there is a whole one.
+    pub fn signature_bsf(&self) -> Option<(usize, &'a SignatureBsf)> {
+        let segment = self.bsfs().find(|segment| segment.kind != SegmentKind::CryptoBsf)?;
+        Some((segment.offset, SignatureBsf::ref_from_bytes(segment.bytes).ok()?))
+    }
+
+    /// Returns the first crypto BSF and where it begins, if there is a whole one.
+    pub fn crypto_bsf(&self) -> Option<(usize, &'a CryptoBsf)> {
+        let segment = self.bsfs().find(|segment| segment.kind == SegmentKind::CryptoBsf)?;
+        Some((segment.offset, CryptoBsf::ref_from_bytes(segment.bytes).ok()?))
+    }
+
+    /// Returns the PSVs of the memory and the wire domain, `None` without a signature BSF.
+    pub fn psvs(&self) -> Option<(PsvIndex, PsvIndex)> {
+        let (_, bsf) = self.signature_bsf()?;
+        Some((
+            PsvIndex::from_low_bits(bsf.memory_bfs_psv.get()),
+            PsvIndex::from_low_bits(bsf.wire_bfs_psv.get()),
+        ))
+    }
+
+    /// Returns the signature that the request writes, `None` where it writes none or an empty one.
+    ///
+    /// A copy mask that the user gave and the equal one that was chosen automatically are the same bytes: the result has
+    /// one only where it differs from the automatic one. Compare by [`BlockSignature::effective_copy_mask`].
+    ///
+    /// # Errors
+    /// What makes it unreadable.
+    pub fn signature(&self) -> Result<Option<BlockSignature>, Finding> {
+        let Some((offset, bsf)) = self.signature_bsf() else { return Ok(None) };
+        signature(offset, bsf)
+    }
+
+    /// Returns what happens to the mkey's signature.
+    ///
+    /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it again, which
+    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature.
+    ///
+    /// # Errors
+    /// What makes it unreadable.
+    pub fn signature_change(&self) -> Result<SignatureChange, Finding> {
+        Ok(match (self.signature()?, self.signature_bsf()) {
+            (Some(block), _) => SignatureChange::Set(block),
+            (None, Some(_)) => SignatureChange::Reset,
+            (None, None) if self.bsf_enable() == Some(false) => SignatureChange::Reset,
+            (None, None) => SignatureChange::Keep,
+        })
+    }
+
+    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine settles the byte
+    /// order of the tweak.
+    ///
+    /// # Errors
+    /// What makes them unreadable.
+    pub fn crypto(&self, engine: XtsEngine) -> Result<Option<Crypto>, Finding> {
+        let Some((offset, bsf)) = self.crypto_bsf() else { return Ok(None) };
+        let (direction, order) = match EncryptionOrder(bsf.enc_order) {
+            EncryptionOrder::WIRE_SIGNATURE => (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx),
+            EncryptionOrder::MEMORY_SIGNATURE => (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx),
+            EncryptionOrder::RAW_WIRE => (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx),
+            EncryptionOrder::RAW_MEMORY => (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
+            EncryptionOrder(code) => {
+                let at = offset + offset_of!(CryptoBsf, enc_order);
+                return Err(unknown_code(at, "enc_order", code));
+            }
+        };
+        let standard = bsf.enc_standard;
+        if standard != CryptoBsf::AES_XTS {
+            let at = offset + offset_of!(CryptoBsf, enc_standard);
+            return Err(unknown_code(at, "enc_standard", standard));
+        }
+        let selector = bsf.data_unit_selector;
+        let unit_at = offset + offset_of!(CryptoBsf, data_unit_selector);
+        let data_unit = BlockSize::from_selector(selector).ok_or(unknown_code(
+            unit_at,
+            "crypto_block_size_ptr",
+            selector,
+        ))?;
+        let number = bsf.dek.get();
+        let dek = DekId::new(number).map_err(|_| Finding {
+            offset: offset + offset_of!(CryptoBsf, dek),
+            problem: Problem::DekTooLarge { dek: number },
+        })?;
+        let tweak = engine.tweak_from_bytes(bsf.xts_initial_tweak);
+        Ok(Some(Crypto { direction, order, data_unit, tweak, dek, keytag: Keytag(bsf.keytag) }))
+    }
+}
+
+/// Returns the two readings of a tweak's bytes, by the engines that a device may have.
+pub(super) fn tweaks(bsf: &CryptoBsf, engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
+    let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bsf.xts_initial_tweak));
+    let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bsf.xts_initial_tweak));
+    match engine {
+        None => [Some(little), Some(big)],
+        Some(XtsEngine::MultiBlock) => [Some(big), None],
+        Some(XtsEngine::SingleBlock | XtsEngine::Unspecified) => [Some(little), None],
+    }
+}
+
+fn unknown_code(offset: usize, name: &'static str, value: u8) -> Finding {
+    Finding { offset, problem: Problem::UnknownCode { name, value: u64::from(value) } }
+}
+
+/// One domain of a signature BSF, with where its parts stand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DomainView<'a> {
+    /// `wire` or `memory`.
+    pub(super) name: &'static str,
+    /// Block size selector; 0 where the domain has no signature.
+    pub(super) selector: u8,
+    pub(super) selector_at: usize,
+    pub(super) bfs_psv: BfsPsv,
+    pub(super) bfs_at: usize,
+    pub(super) inline: &'a InlineDif,
+    pub(super) inline_at: usize,
+}
+
+impl DomainView<'_> {
+    /// Reads the domain, `None` if there is no signature in it.
+    pub(super) fn read(&self) -> Result<Option<Domain>, Finding> {
+        let wire = self.name == "wire";
+        if self.selector == 0 {
+            return Ok(None);
+        }
+        let name = if wire { "w_bs_selector" } else { "m_bs_selector" };
+        let block_size = BlockSize::from_selector(self.selector).ok_or(unknown_code(
+            self.selector_at,
+            name,
+            self.selector,
+        ))?;
+        let bfs = self.bfs_psv.bfs();
+        let seed = if bfs & BfsPsv::SEED_ZERO != 0 { Seed::Zeros } else { Seed::Ones };
+        let signature = match bfs & !(BfsPsv::SEED_ZERO | BfsPsv::REPEAT) {
+            0 if bfs == 0 => Signature::T10Dif(self.dif()?),
+            BfsPsv::CRC32 => Signature::Crc32(seed),
+            BfsPsv::CRC32C => Signature::Crc32c(seed),
+            BfsPsv::CRC64_XP10 => Signature::Crc64Xp10(seed),
+            _ => return Err(unknown_code(self.bfs_at, if wire { "w_bfs" } else { "m_bfs" }, bfs)),
+        };
+        Ok(Some(Domain { signature, block_size }))
+    }
+
+    fn dif(&self) -> Result<T10Dif, Finding> {
+        let flags = DifFlags::from_bits(self.inline.dif_flags);
+        Ok(T10Dif {
+            guard: match self.inline.sig_type {
+                InlineDif::SIG_CRC => Guard::Crc,
+                InlineDif::SIG_IP_CHECKSUM => Guard::IpChecksum,
+                code => {
+                    let offset = self.inline_at + offset_of!(InlineDif, sig_type);
+                    return Err(Finding { offset, problem: Problem::GuardType { code } });
+                }
+            },
+            seed: match RepeatSeed::from_bits(self.inline.rp_inv_seed).seed_ones() {
+                true => Seed::Ones,
+                false => Seed::Zeros,
+            },
+            app_tag: self.inline.app_tag.get(),
+            ref_tag: self.inline.ref_tag.get(),
+            ref_remap: flags.inc_ref_tag(),
+            escape: match (flags.app_escape(), flags.app_ref_escape()) {
+                (_, true) => Escape::AppAndRefTag,
+                (true, false) => Escape::AppTag,
+                (false, false) => Escape::Never,
+            },
+        })
+    }
+}
+
+/// Returns the memory and the wire domain of a BSF, as they stand.
+pub(super) fn domains(offset: usize, bsf: &SignatureBsf) -> [DomainView<'_>; 2] {
+    // With one structure for both, the wire byte is a copy mask, and the memory selector counts for the wire too.
+    let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
+    let memory_at = offset + offset_of!(SignatureBsf, memory);
+    let memory = DomainView {
+        name: "memory",
+        selector: bsf.memory,
+        selector_at: memory_at,
+        bfs_psv: BfsPsv::from_bits(bsf.memory_bfs_psv.get()),
+        bfs_at: offset + offset_of!(SignatureBsf, memory_bfs_psv),
+        inline: &bsf.memory_inline,
+        inline_at: offset + offset_of!(SignatureBsf, memory_inline),
+    };
+    let wire = DomainView {
+        name: "wire",
+        selector: if same { bsf.memory } else { bsf.wire },
+        selector_at: if same { memory_at } else { offset + offset_of!(SignatureBsf, wire) },
+        bfs_psv: BfsPsv::from_bits(bsf.wire_bfs_psv.get()),
+        bfs_at: offset + offset_of!(SignatureBsf, wire_bfs_psv),
+        inline: &bsf.wire_inline,
+        inline_at: offset + offset_of!(SignatureBsf, wire_inline),
+    };
+    [memory, wire]
+}
+
+/// Reads a signature BSF; an empty one is none.
+fn signature(offset: usize, bsf: &SignatureBsf) -> Result<Option<BlockSignature>, Finding> {
+    let [memory, wire] = domains(offset, bsf);
+    let block = match (memory.read()?, wire.read()?) {
+        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
+        (Some(memory), None) => BlockSignature::memory(memory),
+        (None, Some(wire)) => BlockSignature::wire(wire),
+        (None, None) => return Ok(None),
+    };
+    let block = block.with_check_mask(bsf.check_byte_mask);
+    if !BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure()
+        || block.effective_copy_mask() == Some(bsf.wire)
+    {
+        return Ok(Some(block));
+    }
+    let copied = block.with_copy_mask(bsf.wire).map_err(|_| Finding {
+        offset: offset + offset_of!(SignatureBsf, wire),
+        problem: Problem::CopyMaskStructure,
+    })?;
+    Ok(Some(copied))
+}

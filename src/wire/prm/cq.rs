@@ -1,0 +1,135 @@
+//! CREATE_CQ: the context of a completion queue (PRM `cqc`, from the kernel's and DPDK's headers: rdma-core has none).
+
+use super::command::RequestHeader;
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First word of a completion queue context.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CqcFlags {
+    #[bits(8)]
+    __: u8,
+    /// State; set by the device.
+    #[bits(4)]
+    pub st: u8,
+    #[bits(2)]
+    __: u8,
+    /// Entries may be compressed.
+    pub cqe_comp_en: bool,
+    #[bits(2)]
+    __: u8,
+    /// Overrun is ignored.
+    pub oi: bool,
+    #[bits(2)]
+    __: u8,
+    /// Collapsed: all completions go to the first entry.
+    pub cc: bool,
+    /// [`CqcFlags::BYTES_64`] or [`CqcFlags::BYTES_128`].
+    #[bits(3)]
+    pub cqe_sz: u8,
+    #[bits(1)]
+    __: u8,
+    /// The doorbell record is in user memory.
+    pub dbr_umem_valid: bool,
+    #[bits(2)]
+    __: u8,
+    /// Status; set by the device.
+    #[bits(4)]
+    pub status: u8,
+}
+
+impl CqcFlags {
+    /// `cqe_sz`: entries of 64 bytes.
+    pub const BYTES_64: u8 = 0;
+    /// `cqe_sz`: entries of 128 bytes.
+    pub const BYTES_128: u8 = 1;
+}
+
+/// Size and doorbell page of a completion queue.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CqcSize {
+    /// Number of the UAR page.
+    #[bits(24)]
+    pub uar_page: u32,
+    /// Logarithm of the entries.
+    #[bits(5)]
+    pub log_cq_size: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// The context of a completion queue, 64 bytes (PRM `cqc`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Cqc {
+    /// See [`CqcFlags`].
+    pub flags: U32,
+    /// User memory of the doorbell record.
+    pub dbr_umem_id: U32,
+    /// Offset of the entries in their first page, in blocks of 64 bytes, at bit 6; unused here.
+    pub page_offset: U32,
+    /// See [`CqcSize`].
+    pub size: U32,
+    /// Moderation: microseconds to wait, in the low 12 bits.
+    pub cq_period: U16,
+    /// Moderation: completions to wait for.
+    pub cq_max_count: U16,
+    /// Event queue.
+    pub c_eqn: U32,
+    /// Logarithm of the page size of the entries, less 12, in the low 5 bits.
+    pub log_page_size: u8,
+    /// Reserved.
+    pub reserved0: [u8; 3],
+    /// Reserved.
+    pub reserved1: U32,
+    /// Counters of the device.
+    pub counters: [U32; 4],
+    /// Reserved.
+    pub reserved2: [U32; 2],
+    /// Address of the doorbell record, or its offset in user memory.
+    pub dbr_addr: U64,
+}
+
+/// Request, 272 bytes without a list of pages (PRM `create_cq_in`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CreateCqRequest {
+    /// Command.
+    pub header: RequestHeader,
+    /// Reserved.
+    pub reserved0: [U32; 2],
+    /// The context.
+    pub cqc: Cqc,
+    /// Offset of the entries in their user memory.
+    pub cq_umem_offset: U64,
+    /// User memory of the entries.
+    pub cq_umem_id: U32,
+    /// See [`CreateCqRequest::UMEM_VALID`].
+    pub cq_umem_valid: U32,
+    /// Reserved.
+    pub reserved1: [U32; 44],
+}
+
+impl CreateCqRequest {
+    /// `cq_umem_valid`: the entries are in user memory.
+    pub const UMEM_VALID: u32 = 1 << 31;
+}
+
+crate::fmt::defmt_as_bytes!(Cqc, CreateCqRequest);
+
+const _: () = assert!(size_of::<Cqc>() == 64);
+const _: () = assert!(core::mem::offset_of!(Cqc, size) == 0xc);
+const _: () = assert!(core::mem::offset_of!(Cqc, c_eqn) == 0x14);
+const _: () = assert!(core::mem::offset_of!(Cqc, log_page_size) == 0x18);
+const _: () = assert!(core::mem::offset_of!(Cqc, dbr_addr) == 0x38);
+const _: () = assert!(size_of::<CreateCqRequest>() == 272);
+const _: () = assert!(core::mem::offset_of!(CreateCqRequest, cqc) == 0x10);
+const _: () = assert!(core::mem::offset_of!(CreateCqRequest, cq_umem_offset) == 0x50);
+const _: () = assert!(core::mem::offset_of!(CreateCqRequest, cq_umem_valid) == 0x5c);
+const _: () = assert!(CqcFlags::new().with_dbr_umem_valid(true).into_bits() == 1 << 25);
+const _: () = assert!(CqcFlags::new().with_cqe_sz(1).into_bits() == 1 << 21);

@@ -1,0 +1,69 @@
+//! Crypto capabilities of the device (PRM `crypto_caps`).
+
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Whether keys are wrapped (PRM `crypto_caps`, first word).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CryptoMode {
+    /// Which keys must be wrapped: see [`CryptoMode::IMPORT_AES_XTS`].
+    pub wrapped_import_method: u8,
+    #[bits(22)]
+    __: u32,
+    /// The device is on its way to that state.
+    pub wrapped_crypto_going_to_commissioning: bool,
+    /// The device is commissioned: keys must be wrapped, and a login opens them.
+    pub wrapped_crypto_operational: bool,
+}
+
+impl CryptoMode {
+    /// `wrapped_import_method`: AES-XTS keys must be wrapped.
+    pub const IMPORT_AES_XTS: u8 = 1 << 2;
+}
+
+/// How many objects of crypto there may be (PRM `crypto_caps`, second word).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CryptoLimits {
+    /// Logarithm of the most credentials.
+    #[bits(5)]
+    pub log_max_num_creds: u8,
+    #[bits(3)]
+    __: u8,
+    /// Logarithm of the most import keys.
+    #[bits(5)]
+    pub log_max_num_import_keks: u8,
+    #[bits(3)]
+    __: u8,
+    /// Logarithm of the most data encryption keys.
+    #[bits(5)]
+    pub log_max_num_deks: u8,
+    #[bits(11)]
+    __: u16,
+}
+
+/// Crypto capabilities, 256 bytes (PRM `crypto_caps`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CryptoCapabilityBits {
+    /// See [`CryptoMode`].
+    pub mode: U32,
+    /// See [`CryptoLimits`].
+    pub limits: U32,
+    /// One bit per self-test that failed; 0 on a sound device.
+    pub failed_selftests: U16,
+    /// Import keys that outlive a reset.
+    pub num_nv_import_keks: u8,
+    /// Credentials that outlive a reset.
+    pub num_nv_credentials: u8,
+    /// Not read here.
+    pub reserved: [U32; 61],
+}
+
+crate::fmt::defmt_as_bytes!(CryptoCapabilityBits);
+
+const _: () = assert!(size_of::<CryptoCapabilityBits>() == 256);
+const _: () = assert!(core::mem::offset_of!(CryptoCapabilityBits, failed_selftests) == 8);
+const _: () = assert!(CryptoMode::new().with_wrapped_crypto_operational(true).into_bits() == 1 << 31);

@@ -1,0 +1,103 @@
+//! Data encryption keys (PRM `encryption_key_obj`).
+
+use super::object::{ObjectReplyHeader, ObjectRequestHeader};
+use bitfield_struct::bitfield;
+use core::fmt;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// State and kind of a key.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct KeyFlags {
+    /// [`KeyFlags::PURPOSE_AES_XTS`].
+    #[bits(4)]
+    pub key_purpose: u8,
+    #[bits(3)]
+    __: u8,
+    /// The key ends with a tag of 8 bytes.
+    pub has_keytag: bool,
+    /// [`KeyFlags::SIZE_128`] or [`KeyFlags::SIZE_256`].
+    #[bits(4)]
+    pub key_size: u8,
+    #[bits(12)]
+    __: u16,
+    /// [`KeyFlags::READY`] or [`KeyFlags::ERROR`].
+    pub state: u8,
+}
+
+impl KeyFlags {
+    /// `state`: the key can be used.
+    pub const READY: u8 = 0;
+    /// `state`: the key could not be taken.
+    pub const ERROR: u8 = 1;
+    /// `key_size`: two halves of 128 bits.
+    pub const SIZE_128: u8 = 0;
+    /// `key_size`: two halves of 256 bits.
+    pub const SIZE_256: u8 = 1;
+    /// `key_purpose`: AES-XTS.
+    pub const PURPOSE_AES_XTS: u8 = 3;
+}
+
+/// Room for a key, 128 bytes. Nothing prints it.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct KeyBytes(pub [u8; 128]);
+
+impl fmt::Debug for KeyBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyBytes(..)")
+    }
+}
+
+/// A key, 256 bytes (PRM `encryption_key_obj`).
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct EncryptionKey {
+    /// Unused here.
+    pub modify_field_select: U64,
+    /// See [`KeyFlags`].
+    pub flags: U32,
+    /// Protection domain, in the low 24 bits.
+    pub pd: U32,
+    /// Reserved.
+    pub reserved0: [U32; 8],
+    /// What its owner wants to remember of it, in plain text.
+    pub opaque: [u8; 8],
+    /// Reserved.
+    pub reserved1: [U32; 2],
+    /// The key, from the first byte on: both halves and the tag, wrapped or not.
+    pub key: KeyBytes,
+    /// Reserved.
+    pub reserved2: [U32; 16],
+}
+
+/// CREATE_GENERAL_OBJECT of a key, 272 bytes (PRM `create_encryption_key_obj_in`).
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CreateKeyRequest {
+    /// Command and kind of object.
+    pub header: ObjectRequestHeader,
+    /// The key.
+    pub key: EncryptionKey,
+}
+
+/// Reply to QUERY_GENERAL_OBJECT of a key, 272 bytes (PRM `query_encryption_key_obj_out`).
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct QueryKeyReply {
+    /// Status.
+    pub header: ObjectReplyHeader,
+    /// The key.
+    pub key: EncryptionKey,
+}
+
+crate::fmt::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
+
+const _: () = assert!(size_of::<EncryptionKey>() == 256);
+const _: () = assert!(core::mem::offset_of!(EncryptionKey, flags) == 8);
+const _: () = assert!(core::mem::offset_of!(EncryptionKey, pd) == 0xc);
+const _: () = assert!(core::mem::offset_of!(EncryptionKey, opaque) == 0x30);
+const _: () = assert!(core::mem::offset_of!(EncryptionKey, key) == 0x40);
+const _: () = assert!(size_of::<CreateKeyRequest>() == 272 && size_of::<QueryKeyReply>() == 272);
+const _: () = assert!(KeyFlags::new().with_has_keytag(true).into_bits() == 1 << 7);

@@ -1,0 +1,490 @@
+//! General capabilities of the device (PRM `cmd_hca_cap`), as far as this library decides on them.
+
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// More capabilities and the virtual device (PRM `cmd_hca_cap`, offset 0x4 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapIdentity {
+    /// Number of the virtual device.
+    pub vhca_id: u16,
+    #[bits(15)]
+    __: u16,
+    /// A second page of general capabilities exists.
+    pub hca_cap_2: bool,
+}
+
+/// Copies by the device (PRM `cmd_hca_cap`, offset 0xc bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapDma {
+    __: u16,
+    /// Logarithm of the longest copy in bytes; 0 when not told.
+    #[bits(5)]
+    pub log_dma_mmo_max_size: u8,
+    #[bits(11)]
+    __: u16,
+}
+
+/// Queue pairs (PRM `cmd_hca_cap`, offset 0x10 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapQueuePairs {
+    /// Logarithm of the most queue pairs.
+    #[bits(5)]
+    pub log_max_qp: u8,
+    #[bits(11)]
+    __: u16,
+    /// Logarithm of the most entries of a queue.
+    pub log_max_qp_sz: u8,
+    __: u8,
+}
+
+/// Completion queues (PRM `cmd_hca_cap`, offset 0x18 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapCompletionQueues {
+    /// Logarithm of the most queues.
+    #[bits(5)]
+    pub log_max_cq: u8,
+    #[bits(11)]
+    __: u16,
+    /// Logarithm of the most entries of a queue.
+    pub log_max_cq_sz: u8,
+    __: u8,
+}
+
+/// Mkeys (PRM `cmd_hca_cap`, offset 0x1c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapMkeys {
+    __: u16,
+    /// Logarithm of the most mkeys.
+    #[bits(6)]
+    pub log_max_mkey: u8,
+    #[bits(1)]
+    __: u8,
+    /// Mkeys may allow writes to pass one another.
+    pub relaxed_ordering_write: bool,
+    __: u8,
+}
+
+/// Limits of mkeys (PRM `cmd_hca_cap`, offset 0x20 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapMkeyLimits {
+    /// Logarithm of the most translation entries of an mkey.
+    #[bits(6)]
+    pub log_max_klm_list_size: u8,
+    /// There is an mkey that reads and writes nothing.
+    pub null_mkey: bool,
+    /// A UMR may give a translation offset of more than 16 bits.
+    pub umr_extended_translation_offset: bool,
+    /// Logarithm of the most octowords of BSFs.
+    #[bits(6)]
+    pub log_max_bsf_list_size: u8,
+    #[bits(2)]
+    __: u8,
+    /// Logarithm of the longest mkey in bytes.
+    #[bits(7)]
+    pub log_max_mrw_sz: u8,
+    #[bits(1)]
+    __: u8,
+    /// How deep indirect mkeys may nest.
+    pub max_indirection: u8,
+}
+
+/// Extension of the queue pair context (PRM `cmd_hca_cap`, offset 0x24 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapExtension {
+    #[bits(29)]
+    __: u32,
+    /// Commands may carry one.
+    pub qpc_extension: bool,
+    #[bits(2)]
+    __: u8,
+}
+
+/// Kinds of signature, and reads in flight (PRM `cmd_hca_cap`, offset 0x28 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapSignatureTypes {
+    /// Logarithm of the most that a responder keeps.
+    #[bits(6)]
+    pub log_max_ra_res_qp: u8,
+    #[bits(6)]
+    __: u8,
+    /// Send queues copy memory.
+    pub dma_mmo_sq: bool,
+    #[bits(3)]
+    __: u8,
+    /// Logarithm of the most RDMA READs and atomics that a requester has in flight.
+    #[bits(6)]
+    pub log_max_ra_req_qp: u8,
+    #[bits(1)]
+    __: u8,
+    /// CRC-32C.
+    pub sig_crc32c: bool,
+    /// CRC-64 XP10.
+    pub sig_crc64_xp10: bool,
+    #[bits(7)]
+    __: u8,
+}
+
+/// Address tables (PRM `cmd_hca_cap`, offset 0x2c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapTables {
+    /// Entries of the GID table, as a code.
+    pub gid_table_size: u16,
+    __: u16,
+}
+
+/// Ports (PRM `cmd_hca_cap`, offset 0x34 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapPorts {
+    /// Ports.
+    pub num_ports: u8,
+    /// 0 InfiniBand, 1 Ethernet.
+    #[bits(2)]
+    pub port_type: u8,
+    #[bits(6)]
+    __: u8,
+    /// How long the device may take to acknowledge, in the code of the InfiniBand specification.
+    #[bits(5)]
+    pub local_ca_ack_delay: u8,
+    #[bits(11)]
+    __: u16,
+}
+
+/// Messages (PRM `cmd_hca_cap`, offset 0x38 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapMessages {
+    #[bits(24)]
+    __: u32,
+    /// Logarithm of the longest message in bytes.
+    #[bits(5)]
+    pub log_max_msg: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// Block sizes and completion entries (PRM `cmd_hca_cap`, offset 0x3c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapBlocks {
+    /// 1 when completion entries carry a user index.
+    #[bits(4)]
+    pub cqe_version: u8,
+    #[bits(11)]
+    __: u16,
+    /// Blocks of 4048 bytes.
+    pub sig_block_4048: bool,
+    __: u16,
+}
+
+/// Offloads, first word (PRM `cmd_hca_cap`, offset 0x40 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapOffloads {
+    #[bits(1)]
+    __: u8,
+    /// Atomics.
+    pub atomic: bool,
+    /// RoCE.
+    pub roce: bool,
+    #[bits(5)]
+    __: u8,
+    /// Signature handover: mkeys can have signatures.
+    pub sho: bool,
+    #[bits(1)]
+    __: u8,
+    /// Completion entries may carry data.
+    pub sctr_data_cqe: bool,
+    /// Work requests may carry a checksum.
+    pub wq_signature: bool,
+    #[bits(1)]
+    __: u8,
+    /// Signature errors have a completion entry of their own.
+    pub sigerr_cqe: bool,
+    #[bits(2)]
+    __: u8,
+    /// A queue pair can stop at a signature error.
+    pub drain_sigerr: bool,
+    #[bits(3)]
+    __: u8,
+    /// Which fence a UMR needs.
+    #[bits(2)]
+    pub umr_fence: u8,
+    /// A UMR may not build on indirect mkeys.
+    pub umr_indirect_mkey_disabled: bool,
+    /// A UMR may not change the right to atomics.
+    pub umr_modify_atomic_disabled: bool,
+    /// A UMR may not change the page size of an mkey.
+    pub umr_modify_entity_size_disabled: bool,
+    #[bits(7)]
+    __: u8,
+}
+
+/// Offloads, second word (PRM `cmd_hca_cap`, offset 0x44 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapTransports {
+    /// Reliable connections.
+    pub rc: bool,
+    #[bits(30)]
+    __: u32,
+    /// Completion queues may ignore overrun.
+    pub cq_oi: bool,
+}
+
+/// Pages (PRM `cmd_hca_cap`, offset 0x48 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapPages {
+    /// Logarithm of the smallest page in bytes.
+    pub log_pg_sz: u8,
+    #[bits(5)]
+    __: u8,
+    /// User memory can be registered by the privileged user 0.
+    pub umem_uid_0: bool,
+    #[bits(2)]
+    __: u8,
+    /// Size of the UAR space, as a code.
+    #[bits(6)]
+    pub uar_sz: u8,
+    #[bits(1)]
+    __: u8,
+    /// Reliable connections can loop back with RoCE off.
+    pub fl_rc_qp_when_roce_disabled: bool,
+    #[bits(7)]
+    __: u8,
+    /// UAR pages may have 4096 bytes whatever the page size is.
+    pub uar_4k: bool,
+}
+
+/// BlueFlame (PRM `cmd_hca_cap`, offset 0x4c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapBlueFlame {
+    __: u16,
+    /// Logarithm of the size in bytes of a BlueFlame register, both halves.
+    #[bits(5)]
+    pub log_bf_reg_size: u8,
+    #[bits(10)]
+    __: u16,
+    /// Requests may be written into the UAR.
+    pub bf: bool,
+}
+
+/// Work requests (PRM `cmd_hca_cap`, offset 0x50 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapSendRequest {
+    /// The longest request of a send queue in bytes.
+    pub max_wqe_sz_sq: u16,
+    __: u16,
+}
+
+/// Receive requests (PRM `cmd_hca_cap`, offset 0x54 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapReceiveRequest {
+    /// The longest request of a receive queue in bytes.
+    pub max_wqe_sz_rq: u16,
+    __: u16,
+}
+
+/// Protection domains (PRM `cmd_hca_cap`, offset 0x64 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapProtectionDomains {
+    __: u16,
+    /// Logarithm of the most protection domains.
+    #[bits(5)]
+    pub log_max_pd: u8,
+    #[bits(11)]
+    __: u16,
+}
+
+/// AES-XTS engines (PRM `cmd_hca_cap`, offset 0x7c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapXts {
+    #[bits(13)]
+    __: u16,
+    /// Any number of data units per mkey, tweaks big endian.
+    pub aes_xts_multi_block_be_tweak: bool,
+    /// One data unit per mkey, tweaks little endian.
+    pub aes_xts_single_block_le_tweak: bool,
+    #[bits(17)]
+    __: u32,
+}
+
+/// Time stamps (PRM `cmd_hca_cap`, offset 0x88 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapTimestamps {
+    #[bits(28)]
+    __: u32,
+    /// Which formats receive queues know.
+    #[bits(2)]
+    pub rq_ts_format: u8,
+    /// Which formats send queues know.
+    #[bits(2)]
+    pub sq_ts_format: u8,
+}
+
+/// Crypto (PRM `cmd_hca_cap`, offset 0x8c bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapCrypto {
+    #[bits(22)]
+    __: u32,
+    /// The device enciphers; ask for the crypto capabilities.
+    pub crypto: bool,
+    #[bits(9)]
+    __: u16,
+}
+
+/// Signature errors and UAR pages (PRM `cmd_hca_cap`, offset 0x90 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapSignatureErrors {
+    /// Logarithm of the size of a UAR page less 12.
+    pub log_uar_page_sz: u16,
+    #[bits(15)]
+    __: u16,
+    /// Signature errors name domain and type.
+    pub sigerr_domain_and_sig_type: bool,
+}
+
+/// Copies by queue pairs (PRM `cmd_hca_cap`, offset 0xe8 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapDmaQueues {
+    #[bits(23)]
+    __: u32,
+    /// Queue pairs copy memory.
+    pub dma_mmo_qp: bool,
+    __: u8,
+}
+
+/// General capabilities, 256 bytes (PRM `cmd_hca_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct GeneralCapabilityBits {
+    /// Not read here.
+    pub reserved0: U32,
+    /// See [`CapIdentity`].
+    pub identity: U32,
+    /// Not read here.
+    pub reserved1: U32,
+    /// See [`CapDma`].
+    pub dma: U32,
+    /// See [`CapQueuePairs`].
+    pub queue_pairs: U32,
+    /// Not read here.
+    pub reserved2: U32,
+    /// See [`CapCompletionQueues`].
+    pub completion_queues: U32,
+    /// See [`CapMkeys`].
+    pub mkeys: U32,
+    /// See [`CapMkeyLimits`].
+    pub mkey_limits: U32,
+    /// See [`CapExtension`].
+    pub extension: U32,
+    /// See [`CapSignatureTypes`].
+    pub signature_types: U32,
+    /// See [`CapTables`].
+    pub tables: U32,
+    /// Not read here.
+    pub reserved3: U32,
+    /// See [`CapPorts`].
+    pub ports: U32,
+    /// See [`CapMessages`].
+    pub messages: U32,
+    /// See [`CapBlocks`].
+    pub blocks: U32,
+    /// See [`CapOffloads`].
+    pub offloads: U32,
+    /// See [`CapTransports`].
+    pub transports: U32,
+    /// See [`CapPages`].
+    pub pages: U32,
+    /// See [`CapBlueFlame`].
+    pub blue_flame: U32,
+    /// See [`CapSendRequest`].
+    pub send_request: U32,
+    /// See [`CapReceiveRequest`].
+    pub receive_request: U32,
+    /// Not read here.
+    pub reserved4: [U32; 3],
+    /// See [`CapProtectionDomains`].
+    pub protection_domains: U32,
+    /// Not read here.
+    pub reserved5: [U32; 5],
+    /// See [`CapXts`].
+    pub xts: U32,
+    /// Which general objects can be created: bit n stands for type n, see [`super::object::ObjectType`].
+    pub general_obj_types: U64,
+    /// See [`CapTimestamps`].
+    pub timestamps: U32,
+    /// See [`CapCrypto`].
+    pub crypto: U32,
+    /// See [`CapSignatureErrors`].
+    pub signature_errors: U32,
+    /// Not read here.
+    pub reserved6: U32,
+    /// Clock of the time stamps in MHz.
+    pub device_frequency_mhz: U32,
+    /// Clock of the time stamps in kHz.
+    pub device_frequency_khz: U32,
+    /// Not read here.
+    pub reserved7: U32,
+    /// UARs in a page.
+    pub num_of_uars_per_page: U32,
+    /// Not read here.
+    pub reserved8: [U32; 16],
+    /// See [`CapDmaQueues`].
+    pub dma_queues: U32,
+    /// Not read here.
+    pub reserved9: [U32; 5],
+}
+
+crate::fmt::defmt_as_bytes!(GeneralCapabilityBits);
+
+const _: () = assert!(size_of::<GeneralCapabilityBits>() == 256);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, identity) == 0x4);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, dma) == 0xc);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, queue_pairs) == 0x10);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, completion_queues) == 0x18);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, mkeys) == 0x1c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, mkey_limits) == 0x20);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, extension) == 0x24);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, signature_types) == 0x28);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, tables) == 0x2c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, ports) == 0x34);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, messages) == 0x38);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, blocks) == 0x3c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, offloads) == 0x40);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, transports) == 0x44);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, pages) == 0x48);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, blue_flame) == 0x4c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, send_request) == 0x50);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, receive_request) == 0x54);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, protection_domains) == 0x64);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, xts) == 0x7c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, general_obj_types) == 0x80);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, timestamps) == 0x88);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, crypto) == 0x8c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, signature_errors) == 0x90);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, device_frequency_mhz) == 0x98);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, device_frequency_khz) == 0x9c);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, num_of_uars_per_page) == 0xa4);
+const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, dma_queues) == 0xe8);

@@ -1,0 +1,183 @@
+//! CREATE_MKEY: the whole context of an mkey (PRM `mkc`), of which a UMR later changes a part.
+
+use super::command::RequestHeader;
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First word of an mkey context: state, how it translates, rights.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkcFlags {
+    __: u8,
+    /// How addresses are translated: [`MkcFlags::MTT`] or [`MkcFlags::KLM`].
+    #[bits(2)]
+    pub access_mode_1_0: u8,
+    /// Local reads.
+    pub local_read: bool,
+    /// Local writes.
+    pub local_write: bool,
+    /// Remote reads.
+    pub remote_read: bool,
+    /// Remote writes.
+    pub remote_write: bool,
+    /// Remote atomics.
+    pub atomic: bool,
+    /// UMRs may change the context.
+    pub umr_en: bool,
+    /// RDMA READ responses fence.
+    pub small_fence_on_rdma_read_response: bool,
+    #[bits(1)]
+    __: u8,
+    /// Writes may pass one another.
+    pub relaxed_ordering_write: bool,
+    #[bits(7)]
+    __: u8,
+    /// How addresses are translated, high bits; 0 for the modes here.
+    #[bits(3)]
+    pub access_mode_4_2: u8,
+    #[bits(1)]
+    __: u8,
+    /// The key refuses all traffic until a UMR gives it a layout.
+    pub free: bool,
+    #[bits(1)]
+    __: u8,
+}
+
+impl MkcFlags {
+    /// Translation by pages (`MLX5_MKC_ACCESS_MODE_MTT`).
+    pub const MTT: u8 = 1;
+    /// Translation by entries of key, length and address (`MLX5_MKC_ACCESS_MODE_KLMS`).
+    pub const KLM: u8 = 2;
+}
+
+/// Word with flags and the protection domain.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkcPd {
+    /// Protection domain.
+    #[bits(24)]
+    pub pd: u32,
+    /// The peer may invalidate the key.
+    pub en_rinval: bool,
+    #[bits(1)]
+    __: u8,
+    /// Bit 0 of the number of signature errors that software has seen.
+    pub expected_sigerr_count: bool,
+    #[bits(3)]
+    __: u8,
+    /// BSFs are in force.
+    pub bsf_en: bool,
+    /// The mkey spans all 64 bits.
+    pub length64: bool,
+}
+
+/// Word with the page size.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkcPages {
+    /// Logarithm of the page size in bytes.
+    #[bits(5)]
+    pub log_page_size: u8,
+    #[bits(1)]
+    __: u8,
+    /// Reads may pass writes.
+    pub relaxed_ordering_read: bool,
+    #[bits(25)]
+    __: u32,
+}
+
+/// Word with crypto.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkcCrypto {
+    #[bits(27)]
+    __: u32,
+    /// 1: the mkey enciphers.
+    #[bits(2)]
+    pub crypto_en: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// The context of an mkey, 64 bytes (PRM `mkc`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Mkc {
+    /// See [`MkcFlags`].
+    pub flags: U32,
+    /// Bound queue pair and tag, see [`crate::wire::mkey_context::QpnMkey`].
+    pub qpn_mkey: U32,
+    /// Reserved.
+    pub reserved0: U32,
+    /// See [`MkcPd`].
+    pub pd: U32,
+    /// First address of the key's space.
+    pub start_addr: U64,
+    /// Length of the key's space in bytes.
+    pub len: U64,
+    /// Room for BSFs in octowords.
+    pub bsf_octword_size: U32,
+    /// Reserved.
+    pub reserved1: [U32; 4],
+    /// Room for translation entries in octowords.
+    pub translations_octword_size: U32,
+    /// See [`MkcPages`].
+    pub pages: U32,
+    /// See [`MkcCrypto`].
+    pub crypto: U32,
+}
+
+/// Where the pages of a new mkey come from.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct MkeySource {
+    #[bits(30)]
+    __: u32,
+    /// The number of the user memory is valid.
+    pub mkey_umem_valid: bool,
+    /// The pages in the request, or behind it in user memory, are in force.
+    pub pg_access: bool,
+}
+
+/// Request, 272 bytes without a list of pages (PRM `create_mkey_in`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CreateMkeyRequest {
+    /// Command.
+    pub header: RequestHeader,
+    /// Reserved.
+    pub reserved0: U32,
+    /// See [`MkeySource`].
+    pub source: U32,
+    /// The context.
+    pub mkc: Mkc,
+    /// Reserved.
+    pub reserved1: [U32; 4],
+    /// Octowords of translation entries that are given now.
+    pub translations_octword_actual_size: U32,
+    /// The user memory that holds the pages (kernel and DPDK headers; reserved in rdma-core's).
+    pub umem_id: U32,
+    /// Offset into it in bytes.
+    pub umem_offset: U64,
+    /// Reserved.
+    pub reserved2: [U32; 40],
+}
+
+crate::fmt::defmt_as_bytes!(Mkc, CreateMkeyRequest);
+
+const _: () = assert!(size_of::<Mkc>() == 64);
+const _: () = assert!(core::mem::offset_of!(Mkc, pd) == 0xc);
+const _: () = assert!(core::mem::offset_of!(Mkc, len) == 0x18);
+const _: () = assert!(core::mem::offset_of!(Mkc, bsf_octword_size) == 0x20);
+const _: () = assert!(core::mem::offset_of!(Mkc, translations_octword_size) == 0x34);
+const _: () = assert!(core::mem::offset_of!(Mkc, crypto) == 0x3c);
+const _: () = assert!(size_of::<CreateMkeyRequest>() == 272);
+const _: () = assert!(core::mem::offset_of!(CreateMkeyRequest, mkc) == 0x10);
+const _: () = assert!(core::mem::offset_of!(CreateMkeyRequest, translations_octword_actual_size) == 0x60);
+const _: () = assert!(core::mem::offset_of!(CreateMkeyRequest, umem_offset) == 0x68);
+const _: () = assert!(MkcFlags::new().with_free(true).into_bits() == 1 << 30);
+const _: () = assert!(MkcFlags::new().with_umr_en(true).into_bits() == 1 << 15);
+const _: () = assert!(MkcCrypto::new().with_crypto_en(1).into_bits() == 1 << 27);

@@ -1,0 +1,54 @@
+//! CREATE_PSV: protection signature values.
+
+use super::command::{ReplyHeader, RequestHeader};
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// How many PSVs, in which protection domain.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PsvCount {
+    /// Protection domain.
+    #[bits(24)]
+    pub pd: u32,
+    #[bits(4)]
+    __: u8,
+    /// PSVs, 1 to 4.
+    #[bits(4)]
+    pub num_psv: u8,
+}
+
+/// Request, 16 bytes (PRM `create_psv_in`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct CreatePsvRequest {
+    /// Command.
+    pub header: RequestHeader,
+    /// See [`PsvCount`].
+    pub count: U32,
+    /// Reserved.
+    pub reserved: U32,
+}
+
+/// Reply, 32 bytes (PRM `create_psv_out`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct CreatePsvReply {
+    /// Status.
+    pub header: ReplyHeader,
+    /// Reserved.
+    pub reserved: [U32; 2],
+    /// The indices, each in the low 24 bits; as many as were asked for.
+    pub psv: [U32; 4],
+}
+
+crate::fmt::defmt_as_bytes!(CreatePsvRequest, CreatePsvReply);
+
+const _: () = assert!(size_of::<CreatePsvRequest>() == 16);
+const _: () = assert!(size_of::<CreatePsvReply>() == 32);
+const _: () = assert!(core::mem::offset_of!(CreatePsvReply, psv) == 0x10);

@@ -1,0 +1,473 @@
+//! The context of a queue pair (PRM `qpc`) and of its path (PRM `ads`).
+
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First word of a path.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathFlags {
+    /// Entry of the partition key table.
+    pub pkey_index: u16,
+    #[bits(14)]
+    __: u16,
+    /// Adaptive routing.
+    pub free_ar: bool,
+    /// Force loopback: the peer is on this device.
+    pub fl: bool,
+}
+
+/// InfiniBand address of a path.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathLid {
+    /// LID of the peer.
+    pub rlid: u16,
+    /// Source path bits.
+    #[bits(7)]
+    pub mlid: u8,
+    /// Packets carry a global route header.
+    pub grh: bool,
+    __: u8,
+}
+
+/// Time-out and limits of a path.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathHops {
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Static rate, as a code.
+    #[bits(4)]
+    pub stat_rate: u8,
+    #[bits(4)]
+    __: u8,
+    /// Entry of the own GID table.
+    pub src_addr_index: u8,
+    #[bits(3)]
+    __: u8,
+    /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none.
+    #[bits(5)]
+    pub ack_timeout: u8,
+}
+
+/// Traffic class and flow label of a path.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathFlow {
+    /// Flow label.
+    #[bits(20)]
+    pub flow_label: u32,
+    /// Traffic class.
+    pub tclass: u8,
+    #[bits(4)]
+    __: u8,
+}
+
+/// UDP port and DSCP of a RoCE path.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathUdp {
+    /// UDP source port (RoCE v2).
+    pub udp_sport: u16,
+    /// DSCP.
+    #[bits(6)]
+    pub dscp: u8,
+    /// ECN bits.
+    #[bits(2)]
+    pub ecn: u8,
+    /// Take the Ethernet priority from here.
+    pub f_eth_prio: bool,
+    #[bits(1)]
+    __: u8,
+    /// Take the ECN bits from here.
+    pub f_ecn: bool,
+    /// Take the DSCP from here.
+    pub f_dscp: bool,
+    #[bits(4)]
+    __: u8,
+}
+
+/// Priority and port of a path.
+#[bitfield(u16, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PathPort {
+    /// Port of the device, from 1.
+    pub vhca_port_num: u8,
+    /// InfiniBand service level.
+    #[bits(4)]
+    pub sl: u8,
+    /// Ethernet priority.
+    #[bits(3)]
+    pub eth_prio: u8,
+    /// Drop eligible.
+    pub dei_cfi: bool,
+}
+
+/// A path, 44 bytes (PRM `ads`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct AddressPath {
+    /// See [`PathFlags`].
+    pub flags: U32,
+    /// See [`PathLid`].
+    pub lid: U32,
+    /// See [`PathHops`].
+    pub hops: U32,
+    /// See [`PathFlow`].
+    pub flow: U32,
+    /// GID or IP address of the peer.
+    pub rgid_rip: [u8; 16],
+    /// See [`PathUdp`].
+    pub udp: U32,
+    /// See [`PathPort`].
+    pub port: U16,
+    /// MAC address of the peer, or of the next hop to it.
+    pub rmac: [u8; 6],
+}
+
+/// First word of a queue pair context.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcState {
+    #[bits(2)]
+    __: u8,
+    /// Padding of receives.
+    #[bits(2)]
+    pub end_padding_mode: u8,
+    #[bits(7)]
+    __: u8,
+    /// Path migration: [`QpcState::MIGRATED`].
+    #[bits(2)]
+    pub pm_state: u8,
+    /// Keep to an own virtual lane.
+    pub isolate_vl_tc: bool,
+    #[bits(2)]
+    __: u8,
+    /// Service type: [`QpcState::RELIABLE_CONNECTION`].
+    pub st: u8,
+    /// Port of a bond to send from.
+    #[bits(4)]
+    pub lag_tx_port_affinity: u8,
+    /// State, see [`QpcState::RESET`] and others.
+    #[bits(4)]
+    pub state: u8,
+}
+
+impl QpcState {
+    /// `state`: reset.
+    pub const RESET: u8 = 0;
+    /// `state`: initialised.
+    pub const INIT: u8 = 1;
+    /// `state`: ready to receive.
+    pub const RTR: u8 = 2;
+    /// `state`: ready to send.
+    pub const RTS: u8 = 3;
+    /// `state`: the send queue is in error.
+    pub const SQ_ERROR: u8 = 4;
+    /// `state`: the send queue is drained (`MLX5_QPC_STATE_SQDRAINED`).
+    pub const SQ_DRAINED: u8 = 5;
+    /// `state`: error.
+    pub const ERROR: u8 = 6;
+    /// `st`: reliable connection.
+    pub const RELIABLE_CONNECTION: u8 = 0;
+    /// `pm_state`: migrated, the state of queue pairs without a second path.
+    pub const MIGRATED: u8 = 3;
+}
+
+/// Flags and protection domain of a queue pair.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcPd {
+    /// Protection domain.
+    #[bits(24)]
+    pub pd: u32,
+    #[bits(2)]
+    __: u8,
+    /// Stop the send queue at a signature error.
+    pub drain_sigerr: bool,
+    #[bits(3)]
+    __: u8,
+    /// No multicast to the own port.
+    pub block_lb_mc: bool,
+    /// Work requests carry a checksum.
+    pub wq_signature: bool,
+}
+
+/// Sizes of a queue pair.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcSizes {
+    #[bits(4)]
+    __: u8,
+    /// Receive requests may use the reserved local key.
+    pub rlky: bool,
+    /// Data is written in order.
+    pub data_in_order: bool,
+    /// Format of time stamps.
+    #[bits(2)]
+    pub ts_format: u8,
+    #[bits(3)]
+    __: u8,
+    /// Logarithm of the 64-byte blocks of the send queue.
+    #[bits(4)]
+    pub log_sq_size: u8,
+    /// There is no send queue.
+    pub no_sq: bool,
+    /// Logarithm of the octowords of such a slot.
+    #[bits(3)]
+    pub log_rq_stride: u8,
+    /// Logarithm of the slots of the receive queue.
+    #[bits(4)]
+    pub log_rq_size: u8,
+    #[bits(1)]
+    __: u8,
+    /// Logarithm of the longest message in bytes.
+    #[bits(5)]
+    pub log_msg_max: u8,
+    /// Largest packet, as a code: 1 is 256 bytes, 5 is 4096.
+    #[bits(3)]
+    pub mtu: u8,
+}
+
+/// Doorbell page of a queue pair.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcUar {
+    /// Number of the UAR page.
+    #[bits(24)]
+    pub uar_page: u32,
+    /// Set of counters.
+    pub counter_set_id: u8,
+}
+
+/// Page size and peer of a queue pair.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcPeer {
+    /// Queue pair of the peer.
+    #[bits(24)]
+    pub remote_qpn: u32,
+    /// Logarithm of the page size of the rings, less 12.
+    #[bits(5)]
+    pub log_page_size: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// Retries of a queue pair.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcRetry {
+    #[bits(5)]
+    __: u8,
+    /// Retries that are left.
+    #[bits(3)]
+    pub cur_retry_count: u8,
+    /// Such retries that are left.
+    #[bits(3)]
+    pub cur_rnr_retry: u8,
+    /// Fast registration.
+    pub fre: bool,
+    #[bits(1)]
+    __: u8,
+    /// Retries when the peer has no receive request; 7 for no limit.
+    #[bits(3)]
+    pub rnr_retry: u8,
+    /// Retries after a time-out.
+    #[bits(3)]
+    pub retry_count: u8,
+    #[bits(2)]
+    __: u8,
+    /// Logarithm of the RDMA READs and atomics in flight as requester.
+    #[bits(3)]
+    pub log_sra_max: u8,
+    #[bits(4)]
+    __: u8,
+    /// Logarithm of the packets between requests for acknowledgement.
+    #[bits(4)]
+    pub log_ack_req_freq: u8,
+}
+
+/// What the peer may do.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcRights {
+    #[bits(6)]
+    __: u8,
+    /// Offset of the rings in their first page, in blocks of 64 bytes.
+    #[bits(6)]
+    pub page_offset: u8,
+    #[bits(1)]
+    __: u8,
+    /// Atomics.
+    pub rae: bool,
+    /// RDMA WRITE.
+    pub rwe: bool,
+    /// RDMA READ.
+    pub rre: bool,
+    /// Kind of atomics.
+    #[bits(4)]
+    pub atomic_mode: u8,
+    #[bits(1)]
+    __: u8,
+    /// Logarithm of the RDMA READs and atomics in flight as responder.
+    #[bits(3)]
+    pub log_rra_max: u8,
+    __: u8,
+}
+
+/// Receiver-not-ready timer and receive counter.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcReceive {
+    /// Number of the next packet to receive.
+    #[bits(24)]
+    pub next_rcv_psn: u32,
+    /// Timer that the peer waits for, as a code of the InfiniBand specification.
+    #[bits(5)]
+    pub min_rnr_nak: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// Kind of receive queue.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcReceiveQueue {
+    /// Number of a shared receive queue.
+    #[bits(24)]
+    pub srqn_rmpn_xrqn: u32,
+    /// [`QpcReceiveQueue::REGULAR`] or [`QpcReceiveQueue::NONE`].
+    #[bits(3)]
+    pub rq_type: u8,
+    #[bits(5)]
+    __: u8,
+}
+
+impl QpcReceiveQueue {
+    /// `rq_type`: the queue pair has its own.
+    pub const REGULAR: u8 = 0;
+    /// `rq_type`: there is none (`ZERO_SIZE_RQ`).
+    pub const NONE: u8 = 3;
+}
+
+/// Where received data goes: to memory, or into completion entries.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcScatter {
+    /// The same as responder.
+    pub cs_res: u8,
+    /// Scatter to completion entries as requester; 0 for never.
+    pub cs_req: u8,
+    __: u16,
+}
+
+/// Where the doorbell record is.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcDoorbell {
+    #[bits(28)]
+    __: u32,
+    /// In user memory, at `dbr_addr` as an offset.
+    pub dbr_umem_valid: bool,
+    #[bits(3)]
+    __: u8,
+}
+
+/// The context of a queue pair, 232 bytes (PRM `qpc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Qpc {
+    /// See [`QpcState`].
+    pub state: U32,
+    /// See [`QpcPd`].
+    pub pd: U32,
+    /// See [`QpcSizes`].
+    pub sizes: U32,
+    /// See [`QpcUar`].
+    pub uar: U32,
+    /// User index, in the low 24 bits.
+    pub user_index: U32,
+    /// See [`QpcPeer`].
+    pub peer: U32,
+    /// The path to the peer.
+    pub primary_path: AddressPath,
+    /// Unused here.
+    pub secondary_path: AddressPath,
+    /// See [`QpcRetry`].
+    pub retry: U32,
+    /// Reserved.
+    pub reserved0: U32,
+    /// Number of the next packet to send, in the low 24 bits.
+    pub next_send_psn: U32,
+    /// Completion queue of sends, in the low 24 bits.
+    pub cqn_snd: U32,
+    /// Unused here.
+    pub deth_sqpn: U32,
+    /// Reserved.
+    pub reserved1: U32,
+    /// Number of the last packet that was acknowledged, in the low 24 bits.
+    pub last_acked_psn: U32,
+    /// Number of the next message to send, in the low 24 bits.
+    pub ssn: U32,
+    /// See [`QpcRights`].
+    pub rights: U32,
+    /// See [`QpcReceive`].
+    pub receive: U32,
+    /// Unused here.
+    pub xrcd: U32,
+    /// Completion queue of receives, in the low 24 bits.
+    pub cqn_rcv: U32,
+    /// Address of the doorbell record, or its offset in user memory.
+    pub dbr_addr: U64,
+    /// Unused here.
+    pub q_key: U32,
+    /// See [`QpcReceiveQueue`].
+    pub receive_queue: U32,
+    /// Number of the last message that was received, in the low 24 bits.
+    pub rmsn: U32,
+    /// Block of the send queue that the device executes next.
+    pub hw_sq_wqebb_counter: U16,
+    /// Block behind the last that software has announced.
+    pub sw_sq_wqebb_counter: U16,
+    /// Receive requests that the device has taken.
+    pub hw_rq_counter: U32,
+    /// Receive requests that software has announced.
+    pub sw_rq_counter: U32,
+    /// Reserved.
+    pub reserved2: U32,
+    /// See [`QpcScatter`].
+    pub scatter: U32,
+    /// Unused here.
+    pub dc_access_key: U64,
+    /// See [`QpcDoorbell`].
+    pub doorbell: U32,
+    /// Reserved.
+    pub reserved3: [U32; 4],
+    /// User memory of the doorbell record.
+    pub dbr_umem_id: U32,
+}
+
+crate::fmt::defmt_as_bytes!(AddressPath, Qpc);
+
+const _: () = assert!(size_of::<AddressPath>() == 44);
+const _: () = assert!(core::mem::offset_of!(AddressPath, rgid_rip) == 0x10);
+const _: () = assert!(core::mem::offset_of!(AddressPath, rmac) == 0x26);
+const _: () = assert!(size_of::<Qpc>() == 232);
+const _: () = assert!(core::mem::offset_of!(Qpc, user_index) == 0x10);
+const _: () = assert!(core::mem::offset_of!(Qpc, primary_path) == 0x18);
+const _: () = assert!(core::mem::offset_of!(Qpc, retry) == 0x70);
+const _: () = assert!(core::mem::offset_of!(Qpc, next_send_psn) == 0x78);
+const _: () = assert!(core::mem::offset_of!(Qpc, cqn_snd) == 0x7c);
+const _: () = assert!(core::mem::offset_of!(Qpc, rights) == 0x90);
+const _: () = assert!(core::mem::offset_of!(Qpc, cqn_rcv) == 0x9c);
+const _: () = assert!(core::mem::offset_of!(Qpc, dbr_addr) == 0xa0);
+const _: () = assert!(core::mem::offset_of!(Qpc, hw_sq_wqebb_counter) == 0xb4);
+const _: () = assert!(core::mem::offset_of!(Qpc, scatter) == 0xc4);
+const _: () = assert!(core::mem::offset_of!(Qpc, doorbell) == 0xd0);
+const _: () = assert!(core::mem::offset_of!(Qpc, dbr_umem_id) == 0xe4);
+const _: () = assert!(QpcPd::new().with_drain_sigerr(true).into_bits() == 1 << 26);

@@ -1,0 +1,333 @@
+//! Tables and hex for people. Nothing is decided here but how it looks.
+
+use super::WIDTH;
+use hil_tests::demo::examples::Example;
+use hil_tests::demo::faults::Fault;
+use hil_tests::demo::file::{APP_TAG, BLOCK, FIRST_LBA, Report, UNIT};
+use hil_tests::demo::rows::{Moved, Outcome, Way};
+use hil_tests::lab::{Rx, Tx};
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_mkey::mkey::XtsEngine;
+use std::io::{self, IsTerminal, Write};
+
+/// Whether words have colour.
+#[derive(Clone, Copy)]
+pub(super) struct Painter(pub(super) bool);
+
+/// How a word looks.
+#[derive(Clone, Copy)]
+enum Look {
+    Title,
+    Right,
+    Wrong,
+    Faint,
+}
+
+impl Painter {
+    /// Colour on a terminal, unless the user asks for none (no-color.org).
+    pub(super) fn for_stdout() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self(io::stdout().is_terminal() && !refused)
+    }
+
+    fn paint(self, look: Look, text: &str) -> String {
+        let code = match look {
+            Look::Title => "1",
+            Look::Right => "32",
+            Look::Wrong => "1;31",
+            Look::Faint => "2",
+        };
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
+    }
+
+    fn verdict(self, right: bool) -> String {
+        if right { self.paint(Look::Right, "correct") } else { self.paint(Look::Wrong, "WRONG  ") }
+    }
+}
+
+/// What came of everything.
+#[derive(Default)]
+pub(super) struct Summary {
+    examples: usize,
+    rows: usize,
+    bytes: u64,
+    /// What was wrong, one line each.
+    pub(super) wrong: Vec<String>,
+}
+
+impl Summary {
+    pub(super) fn add_example(&mut self, example: &Example, seen: &Result<String, String>) {
+        self.examples += 1;
+        if let Err(wrong) = seen {
+            self.wrong.push(format!("{}, {}: {wrong}", example.page, example.name));
+        }
+    }
+
+    pub(super) fn add_row(&mut self, outcome: &Outcome) {
+        self.rows += 1;
+        for moved in &outcome.moved {
+            if let Err(wrong) = &moved.verdict {
+                let (direction, way) = way_words(moved.way);
+                self.wrong.push(format!("row {}, {direction} {way}: {wrong}", outcome.row.letter));
+            }
+        }
+        // Where both orders fail alike.
+        self.wrong.dedup();
+    }
+
+    pub(super) fn add_file(&mut self, report: &Report) {
+        self.bytes = report.bytes;
+        self.wrong.extend(report.wrong.iter().map(|wrong| format!("file: {wrong}")));
+    }
+}
+
+fn heading(out: &mut impl Write, painter: Painter, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{}", painter.paint(Look::Title, text))
+}
+
+/// Says what this is.
+pub(super) fn title(out: &mut impl Write, painter: Painter, fault: Option<&Fault>) -> io::Result<()> {
+    let title = "mlx5-mkey on the software device; every verdict compares with bytes computed elsewhere";
+    writeln!(out, "{}", painter.paint(Look::Title, title))?;
+    if let Some(fault) = fault {
+        let hope = if fault.shown { "This must fail." } else { "The demo does not show it." };
+        let text = format!("The device is broken on purpose: {}. {hope}", fault.name());
+        writeln!(out, "{}", painter.paint(Look::Wrong, &text))?;
+    }
+    Ok(())
+}
+
+/// Begins the first table.
+pub(super) fn examples_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
+    heading(out, painter, "Examples of the manual pages")
+}
+
+/// Prints one example; a page's first one with the page's name.
+pub(super) fn example(
+    out: &mut impl Write,
+    painter: Painter,
+    example: &Example,
+    seen: &Result<String, String>,
+) -> io::Result<()> {
+    let first = hil_tests::demo::examples::EXAMPLES.iter().find(|other| other.page == example.page);
+    if first.is_some_and(|first| first.name == example.name) {
+        writeln!(out, "{}", example.page)?;
+    }
+    let verdict = painter.verdict(seen.is_ok());
+    writeln!(out, "  {verdict}  {:<23}  {}", example.name, example.what)?;
+    let (Ok(text) | Err(text)) = seen;
+    for line in wrap(text, WIDTH - 13) {
+        let look = if seen.is_ok() { Look::Faint } else { Look::Wrong };
+        writeln!(out, "{:13}{}", "", painter.paint(look, &line))?;
+    }
+    Ok(())
+}
+
+/// Begins the second table.
+pub(super) fn rows_head(out: &mut impl Write, painter: Painter) -> io::Result<()> {
+    heading(
+        out,
+        painter,
+        "Cipher and signature: the table of mlx5dv_wr_set_mkey_crypto, blocks of 512 bytes",
+    )?;
+    writeln!(
+        out,
+        "  {:<4} {:<14} {:<14} {:<29}  {:<12}  verdict",
+        "row", "memory", "wire", "direction", "memory, wire"
+    )
+}
+
+/// Prints one row: a line for each direction.
+pub(super) fn row(out: &mut impl Write, painter: Painter, outcome: &Outcome) -> io::Result<()> {
+    for direction in ["TX", "RX"] {
+        let moved: Vec<&Moved> =
+            outcome.moved.iter().filter(|moved| way_words(moved.way).0 == direction).collect();
+        let mut ways: Vec<&str> = moved.iter().map(|moved| way_words(moved.way).1).collect();
+        ways.dedup();
+        let ways = format!("{direction} {}", ways.join(", "));
+        let (memory, wire) = (outcome.memory_bytes, outcome.wire_bytes);
+        let lengths =
+            if direction == "TX" { format!("{memory} -> {wire}") } else { format!("{memory} <- {wire}") };
+        let right = moved.iter().all(|moved| moved.verdict.is_ok());
+        let first = moved.first().map(|moved| moved.order);
+        let both = moved.iter().any(|moved| Some(moved.order) != first);
+        let orders = if both { "2 orders" } else { "" };
+        let line = format!(
+            "  {:<4} {:<14} {:<14} {ways:<29}  {lengths:<12}  {} {orders}",
+            outcome.row.letter,
+            outcome.row.memory,
+            outcome.row.wire,
+            painter.verdict(right)
+        );
+        writeln!(out, "{}", line.trim_end())?;
+        let mut wrong: Vec<String> = moved
+            .iter()
+            .filter_map(|moved| Some((way_words(moved.way).1, moved.verdict.as_ref().err()?)))
+            .map(|(way, wrong)| format!("{way}: {wrong}"))
+            .collect();
+        // Where both orders fail alike.
+        wrong.dedup();
+        for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 7)) {
+            writeln!(out, "{:7}{}", "", painter.paint(Look::Wrong, &line))?;
+        }
+    }
+    Ok(())
+}
+
+fn way_words(way: Way) -> (&'static str, &'static str) {
+    match way {
+        Way::Tx(Tx::Send) => ("TX", "send"),
+        Way::Tx(Tx::Write) => ("TX", "write"),
+        Way::Tx(Tx::PeerRead) => ("TX", "peer reads"),
+        Way::Rx(Rx::Receive) => ("RX", "receive"),
+        Way::Rx(Rx::PeerWrite) => ("RX", "peer writes"),
+        Way::Rx(Rx::Read) => ("RX", "read"),
+    }
+}
+
+/// Prints what became of the file.
+pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &Report) -> io::Result<()> {
+    heading(out, painter, &format!("A file there and back: {name} (row C)"))?;
+    let (bytes, blocks, transfers) = (report.bytes, report.blocks, report.transfers);
+    writeln!(
+        out,
+        "  {} in {} of {BLOCK}, T10-DIF (application tag {APP_TAG:04x}, reference tag from {FIRST_LBA:x}),",
+        count(bytes, "byte"),
+        count(blocks, "block")
+    )?;
+    writeln!(
+        out,
+        "  AES-XTS-256 over units of {UNIT} (tweak from {FIRST_LBA:x}): {} bytes on the wire, {}",
+        blocks * UNIT as u64,
+        count(transfers, "transfer")
+    )?;
+    if bytes == 0 && report.wrong.is_none() {
+        return writeln!(out, "  The file is empty: there is nothing to send.");
+    }
+    details(out, painter, report)?;
+    match &report.wrong {
+        Some(wrong) => {
+            for line in wrap(wrong, WIDTH - 11) {
+                writeln!(out, "  {}  {}", painter.verdict(false), painter.paint(Look::Wrong, &line))?;
+            }
+        }
+        None => {
+            let padding = match report.padding {
+                0 => "no padding was needed".to_string(),
+                padding => format!("{} of padding cut off", count(padding as u64, "byte")),
+            };
+            writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
+            let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
+            writeln!(out, "           software device: {rate:.2} MB/s, both directions (for information)")?;
+        }
+    }
+    heading(out, painter, "The first work request")?;
+    write!(out, "{}", show_wqe(&report.wqe, painter))
+}
+
+fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Result<()> {
+    for (what, pieces) in [("sent from", &report.source), ("received into", &report.target)] {
+        let list = pieces.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
+        writeln!(out, "  {what:<13} {} buffers: {list} bytes", pieces.len())?;
+    }
+    if !report.wire.is_empty() {
+        writeln!(out, "  file, first bytes")?;
+        write!(out, "{}", hex(&report.head))?;
+        writeln!(out, "  wire, first bytes")?;
+        write!(out, "{}", hex(&report.wire))?;
+    }
+    for spoilt in &report.spoilt {
+        let verdict = painter.verdict(spoilt.caught.is_ok());
+        let said = match &spoilt.caught {
+            Ok(error) => error.to_string(),
+            Err(wrong) => painter.paint(Look::Wrong, wrong),
+        };
+        writeln!(out, "  {verdict}  wire byte {} bit {} turned over:", spoilt.byte, spoilt.bit)?;
+        writeln!(out, "           {said}")?;
+    }
+    Ok(())
+}
+
+/// Prints the last line, and what was wrong before it.
+pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary) -> io::Result<()> {
+    let Summary { examples, rows, bytes, wrong } = summary;
+    writeln!(out)?;
+    let verdict = if wrong.is_empty() {
+        painter.paint(Look::Right, "all correct")
+    } else {
+        writeln!(out, "Wrong:")?;
+        for line in wrong.iter().flat_map(|text| wrap(text, WIDTH - 2)) {
+            writeln!(out, "  {line}")?;
+        }
+        painter.paint(Look::Wrong, &format!("{} wrong", wrong.len()))
+    };
+    writeln!(out, "demo: {examples} examples, {rows} rows, file of {bytes} bytes: {verdict}")
+}
+
+/// Says how many there are of something.
+fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Shows a work request with its fields named.
+fn show_wqe(bytes: &[u8], painter: Painter) -> String {
+    let device = DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN };
+    let style = if painter.0 { Style::Ansi } else { Style::Plain };
+    match WorkRequest::parse(bytes) {
+        Ok(request) => request.pretty(device, style).to_string(),
+        Err(_) => hex(bytes),
+    }
+}
+
+/// Shows bytes, 16 a line.
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (line, chunk) in bytes.chunks(16).enumerate() {
+        let words: Vec<String> =
+            chunk.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+        let letters: String = chunk
+            .iter()
+            .map(|&byte| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' })
+            .collect();
+        text += &format!("    {:04x}  {:<35}  {letters}\n", line * 16, words.join(" "));
+    }
+    text
+}
+
+/// Breaks a text at spaces into lines of at most `width` characters; a longer word stays whole.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_at_spaces() {
+        assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a long-word b", 4), ["a", "long-word", "b"]);
+        assert!(wrap("", 4).is_empty());
+    }
+
+    #[test]
+    fn hex_has_16_bytes_a_line() {
+        let text = hex(b"0123456789abcdefg\n");
+        assert_eq!(
+            text,
+            "    0000  30313233 34353637 38396162 63646566  0123456789abcdef\n    \
+             0010  670a                                 g.\n"
+        );
+        assert_eq!(hex(&[]), "");
+    }
+}
