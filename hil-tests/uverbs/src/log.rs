@@ -2,14 +2,14 @@
 
 use crate::object::Qp;
 use crate::process::ProcessMemory;
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
 use mlx5_softdev::Memory;
-use std::fmt::Write as _;
 use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
 /// Prints the requests of a send queue that were rung since the last call.
-pub(crate) fn requests(qp: &mut Qp) {
+pub(crate) fn requests(qp: &mut Qp, device: DeviceContext) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
         return;
@@ -35,7 +35,7 @@ pub(crate) fn requests(qp: &mut Qp) {
             bytes.append(&mut block);
         }
         bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
-        print(&decoded(qp.number, qp.logged, &bytes));
+        print(&decoded(qp.number, qp.logged, &bytes, device));
         qp.logged = qp.logged.wrapping_add(blocks);
     }
 }
@@ -45,14 +45,14 @@ fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
     ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
 }
 
-/// Puts a request into words. The one place to change for other words.
-fn decoded(qpn: u32, index: u16, bytes: &[u8]) -> String {
-    let mut text = format!("mlx5 qp {qpn:#x} wqe {index}:");
-    for (number, byte) in bytes.iter().enumerate() {
-        let gap = if number % 4 == 0 { " " } else { "" };
-        let _ = write!(text, "{gap}{byte:02x}");
+/// Puts a request into words, with what a device would refuse in it.
+fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String {
+    match WorkRequest::parse(bytes) {
+        Ok(request) => {
+            format!("mlx5_0 qp {qpn:#x} block {index}\n{}", request.pretty(device, Style::Plain))
+        }
+        Err(error) => format!("mlx5_0 qp {qpn:#x} block {index}: {error}"),
     }
-    text
 }
 
 /// Writes a line in one piece. A program that has closed its standard error gets none.

@@ -8,8 +8,10 @@ use crate::log;
 use crate::object::{Context, Cq, Devx, Object};
 use crate::process::ProcessMemory;
 use crate::settings::{FACTORY_CREDENTIAL, FACTORY_KEK, Settings};
+use mlx5_mkey::inspect::DeviceContext;
+use mlx5_mkey::mkey;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
-use mlx5_softdev::{CryptoMode, Device, Event, Memory, Message, Peer, QpState};
+use mlx5_softdev::{CryptoMode, Device, Event, Memory, Message, Peer, QpState, XtsEngine};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -359,9 +361,15 @@ impl State {
     }
 
     fn log_requests(&mut self) {
+        let engine = match self.device.personality().xts {
+            _ if self.device.personality().crypto == CryptoMode::None => None,
+            XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
+            XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
+        };
+        let device = DeviceContext { engine, capabilities: None };
         for object in self.contexts.values_mut().flat_map(Context::objects_mut) {
             if let Object::Qp(qp) = object {
-                log::requests(qp);
+                log::requests(qp, device);
             }
         }
     }
