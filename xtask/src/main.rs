@@ -2,6 +2,7 @@
 
 mod decode;
 mod demo;
+mod emulate;
 mod run;
 mod test;
 mod tidy;
@@ -18,6 +19,8 @@ cargo xtask TASK
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every byte
                         (default: those of this repository; - reads standard input)
   decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device would refuse
+  emulate [options] -- COMMAND…
+                        run any verbs program on a software mlx5_0 (`emulate --help`)
   tidy                  check the rules of the house: which module may know which, where unsafe may stand
   help                  this text
 ";
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         "test" => test::run(),
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
+        "emulate" => emulate::run(rest),
         "tidy" => tidy::run(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

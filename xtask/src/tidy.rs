@@ -31,6 +31,11 @@ const UNSAFE: &[&str] = &[
     "src/queue/ring.rs",
     "hil-tests/src/board/host_memory.rs",
     "hil-tests/freestanding.rs",
+    "hil-tests/uverbs/src/interpose.rs",
+    "hil-tests/uverbs/src/process.rs",
+    "hil-tests/uverbs/src/shared.rs",
+    "hil-tests/uverbs/src/sys.rs",
+    "hil-tests/uverbs/tests/preloaded.rs",
 ];
 
 /// What stands at the top, dotfiles apart.

@@ -159,9 +159,25 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the address space.
     pub fn register(&mut self, pd: u32, address: u64, length: u64, access: Access) -> Result<Key, Error> {
+        self.register_at(pd, address, address, length, access)
+    }
+
+    /// Registers `length` bytes at `address`, which requests call `start` (REG_MR with an `iova`).
+    ///
+    /// # Errors
+    /// As [`Device::register`].
+    pub fn register_at(
+        &mut self,
+        pd: u32,
+        address: u64,
+        start: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<Key, Error> {
         self.known_pd(pd)?;
         address.checked_add(length).ok_or(Error::BadAttribute("region"))?;
-        self.insert_mkey(Mkey::region(pd, address, length, access))
+        start.checked_add(length).ok_or(Error::BadAttribute("region"))?;
+        self.insert_mkey(Mkey::region(pd, address, start, length, access))
     }
 
     /// Creates an indirect key, which UMRs configure (CREATE_MKEY, M1).
@@ -340,6 +356,26 @@ impl<M: Memory> Device<M> {
             return Err(Error::InUse);
         }
         self.objects.cqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "CQ", number })
+    }
+
+    /// Gives new queue pairs numbers from `first` to `last`, so that those of several devices differ.
+    ///
+    /// # Errors
+    /// [`Error::BadAttribute`] for an empty range or numbers of more than 24 bits.
+    pub fn set_qpn_range(&mut self, first: u32, last: u32) -> Result<(), Error> {
+        if first > last || last > 0x00ff_ffff {
+            return Err(Error::BadAttribute("queue pair numbers"));
+        }
+        self.objects.qps.set_range(first, last);
+        Ok(())
+    }
+
+    /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.
+    pub fn is_waiting(&self) -> bool {
+        self.objects
+            .qps
+            .values()
+            .any(|qp| qp.outstanding.as_ref().is_some_and(|outstanding| outstanding.not_ready))
     }
 
     /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).

@@ -98,9 +98,9 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
             return Ok(());
         }
         match &mkey.layout {
-            Layout::Direct => {
+            Layout::Direct(memory) => {
                 self.spend()?;
-                let address = mkey.start.checked_add(offset).ok_or(Refusal::Bounds)?;
+                let address = memory.checked_add(offset).ok_or(Refusal::Bounds)?;
                 (self.visit)(address, length)
             }
             Layout::List(entries) => self.list(entries, offset, end, depth),

@@ -87,8 +87,8 @@ impl MkeyAttributes {
 /// Where the bytes of a key are.
 #[derive(Clone, Debug)]
 pub(crate) enum Layout {
-    /// At the addresses themselves: a registered region.
-    Direct,
+    /// In one piece of memory from this address on: a registered region.
+    Direct(u64),
     /// Piece after piece.
     List(Vec<Klm>),
     /// Cycles over several streams.
@@ -128,13 +128,13 @@ pub(crate) struct Mkey {
 }
 
 impl Mkey {
-    pub(crate) fn region(pd: u32, address: u64, length: u64, access: Access) -> Self {
+    pub(crate) fn region(pd: u32, memory: u64, start: u64, length: u64, access: Access) -> Self {
         Self {
             tag: 0,
             pd,
             free: false,
             access,
-            start: address,
+            start,
             length,
             qpn: None,
             remote_invalidate: false,
@@ -142,7 +142,7 @@ impl Mkey {
             signature: false,
             crypto: false,
             translations: 0,
-            layout: Layout::Direct,
+            layout: Layout::Direct(memory),
             bsf_enabled: false,
             signature_bsf: None,
             crypto_bsf: None,
@@ -163,7 +163,7 @@ impl Mkey {
             // Such keys are created with their BSFs in force, though there are none yet (R181).
             bsf_enabled: attributes.signature || attributes.crypto,
             layout: Layout::List(Vec::new()),
-            ..Self::region(attributes.pd, 0, 0, attributes.access)
+            ..Self::region(attributes.pd, 0, 0, 0, attributes.access)
         }
     }
 

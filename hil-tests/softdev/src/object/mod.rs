@@ -16,22 +16,28 @@ const MAX_NUMBER: u32 = 0x00ff_ffff;
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     entries: BTreeMap<u32, T>,
+    first: u32,
+    last: u32,
     next: u32,
 }
 
 impl<T> Table<T> {
     /// Makes an empty table whose first object gets the number `first`.
     pub(crate) const fn new(first: u32) -> Self {
-        Self { entries: BTreeMap::new(), next: first }
+        Self { entries: BTreeMap::new(), first, last: MAX_NUMBER, next: first }
+    }
+
+    /// Gives numbers from `first` to `last` from now on.
+    pub(crate) const fn set_range(&mut self, first: u32, last: u32) {
+        (self.first, self.last, self.next) = (first, last, first);
     }
 
     /// Stores an object under a fresh number, `None` when the numbers are used up.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
-        let number = self.next;
-        if number > MAX_NUMBER {
-            return None;
-        }
-        self.next = number.wrapping_add(1);
+        // A number that was given back is used again as late as possible.
+        let free = |number: &u32| !self.entries.contains_key(number);
+        let number = (self.next..=self.last).find(free).or_else(|| (self.first..self.next).find(free))?;
+        self.next = if number >= self.last { self.first } else { number.wrapping_add(1) };
         self.entries.insert(number, object);
         Some(number)
     }

@@ -1,0 +1,148 @@
+//! What the device says it can do (QUERY_HCA_CAP): bits and numbers at their places.
+
+use mlx5_softdev::{CryptoMode, Personality, XtsEngine};
+
+/// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
+struct Field {
+    bit: usize,
+    width: usize,
+    value: u64,
+}
+
+const fn flag(byte: usize, bit: usize) -> Field {
+    Field { bit: byte * 8 + bit, width: 1, value: 1 }
+}
+
+const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
+    Field { bit: byte * 8 + bit, width, value }
+}
+
+/// Object types of which there are any: DEK 0x0c and crypto login 0x1f.
+const OBJECT_DEK: u64 = 1 << 0x0c;
+const OBJECT_LOGIN: u64 = 1 << 0x1f;
+
+/// `cmd_hca_cap`, whatever the crypto.
+const GENERAL: &[Field] = &[
+    number(0x11, 0, 8, 15),    // log_max_qp_sz
+    number(0x13, 3, 5, 16),    // log_max_qp
+    number(0x19, 0, 8, 22),    // log_max_cq_sz
+    number(0x1b, 3, 5, 16),    // log_max_cq
+    number(0x1d, 2, 6, 24),    // log_max_mkey
+    number(0x20, 0, 8, 4),     // max_indirection
+    number(0x22, 2, 6, 8),     // log_max_bsf_list_size
+    number(0x23, 2, 6, 16),    // log_max_klm_list_size
+    flag(0x28, 7),             // sig_crc64_xp10
+    flag(0x29, 0),             // sig_crc32c
+    number(0x29, 2, 6, 4),     // log_max_ra_req_qp
+    number(0x2b, 2, 6, 4),     // log_max_ra_res_qp
+    number(0x36, 6, 2, 1),     // port_type: Ethernet
+    number(0x37, 0, 8, 1),     // num_ports
+    number(0x38, 3, 5, 30),    // log_max_msg
+    flag(0x3e, 0),             // sig_block_4048
+    number(0x3f, 4, 4, 1),     // cqe_version
+    flag(0x41, 7),             // drain_sigerr
+    flag(0x42, 2),             // sigerr_cqe
+    flag(0x42, 7),             // sho
+    flag(0x43, 6),             // atomic
+    flag(0x47, 7),             // rc
+    number(0x4b, 0, 8, 12),    // log_pg_sz
+    number(0x52, 0, 16, 1008), // max_wqe_sz_sq
+    number(0x56, 0, 16, 512),  // max_wqe_sz_rq
+    number(0x65, 3, 5, 24),    // log_max_pd
+    flag(0x90, 0),             // sigerr_domain_and_sig_type
+];
+
+/// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.
+const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
+
+/// The kinds of capabilities (`op_mod` of QUERY_HCA_CAP without its lowest bit, which asks for now or at most).
+const KIND_GENERAL: u16 = 0;
+const KIND_ATOMIC: u16 = 3;
+const KIND_CRYPTO: u16 = 0x1a;
+const KIND_GENERAL_2: u16 = 0x20;
+
+/// Bytes of one capability structure.
+const BYTES: usize = 0x1000;
+
+/// Returns the capability structure of a kind, `None` for a kind that the device does not have.
+pub(crate) fn capabilities(op_mod: u16, personality: &Personality) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; BYTES];
+    let crypto = personality.crypto != CryptoMode::None;
+    match op_mod >> 1 {
+        KIND_GENERAL => {
+            put_all(&mut bytes, GENERAL);
+            let mut objects = 0;
+            if crypto {
+                put(&mut bytes, &flag(0x8d, 1)); // crypto
+                let engine = match personality.xts {
+                    XtsEngine::SingleBlock => flag(0x7e, 1), // aes_xts_single_block_le_tweak
+                    XtsEngine::MultiBlock => flag(0x7e, 2),  // aes_xts_multi_block_be_tweak
+                };
+                put(&mut bytes, &engine);
+                objects |= OBJECT_DEK;
+            }
+            if personality.crypto == CryptoMode::Wrapped {
+                objects |= OBJECT_LOGIN;
+            }
+            put(&mut bytes, &number(0x80, 0, 64, objects)); // general_obj_types
+        }
+        KIND_ATOMIC => put_all(&mut bytes, ATOMIC),
+        KIND_CRYPTO if crypto => {
+            if personality.crypto == CryptoMode::Wrapped {
+                put(&mut bytes, &flag(0, 0)); // wrapped_crypto_operational
+                put(&mut bytes, &number(3, 0, 8, 4)); // wrapped_import_method: AES-XTS
+            }
+            put(&mut bytes, &number(5, 3, 5, 12)); // log_max_num_deks
+            put(&mut bytes, &number(6, 3, 5, 1)); // log_max_num_import_keks
+            put(&mut bytes, &number(7, 3, 5, 1)); // log_max_num_creds
+            put(&mut bytes, &number(0xa, 0, 8, 1)); // num_nv_import_keks
+            put(&mut bytes, &number(0xb, 0, 8, 1)); // num_nv_credentials
+        }
+        KIND_GENERAL_2 => {}
+        _ => return None,
+    }
+    Some(bytes)
+}
+
+fn put_all(bytes: &mut [u8], fields: &[Field]) {
+    for field in fields {
+        put(bytes, field);
+    }
+}
+
+fn put(bytes: &mut [u8], field: &Field) {
+    for index in 0..field.width {
+        let bit = field.bit + index;
+        if field.value >> (field.width - 1 - index) & 1 == 1
+            && let Some(byte) = bytes.get_mut(bit / 8)
+        {
+            *byte |= 0x80 >> (bit % 8);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_stand_in_their_bits() {
+        let caps = capabilities(1, &Personality::default()).unwrap();
+        assert_eq!(caps[0x90], 0x80);
+        assert_eq!(caps[0x52..0x54], [3, 0xf0]);
+        assert_eq!(caps[0x7e] & 0x60, 0x20);
+        assert_eq!(caps[0x80..0x88], [0, 0, 0, 0, 0, 0, 0x10, 0]);
+    }
+
+    #[test]
+    fn the_two_import_modes_exclude_each_other() {
+        let wrapped = Personality { crypto: CryptoMode::Wrapped, ..Personality::default() };
+        let caps = capabilities(0x35, &wrapped).unwrap();
+        assert_eq!((caps[0] >> 7, caps[3]), (1, 4));
+        let caps = capabilities(0x35, &Personality::default()).unwrap();
+        assert_eq!((caps[0] >> 7, caps[3]), (0, 0));
+        let none = Personality { crypto: CryptoMode::None, ..Personality::default() };
+        assert!(capabilities(0x35, &none).is_none());
+    }
+}

@@ -1,0 +1,88 @@
+//! Completion queues and their channels.
+
+use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::abi::{CreateCq, DestroyCqResponse};
+use crate::errno::Errno;
+use crate::object::{Cq, Object};
+use crate::process::{self, ProcessMemory};
+use crate::state::NEVER_ARMED;
+use mlx5_softdev::{CqAttributes, Memory};
+use zerocopy::IntoBytes;
+
+/// The most entries of a queue.
+const MAX_ENTRIES: u64 = (1 << 22) - 1;
+
+/// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag that changes nothing here.
+const UAR_PAGE_INDEX: u16 = 1 << 1;
+
+/// CREATE_COMP_CHANNEL.
+pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
+    let (_, descriptor) = call.state.open_channel()?;
+    call.made = Some(descriptor);
+    call.request.answer(CORE_OUT, &descriptor.to_ne_bytes())
+}
+
+/// CQ_CREATE.
+pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: CreateCq = call.request.structure(UHW_IN)?;
+    let wanted = call.request.number(1);
+    if wanted == 0 || wanted > MAX_ENTRIES || call.request.number(4) != 0 {
+        return Err(Errno::INVAL);
+    }
+    if call.request.number(5) != 0 || asked.compression != 0 || asked.flags & !UAR_PAGE_INDEX != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if !matches!(asked.cqe_size, 64 | 128) {
+        return Err(Errno::INVAL);
+    }
+    let channel = match call.request.descriptor(3) {
+        None => None,
+        Some(descriptor) => Some(call.state.channel_of(descriptor).ok_or(Errno::BADF)?),
+    };
+    let entries = (wanted as u32).wrapping_add(1).next_power_of_two();
+    if !process::mapped(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size), true)
+        || !process::mapped(asked.doorbell_record, 8, true)
+    {
+        return Err(Errno::FAULT);
+    }
+    // The first arm word that libmlx5 writes is 0, like the record that it hands over.
+    let arm = asked.doorbell_record.wrapping_add(4);
+    ProcessMemory.write(arm, &NEVER_ARMED).map_err(|_| Errno::FAULT)?;
+    let number = call.state.device.create_cq(CqAttributes {
+        ring: asked.buffer,
+        log_entries: entries.ilog2() as u8,
+        entry_bytes: asked.cqe_size as u8,
+        doorbell_record: asked.doorbell_record,
+    })?;
+    let cq = Cq {
+        number,
+        user_handle: call.request.number(2),
+        channel,
+        ring: asked.buffer,
+        entries,
+        entry_bytes: asked.cqe_size,
+        record: asked.doorbell_record,
+        fired: None,
+        completion_events: 0,
+        async_events: 0,
+    };
+    call.publish(Object::Cq(cq), |request, handle| {
+        request.answer(6, &(wanted as u32).to_ne_bytes())?;
+        request.answer(UHW_OUT, &number.to_ne_bytes())?;
+        request.answer_object(0, handle.into())
+    })
+}
+
+/// CQ_DESTROY.
+pub(super) fn destroy_cq(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    let cq = call.cq(handle)?.clone();
+    call.destroy(handle, |_| true)?;
+    let async_channel = call.context()?.async_channel;
+    let state = &mut *call.state;
+    let response = DestroyCqResponse {
+        completion_events: state.read_events(cq.channel, cq.completion_events, cq.user_handle),
+        async_events: state.read_events(async_channel, cq.async_events, cq.user_handle),
+    };
+    call.request.answer(1, response.as_bytes())
+}

@@ -1,0 +1,182 @@
+//! Opening a context and asking what the device is.
+
+use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::abi::{
+    ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
+};
+use crate::errno::Errno;
+use crate::settings::MAX_MESSAGE;
+use crate::sysfs;
+use zerocopy::IntoBytes;
+
+/// Contexts that do not ask for DEVX get it as well (`MLX5_IB_ALLOC_UCTX_DEVX` is the only flag).
+const KNOWN_FLAGS: u32 = 1;
+
+/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_SQD2RTS` and `_MKEY_UPDATE_TAG`.
+const RESPONSE_MASK: u32 = 1 << 3 | 1 << 5;
+
+/// Registration without relaxed ordering falls back by itself (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
+const CORE_SUPPORT: u64 = 1;
+
+/// The port's maximum transfer unit (`IBV_MTU_4096`).
+const MTU_4096: u8 = 5;
+
+/// Addresses are given by IP or link-local rules (`IB_UVERBS_PCF_IP_BASED_GIDS`), and the port has connection management.
+const PORT_CAPABILITIES: u32 = 1 << 26 | 1 << 16;
+
+/// `IB_UVERBS_GID_TYPE_ROCE_V2`.
+const ROCE_V2: u32 = 2;
+
+/// GET_CONTEXT.
+pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: ContextRequest = call.request.structure(UHW_IN)?;
+    if asked.flags & !KNOWN_FLAGS != 0 || asked.comp_mask != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if asked.reserved0 != 0 || asked.reserved1 != 0 || asked.reserved2 != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if call.context()?.opened {
+        return Err(Errno::INVAL);
+    }
+    let room = call.request.room(UHW_OUT).min(size_of::<ContextResponse>());
+    let response = ContextResponse {
+        qp_table_size: 1 << 17,
+        bf_reg_size: 512,
+        cache_line_size: 64,
+        max_sq_desc_size: 1024,
+        max_rq_desc_size: 512,
+        max_send_wqebb: 32768,
+        max_recv_wr: 32768,
+        max_srq_recv_wr: 32767,
+        ports: 1,
+        comp_mask: RESPONSE_MASK,
+        response_length: room as u32,
+        cqe_version: asked.max_cqe_version.min(1),
+        // QUERY_DEVICE and CREATE_AH take structures of the driver.
+        commands_with_uhw: 3,
+        eth_min_inline: 1,
+        log_uar_size: 12,
+        uars_per_page: 1,
+        dynamic_bfregs: 1024,
+        ..ContextResponse::default()
+    };
+    call.request.answer(0, &1u32.to_ne_bytes())?;
+    call.request.answer(1, &CORE_SUPPORT.to_ne_bytes())?;
+    call.request.answer(UHW_OUT, response.as_bytes())?;
+    call.context()?.opened = true;
+    Ok(())
+}
+
+fn description() -> DeviceResponse {
+    DeviceResponse {
+        firmware: 22 << 32 | 99 << 16,
+        node_guid: sysfs::GUID,
+        system_image_guid: sysfs::GUID,
+        max_mr_size: u64::MAX,
+        page_sizes: 0xffff_ffff_ffff_f000,
+        vendor: 0x02c9,
+        part: sysfs::PART,
+        hardware: 0,
+        max_qp: 1 << 15,
+        max_qp_wr: 32768,
+        // IBV_DEVICE_SYS_IMAGE_GUID, _RC_RNR_NAK_GEN, _MEM_MGT_EXTENSIONS.
+        capabilities: 1 << 11 | 1 << 12 | 1 << 21,
+        max_sge: 30,
+        max_sge_rd: 30,
+        max_cq: 1 << 16,
+        max_cqe: (1 << 22) - 1,
+        max_mr: 1 << 24,
+        max_pd: 1 << 24,
+        max_qp_rd_atomic: 16,
+        max_res_rd_atomic: 1 << 19,
+        max_qp_init_rd_atomic: 16,
+        // IBV_ATOMIC_HCA: atomic among requests, not against the processor.
+        atomic: 1,
+        max_pkeys: 1,
+        local_ack_delay: 16,
+        ports: 1,
+        ..DeviceResponse::default()
+    }
+}
+
+/// QUERY_DEVICE.
+pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
+    call.request.answer(CORE_OUT, description().as_bytes())
+}
+
+/// QUERY_DEVICE, extended: what this device lacks is left out by being zero.
+pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
+    let base = description();
+    let response = DeviceResponseExtended {
+        base,
+        response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,
+        capabilities: base.capabilities.into(),
+        ..DeviceResponseExtended::default()
+    };
+    call.request.answer(CORE_OUT, response.as_bytes())?;
+    // `struct mlx5_ib_query_device_resp`: no mask, and the length of what is filled in.
+    let mut driver = vec![0; call.request.room(UHW_OUT)];
+    let length = (driver.len() as u32).to_ne_bytes();
+    if let Some(place) = driver.get_mut(4..8) {
+        place.copy_from_slice(&length);
+    }
+    call.request.answer(UHW_OUT, &driver)
+}
+
+fn known_port(call: &Call<'_>, attribute: u16) -> Result<(), Errno> {
+    if call.request.number(attribute) == 1 { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// QUERY_PORT.
+pub(super) fn query_port(call: &mut Call<'_>) -> Result<(), Errno> {
+    known_port(call, 0)?;
+    let response = PortResponse {
+        capabilities: PORT_CAPABILITIES,
+        max_message: MAX_MESSAGE,
+        gid_table: 1,
+        pkey_table: 1,
+        state: 4, // active
+        max_mtu: MTU_4096,
+        active_mtu: MTU_4096,
+        max_vl: 1,
+        active_width: 2,   // 4X
+        active_speed: 32,  // EDR
+        physical_state: 5, // link up
+        link_layer: 2,     // Ethernet
+        flags: 1,          // a global route is required
+        ..PortResponse::default()
+    };
+    call.request.answer(1, response.as_bytes())
+}
+
+fn gid_entry() -> GidEntry {
+    GidEntry { gid: sysfs::gid(), index: 0, port: 1, kind: ROCE_V2, interface: 0 }
+}
+
+/// QUERY_GID_TABLE.
+pub(super) fn query_gid_table(call: &mut Call<'_>) -> Result<(), Errno> {
+    let size = usize::try_from(call.request.number(0)).map_err(|_| Errno::INVAL)?;
+    if call.request.number(1) != 0 || size < size_of::<GidEntry>() || call.request.room(2) < size {
+        return Err(Errno::INVAL);
+    }
+    call.request.answer(2, gid_entry().as_bytes())?;
+    call.request.answer(3, &1u64.to_ne_bytes())
+}
+
+/// QUERY_GID_ENTRY.
+pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
+    known_port(call, 0)?;
+    if call.request.number(1) != 0 || call.request.number(2) != 0 {
+        return Err(Errno::INVAL);
+    }
+    call.request.answer(3, gid_entry().as_bytes())
+}
+
+/// ASYNC_EVENT_ALLOC.
+pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
+    let (number, descriptor) = call.state.open_channel()?;
+    call.made = Some(descriptor);
+    call.context()?.async_channel = Some(number);
+    call.request.answer_object(0, descriptor.into())
+}

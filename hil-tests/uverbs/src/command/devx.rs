@@ -1,0 +1,340 @@
+//! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
+
+use super::Call;
+use crate::caps;
+use crate::errno::Errno;
+use crate::object::{Devx, Object};
+use mlx5_softdev::{
+    Access, CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState, MkeyAttributes, QpState,
+};
+
+/// Attributes of the methods that take a command (`mlx5_user_ioctl_cmds.h`).
+const OTHER_IN: u16 = 0x1000;
+const OTHER_OUT: u16 = 0x1001;
+const HANDLE: u16 = 0x1000;
+const IN: u16 = 0x1001;
+const OUT: u16 = 0x1002;
+
+/// Opcodes.
+mod opcode {
+    pub(super) const QUERY_HCA_CAP: u16 = 0x100;
+    pub(super) const CREATE_MKEY: u16 = 0x200;
+    pub(super) const QUERY_QP: u16 = 0x50b;
+    pub(super) const INIT2INIT_QP: u16 = 0x50e;
+    pub(super) const CREATE_PSV: u16 = 0x600;
+    pub(super) const CREATE_OBJECT: u16 = 0xa00;
+    pub(super) const QUERY_OBJECT: u16 = 0xa02;
+}
+
+/// Types of general objects.
+const TYPE_DEK: u16 = 0x0c;
+const TYPE_LOGIN: u16 = 0x1f;
+
+/// Bytes before the body of a general object.
+const HEADER: usize = 16;
+/// Bytes of an object's body.
+const BODY: usize = 256;
+
+/// `opt_param_mask` of INIT2INIT for `drain_sigerr`.
+const OPT_DRAIN_SIGERR: u32 = 1 << 11;
+
+/// Access mode of an mkey whose entries are key, length and address.
+const KLM: u8 = 2;
+/// Purpose of a key: AES-XTS.
+const PURPOSE_XTS: u8 = 3;
+
+/// The status byte of a reply and its syndrome.
+#[derive(Clone, Copy, Debug)]
+struct Status(u8, u32);
+
+impl Status {
+    const BAD_OPCODE: Self = Self(2, 0x1);
+    const BAD_PARAMETER: Self = Self(3, 0x2);
+    const BAD_LENGTH: Self = Self(0x50, 0x3);
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoSuchObject { .. } => Self(5, 0x10),
+            Error::BadAttribute(_) => Self(3, 0x11),
+            Error::InUse => Self(6, 0x12),
+            Error::BadTransition { .. } => Self(0x10, 0x13),
+            Error::CryptoMode => Self(2, 0x14),
+            Error::NoLogin => Self(3, 0x15),
+            Error::BadKey => Self(3, 0x16),
+            Error::Exhausted => Self(0xf, 0x17),
+        }
+    }
+}
+
+/// A command's bytes.
+struct Command(Vec<u8>);
+
+impl Command {
+    fn bytes(&self, at: usize, length: usize) -> Result<&[u8], Status> {
+        self.0.get(at..at + length).ok_or(Status::BAD_LENGTH)
+    }
+
+    fn u8(&self, at: usize) -> Result<u8, Status> {
+        self.0.get(at).copied().ok_or(Status::BAD_LENGTH)
+    }
+
+    fn u16(&self, at: usize) -> Result<u16, Status> {
+        Ok(self.bytes(at, 2)?.iter().fold(0, |word, byte| word << 8 | u16::from(*byte)))
+    }
+
+    fn u24(&self, at: usize) -> Result<u32, Status> {
+        Ok(self.bytes(at, 3)?.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+    }
+
+    fn u32(&self, at: usize) -> Result<u32, Status> {
+        Ok(self.bytes(at, 4)?.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+    }
+
+    fn opcode(&self) -> u16 {
+        self.u16(0).unwrap_or(0)
+    }
+}
+
+/// Makes a reply of zeros with `bytes` at a place.
+fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut reply = vec![0; length];
+    if let Some(place) = reply.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    reply
+}
+
+/// Hands a reply to the program. A refusal is an answer as well, and the call fails with EREMOTEIO.
+fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> Result<(), Errno> {
+    match outcome {
+        Ok(bytes) => call.request.answer(attribute, &bytes),
+        Err(status) => {
+            call.request.answer(attribute, &refusal(status))?;
+            Err(Errno::REMOTEIO)
+        }
+    }
+}
+
+fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
+    let mut bytes = vec![status, 0, 0, 0];
+    bytes.extend_from_slice(&syndrome.to_be_bytes());
+    bytes
+}
+
+/// DEVX_OTHER: commands without an object.
+pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(OTHER_IN)?);
+    if command.opcode() != opcode::QUERY_HCA_CAP {
+        // The kernel lets through only commands that it knows to be harmless.
+        return Err(Errno::INVAL);
+    }
+    let outcome = command.u16(6).and_then(|kind| {
+        let caps = caps::capabilities(kind, call.state.device.personality());
+        Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
+    });
+    answer(call, OTHER_OUT, outcome)
+}
+
+/// DEVX_QUERY_UAR: the page's own number.
+pub(super) fn query_uar(call: &mut Call<'_>) -> Result<(), Errno> {
+    let number = call.request.number(0x1000) as u32;
+    call.request.answer(0x1001, &number.to_ne_bytes())
+}
+
+/// DEVX_QUERY_EQN: there is one vector, with one event queue.
+pub(super) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
+    if call.request.number(0x1000) != 0 {
+        return Err(Errno::INVAL);
+    }
+    call.request.answer(0x1001, &1u32.to_ne_bytes())
+}
+
+/// OBJ_CREATE.
+pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(IN)?);
+    let outcome = match command.opcode() {
+        opcode::CREATE_MKEY => create_mkey(call, &command),
+        opcode::CREATE_PSV => create_psvs(call, &command),
+        opcode::CREATE_OBJECT => match command.u16(6) {
+            Ok(TYPE_DEK) => create_dek(call, &command),
+            Ok(TYPE_LOGIN) => create_login(call, &command),
+            _ => Err(Status::BAD_PARAMETER),
+        },
+        _ => return Err(Errno::INVAL),
+    };
+    match outcome {
+        Ok((object, reply)) => call.publish(Object::Devx(object), |request, handle| {
+            request.answer(OUT, &reply)?;
+            request.answer_object(HANDLE, handle.into())
+        }),
+        Err(status) => answer(call, OUT, Err(status)),
+    }
+}
+
+type Created = Result<(Devx, Vec<u8>), Status>;
+
+fn create_mkey(call: &mut Call<'_>, command: &Command) -> Created {
+    const CONTEXT: usize = 0x10;
+    let at = |offset: usize| CONTEXT + offset;
+    let (first, access) = (command.u8(at(0))?, command.u8(at(2))?);
+    if access & 3 != KLM || first & 0x1c != 0 || access & 0x80 == 0 {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let flags = command.u8(at(0xc))?;
+    let crypto = command.u8(at(0x3c))? >> 3 & 3 != 0;
+    let bsf = if flags & 0x40 == 0 { 0 } else { command.u32(at(0x20))? };
+    let tag = command.u8(at(7))?;
+    let key = call.state.device.create_mkey(MkeyAttributes {
+        translations: command.u32(at(0x34))?,
+        // One BSF of 4 octowords for each feature.
+        signature: bsf >= if crypto { 8 } else { 4 },
+        crypto,
+        access: Access::from_byte(access),
+        tag,
+        remote_invalidate: flags & 1 != 0,
+        free: first & 0x40 != 0,
+        ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
+    })?;
+    let index = key.index();
+    Ok((Devx::Mkey(index), reply(HEADER, 8, &index.get().to_be_bytes())))
+}
+
+fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
+    let count = u32::from(command.u8(8)? >> 4);
+    let numbers = call.state.device.create_psvs(command.u24(9)?, count)?;
+    let indexes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+    Ok((Devx::Psvs(numbers), reply(0x20, 0x10, &indexes)))
+}
+
+fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
+    let at = |offset: usize| HEADER + offset;
+    let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
+    if flags & 0xf != PURPOSE_XTS {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let has_keytag = flags & 0x80 != 0;
+    let (size, mut length) = match size {
+        0 => (KeySize::Bits128, 32),
+        1 => (KeySize::Bits256, 64),
+        _ => return Err(Status::BAD_PARAMETER),
+    };
+    if has_keytag {
+        length += 8;
+    }
+    let pd = command.u24(at(0xd))?;
+    let key = match call.state.device.personality().crypto {
+        CryptoMode::Wrapped => {
+            let login = valid_login(call).ok_or(Status::from(Error::NoLogin))?;
+            KeyMaterial::Wrapped { bytes: command.bytes(at(0x40), length + 8)?, login }
+        }
+        _ => KeyMaterial::Plaintext(command.bytes(at(0x40), length)?),
+    };
+    let number = call.state.device.create_dek(DekAttributes { pd, size, has_keytag, key })?;
+    let mut opaque = [0; 8];
+    opaque.copy_from_slice(command.bytes(at(0x30), 8)?);
+    Ok((Devx::Dek { number, opaque }, reply(HEADER, 8, &number.to_be_bytes())))
+}
+
+/// Finds a login of this context that holds.
+fn valid_login(call: &mut Call<'_>) -> Option<u32> {
+    let logins: Vec<u32> = call.context().ok()?.objects().filter_map(login_number).collect();
+    logins.into_iter().find(|login| call.state.device.query_login(*login) == Ok(LoginState::Valid))
+}
+
+const fn login_number(object: &Object) -> Option<u32> {
+    match object {
+        Object::Devx(Devx::Login(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
+    let at = |offset: usize| HEADER + offset;
+    let (kek, credential) = call.state.factory.ok_or(Status::BAD_OPCODE)?;
+    // The device was built with one KEK and one credential. Each is number 0.
+    let known = |asked: u32, number: u32| if asked == 0 { Ok(number) } else { Err(Status::BAD_PARAMETER) };
+    let credential = known(command.u24(at(0x11))?, credential)?;
+    let kek = known(command.u24(at(0x15))?, kek)?;
+    let wrapped = command.bytes(at(0x40), 48)?.try_into().map_err(|_| Status::BAD_LENGTH)?;
+    let number = call.state.device.login(kek, credential, wrapped)?;
+    Ok((Devx::Login(number), reply(HEADER, 8, &number.to_be_bytes())))
+}
+
+/// OBJ_DESTROY.
+pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(HANDLE)?;
+    call.destroy(handle, |object| matches!(object, Object::Devx(_)))
+}
+
+/// OBJ_MODIFY: of a queue pair, by its own handle.
+pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(IN)?);
+    let number = call.qp(call.request.handle(HANDLE)?)?.number;
+    if command.opcode() != opcode::INIT2INIT_QP || command.u24(9).ok() != Some(number) {
+        return Err(Errno::INVAL);
+    }
+    let outcome = change_init(call, number, &command).map(|()| vec![0; HEADER]);
+    answer(call, OUT, outcome)
+}
+
+fn change_init(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
+    let device = &mut call.state.device;
+    if device.query(number)?.state != QpState::Init {
+        return Err(Status(0x10, 0x18));
+    }
+    let mask = command.u32(0x10)?;
+    if mask & !OPT_DRAIN_SIGERR != 0 {
+        return Err(Status::BAD_PARAMETER);
+    }
+    if mask & OPT_DRAIN_SIGERR != 0 {
+        device.set_drain_sigerr(number, command.u8(0x18 + 4)? & 0x04 != 0)?;
+    }
+    Ok(())
+}
+
+/// OBJ_QUERY: of a queue pair or of a general object.
+pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(IN)?);
+    let object = call.object(call.request.handle(HANDLE)?)?.clone();
+    let outcome = match (command.opcode(), object) {
+        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => {
+            query_qp(call, qp.number)
+        }
+        (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
+            // State 0: ready. The key itself stays inside.
+            Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
+        }
+        (opcode::QUERY_OBJECT, Object::Devx(Devx::Login(number))) => {
+            call.state.device.query_login(number).map_err(Status::from).map(|state| {
+                let state = u8::from(state != LoginState::Valid);
+                reply(HEADER + BODY, HEADER + 0x10, &[state])
+            })
+        }
+        _ => return Err(Errno::INVAL),
+    };
+    answer(call, OUT, outcome)
+}
+
+fn query_qp(call: &mut Call<'_>, number: u32) -> Result<Vec<u8>, Status> {
+    const CONTEXT: usize = 0x18;
+    let view = call.state.device.query(number)?;
+    let state = match view.state {
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::ReadyToReceive => 2,
+        QpState::ReadyToSend => 3,
+        QpState::SendQueueError => 4,
+        QpState::SendQueueDrained => 5,
+        QpState::Error => 6,
+    };
+    let mut bytes = reply(0x110, CONTEXT, &[state << 4]);
+    if let Some(place) = bytes.get_mut(CONTEXT + 0xb4..CONTEXT + 0xb6) {
+        place.copy_from_slice(&view.hw_sq_wqebb_counter.to_be_bytes());
+    }
+    if let Some(place) = bytes.get_mut(CONTEXT + 0xba..CONTEXT + 0xbc) {
+        place.copy_from_slice(&view.hw_rq_counter.to_be_bytes());
+    }
+    Ok(bytes)
+}

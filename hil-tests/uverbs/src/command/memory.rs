@@ -1,0 +1,94 @@
+//! Protection domains, registered memory, pages for doorbells.
+
+use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
+use crate::abi::{RegisterRequest, RegisterResponse};
+use crate::errno::Errno;
+use crate::object::Object;
+use crate::process;
+use mlx5_softdev::Access;
+use zerocopy::IntoBytes;
+
+/// `enum ib_uverbs_access_flags`.
+const LOCAL_WRITE: u32 = 1;
+const REMOTE_WRITE: u32 = 1 << 1;
+const REMOTE_READ: u32 = 1 << 2;
+const REMOTE_ATOMIC: u32 = 1 << 3;
+const MW_BIND: u32 = 1 << 4;
+const ZERO_BASED: u32 = 1 << 5;
+const HUGETLB: u32 = 1 << 7;
+/// Flags that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
+const OPTIONAL: u32 = 0x3ff0_0000;
+
+const KNOWN: u32 =
+    LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND | ZERO_BASED | HUGETLB | OPTIONAL;
+
+const PAGE: u64 = 4096;
+
+/// ALLOC_PD.
+pub(super) fn alloc_pd(call: &mut Call<'_>) -> Result<(), Errno> {
+    let number = call.state.device.alloc_pd()?;
+    call.publish(Object::Pd(number), |request, handle| {
+        request.answer(CORE_OUT, &handle.to_ne_bytes())?;
+        request.answer(UHW_OUT, &number.to_ne_bytes())
+    })
+}
+
+/// PD_DESTROY.
+pub(super) fn destroy_pd(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    call.destroy(handle, |object| matches!(object, Object::Pd(_)))
+}
+
+/// REG_MR.
+pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: RegisterRequest = call.request.structure(CORE_IN)?;
+    let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    let flags = asked.access;
+    let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
+    if flags & !KNOWN != 0 || changes && flags & LOCAL_WRITE == 0 {
+        return Err(Errno::INVAL);
+    }
+    if asked.start % PAGE != asked.hca_va % PAGE || asked.length == 0 {
+        return Err(Errno::INVAL);
+    }
+    if !process::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
+        return Err(Errno::FAULT);
+    }
+    let access = Access {
+        local_read: true,
+        local_write: flags & LOCAL_WRITE != 0,
+        remote_read: flags & REMOTE_READ != 0,
+        remote_write: flags & REMOTE_WRITE != 0,
+        remote_atomic: flags & REMOTE_ATOMIC != 0,
+    };
+    let key = call.state.device.register_at(pd, asked.start, asked.hca_va, asked.length, access)?;
+    call.publish(Object::Mr(key.index()), |request, handle| {
+        let response = RegisterResponse { handle, lkey: key.get(), rkey: key.get() };
+        request.answer(CORE_OUT, response.as_bytes())
+    })
+}
+
+/// MR_DESTROY.
+pub(super) fn destroy_mr(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    call.destroy(handle, |object| matches!(object, Object::Mr(_)))
+}
+
+/// UAR_ALLOC: all pages are one and the same kind of shared memory that nobody reads.
+pub(super) fn alloc_uar(call: &mut Call<'_>) -> Result<(), Errno> {
+    if call.request.number(0x1001) > 1 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    call.publish(Object::Uar, |request, handle| {
+        request.answer(0x1002, &0u64.to_ne_bytes())?;
+        request.answer(0x1003, &(PAGE as u32).to_ne_bytes())?;
+        request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
+        request.answer_object(0x1000, handle.into())
+    })
+}
+
+/// UAR_DESTROY.
+pub(super) fn destroy_uar(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0x1000)?;
+    call.destroy(handle, |object| matches!(object, Object::Uar))
+}

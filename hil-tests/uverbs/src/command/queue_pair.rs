@@ -1,0 +1,260 @@
+//! Queue pairs: making them, and their way through the states.
+
+use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
+use crate::errno::Errno;
+use crate::object::{Object, Qp, state_number, state_of};
+use crate::process;
+use mlx5_softdev::{QpAttributes, QpState, Retries};
+use zerocopy::IntoBytes;
+
+/// `IB_UVERBS_QPT_RC`.
+const RELIABLE: u64 = 2;
+/// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
+const SIGNAL_ALL: u64 = 1 << 12;
+/// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
+const HARMLESS_FLAGS: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 9 | 1 << 10;
+/// The longest ring in blocks or slots.
+const MAX_RING: u32 = 1 << 15;
+/// Values of `rnr_retry` end with "for ever".
+const FOR_EVER: u8 = 7;
+/// A block of a send ring in bytes.
+const BLOCK: u64 = 64;
+
+/// Bits of `attr_mask` (`enum ib_qp_attr_mask`).
+mod mask {
+    pub(super) const STATE: u32 = 1;
+    pub(super) const CURRENT_STATE: u32 = 1 << 1;
+    pub(super) const SQD_NOTIFY: u32 = 1 << 2;
+    pub(super) const ACCESS: u32 = 1 << 3;
+    pub(super) const PKEY: u32 = 1 << 4;
+    pub(super) const PORT: u32 = 1 << 5;
+    pub(super) const QKEY: u32 = 1 << 6;
+    pub(super) const ADDRESS: u32 = 1 << 7;
+    pub(super) const MTU: u32 = 1 << 8;
+    pub(super) const TIMEOUT: u32 = 1 << 9;
+    pub(super) const RETRIES: u32 = 1 << 10;
+    pub(super) const RNR_RETRIES: u32 = 1 << 11;
+    pub(super) const RQ_PSN: u32 = 1 << 12;
+    pub(super) const MAX_RD_ATOMIC: u32 = 1 << 13;
+    pub(super) const MIN_RNR_TIMER: u32 = 1 << 15;
+    pub(super) const SQ_PSN: u32 = 1 << 16;
+    pub(super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
+    pub(super) const DESTINATION: u32 = 1 << 20;
+    pub(super) const KNOWN: u32 = (1 << 21) - 1;
+}
+
+/// What each step of a reliable connection needs (InfiniBand, table 91 ff.).
+const STEPS: &[(QpState, QpState, u32)] = &[
+    (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS),
+    (
+        QpState::Init,
+        QpState::ReadyToReceive,
+        mask::ADDRESS
+            | mask::MTU
+            | mask::DESTINATION
+            | mask::RQ_PSN
+            | mask::MAX_DEST_RD_ATOMIC
+            | mask::MIN_RNR_TIMER,
+    ),
+    (
+        QpState::ReadyToReceive,
+        QpState::ReadyToSend,
+        mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::SQ_PSN | mask::MAX_RD_ATOMIC,
+    ),
+];
+
+/// QP_CREATE.
+pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: CreateQp = call.request.structure(UHW_IN)?;
+    let capabilities: QpCapabilities = call.request.structure(8)?;
+    let flags = call.request.number(10);
+    // XRC domains, shared receive queues, indirection tables, another's number: nothing that this device has.
+    let unknown = [1, 3, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
+    if call.request.number(9) != RELIABLE || unknown || flags & !SIGNAL_ALL != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if asked.flags & !HARMLESS_FLAGS != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let pd = call.pd(call.request.handle(2)?)?;
+    let send_cqn = call.cq(call.request.handle(4)?)?.number;
+    let recv_cqn = call.cq(call.request.handle(5)?)?.number;
+    let ring = |count: u32| count == 0 || count.is_power_of_two() && count <= MAX_RING;
+    if !ring(asked.sq_blocks) || !ring(asked.rq_slots) || asked.user_index > 0x00ff_ffff {
+        return Err(Errno::INVAL);
+    }
+    if asked.rq_slots > 0 && !(4..=10).contains(&asked.rq_shift) {
+        return Err(Errno::INVAL);
+    }
+    let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
+    let sq = asked.buffer.checked_add(rq_bytes).ok_or(Errno::FAULT)?;
+    let bytes = rq_bytes + u64::from(asked.sq_blocks) * BLOCK;
+    if !process::mapped(asked.buffer, bytes, true) || !process::mapped(asked.doorbell_record, 8, true) {
+        return Err(Errno::FAULT);
+    }
+    let number = call.state.device.create_qp(QpAttributes {
+        pd,
+        sq,
+        log_sq_blocks: asked.sq_blocks.max(1).ilog2() as u8,
+        rq: asked.buffer,
+        log_rq_slots: asked.rq_slots.max(1).ilog2() as u8,
+        rq_stride: if asked.rq_slots == 0 { 16 } else { 1 << asked.rq_shift },
+        doorbell_record: asked.doorbell_record,
+        send_cqn,
+        recv_cqn,
+        user_index: asked.user_index,
+        drain_sigerr: false,
+        rnr_retry: Retries::Infinite,
+    })?;
+    let qp = Qp {
+        number,
+        user_handle: call.request.number(7),
+        record: asked.doorbell_record,
+        sq,
+        blocks: asked.sq_blocks,
+        logged: 0,
+        async_events: 0,
+        capabilities,
+        signal_all: flags & SIGNAL_ALL != 0,
+        attributes: ModifyQp::default(),
+    };
+    call.publish(Object::Qp(Box::new(qp)), |request, handle| {
+        request.answer(13, capabilities.as_bytes())?;
+        request.answer(14, &number.to_ne_bytes())?;
+        let response = CreateQpResponse { bfreg: asked.bfreg, ..CreateQpResponse::default() };
+        request.answer(UHW_OUT, response.as_bytes())?;
+        request.answer_object(0, handle.into())
+    })
+}
+
+/// QP_DESTROY.
+pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    let qp = call.qp(handle)?.clone();
+    call.destroy(handle, |_| true)?;
+    let channel = call.context()?.async_channel;
+    let events = call.state.read_events(channel, qp.async_events, qp.user_handle);
+    call.request.answer(1, &events.to_ne_bytes())
+}
+
+/// MODIFY_QP.
+pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: ModifyQp = call.request.structure(CORE_IN)?;
+    let number = call.qp(asked.handle).map_err(|_| Errno::INVAL)?.number;
+    let view = call.state.device.query(number)?;
+    if asked.mask & !mask::KNOWN != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if asked.mask & mask::PORT != 0 && asked.port != 1 || asked.mask & mask::QKEY != 0 {
+        return Err(Errno::INVAL);
+    }
+    if asked.mask & mask::PKEY != 0 && asked.pkey_index != 0 {
+        return Err(Errno::INVAL);
+    }
+    let address_is_good = asked.destination.port == 1
+        && (asked.destination.is_global == 0 || asked.destination.source_gid_index == 0);
+    if asked.mask & mask::ADDRESS != 0 && !address_is_good {
+        return Err(Errno::INVAL);
+    }
+    let current = state_of(asked.current_state).filter(|_| asked.mask & mask::CURRENT_STATE != 0);
+    if current.is_some_and(|current| current != view.state) {
+        return Err(Errno::INVAL);
+    }
+    let next = match asked.mask & mask::STATE {
+        0 => view.state,
+        _ => state_of(asked.state).ok_or(Errno::INVAL)?,
+    };
+    let needed = STEPS.iter().find(|(from, to, _)| (*from, *to) == (view.state, next));
+    if needed.is_some_and(|(_, _, needed)| asked.mask & needed != *needed) {
+        return Err(Errno::INVAL);
+    }
+    if asked.mask & mask::STATE != 0 {
+        call.state.device.modify(number, next)?;
+    }
+    if asked.mask & mask::DESTINATION != 0 {
+        let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);
+        call.state.device.connect(number, peer)?;
+    }
+    if asked.mask & mask::RNR_RETRIES != 0 {
+        let retries = match asked.rnr_retry {
+            FOR_EVER => Retries::Infinite,
+            count => Retries::Count(count),
+        };
+        call.state.device.set_rnr_retry(number, retries)?;
+    }
+    let qp = call.qp(asked.handle)?;
+    remember(&mut qp.attributes, &asked);
+    if next == QpState::Reset {
+        qp.logged = 0;
+    }
+    call.state.touch();
+    call.request.answer(CORE_OUT, &[0; 8])?;
+    call.request.answer(UHW_OUT, &[0; 16])
+}
+
+/// Keeps what was set, to be asked for again.
+fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
+    macro_rules! keep {
+        ($($bit:ident => $($field:ident),+;)*) => {
+            $(if asked.mask & mask::$bit != 0 { $(kept.$field = asked.$field;)+ })*
+        };
+    }
+    keep! {
+        ACCESS => access;
+        PKEY => pkey_index;
+        PORT => port;
+        ADDRESS => destination;
+        MTU => path_mtu;
+        TIMEOUT => timeout;
+        RETRIES => retry_count;
+        RNR_RETRIES => rnr_retry;
+        RQ_PSN => rq_psn;
+        MAX_RD_ATOMIC => max_rd_atomic;
+        MIN_RNR_TIMER => min_rnr_timer;
+        SQ_PSN => sq_psn;
+        MAX_DEST_RD_ATOMIC => max_dest_rd_atomic;
+        DESTINATION => destination_qpn;
+        SQD_NOTIFY => sqd_notify;
+    }
+}
+
+/// QUERY_QP.
+pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: QueryQp = call.request.structure(CORE_IN)?;
+    let qp = call.qp(asked.handle).map_err(|_| Errno::INVAL)?.clone();
+    let state = state_number(call.state.device.query(qp.number)?.state);
+    let kept = &qp.attributes;
+    let response = QueryQpResponse {
+        destination: kept.destination,
+        capabilities: qp.capabilities,
+        rq_psn: kept.rq_psn,
+        sq_psn: kept.sq_psn,
+        destination_qpn: kept.destination_qpn,
+        access: kept.access,
+        pkey_index: kept.pkey_index,
+        state,
+        current_state: state,
+        path_mtu: kept.path_mtu,
+        max_rd_atomic: kept.max_rd_atomic,
+        max_dest_rd_atomic: kept.max_dest_rd_atomic,
+        min_rnr_timer: kept.min_rnr_timer,
+        port: kept.port,
+        timeout: kept.timeout,
+        retry_count: kept.retry_count,
+        rnr_retry: kept.rnr_retry,
+        signal_all: qp.signal_all.into(),
+        ..QueryQpResponse::default()
+    };
+    call.request.answer(CORE_OUT, response.as_bytes())
+}
+
+impl Call<'_> {
+    /// Returns a queue pair.
+    pub(super) fn qp(&mut self, handle: u32) -> Result<&mut Qp, Errno> {
+        match self.object(handle)? {
+            Object::Qp(qp) => Ok(qp),
+            _ => Err(Errno::NOENT),
+        }
+    }
+}

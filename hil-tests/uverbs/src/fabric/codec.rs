@@ -1,0 +1,288 @@
+//! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the connection.
+
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_softdev::{Message, Payload, Request, Response};
+
+/// No message is longer: the longest data and its head.
+pub(crate) const LONGEST: usize = (1 << 30) + 64;
+
+const REQUEST: u8 = 1;
+const RESPONSE: u8 = 2;
+
+const SEND: u8 = 1;
+const WRITE: u8 = 2;
+const READ: u8 = 3;
+const COMPARE_SWAP: u8 = 4;
+const FETCH_ADD: u8 = 5;
+
+const DONE: u8 = 1;
+const DATA: u8 = 2;
+const ORIGINAL: u8 = 3;
+const NOT_READY: u8 = 4;
+const REFUSED: u8 = 5;
+const UNREACHABLE: u8 = 6;
+
+/// Appends a message, behind its length.
+pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    match message {
+        Message::Request { from, to, sequence, request } => {
+            out.push(REQUEST);
+            numbers(out, &[*from, *to, *sequence]);
+            encode_request(request, out);
+        }
+        Message::Response { to, sequence, response } => {
+            out.push(RESPONSE);
+            numbers(out, &[*to, *sequence]);
+            encode_response(response, out);
+        }
+    }
+    let length = (out.len() - start - 4) as u32;
+    if let Some(place) = out.get_mut(start..start + 4) {
+        place.copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+fn numbers(out: &mut Vec<u8>, numbers: &[u32]) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn long(out: &mut Vec<u8>, numbers: &[u64]) {
+    for number in numbers {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn encode_request(request: &Request, out: &mut Vec<u8>) {
+    match request {
+        Request::Send { data, payload, solicited } => {
+            let (kind, word) = match payload {
+                Payload::None => (0, 0),
+                Payload::Immediate(word) => (1, *word),
+                Payload::Invalidate(key) => (2, *key),
+            };
+            out.extend_from_slice(&[SEND, kind, u8::from(*solicited)]);
+            numbers(out, &[word]);
+            out.extend_from_slice(data);
+        }
+        Request::Write { rkey, address, data, immediate, solicited } => {
+            out.extend_from_slice(&[WRITE, u8::from(immediate.is_some()), u8::from(*solicited)]);
+            numbers(out, &[immediate.unwrap_or(0), *rkey]);
+            long(out, &[*address]);
+            out.extend_from_slice(data);
+        }
+        Request::Read { rkey, address, length } => {
+            out.push(READ);
+            numbers(out, &[*rkey, *length]);
+            long(out, &[*address]);
+        }
+        Request::CompareSwap { rkey, address, compare, swap } => {
+            out.push(COMPARE_SWAP);
+            numbers(out, &[*rkey]);
+            long(out, &[*address, *compare, *swap]);
+        }
+        Request::FetchAdd { rkey, address, add } => {
+            out.push(FETCH_ADD);
+            numbers(out, &[*rkey]);
+            long(out, &[*address, *add]);
+        }
+    }
+}
+
+fn encode_response(response: &Response, out: &mut Vec<u8>) {
+    match response {
+        Response::Done => out.push(DONE),
+        Response::Data(data) => {
+            out.push(DATA);
+            out.extend_from_slice(data);
+        }
+        Response::Original(value) => {
+            out.push(ORIGINAL);
+            long(out, &[*value]);
+        }
+        Response::ReceiverNotReady => out.push(NOT_READY),
+        Response::Refused(syndrome) => out.extend_from_slice(&[REFUSED, syndrome.0]),
+        Response::Unreachable => out.push(UNREACHABLE),
+    }
+}
+
+/// Takes the first whole message out of `bytes`: how many bytes it took and what it says. `Ok(None)`: more must come.
+///
+/// # Errors
+/// The bytes are no message, and none behind them can be found.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(usize, Message)>, Malformed> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > LONGEST {
+        return Err(Malformed);
+    }
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    let message = parse(&mut Reader(body)).ok_or(Malformed)?;
+    Ok(Some((length + 4, message)))
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*byte)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.byte()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*bytes))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0).to_vec()
+    }
+}
+
+fn parse(reader: &mut Reader<'_>) -> Option<Message> {
+    let message = match reader.byte()? {
+        REQUEST => Message::Request {
+            from: reader.u32()?,
+            to: reader.u32()?,
+            sequence: reader.u32()?,
+            request: parse_request(reader)?,
+        },
+        RESPONSE => Message::Response {
+            to: reader.u32()?,
+            sequence: reader.u32()?,
+            response: parse_response(reader)?,
+        },
+        _ => return None,
+    };
+    reader.0.is_empty().then_some(message)
+}
+
+fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
+    Some(match reader.byte()? {
+        SEND => {
+            let (kind, solicited, word) = (reader.byte()?, reader.flag()?, reader.u32()?);
+            let payload = match kind {
+                0 => Payload::None,
+                1 => Payload::Immediate(word),
+                2 => Payload::Invalidate(word),
+                _ => return None,
+            };
+            Request::Send { data: reader.rest(), payload, solicited }
+        }
+        WRITE => {
+            let (immediate, solicited, word) = (reader.flag()?, reader.flag()?, reader.u32()?);
+            let (rkey, address) = (reader.u32()?, reader.u64()?);
+            let immediate = immediate.then_some(word);
+            Request::Write { rkey, address, data: reader.rest(), immediate, solicited }
+        }
+        READ => {
+            let (rkey, length, address) = (reader.u32()?, reader.u32()?, reader.u64()?);
+            Request::Read { rkey, address, length }
+        }
+        COMPARE_SWAP => Request::CompareSwap {
+            rkey: reader.u32()?,
+            address: reader.u64()?,
+            compare: reader.u64()?,
+            swap: reader.u64()?,
+        },
+        FETCH_ADD => Request::FetchAdd { rkey: reader.u32()?, address: reader.u64()?, add: reader.u64()? },
+        _ => return None,
+    })
+}
+
+fn parse_response(reader: &mut Reader<'_>) -> Option<Response> {
+    Some(match reader.byte()? {
+        DONE => Response::Done,
+        DATA => Response::Data(reader.rest()),
+        ORIGINAL => Response::Original(reader.u64()?),
+        NOT_READY => Response::ReceiverNotReady,
+        REFUSED => Response::Refused(Syndrome(reader.byte()?)),
+        UNREACHABLE => Response::Unreachable,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Vec<Message> {
+        let requests = [
+            Request::Send { data: vec![1, 2, 3], payload: Payload::Invalidate(7), solicited: true },
+            Request::Send { data: vec![], payload: Payload::Immediate(9), solicited: false },
+            Request::Write { rkey: 1, address: 2, data: vec![5; 9], immediate: Some(3), solicited: false },
+            Request::Write { rkey: 1, address: u64::MAX, data: vec![], immediate: None, solicited: false },
+            Request::Read { rkey: 4, address: 5, length: 6 },
+            Request::CompareSwap { rkey: 1, address: 8, compare: 2, swap: 3 },
+            Request::FetchAdd { rkey: 1, address: 8, add: 2 },
+        ];
+        let responses = [
+            Response::Done,
+            Response::Data(vec![8; 100]),
+            Response::Original(u64::MAX),
+            Response::ReceiverNotReady,
+            Response::Refused(Syndrome::REMOTE_ACCESS),
+            Response::Unreachable,
+        ];
+        let requests = requests.map(|request| Message::Request { from: 1, to: 2, sequence: 3, request });
+        let responses = responses.map(|response| Message::Response { to: 2, sequence: 3, response });
+        requests.into_iter().chain(responses).collect()
+    }
+
+    #[test]
+    fn messages_survive_the_way() {
+        let mut stream = Vec::new();
+        for message in messages() {
+            encode(&message, &mut stream);
+        }
+        let mut rest = stream.as_slice();
+        for message in messages() {
+            let (length, decoded) = decode(rest).unwrap().unwrap();
+            assert_eq!(decoded, message);
+            rest = &rest[length..];
+        }
+        assert_eq!(decode(rest), Ok(None));
+    }
+
+    #[test]
+    fn a_message_cut_short_waits_or_is_refused_and_never_panics() {
+        for message in messages() {
+            let mut bytes = Vec::new();
+            encode(&message, &mut bytes);
+            for length in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..length]), Ok(None));
+            }
+            for cut in 1..bytes.len() - 4 {
+                let mut shorter = bytes[..bytes.len() - cut].to_vec();
+                let length = (shorter.len() - 4) as u32;
+                shorter[..4].copy_from_slice(&length.to_le_bytes());
+                let _ = decode(&shorter);
+            }
+        }
+        assert_eq!(decode(&[0xff; 8]), Err(Malformed));
+    }
+}

@@ -1,0 +1,330 @@
+//! The functions of the C library that are taken over: each hands on what is not about the device.
+//!
+//! The names are those that libibverbs and libmlx5 import, and their 64-bit twins, which programs import that ask for
+//! large files. All of them have no effect on other files but the time for one comparison.
+#![allow(unsafe_code)]
+
+use crate::errno::Errno;
+use crate::fabric::private_directory;
+use crate::request::VERBS_IOCTL;
+use crate::settings::Settings;
+use crate::{shared, sys, sysfs};
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `NETLINK_RDMA`.
+const NETLINK_RDMA: c_int = 20;
+
+/// Shorter pointers are no strings.
+const FIRST_PAGE: usize = 4096;
+
+/// A function of the next library, looked for when it is first needed.
+struct Next {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Next {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Returns the function's address, null where the next libraries have none.
+    fn find(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the name ends with a zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Release);
+        found
+    }
+}
+
+fn fail(Errno(number): Errno) -> c_int {
+    // SAFETY: the location of errno is always valid for its thread.
+    unsafe { *libc::__errno_location() = number };
+    -1
+}
+
+/// Calls into the device. A panic there is the device's fault and looks like a broken one.
+fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
+}
+
+/// Whether `path` names the device's file.
+///
+/// # Safety
+/// `path` is a C string, null, or an address below the first page.
+unsafe fn is_device(path: *const c_char) -> bool {
+    if path.addr() < FIRST_PAGE {
+        return false;
+    }
+    // SAFETY: by contract a C string; it is read up to its first difference.
+    let name = sysfs::CHARACTER_DEVICE.as_bytes();
+    for (index, expected) in name.iter().chain([&0]).enumerate() {
+        // SAFETY: all bytes before this one are equal to those of the name and not zero, so the string goes on.
+        if unsafe { *path.add(index) } as u8 != *expected {
+            return false;
+        }
+    }
+    true
+}
+
+/// Notes that `descriptor`, which is open on the stand-in, is the device.
+///
+/// # Safety
+/// `descriptor` is open and belongs to nobody yet.
+unsafe fn adopt(descriptor: c_int) -> c_int {
+    if descriptor < 0 {
+        return descriptor;
+    }
+    let refused = if shared::is_borrowed() {
+        Err(Errno::IO)
+    } else if shared::is_too_high(descriptor) {
+        Err(Errno(libc::EMFILE))
+    } else {
+        guarded(|| shared::open(descriptor))
+    };
+    match refused {
+        Ok(()) => descriptor,
+        Err(errno) => {
+            // SAFETY: by contract nobody else has it.
+            unsafe { libc::close(descriptor) };
+            fail(errno)
+        }
+    }
+}
+
+macro_rules! opens {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is that of the function that it stands before.
+            #[unsafe(no_mangle)]
+                pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+                static NEXT: Next = Next::new(
+                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => c"",
+                    },
+                );
+                type Function = unsafe extern "C" fn(*const c_char, c_int, libc::mode_t) -> c_int;
+                let next = NEXT.find();
+                if next.is_null() {
+                    return fail(Errno(libc::ENOSYS));
+                }
+                // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look at
+                // does no harm in the calling conventions of Linux.
+                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+                // SAFETY: handed on from the caller.
+                unsafe {
+                    if is_device(path) {
+                        adopt(next(sysfs::STAND_IN.as_ptr(), flags, mode))
+                    } else {
+                        next(path, flags, mode)
+                    }
+                }
+            }
+        )*
+    };
+}
+
+opens! {
+    /// Opens a file; the device's is the device.
+    open;
+    /// As `open`.
+    open64;
+}
+
+macro_rules! opens_at {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is that of the function that it stands before.
+            #[unsafe(no_mangle)]
+                pub(crate) unsafe extern "C" fn $name(
+                directory: c_int,
+                path: *const c_char,
+                flags: c_int,
+                mode: libc::mode_t,
+            ) -> c_int {
+                static NEXT: Next = Next::new(
+                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => c"",
+                    },
+                );
+                type Function = unsafe extern "C" fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int;
+                let next = NEXT.find();
+                if next.is_null() {
+                    return fail(Errno(libc::ENOSYS));
+                }
+                // SAFETY: as in `open`.
+                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+                // SAFETY: handed on from the caller.
+                unsafe {
+                    if is_device(path) {
+                        adopt(next(directory, sysfs::STAND_IN.as_ptr(), flags, mode))
+                    } else {
+                        next(directory, path, flags, mode)
+                    }
+                }
+            }
+        )*
+    };
+}
+
+opens_at! {
+    /// Opens a file; the device's is the device.
+    openat;
+    /// As `openat`.
+    openat64;
+}
+
+macro_rules! stats {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is that of the function that it stands before.
+            #[unsafe(no_mangle)]
+                pub(crate) unsafe extern "C" fn $name(path: *const c_char, out: *mut c_void) -> c_int {
+                static NEXT: Next = Next::new(
+                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                        Ok(name) => name,
+                        Err(_) => c"",
+                    },
+                );
+                type Function = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
+                let next = NEXT.find();
+                if next.is_null() {
+                    return fail(Errno(libc::ENOSYS));
+                }
+                // SAFETY: the C library's function of this name takes these arguments.
+                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+                // SAFETY: handed on from the caller.
+                unsafe { next(if is_device(path) { sysfs::STAND_IN.as_ptr() } else { path }, out) }
+            }
+        )*
+    };
+}
+
+stats! {
+    /// Looks at a file; the device's is there.
+    stat;
+    /// As `stat`.
+    stat64;
+}
+
+/// Calls a device; calls of the verbs interface to a descriptor that is one go to the device.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    static NEXT: Next = Next::new(c"ioctl");
+    type Function = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
+    if request == VERBS_IOCTL as c_ulong && shared::is_ours(descriptor) {
+        if shared::is_borrowed() {
+            return fail(Errno::IO);
+        }
+        let address = argument.expose_provenance() as u64;
+        return match guarded(|| shared::ioctl(descriptor, address)) {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        };
+    }
+    let next = NEXT.find();
+    if next.is_null() {
+        return fail(Errno(libc::ENOSYS));
+    }
+    // SAFETY: the C library's function of this name takes these arguments.
+    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor, request, argument) }
+}
+
+/// Closes a descriptor; with a device's, what it holds is released.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    static NEXT: Next = Next::new(c"close");
+    type Function = unsafe extern "C" fn(c_int) -> c_int;
+    if shared::is_ours(descriptor) && !shared::is_borrowed() {
+        let _ = guarded(|| {
+            shared::close(descriptor);
+            Ok(())
+        });
+    }
+    let next = NEXT.find();
+    if next.is_null() {
+        return fail(Errno(libc::ENOSYS));
+    }
+    // SAFETY: the C library's function of this name takes this argument.
+    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor) }
+}
+
+/// Makes a socket, but none to the kernel's list of RDMA devices: libibverbs then looks where we have put ours.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    static NEXT: Next = Next::new(c"socket");
+    type Function = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+    if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
+        return fail(Errno::PROTONOSUPPORT);
+    }
+    let next = NEXT.find();
+    if next.is_null() {
+        return fail(Errno(libc::ENOSYS));
+    }
+    // SAFETY: the C library's function of this name takes these arguments.
+    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    // SAFETY: handed on from the caller.
+    unsafe { next(domain, kind, protocol) }
+}
+
+/// Run by the loader: makes libibverbs look for devices where ours is.
+extern "C" fn loaded() {
+    let _ = catch_unwind(|| {
+        if std::env::var_os(PRELOADED).is_none_or(|list| !list.to_string_lossy().contains(OWN_NAME)) {
+            return;
+        }
+        let directory = Settings::from_environment().directory;
+        let tree = private_directory(&directory).and_then(|()| sysfs::write(&directory));
+        let Ok(tree) = tree else { return };
+        if let Ok(path) = CString::new(tree.into_os_string().into_vec()) {
+            sys::set_default(c"SYSFS_PATH", &path);
+        }
+    });
+}
+
+/// What the loader was told to load first.
+const PRELOADED: &str = "LD_PRELOAD";
+/// Part of this library's file name.
+const OWN_NAME: &str = "mlx5_uverbs";
+
+// SAFETY: the loader calls what this section lists, with arguments that `loaded` does not look at.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;

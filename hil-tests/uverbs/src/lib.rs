@@ -1,0 +1,30 @@
+//! Stands in for the kernel's uverbs device: a preload library, behind it a software mlx5 device.
+//!
+//! ```text
+//! program ─ libibverbs ─ libmlx5 ─ open, ioctl, mmap, close ─▶ interpose ─▶ shared ─▶ dispatch ─▶ command/*
+//!                 │                                                            │          │
+//!                 └── rings, doorbell records, data in its own memory ◀─ process ── Device (softdev)
+//!                                                                              │
+//!                              worker (a thread) ── doorbells, events ─────────┴── fabric ─▶ other processes
+//! ```
+//!
+//! Preloaded into any verbs program, it makes that program find and open `mlx5_0`. Everything that the program hands to
+//! the device is checked as the kernel and the device check it, and refused with their errno.
+
+mod abi;
+mod caps;
+mod channel;
+mod command;
+mod errno;
+mod fabric;
+mod interpose;
+mod log;
+mod object;
+mod process;
+mod request;
+mod settings;
+mod shared;
+mod state;
+mod sys;
+mod sysfs;
+mod worker;

@@ -1,0 +1,61 @@
+//! Prints work requests as they are rung.
+
+use crate::object::Qp;
+use crate::process::ProcessMemory;
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_softdev::Memory;
+use std::io::Write as _;
+
+const BLOCK: u64 = 64;
+
+/// Prints the requests of a send queue that were rung since the last call.
+pub(crate) fn requests(qp: &mut Qp, device: DeviceContext) {
+    let mut record = [0; 4];
+    if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
+        return;
+    }
+    let rung = u32::from_be_bytes(record) as u16;
+    let pending = u32::from(rung.wrapping_sub(qp.logged));
+    if pending > qp.blocks {
+        qp.logged = rung;
+        return;
+    }
+    while qp.logged != rung {
+        let mut bytes = vec![0; BLOCK as usize];
+        if read_block(qp, qp.logged, &mut bytes).is_none() {
+            return;
+        }
+        let octowords = bytes.get(7).copied().unwrap_or(0) & 0x3f;
+        let blocks = u16::from(octowords.div_ceil(4)).clamp(1, rung.wrapping_sub(qp.logged));
+        for index in 1..blocks {
+            let mut block = vec![0; BLOCK as usize];
+            if read_block(qp, qp.logged.wrapping_add(index), &mut block).is_none() {
+                return;
+            }
+            bytes.append(&mut block);
+        }
+        bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
+        print(&decoded(qp.number, qp.logged, &bytes, device));
+        qp.logged = qp.logged.wrapping_add(blocks);
+    }
+}
+
+fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
+    let slot = u64::from(u32::from(number) & qp.blocks.wrapping_sub(1));
+    ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
+}
+
+/// Puts a request into words, with what a device would refuse in it.
+fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String {
+    match WorkRequest::parse(bytes) {
+        Ok(request) => {
+            format!("mlx5_0 qp {qpn:#x} block {index}\n{}", request.pretty(device, Style::Plain))
+        }
+        Err(error) => format!("mlx5_0 qp {qpn:#x} block {index}: {error}"),
+    }
+}
+
+/// Writes a line in one piece. A program that has closed its standard error gets none.
+fn print(text: &str) {
+    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}

@@ -1,0 +1,179 @@
+//! What a context holds: objects under their handles.
+
+use crate::abi::{ModifyQp, QpCapabilities};
+use mlx5_mkey::types::MkeyIndex;
+use mlx5_softdev::QpState;
+use std::collections::BTreeMap;
+
+/// A completion queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Cq {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What the program calls it in events.
+    pub(crate) user_handle: u64,
+    /// The completion channel.
+    pub(crate) channel: Option<u32>,
+    /// Address of the ring.
+    pub(crate) ring: u64,
+    /// Count of entries.
+    pub(crate) entries: u32,
+    /// Bytes of an entry.
+    pub(crate) entry_bytes: u32,
+    /// Address of the doorbell record: consumer index, then the arm word.
+    pub(crate) record: u64,
+    /// Sequence number of the arm word that was answered last.
+    pub(crate) fired: Option<u8>,
+    /// Events sent to the channel.
+    pub(crate) completion_events: u32,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Qp {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What the program calls it in events.
+    pub(crate) user_handle: u64,
+    /// Address of the doorbell record.
+    pub(crate) record: u64,
+    /// Address of the send ring.
+    pub(crate) sq: u64,
+    /// Number of its blocks.
+    pub(crate) blocks: u32,
+    /// The next block to be logged.
+    pub(crate) logged: u16,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+    /// What it was created for.
+    pub(crate) capabilities: QpCapabilities,
+    /// All requests complete.
+    pub(crate) signal_all: bool,
+    /// What it was last set to.
+    pub(crate) attributes: ModifyQp,
+}
+
+/// An object that was made by a command of the device (DEVX).
+#[derive(Clone, Debug)]
+pub(crate) enum Devx {
+    /// CREATE_MKEY.
+    Mkey(MkeyIndex),
+    /// CREATE_PSV.
+    Psvs(Vec<u32>),
+    /// A data encryption key and the 8 bytes that its owner may store with it.
+    Dek {
+        /// Its number.
+        number: u32,
+        /// Its owner's bytes.
+        opaque: [u8; 8],
+    },
+    /// A crypto login.
+    Login(u32),
+}
+
+/// Anything that has a handle.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    /// A protection domain.
+    Pd(u32),
+    /// A registered region.
+    Mr(MkeyIndex),
+    /// A completion queue.
+    Cq(Cq),
+    /// A queue pair.
+    Qp(Box<Qp>),
+    /// A page for doorbells.
+    Uar,
+    /// Made by a command.
+    Devx(Devx),
+}
+
+impl Object {
+    /// The order in which objects are destroyed with their context: who uses others first.
+    pub(crate) const fn rank(&self) -> u8 {
+        match self {
+            Self::Qp(_) => 0,
+            Self::Cq(_) => 1,
+            Self::Mr(_) | Self::Devx(_) | Self::Uar => 2,
+            Self::Pd(_) => 3,
+        }
+    }
+}
+
+/// One open of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    /// GET_CONTEXT was called.
+    pub(crate) opened: bool,
+    /// Where asynchronous events go.
+    pub(crate) async_channel: Option<u32>,
+    objects: BTreeMap<u32, Object>,
+    next: u32,
+}
+
+impl Context {
+    /// Stores an object and returns its handle, `None` when the handles are used up.
+    pub(crate) fn insert(&mut self, object: Object) -> Option<u32> {
+        let free = |handle: &u32| !self.objects.contains_key(handle);
+        let handle = (self.next..=i32::MAX as u32).find(free).or_else(|| (0..self.next).find(free))?;
+        self.next = handle.wrapping_add(1);
+        self.objects.insert(handle, object);
+        Some(handle)
+    }
+
+    /// Returns an object to change it.
+    pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
+        self.objects.get_mut(&handle)
+    }
+
+    /// Takes an object out.
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
+        self.objects.remove(&handle)
+    }
+
+    /// Returns all objects.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values()
+    }
+
+    /// Returns all objects to change them.
+    pub(crate) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.objects.values_mut()
+    }
+
+    /// Takes all objects out, in an order in which they can be destroyed.
+    pub(crate) fn drain(&mut self) -> Vec<Object> {
+        let mut objects: Vec<Object> = std::mem::take(&mut self.objects).into_values().collect();
+        objects.sort_by_key(Object::rank);
+        objects
+    }
+}
+
+/// The number that the kernel's interface has for a state (`enum ib_qp_state`).
+pub(crate) const fn state_number(state: QpState) -> u8 {
+    match state {
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::ReadyToReceive => 2,
+        QpState::ReadyToSend => 3,
+        QpState::SendQueueDrained => 4,
+        QpState::SendQueueError => 5,
+        QpState::Error => 6,
+    }
+}
+
+/// The state of a number.
+pub(crate) const fn state_of(number: u8) -> Option<QpState> {
+    Some(match number {
+        0 => QpState::Reset,
+        1 => QpState::Init,
+        2 => QpState::ReadyToReceive,
+        3 => QpState::ReadyToSend,
+        4 => QpState::SendQueueDrained,
+        5 => QpState::SendQueueError,
+        6 => QpState::Error,
+        _ => return None,
+    })
+}

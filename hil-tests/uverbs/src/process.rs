@@ -1,0 +1,194 @@
+//! This process's memory as the device sees it: any address may be asked for, and a bad one is refused.
+//!
+//! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at any time. So
+//! every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this process), which answers EFAULT
+//! where plain loads and stores would end the program, and which respects the protection of pages.
+#![allow(unsafe_code)]
+
+use mlx5_softdev::{Fault, Memory};
+use std::sync::atomic::{Ordering, fence};
+
+/// The kernel takes no more pieces in one call (UIO_MAXIOV).
+const MAX_PIECES: usize = 1024;
+
+/// How often a doorbell record that changes under our eyes is read again.
+const RETRIES: usize = 8;
+
+/// The memory of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessMemory;
+
+fn piece(address: u64, length: usize) -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
+}
+
+/// Reads the pieces one after the other into `out`. Returns how many bytes were read before the first bad address.
+fn readv(out: &mut [u8], pieces: &[libc::iovec]) -> usize {
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
+    // kernel, which reports those that are not mapped. Getpid cannot fail.
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, pieces.as_ptr(), pieces.len() as u64, 0)
+    };
+    usize::try_from(read).unwrap_or(0)
+}
+
+impl ProcessMemory {
+    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory.
+    ///
+    /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice, until both copies
+    /// are equal.
+    pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
+        out.clear();
+        for chunk in addresses.chunks(MAX_PIECES / 2) {
+            let pieces: Vec<_> =
+                chunk.iter().flat_map(|address| [piece(*address, 8), piece(*address, 8)]).collect();
+            let mut bytes = vec![0; chunk.len() * 16];
+            let read = readv(&mut bytes, &pieces);
+            for (index, address) in chunk.iter().enumerate() {
+                let pair = bytes.get(index * 16..index * 16 + 16).filter(|_| read >= index * 16 + 16);
+                let equal = pair.map(|pair| pair.split_at(8)).filter(|(first, second)| first == second);
+                out.push(match equal {
+                    Some((first, _)) => first.try_into().ok(),
+                    None => self.record(*address),
+                });
+            }
+        }
+    }
+
+    fn record(self, address: u64) -> Option<[u8; 8]> {
+        let mut bytes = [0; 8];
+        self.steady(address, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Reads what another thread may be writing until it reads the same twice.
+    fn steady(self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let length = out.len();
+        let mut twice = [0; 16];
+        for _ in 0..RETRIES {
+            let both = twice.get_mut(..2 * length).unwrap_or_default();
+            if readv(both, &[piece(address, length), piece(address, length)]) < 2 * length {
+                return Err(Fault { address, length: length as u64 });
+            }
+            let (first, second) = both.split_at(length);
+            out.copy_from_slice(second);
+            if first == second {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        if out.len() <= 8 {
+            return self.steady(address, out);
+        }
+        let length = out.len();
+        let mut done = 0;
+        // One call moves up to 2 GiB less a page.
+        while done < length {
+            let rest = out.get_mut(done..).unwrap_or_default();
+            let read = readv(rest, &[piece(address.wrapping_add(done as u64), length - done)]);
+            if read == 0 {
+                return Err(Fault { address, length: length as u64 });
+            }
+            done += read;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = bytes.get(done..).unwrap_or_default();
+            let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+            let remote = piece(address.wrapping_add(done as u64), rest.len());
+            // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
+            // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
+            let written = unsafe {
+                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+            };
+            match usize::try_from(written) {
+                Ok(written) if written > 0 => done += written,
+                _ => return Err(Fault { address, length: bytes.len() as u64 }),
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        // Orders the entry's other bytes before this one. All are stored by this thread, inside the kernel.
+        fence(Ordering::Release);
+        self.write(address, &[byte])
+    }
+}
+
+/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot be known.
+pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
+    let Some(end) = address.checked_add(length) else { return false };
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };
+    let mut next = address;
+    for line in maps.lines() {
+        if next >= end {
+            break;
+        }
+        let Some((from, to, rights)) = area(line) else { continue };
+        if to <= next {
+            continue;
+        }
+        let allowed = rights.starts_with('r') && (!write || rights.get(1..2) == Some("w"));
+        if from > next || !allowed {
+            return false;
+        }
+        next = to;
+    }
+    next >= end
+}
+
+/// Takes first address, end and rights from a line of `/proc/self/maps`.
+fn area(line: &str) -> Option<(u64, u64, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (from, to) = range.split_once('-')?;
+    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_addresses_move_bytes_and_bad_ones_are_refused() {
+        let target = [0u8; 16];
+        let address = target.as_ptr().expose_provenance() as u64;
+        let mut memory = ProcessMemory;
+        assert_eq!(memory.write(address, &[7; 16]), Ok(()));
+        let mut out = [0; 16];
+        assert_eq!(memory.read(address, &mut out), Ok(()));
+        assert_eq!(out, [7; 16]);
+        assert!(memory.read(0x10, &mut out).is_err());
+        assert!(memory.write(0x10, &[1]).is_err());
+        assert!(memory.read(u64::MAX - 4, &mut out).is_err());
+    }
+
+    #[test]
+    fn code_cannot_be_written() {
+        let code = good_addresses_move_bytes_and_bad_ones_are_refused as fn() as usize as u64;
+        assert!(ProcessMemory.write(code, &[0]).is_err());
+        assert!(mapped(code, 1, false));
+        assert!(!mapped(code, 1, true));
+        assert!(!mapped(0x10, 1, false));
+        assert!(!mapped(u64::MAX, 2, false));
+    }
+
+    #[test]
+    fn records_are_read_together() {
+        let record = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        let address = record.as_ptr().expose_provenance() as u64;
+        let mut out = Vec::new();
+        ProcessMemory.records(&[address, 0x10, address], &mut out);
+        assert_eq!(out, [Some(record), None, Some(record)]);
+    }
+}

@@ -1,0 +1,390 @@
+//! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the fabric.
+
+use crate::abi::AsyncEvent;
+use crate::channel::Channel;
+use crate::errno::Errno;
+use crate::fabric::Fabric;
+use crate::log;
+use crate::object::{Context, Cq, Devx, Object};
+use crate::process::ProcessMemory;
+use crate::settings::{FACTORY_CREDENTIAL, FACTORY_KEK, Settings};
+use mlx5_mkey::inspect::DeviceContext;
+use mlx5_mkey::mkey;
+use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
+use mlx5_softdev::{CryptoMode, Device, Event, Memory, Message, Peer, QpState, XtsEngine};
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// The period of the receiver-not-ready timer.
+const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
+
+/// How long a request waits for the queue pair that it is sent to to become ready, as a requester would retry.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// An arm word that no program has written.
+pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
+
+/// Numbers of asynchronous events (`enum ib_event_type`).
+mod event {
+    pub(super) const CQ_ERR: u32 = 0;
+    pub(super) const QP_FATAL: u32 = 1;
+    pub(super) const QP_ACCESS_ERR: u32 = 3;
+    pub(super) const SQ_DRAINED: u32 = 5;
+}
+
+/// The device of this process and all that hangs on it.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The device.
+    pub(crate) device: Device<ProcessMemory>,
+    /// Contexts by the file descriptor that they were opened with.
+    pub(crate) contexts: BTreeMap<RawFd, Context>,
+    /// Key encryption key and credential that the device was built with, if it takes wrapped keys.
+    pub(crate) factory: Option<(u32, u32)>,
+    fabric: Fabric,
+    channels: BTreeMap<u32, Channel>,
+    channel_descriptors: BTreeMap<RawFd, u32>,
+    next_channel: u32,
+    /// Requests that came before their queue pair was ready.
+    early: Vec<(Instant, Message)>,
+    /// The doorbell records, as they were last seen.
+    watched: Vec<Watched>,
+    /// Objects have changed: `watched` is to be made anew, and queues may move without a doorbell.
+    changed: bool,
+    last_period: Instant,
+    log: bool,
+}
+
+/// A doorbell record that is looked at.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    address: u64,
+    last: [u8; 8],
+}
+
+impl State {
+    /// Makes the device and joins the fabric.
+    ///
+    /// # Errors
+    /// [`Errno::IO`] when the fabric cannot be joined.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
+        let mut device = Device::new(ProcessMemory, settings.personality);
+        let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
+        let (first, last) = fabric.qpns();
+        device.set_qpn_range(first, last)?;
+        let factory = match settings.personality.crypto {
+            CryptoMode::Wrapped => {
+                Some((device.import_kek(&FACTORY_KEK)?, device.import_credential(&FACTORY_CREDENTIAL)?))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            device,
+            contexts: BTreeMap::new(),
+            factory,
+            fabric,
+            channels: BTreeMap::new(),
+            channel_descriptors: BTreeMap::new(),
+            next_channel: 1,
+            early: Vec::new(),
+            watched: Vec::new(),
+            changed: true,
+            last_period: Instant::now(),
+            log: settings.log,
+        })
+    }
+
+    /// A program has opened the device as `descriptor`.
+    pub(crate) fn open(&mut self, descriptor: RawFd) {
+        // A number that was closed behind our back.
+        self.close(descriptor);
+        self.contexts.insert(descriptor, Context::default());
+    }
+
+    /// A program has closed a descriptor: what hangs on it is released. Others are nothing to us.
+    pub(crate) fn close(&mut self, descriptor: RawFd) {
+        if let Some(mut context) = self.contexts.remove(&descriptor) {
+            for object in context.drain() {
+                // With their context, all go, whatever the device thinks of it.
+                let _ = self.destroy(object);
+            }
+            self.changed = true;
+        }
+        if let Some(number) = self.channel_descriptors.remove(&descriptor) {
+            self.channels.remove(&number);
+        }
+    }
+
+    /// Makes a channel and returns its number and the program's descriptor.
+    ///
+    /// # Errors
+    /// [`Errno::NOMEM`] when there are no descriptors left.
+    pub(crate) fn open_channel(&mut self) -> Result<(u32, RawFd), Errno> {
+        let (channel, descriptor) = Channel::new().map_err(|_| Errno::NOMEM)?;
+        let number = self.next_channel;
+        self.next_channel = self.next_channel.wrapping_add(1);
+        self.channels.insert(number, channel);
+        if let Some(stale) = self.channel_descriptors.insert(descriptor, number) {
+            self.channels.remove(&stale);
+        }
+        Ok((number, descriptor))
+    }
+
+    /// Returns the channel that a descriptor stands for.
+    pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<u32> {
+        self.channel_descriptors.get(&descriptor).copied()
+    }
+
+    /// Takes unread events back. Returns how many of those sent were read.
+    pub(crate) fn read_events(&mut self, channel: Option<u32>, sent: u32, user_handle: u64) -> u32 {
+        let element = user_handle.to_ne_bytes();
+        let channel = channel.and_then(|number| self.channels.get_mut(&number));
+        let unread = channel.map_or(0, |channel| channel.retract(|event| event.starts_with(&element)));
+        sent.saturating_sub(unread)
+    }
+
+    /// Notes that objects have changed.
+    pub(crate) fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// Returns the other end of a connection to queue pair `number`.
+    pub(crate) fn peer(&self, number: u32) -> Peer {
+        if self.fabric.is_local(number) { Peer::Local(number) } else { Peer::Remote(number) }
+    }
+
+    /// Destroys an object in the device.
+    ///
+    /// # Errors
+    /// [`Errno::BUSY`] while it is used.
+    pub(crate) fn destroy(&mut self, object: Object) -> Result<(), Errno> {
+        self.changed = true;
+        let device = &mut self.device;
+        match object {
+            Object::Pd(number) => device.dealloc_pd(number)?,
+            Object::Mr(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
+            Object::Cq(cq) => device.destroy_cq(cq.number)?,
+            Object::Qp(qp) => device.destroy_qp(qp.number)?,
+            Object::Uar => {}
+            Object::Devx(Devx::Psvs(numbers)) => {
+                for number in numbers {
+                    device.destroy_psv(number)?;
+                }
+            }
+            Object::Devx(Devx::Dek { number, .. }) => device.destroy_dek(number)?,
+            Object::Devx(Devx::Login(number)) => device.logout(number)?,
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing that a doorbell could ring.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.watched.is_empty() && !self.changed && self.early.is_empty() && !self.fabric.is_behind()
+    }
+
+    /// Returns what to wait on besides doorbells.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        self.fabric.descriptors().collect()
+    }
+
+    /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
+    pub(crate) fn work(&mut self) -> bool {
+        let mut moved = std::mem::take(&mut self.changed);
+        if moved {
+            self.watch();
+        }
+        moved |= self.look();
+        moved |= self.receive();
+        if moved && let Some(number) = self.any_qp() {
+            if self.log {
+                self.log_requests();
+            }
+            let _ = self.device.doorbell(number);
+        }
+        if self.device.is_waiting() && self.last_period.elapsed() >= NOT_READY_PERIOD {
+            self.last_period = Instant::now();
+            self.device.run();
+        }
+        moved |= self.transmit();
+        self.report();
+        if moved {
+            self.notify();
+        }
+        for channel in self.channels.values_mut() {
+            channel.flush();
+        }
+        moved
+    }
+
+    /// Writes what peers are still to get, before the process ends.
+    pub(crate) fn finish(&mut self, deadline: Instant) {
+        self.work();
+        while self.fabric.is_behind() && Instant::now() < deadline {
+            self.work();
+            crate::sys::yield_now();
+        }
+    }
+
+    fn any_qp(&self) -> Option<u32> {
+        self.contexts.values().flat_map(Context::objects).find_map(|object| match object {
+            Object::Qp(qp) => Some(qp.number),
+            _ => None,
+        })
+    }
+
+    /// Makes the list of doorbell records anew.
+    fn watch(&mut self) {
+        let records = self.contexts.values().flat_map(Context::objects).filter_map(|object| match object {
+            Object::Qp(qp) => Some(qp.record),
+            Object::Cq(Cq { channel: Some(_), record, .. }) => Some(*record),
+            _ => None,
+        });
+        self.watched = records.map(|address| Watched { address, last: [0xff; 8] }).collect();
+    }
+
+    /// Looks at all doorbell records. Returns whether one has changed.
+    fn look(&mut self) -> bool {
+        let addresses: Vec<u64> = self.watched.iter().map(|watched| watched.address).collect();
+        let mut records = Vec::new();
+        ProcessMemory.records(&addresses, &mut records);
+        let mut changed = false;
+        for (watched, record) in self.watched.iter_mut().zip(records) {
+            if let Some(record) = record.filter(|record| *record != watched.last) {
+                watched.last = record;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Takes messages of other processes.
+    fn receive(&mut self) -> bool {
+        let mut ready = Vec::new();
+        for (since, message) in std::mem::take(&mut self.early) {
+            if self.is_early(&message) && since.elapsed() < PATIENCE {
+                self.early.push((since, message));
+            } else {
+                ready.push(message);
+            }
+        }
+        for message in self.fabric.exchange() {
+            if self.is_early(&message) {
+                self.early.push((Instant::now(), message));
+            } else {
+                ready.push(message);
+            }
+        }
+        let any = !ready.is_empty();
+        for message in ready {
+            self.device.deliver(message);
+        }
+        any
+    }
+
+    fn is_early(&self, message: &Message) -> bool {
+        let Message::Request { to, .. } = message else { return false };
+        let state = self.device.query(*to).map(|view| view.state);
+        matches!(state, Ok(QpState::Reset | QpState::Init))
+    }
+
+    /// Hands messages to other processes.
+    fn transmit(&mut self) -> bool {
+        let mut any = false;
+        while let Some(message) = self.device.take_message() {
+            any = true;
+            if let Some(answer) = self.fabric.send(&message) {
+                self.device.deliver(answer);
+            }
+        }
+        any
+    }
+
+    /// Turns the device's events into asynchronous events of the contexts.
+    fn report(&mut self) {
+        for event in self.device.take_events() {
+            let (number, kind) = match event {
+                Event::SqDrained(number) => (number, event::SQ_DRAINED),
+                Event::QpAccess(number) => (number, event::QP_ACCESS_ERR),
+                Event::QpFatal(number) => (number, event::QP_FATAL),
+                Event::CqError(number) => (number, event::CQ_ERR),
+            };
+            let of_cq = matches!(event, Event::CqError(_));
+            for context in self.contexts.values_mut() {
+                let channel = context.async_channel;
+                let found = context.objects_mut().find_map(|object| match object {
+                    Object::Qp(qp) if !of_cq && qp.number == number => {
+                        qp.async_events = qp.async_events.wrapping_add(1);
+                        Some(qp.user_handle)
+                    }
+                    Object::Cq(cq) if of_cq && cq.number == number => {
+                        cq.async_events = cq.async_events.wrapping_add(1);
+                        Some(cq.user_handle)
+                    }
+                    _ => None,
+                });
+                if let Some(element) = found
+                    && let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number))
+                {
+                    channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Answers completion queues that are armed and have entries.
+    fn notify(&mut self) {
+        let (device, channels) = (&self.device, &mut self.channels);
+        for object in self.contexts.values_mut().flat_map(Context::objects_mut) {
+            let Object::Cq(cq) = object else { continue };
+            let Some(channel) = cq.channel.and_then(|number| channels.get_mut(&number)) else { continue };
+            let mut word = [0; 4];
+            if ProcessMemory.read(cq.record.wrapping_add(4), &mut word).is_err() || word == NEVER_ARMED {
+                continue;
+            }
+            let word = u32::from_be_bytes(word);
+            let sequence = (word >> 28 & 3) as u8;
+            let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
+            let Ok(producer) = device.cq_producer(cq.number) else { continue };
+            let pending = producer.wrapping_sub(consumer) & 0x00ff_ffff;
+            if cq.fired == Some(sequence) || pending == 0 || pending > cq.entries {
+                continue;
+            }
+            if solicited && !(0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index))) {
+                continue;
+            }
+            cq.fired = Some(sequence);
+            cq.completion_events = cq.completion_events.wrapping_add(1);
+            channel.push(&cq.user_handle.to_ne_bytes());
+        }
+    }
+
+    fn log_requests(&mut self) {
+        let engine = match self.device.personality().xts {
+            _ if self.device.personality().crypto == CryptoMode::None => None,
+            XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
+            XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
+        };
+        let device = DeviceContext { engine, capabilities: None };
+        for object in self.contexts.values_mut().flat_map(Context::objects_mut) {
+            if let Object::Qp(qp) = object {
+                log::requests(qp, device);
+            }
+        }
+    }
+}
+
+/// Whether an entry wakes those who wait for solicited ones: it is marked, or an error.
+fn is_solicited(cq: &Cq, index: u32) -> bool {
+    let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
+    let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);
+    let mut byte = [0; 1];
+    if ProcessMemory.read(last, &mut byte).is_err() {
+        return true;
+    }
+    let [byte] = byte;
+    let entry = OpOwn::from_bits(byte);
+    let opcode = CqeOpcode(entry.opcode());
+    entry.solicited() || opcode == CqeOpcode::REQUESTER_ERROR || opcode == CqeOpcode::RESPONDER_ERROR
+}

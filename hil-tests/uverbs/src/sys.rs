@@ -1,0 +1,71 @@
+//! The few system calls that the standard library has no safe form of.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+/// Returns this process's number.
+pub(crate) fn pid() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Gives the rest of this thread's time away.
+pub(crate) fn yield_now() {
+    std::thread::yield_now();
+}
+
+/// Waits until one of `fds` can be read or has failed, or the time is over. `None` waits without end.
+///
+/// Returns which are ready.
+pub(crate) fn wait(fds: &[RawFd], time: Option<Duration>) -> Vec<bool> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    let time = time.map(|time| libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polled` and `limit` live until the call is over; no signal mask is given.
+    let ready =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null()) };
+    polled.iter().map(|entry| ready > 0 && entry.revents != 0).collect()
+}
+
+/// Tries to lock a file for this process. It stays locked until the file is closed.
+pub(crate) fn try_lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open as long as `file` is borrowed.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Takes one message off a socket without waiting for it.
+pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
+    // SAFETY: `buffer` is borrowed for the call.
+    let length = unsafe {
+        libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    };
+    usize::try_from(length).ok()
+}
+
+/// Sets an environment variable, as the library is loaded, unless it is set.
+pub(crate) fn set_default(name: &std::ffi::CStr, value: &std::ffi::CStr) {
+    // SAFETY: called by the loader before the program's first line, while there is one thread.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
+}
+
+/// Returns the number of the user that this process runs as.
+pub(crate) fn user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Keeps signals from this thread: they are meant for the program's own.
+pub(crate) fn block_signals() {
+    // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are over.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut signals);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+    }
+}

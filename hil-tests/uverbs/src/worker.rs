@@ -1,0 +1,93 @@
+//! The thread that is the device: it watches doorbell records, which are plain memory that nobody announces.
+//!
+//! After work it looks again at once, then ever less often, down to once a millisecond. Without a queue pair or an armed
+//! queue there is no doorbell to miss, and it sleeps until it is called.
+
+use crate::{shared, sys};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So long after work it looks without sleeping: the program is probably waiting for the answer.
+const EAGER: Duration = Duration::from_micros(500);
+/// So long it sleeps only shortly.
+const ATTENTIVE: Duration = Duration::from_millis(20);
+/// The sleep between two looks while attentive.
+const SHORT: Duration = Duration::from_micros(50);
+/// The longest sleep while there are doorbells to be rung.
+const LONG: Duration = Duration::from_millis(1);
+
+/// The worker's end and ours of a pair of sockets: a byte in it ends a sleep.
+static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
+
+/// Starts the worker of this process. Returns whether it could be.
+pub(crate) fn start() -> bool {
+    let Ok((ours, its)) = UnixStream::pair() else { return false };
+    if ours.set_nonblocking(true).is_err() || its.set_nonblocking(true).is_err() {
+        return false;
+    }
+    let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+    let started =
+        std::thread::Builder::new().name("mlx5-device".into()).spawn(move || without_signals(|| run(its)));
+    *bell = Some(ours);
+    started.is_ok()
+}
+
+/// Ends the worker's sleep.
+pub(crate) fn wake() {
+    if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        // A full socket has woken it already.
+        let _ = bell.write(&[1]);
+    }
+}
+
+/// Forgets a worker that a fork has left behind.
+pub(crate) fn forget() {
+    // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
+    if let Ok(mut bell) = BELL.try_lock() {
+        *bell = None;
+    }
+}
+
+fn without_signals(body: impl FnOnce()) {
+    sys::block_signals();
+    body();
+}
+
+fn run(mut bell: UnixStream) {
+    let mut idle_since = Instant::now();
+    loop {
+        let done = std::panic::catch_unwind(shared::work);
+        // A panic is a fault of the device; it goes on with what is whole.
+        let (moved, awake, mut descriptors) = done.unwrap_or((false, true, Vec::new()));
+        if moved {
+            idle_since = Instant::now();
+        }
+        let idle = idle_since.elapsed();
+        if awake && idle < EAGER {
+            sys::yield_now();
+            continue;
+        }
+        let sleep = match awake {
+            false => None,
+            true if idle < ATTENTIVE => Some(SHORT),
+            true => Some(LONG),
+        };
+        descriptors.push(bell.as_raw_fd());
+        let ready = sys::wait(&descriptors, sleep);
+        if ready.last() == Some(&true) {
+            drain(&mut bell);
+            idle_since = Instant::now();
+        }
+        if ready.iter().any(|ready| *ready) {
+            idle_since = Instant::now();
+        }
+    }
+}
+
+fn drain(bell: &mut UnixStream) {
+    let mut bytes = [0; 64];
+    while matches!(bell.read(&mut bytes), Ok(length) if length > 0) {}
+}
