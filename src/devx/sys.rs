@@ -200,7 +200,14 @@ impl Context {
         // SAFETY: the pointer is to a place for the count.
         let list = unsafe { (api.ibv_get_device_list)(&mut count) };
         if list.is_null() {
-            return Err(last_error("ibv_get_device_list"));
+            let error = io::Error::last_os_error();
+            // ENOSYS is how libibverbs says that the kernel has no RDMA at all.
+            return Err(match error.kind() {
+                io::ErrorKind::Unsupported => {
+                    DevxError::NoDevice { wanted: name.map(String::from), seen: Vec::new() }
+                }
+                _ => DevxError::call("ibv_get_device_list", error),
+            });
         }
         // SAFETY: the list has `count` devices.
         let devices = unsafe { core::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) };

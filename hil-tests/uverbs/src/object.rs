@@ -73,6 +73,15 @@ pub(crate) enum Devx {
     Login(u32),
 }
 
+/// Memory that queues can be made in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Umem {
+    /// First address.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+}
+
 /// Anything that has a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
@@ -86,6 +95,8 @@ pub(crate) enum Object {
     Qp(Box<Qp>),
     /// A page for doorbells.
     Uar,
+    /// Memory for queues of commands.
+    Umem(Umem),
     /// Made by a command.
     Devx(Devx),
 }
@@ -96,7 +107,7 @@ impl Object {
         match self {
             Self::Qp(_) => 0,
             Self::Cq(_) => 1,
-            Self::Mr(_) | Self::Devx(_) | Self::Uar => 2,
+            Self::Mr(_) | Self::Devx(_) | Self::Uar | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
     }

@@ -167,7 +167,7 @@ impl State {
             Object::Mr(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
             Object::Cq(cq) => device.destroy_cq(cq.number)?,
             Object::Qp(qp) => device.destroy_qp(qp.number)?,
-            Object::Uar => {}
+            Object::Uar | Object::Umem(_) => {}
             Object::Devx(Devx::Psvs(numbers)) => {
                 for number in numbers {
                     device.destroy_psv(number)?;

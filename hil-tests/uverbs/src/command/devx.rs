@@ -1,6 +1,6 @@
 //! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
 
-use super::Call;
+use super::{Call, devx_queue};
 use crate::caps;
 use crate::errno::Errno;
 use crate::object::{Devx, Object};
@@ -19,8 +19,9 @@ const OUT: u16 = 0x1002;
 mod opcode {
     pub(super) const QUERY_HCA_CAP: u16 = 0x100;
     pub(super) const CREATE_MKEY: u16 = 0x200;
+    pub(super) const CREATE_CQ: u16 = 0x400;
+    pub(super) const CREATE_QP: u16 = 0x500;
     pub(super) const QUERY_QP: u16 = 0x50b;
-    pub(super) const INIT2INIT_QP: u16 = 0x50e;
     pub(super) const CREATE_PSV: u16 = 0x600;
     pub(super) const CREATE_OBJECT: u16 = 0xa00;
     pub(super) const QUERY_OBJECT: u16 = 0xa02;
@@ -35,9 +36,6 @@ const HEADER: usize = 16;
 /// Bytes of an object's body.
 const BODY: usize = 256;
 
-/// `opt_param_mask` of INIT2INIT for `drain_sigerr`.
-const OPT_DRAIN_SIGERR: u32 = 1 << 11;
-
 /// Access mode of an mkey whose entries are key, length and address.
 const KLM: u8 = 2;
 /// Purpose of a key: AES-XTS.
@@ -45,12 +43,24 @@ const PURPOSE_XTS: u8 = 3;
 
 /// The status byte of a reply and its syndrome.
 #[derive(Clone, Copy, Debug)]
-struct Status(u8, u32);
+pub(super) struct Status(u8, u32);
 
 impl Status {
-    const BAD_OPCODE: Self = Self(2, 0x1);
-    const BAD_PARAMETER: Self = Self(3, 0x2);
-    const BAD_LENGTH: Self = Self(0x50, 0x3);
+    pub(super) const BAD_OPCODE: Self = Self(2, 0x1);
+    pub(super) const BAD_PARAMETER: Self = Self(3, 0x2);
+    pub(super) const BAD_LENGTH: Self = Self(0x50, 0x3);
+    pub(super) const BAD_RESOURCE: Self = Self(5, 0x4);
+    pub(super) const BAD_STATE: Self = Self(0x10, 0x18);
+}
+
+/// A good reply.
+pub(super) struct Answer(Vec<u8>);
+
+impl Answer {
+    /// A reply that names the new object.
+    pub(super) fn number(number: u32) -> Self {
+        Self(reply(HEADER, 8, &number.to_be_bytes()))
+    }
 }
 
 impl From<Error> for Status {
@@ -162,10 +172,16 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
             Ok(TYPE_LOGIN) => create_login(call, &command),
             _ => Err(Status::BAD_PARAMETER),
         },
+        opcode::CREATE_CQ => {
+            devx_queue::create_cq(call, &command.0).map(|(object, Answer(reply))| (object, reply))
+        }
+        opcode::CREATE_QP => {
+            devx_queue::create_qp(call, &command.0).map(|(object, Answer(reply))| (object, reply))
+        }
         _ => return Err(Errno::INVAL),
     };
     match outcome {
-        Ok((object, reply)) => call.publish(Object::Devx(object), |request, handle| {
+        Ok((object, reply)) => call.publish(object, |request, handle| {
             request.answer(OUT, &reply)?;
             request.answer_object(HANDLE, handle.into())
         }),
@@ -173,7 +189,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     }
 }
 
-type Created = Result<(Devx, Vec<u8>), Status>;
+type Created = Result<(Object, Vec<u8>), Status>;
 
 fn create_mkey(call: &mut Call<'_>, command: &Command) -> Created {
     const CONTEXT: usize = 0x10;
@@ -198,14 +214,14 @@ fn create_mkey(call: &mut Call<'_>, command: &Command) -> Created {
         ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
     })?;
     let index = key.index();
-    Ok((Devx::Mkey(index), reply(HEADER, 8, &index.get().to_be_bytes())))
+    Ok((Object::Devx(Devx::Mkey(index)), reply(HEADER, 8, &index.get().to_be_bytes())))
 }
 
 fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
     let count = u32::from(command.u8(8)? >> 4);
     let numbers = call.state.device.create_psvs(command.u24(9)?, count)?;
     let indexes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
-    Ok((Devx::Psvs(numbers), reply(0x20, 0x10, &indexes)))
+    Ok((Object::Devx(Devx::Psvs(numbers)), reply(0x20, 0x10, &indexes)))
 }
 
 fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
@@ -234,7 +250,7 @@ fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
     let number = call.state.device.create_dek(DekAttributes { pd, size, has_keytag, key })?;
     let mut opaque = [0; 8];
     opaque.copy_from_slice(command.bytes(at(0x30), 8)?);
-    Ok((Devx::Dek { number, opaque }, reply(HEADER, 8, &number.to_be_bytes())))
+    Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
 }
 
 /// Finds a login of this context that holds.
@@ -259,39 +275,24 @@ fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     let kek = known(command.u24(at(0x15))?, kek)?;
     let wrapped = command.bytes(at(0x40), 48)?.try_into().map_err(|_| Status::BAD_LENGTH)?;
     let number = call.state.device.login(kek, credential, wrapped)?;
-    Ok((Devx::Login(number), reply(HEADER, 8, &number.to_be_bytes())))
+    Ok((Object::Devx(Devx::Login(number)), reply(HEADER, 8, &number.to_be_bytes())))
 }
 
 /// OBJ_DESTROY.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(HANDLE)?;
-    call.destroy(handle, |object| matches!(object, Object::Devx(_)))
+    call.destroy(handle, |object| matches!(object, Object::Devx(_) | Object::Qp(_) | Object::Cq(_)))
 }
 
 /// OBJ_MODIFY: of a queue pair, by its own handle.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?);
     let number = call.qp(call.request.handle(HANDLE)?)?.number;
-    if command.opcode() != opcode::INIT2INIT_QP || command.u24(9).ok() != Some(number) {
+    if !devx_queue::changes_qp(command.opcode()) || command.u24(9).ok() != Some(number) {
         return Err(Errno::INVAL);
     }
-    let outcome = change_init(call, number, &command).map(|()| vec![0; HEADER]);
+    let outcome = devx_queue::modify(call, command.opcode(), number, &command.0).map(|()| vec![0; HEADER]);
     answer(call, OUT, outcome)
-}
-
-fn change_init(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
-    let device = &mut call.state.device;
-    if device.query(number)?.state != QpState::Init {
-        return Err(Status(0x10, 0x18));
-    }
-    let mask = command.u32(0x10)?;
-    if mask & !OPT_DRAIN_SIGERR != 0 {
-        return Err(Status::BAD_PARAMETER);
-    }
-    if mask & OPT_DRAIN_SIGERR != 0 {
-        device.set_drain_sigerr(number, command.u8(0x18 + 4)? & 0x04 != 0)?;
-    }
-    Ok(())
 }
 
 /// OBJ_QUERY: of a queue pair or of a general object.

@@ -3,6 +3,7 @@
 mod completion;
 mod device;
 mod devx;
+mod devx_queue;
 mod memory;
 mod queue_pair;
 
@@ -58,6 +59,7 @@ const MR: u16 = 7;
 const ASYNC_EVENT: u16 = 0x10;
 const DEVX: u16 = 0x1000;
 const DEVX_OBJECT: u16 = 0x1001;
+const DEVX_UMEM: u16 = 0x1002;
 const UAR: u16 = 0x1008;
 
 /// All methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
@@ -163,6 +165,20 @@ const METHODS: &[Method] = &[
         &[needs(0x1000, Handle), needs(0x1001, In(16)), needs(0x1002, Out(16))],
         devx::query,
     ),
+    method(
+        DEVX_UMEM,
+        0x1000,
+        &[
+            needs(0x1000, NewObject),
+            needs(0x1001, In(8)),
+            needs(0x1002, In(8)),
+            needs(0x1003, In(4)),
+            needs(0x1004, Out(4)),
+            takes(0x1005, In(8)),
+        ],
+        devx_queue::register_umem,
+    ),
+    method(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], devx_queue::deregister_umem),
     method(
         UAR,
         0x1000,

@@ -1,0 +1,108 @@
+//! Opens a device through libmlx5, makes an mkey with T10-DIF on the wire inside AES-XTS, writes through it to plain memory
+//! and prints what arrived and how it completed.
+//!
+//! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs it on the software device; on a
+//! BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if not the first.
+
+use mlx5_mkey::command::{DekKey, MkeyFeatures};
+use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
+use mlx5_mkey::inspect::cqe::CompletionEntry;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, MkeyConfig,
+    Signature, SignatureChange, SignatureOrder, T10Dif,
+};
+use mlx5_mkey::types::{BlockSize, Seed, Tweak};
+use mlx5_mkey::wqe::{Remote, Sge};
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+/// Bytes of data: two blocks.
+const DATA: usize = 1024;
+/// The same on the wire: each block of 512 with 8 bytes of T10-DIF.
+const WIRE: usize = 1040;
+
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let device = Device::open(std::env::args().nth(1).as_deref())?;
+    println!("device: {}", device.crypto());
+    let pd = device.alloc_pd()?;
+    let (cq, mut completions) = device.create_cq(64)?;
+    let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
+    queue.connect_loopback()?;
+    let dek = pd.create_dek(DekKey::Plain256 { key: &[0x5a; 64], keytag: None }, *b"example!")?;
+
+    let mut source: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
+    let mut target = vec![0_u8; WIRE];
+    // SAFETY: both vectors live to the end of `main` and are not touched between posting and completion.
+    #[allow(unsafe_code)]
+    let (from, to) = unsafe {
+        (
+            pd.register(source.as_mut_ptr(), DATA, Access::LOCAL_WRITE)?,
+            pd.register(target.as_mut_ptr(), WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
+        )
+    };
+
+    let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
+    let mut object = pd.create_mkey(MkeySpec { max_entries: 4, features })?;
+    let address = source.as_ptr().expose_provenance() as u64;
+    let pieces =
+        [ListEntry::new(address, 300, from.lkey())?, ListEntry::new(address + 300, 724, from.lkey())?];
+    let dif = T10Dif {
+        guard: Guard::Crc,
+        seed: Seed::Zeros,
+        app_tag: 0xf11e,
+        ref_tag: 0x1000,
+        ref_remap: true,
+        escape: Escape::Never,
+    };
+    let config = MkeyConfig {
+        access: Some(Access::LOCAL_WRITE),
+        layout: Some(Layout::list(&pieces)),
+        signature: SignatureChange::Set(BlockSignature::wire(Domain {
+            signature: Signature::T10Dif(dif),
+            block_size: BlockSize::B512,
+        })),
+        crypto: Some(Crypto {
+            direction: Direction::EncryptOnTx,
+            order: SignatureOrder::BeforeCryptoOnTx,
+            data_unit: BlockSize::B520,
+            tweak: Tweak::from_lba(0x1000),
+            dek: dek.id(),
+            keytag: Keytag::default(),
+        }),
+    };
+    queue.request(1).configure_mkey(&mut object.mkey, &config)?;
+    let remote = Remote { address: target.as_ptr().expose_provenance() as u64, rkey: to.rkey() };
+    queue.request(2).signaled().rdma_write(remote, &[Sge::new(0, WIRE as u32, object.mkey.key())?])?;
+    queue.ring_doorbell();
+
+    let entry = wait(&mut completions)?;
+    println!("{}", CompletionEntry::parse(&entry)?);
+    println!("{:?}", queue.complete_send(u16::from_be_bytes([entry[60], entry[61]])));
+    println!("ciphertext: {:02x?}", &target[..16]);
+    if target[..16] == source[..16] {
+        return Err("the wire holds plaintext".into());
+    }
+    Ok(())
+}
+
+/// Takes the next completion entry, or gives up after five seconds.
+fn wait(completions: &mut CqReader) -> Result<[u8; 64], Box<dyn Error>> {
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        if let Some(entry) = completions.take_entry() {
+            return Ok(zerocopy::transmute!(entry));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err("no completion within five seconds".into())
+}

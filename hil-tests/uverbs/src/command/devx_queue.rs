@@ -1,0 +1,197 @@
+//! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
+
+use super::Call;
+use super::devx::{Answer, Status};
+use crate::abi::{ModifyQp, QpCapabilities};
+use crate::errno::Errno;
+use crate::object::{Cq, Object, Qp, Umem};
+use crate::process;
+use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
+use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
+use mlx5_mkey::wire::prm::qp_context::{
+    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcSizes, QpcState,
+};
+use mlx5_softdev::{CqAttributes, QpAttributes, QpState, Retries};
+use zerocopy::FromBytes;
+
+/// Access flags of a umem: local write, remote write, remote read.
+const UMEM_ACCESS: u64 = 0x7;
+/// A block of a send ring in bytes.
+const BLOCK: u64 = 64;
+/// Values of `rnr_retry` end with "for ever".
+const FOR_EVER: u8 = 7;
+/// Bytes of a doorbell record.
+const RECORD: u64 = 8;
+
+/// UMEM_REG.
+pub(super) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
+    let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
+    let access = call.request.number(0x1003);
+    if length == 0 || access & !UMEM_ACCESS != 0 {
+        return Err(Errno::INVAL);
+    }
+    if !process::mapped(address, length, access & 1 != 0) {
+        return Err(Errno::FAULT);
+    }
+    call.publish(Object::Umem(Umem { address, length }), |request, handle| {
+        request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
+        request.answer_object(0x1000, handle.into())
+    })
+}
+
+/// UMEM_DEREG.
+pub(super) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0x1000)?;
+    call.destroy(handle, |object| matches!(object, Object::Umem(_)))
+}
+
+/// Finds `length` bytes at an offset of a umem. Its number is its handle and one.
+fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
+    let handle = umem.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
+    let Ok(Object::Umem(umem)) = call.object(handle) else { return Err(Status::BAD_RESOURCE) };
+    let end = offset.checked_add(length).ok_or(Status::BAD_PARAMETER)?;
+    if end > umem.length {
+        return Err(Status::BAD_PARAMETER);
+    }
+    umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
+}
+
+/// CREATE_CQ.
+pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
+    let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
+    let flags = CqcFlags::from_bits(request.cqc.flags.get());
+    let size = CqcSize::from_bits(request.cqc.size.get());
+    // 64-byte entries, not compressed, ring and record in umems: all that the library asks for.
+    if flags.cqe_sz() != 0 || flags.cqe_comp_en() || !flags.dbr_umem_valid() || size.log_cq_size() > 22 {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let entries = 1_u32 << size.log_cq_size();
+    let bytes = u64::from(entries) * BLOCK;
+    let ring = place(call, request.cq_umem_id.get(), request.cq_umem_offset.get(), bytes)?;
+    let record = place(call, request.cqc.dbr_umem_id.get(), request.cqc.dbr_addr.get(), RECORD)?;
+    let number = call.state.device.create_cq(CqAttributes {
+        ring,
+        log_entries: size.log_cq_size(),
+        entry_bytes: BLOCK as u8,
+        doorbell_record: record,
+    })?;
+    let cq = Cq {
+        number,
+        user_handle: 0,
+        channel: None,
+        ring,
+        entries,
+        entry_bytes: BLOCK as u32,
+        record,
+        fired: None,
+        completion_events: 0,
+        async_events: 0,
+    };
+    Ok((Object::Cq(cq), Answer::number(number)))
+}
+
+/// CREATE_QP: a reliable connection.
+pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
+    let (request, _) = CreateQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
+    let qpc = &request.qpc;
+    let sizes = QpcSizes::from_bits(qpc.sizes.get());
+    let reliable = QpcState::from_bits(qpc.state.get()).st() == QpcState::RELIABLE_CONNECTION;
+    let record_in_umem = QpcDoorbell::from_bits(qpc.doorbell.get()).dbr_umem_valid();
+    if !reliable || !record_in_umem || request.wq_umem_valid.get() & CreateQpRequest::UMEM_VALID == 0 {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let receives = QpcReceiveQueue::from_bits(qpc.receive_queue.get()).rq_type() == QpcReceiveQueue::REGULAR;
+    let stride = 16_u16 << sizes.log_rq_stride();
+    let rq_bytes = if receives { u64::from(stride) << sizes.log_rq_size() } else { 0 };
+    // The send ring begins at a whole block behind the receive ring.
+    let sq_at = rq_bytes.next_multiple_of(BLOCK);
+    let sq_bytes = BLOCK << sizes.log_sq_size();
+    let rings = place(call, request.wq_umem_id.get(), request.wq_umem_offset.get(), sq_at + sq_bytes)?;
+    let record = place(call, qpc.dbr_umem_id.get(), qpc.dbr_addr.get(), RECORD)?;
+    let number = call.state.device.create_qp(QpAttributes {
+        pd: QpcPd::from_bits(qpc.pd.get()).pd(),
+        sq: rings + sq_at,
+        log_sq_blocks: sizes.log_sq_size(),
+        rq: rings,
+        log_rq_slots: if receives { sizes.log_rq_size() } else { 0 },
+        rq_stride: stride,
+        doorbell_record: record,
+        send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
+        recv_cqn: qpc.cqn_rcv.get() & 0x00ff_ffff,
+        user_index: qpc.user_index.get() & 0x00ff_ffff,
+        drain_sigerr: false,
+        rnr_retry: Retries::Infinite,
+    })?;
+    let qp = Qp {
+        number,
+        user_handle: 0,
+        record,
+        sq: rings + sq_at,
+        blocks: 1 << sizes.log_sq_size(),
+        logged: 0,
+        async_events: 0,
+        capabilities: QpCapabilities::default(),
+        signal_all: false,
+        attributes: ModifyQp::default(),
+    };
+    Ok((Object::Qp(Box::new(qp)), Answer::number(number)))
+}
+
+/// The commands that take a queue pair from state to state, and where to.
+const STEPS: &[(u16, Option<QpState>)] = &[
+    (0x502, Some(QpState::Init)),
+    (0x503, Some(QpState::ReadyToReceive)),
+    (0x504, Some(QpState::ReadyToSend)),
+    (0x507, Some(QpState::Error)),
+    (0x50a, Some(QpState::Reset)),
+    (0x50c, Some(QpState::ReadyToSend)),
+    (0x50e, None),
+];
+
+const INIT2RTR: u16 = 0x503;
+const RTR2RTS: u16 = 0x504;
+const INIT2INIT: u16 = 0x50e;
+
+/// Returns whether a command changes a queue pair.
+pub(super) fn changes_qp(opcode: u16) -> bool {
+    STEPS.iter().any(|(known, _)| *known == opcode)
+}
+
+/// Changes a queue pair.
+pub(super) fn modify(call: &mut Call<'_>, opcode: u16, number: u32, command: &[u8]) -> Result<(), Status> {
+    if opcode == INIT2INIT && call.state.device.query(number)?.state != QpState::Init {
+        return Err(Status::BAD_STATE);
+    }
+    if let Some((_, Some(state))) = STEPS.iter().find(|(known, _)| *known == opcode) {
+        call.state.device.modify(number, *state)?;
+        call.state.touch();
+    }
+    if !matches!(opcode, INIT2RTR | RTR2RTS | INIT2INIT) {
+        return Ok(());
+    }
+    let (request, _) = ModifyQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
+    match opcode {
+        INIT2RTR => {
+            let peer = call.state.peer(QpcPeer::from_bits(request.qpc.peer.get()).remote_qpn());
+            call.state.device.connect(number, peer)?;
+        }
+        RTR2RTS => {
+            let retries = match QpcRetry::from_bits(request.qpc.retry.get()).rnr_retry() {
+                FOR_EVER => Retries::Infinite,
+                count => Retries::Count(count),
+            };
+            call.state.device.set_rnr_retry(number, retries)?;
+        }
+        _ => {
+            let mask = QpOptional::from_bits(request.opt_param_mask.get());
+            if mask.with_drain_sigerr(false) != QpOptional::new() {
+                return Err(Status::BAD_PARAMETER);
+            }
+            if mask.drain_sigerr() {
+                let drain = QpcPd::from_bits(request.qpc.pd.get()).drain_sigerr();
+                call.state.device.set_drain_sigerr(number, drain)?;
+            }
+        }
+    }
+    Ok(())
+}
