@@ -143,16 +143,16 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Does what there is to do, for the worker. Returns whether there was anything, whether a doorbell could come, and what
+/// Does what there is to do, for the worker, and looks for peers if `peers`. Returns whether there was anything, whether a doorbell could come, and what
 /// else to wait on.
-pub(crate) fn work() -> (bool, bool, Vec<RawFd>) {
+pub(crate) fn work(peers: bool) -> (bool, bool, Vec<RawFd>) {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();
     }
     let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
     match inside.state.as_mut() {
         Some(state) => {
-            let moved = state.work();
+            let moved = state.work(peers);
             (moved, !state.is_quiet(), state.descriptors())
         }
         None => (false, false, Vec::new()),
