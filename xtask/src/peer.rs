@@ -47,6 +47,18 @@ const MODULES: &[Module] = &[
     // One of each import method wants many blocks.
     Module { name: "test_mlx5_crypto", crypto: "wrapped", engine: "single-block", run: 7, skipped: 3 },
     Module { name: "test_mlx5_crypto", crypto: "plaintext", engine: "single-block", run: 7, skipped: 6 },
+    // Skipped: datagrams, XRC, shared receive queues, memory windows, device memory, raw packets, timestamps.
+    Module { name: "test_atomic", crypto: "none", engine: "multi-block", run: 9, skipped: 2 },
+    Module { name: "test_cq", crypto: "none", engine: "multi-block", run: 4, skipped: 1 },
+    Module { name: "test_cq_events", crypto: "none", engine: "multi-block", run: 2, skipped: 1 },
+    Module { name: "test_cqex", crypto: "none", engine: "multi-block", run: 5, skipped: 2 },
+    Module { name: "test_device", crypto: "none", engine: "multi-block", run: 22, skipped: 10 },
+    Module { name: "test_mlx5_cq", crypto: "none", engine: "multi-block", run: 9, skipped: 4 },
+    Module { name: "test_mlx5_raw_wqe", crypto: "none", engine: "multi-block", run: 1, skipped: 0 },
+    Module { name: "test_mlx5_uar", crypto: "none", engine: "multi-block", run: 1, skipped: 0 },
+    Module { name: "test_pd", crypto: "none", engine: "multi-block", run: 4, skipped: 0 },
+    Module { name: "test_qp", crypto: "none", engine: "multi-block", run: 26, skipped: 17 },
+    Module { name: "test_qpex", crypto: "none", engine: "multi-block", run: 20, skipped: 11 },
 ];
 
 /// Client and server programs; what both get.

@@ -70,14 +70,11 @@ fn bad_addresses_are_refused() {
         assert_eq!(context.cq(gone.0, gone.0 + 4096), Err(libc::EFAULT));
         assert_eq!(context.cq(gone.0 + 4096, 0x10), Err(libc::EFAULT));
         // An answer that cannot be given leaves no object behind.
-        let nowhere = &mut [0u8; 8][..];
-        let mut attributes = [
-            Attribute::In(0, &[0; 8]),
-            Attribute::Number(2, 3),
-            Attribute::Out(1, nowhere),
-            Attribute::Number(9, 0),
-        ];
-        assert_eq!(call(context.0, 0, 0, &mut attributes), Err(libc::EPROTONOSUPPORT));
+        let before = context.pd();
+        let mut attributes = [Attribute::In(0, &[0; 8]), Attribute::Number(2, 3), Attribute::Nowhere(1)];
+        assert_eq!(call(context.0, 0, 0, &mut attributes), Err(libc::EFAULT));
+        let destroyed = call(context.0, 1, 0, &mut [Attribute::Handle(0, before + 1)]);
+        assert_eq!(destroyed, Err(libc::ENOENT));
     });
 }
 

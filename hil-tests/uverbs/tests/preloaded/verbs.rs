@@ -23,6 +23,8 @@ pub(crate) enum Attribute<'a> {
     Number(u16, u64),
     /// Room for an answer.
     Out(u16, &'a mut [u8]),
+    /// Room for an answer where no memory is.
+    Nowhere(u16),
     /// A handle.
     Handle(u16, u32),
     /// Where a new handle goes.
@@ -121,6 +123,7 @@ pub(crate) fn call(
             Attribute::In(id, bytes) => (*id, bytes.len(), bytes.as_ptr().expose_provenance() as u64),
             Attribute::Number(id, number) => (*id, 8, *number),
             Attribute::Out(id, room) => (*id, room.len(), room.as_mut_ptr().expose_provenance() as u64),
+            Attribute::Nowhere(id) => (*id, 8, 0x10),
             Attribute::Handle(id, handle) => (*id, 0, u64::from(*handle)),
             Attribute::New(id) => {
                 new = Some(at + 1);
@@ -254,6 +257,7 @@ impl Context {
         request[31] = 1; // port of the address
         request[64..72].copy_from_slice(&words(&[qp, mask]));
         request[84..88].copy_from_slice(&destination.to_ne_bytes());
+        request[88..92].copy_from_slice(&0xf_u32.to_ne_bytes());
         request[96] = state;
         request[104] = 1; // port
         request[107] = 7; // retry for ever
