@@ -208,12 +208,20 @@ extern "C" fn after_fork_in_child() {
 }
 
 extern "C" fn at_exit() {
+    if is_borrowed() {
+        return;
+    }
     let _ = std::panic::catch_unwind(|| {
-        // A thread that ended the process while it held the lock will not give it back.
-        if let Ok(mut inside) = INSIDE.try_lock()
-            && let Some(state) = inside.state.as_mut()
-        {
-            state.finish(Instant::now() + LAST_WORDS);
+        let deadline = Instant::now() + LAST_WORDS;
+        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
+        while Instant::now() < deadline {
+            if let Ok(mut inside) = INSIDE.try_lock() {
+                if let Some(state) = inside.state.as_mut() {
+                    state.finish(deadline);
+                }
+                return;
+            }
+            sys::yield_now();
         }
     });
 }
