@@ -52,7 +52,7 @@ fn fail(Errno(number): Errno) -> c_int {
 
 /// Calls into the device. A panic there is the device's fault and looks like a broken one.
 fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
+    shared::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
 /// Whether `path` names the device's file.
@@ -266,6 +266,9 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     static NEXT: Next = Next::new(c"close");
     type Function = unsafe extern "C" fn(c_int) -> c_int;
+    if !shared::may_close(descriptor) {
+        return fail(Errno::BADF);
+    }
     if shared::is_ours(descriptor) && !shared::is_borrowed() {
         let _ = guarded(|| {
             shared::close(descriptor);

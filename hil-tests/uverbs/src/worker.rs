@@ -32,9 +32,12 @@ pub(crate) fn start() -> bool {
     if ours.set_nonblocking(true).is_err() || its.set_nonblocking(true).is_err() {
         return false;
     }
+    shared::keep(&ours);
+    shared::keep(&its);
     let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
-    let started =
-        std::thread::Builder::new().name("mlx5-device".into()).spawn(move || without_signals(|| run(its)));
+    let started = std::thread::Builder::new()
+        .name("mlx5-device".into())
+        .spawn(move || without_signals(|| shared::as_device(|| run(its))));
     *bell = Some(ours);
     started.is_ok()
 }
@@ -51,7 +54,7 @@ pub(crate) fn wake() {
 pub(crate) fn forget() {
     // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
     if let Ok(mut bell) = BELL.try_lock() {
-        *bell = None;
+        shared::as_device(|| *bell = None);
     }
 }
 

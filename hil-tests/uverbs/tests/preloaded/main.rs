@@ -229,6 +229,22 @@ fn a_child_has_no_device_until_it_opens_one() {
     });
 }
 
+#[test]
+fn a_program_that_closes_everything_leaves_the_device_whole() {
+    preloaded("a_program_that_closes_everything_leaves_the_device_whole", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        let descriptor = end.context.0;
+        // As daemons do, but for what this test needs itself.
+        for other in (3..1024).filter(|other| *other != descriptor) {
+            let _ = verbs::try_close(other);
+        }
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
+        assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok());
+    });
+}
+
 /// Says something to the other program.
 fn say(text: &str) {
     println!("@{text}");

@@ -87,6 +87,13 @@ pub(crate) fn open() -> Result<RawFd, Errno> {
     if descriptor < 0 { Err(errno()) } else { Ok(descriptor) }
 }
 
+/// Closes a descriptor that may be anyone's.
+pub(crate) fn try_close(descriptor: RawFd) -> Result<(), Errno> {
+    // SAFETY: only called where nothing else of this process has descriptors that it needs.
+    let result = unsafe { libc::close(descriptor) };
+    if result < 0 { Err(errno()) } else { Ok(()) }
+}
+
 /// Closes a descriptor.
 pub(crate) fn close(descriptor: RawFd) {
     // SAFETY: tests close what they have opened, once.
