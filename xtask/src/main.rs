@@ -3,6 +3,7 @@
 mod decode;
 mod demo;
 mod emulate;
+mod peer;
 mod run;
 mod test;
 mod tidy;
@@ -21,6 +22,7 @@ cargo xtask TASK
   decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device would refuse
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
+  peer                  rdma-core's tests and perftest, unchanged, on the software device
   tidy                  check the rules of the house: which module may know which, where unsafe may stand
   help                  this text
 ";
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
         "emulate" => emulate::run(rest),
+        "peer" => peer::run(),
         "tidy" => tidy::run(),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

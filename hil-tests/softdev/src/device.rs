@@ -413,6 +413,15 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of it at first.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_rights(&mut self, number: u32, rights: Access) -> Result<(), Error> {
+        self.qp_mut(number)?.rights = rights;
+        Ok(())
+    }
+
     /// Turns `drain_sigerr` on or off (INIT2INIT, M19).
     ///
     /// # Errors

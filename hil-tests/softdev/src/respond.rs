@@ -27,7 +27,16 @@ impl<M: Memory> Device<M> {
         if !qp.state.responds() {
             return Response::Unreachable;
         }
-        let attributes = qp.attributes;
+        let (attributes, rights) = (qp.attributes, qp.rights);
+        let allowed = match request {
+            Request::Send { .. } => true,
+            Request::Write { .. } => rights.remote_write,
+            Request::Read { .. } => rights.remote_read,
+            Request::CompareSwap { .. } | Request::FetchAdd { .. } => rights.remote_atomic,
+        };
+        if !allowed && !self.faults.access_flags_ignored {
+            return self.refuse(qpn, &attributes, Refusal::Right);
+        }
         match request {
             Request::Send { data, payload, solicited } => {
                 self.respond_send(qpn, &attributes, data, payload, solicited)

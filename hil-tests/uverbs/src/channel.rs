@@ -4,7 +4,7 @@
 //! the kernel's own. A second descriptor of that end stays here: with it, events that nobody has read yet are taken back
 //! when their object is destroyed, as the kernel does.
 
-use crate::sys;
+use crate::{shared, sys};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd, RawFd};
@@ -31,6 +31,8 @@ impl Channel {
         let (writer, reader) = UnixDatagram::pair()?;
         writer.set_nonblocking(true)?;
         let ours = reader.as_fd().try_clone_to_owned()?;
+        shared::keep(&writer);
+        shared::keep(&ours);
         Ok((Self { writer, reader: ours, backlog: VecDeque::new() }, reader.into_raw_fd()))
     }
 

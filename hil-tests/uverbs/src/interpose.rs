@@ -52,7 +52,7 @@ fn fail(Errno(number): Errno) -> c_int {
 
 /// Calls into the device. A panic there is the device's fault and looks like a broken one.
 fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO))
+    shared::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
 /// Whether `path` names the device's file.
@@ -266,6 +266,9 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     static NEXT: Next = Next::new(c"close");
     type Function = unsafe extern "C" fn(c_int) -> c_int;
+    if !shared::may_close(descriptor) {
+        return fail(Errno::BADF);
+    }
     if shared::is_ours(descriptor) && !shared::is_borrowed() {
         let _ = guarded(|| {
             shared::close(descriptor);
@@ -307,7 +310,8 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// Run by the loader: makes libibverbs look for devices where ours is.
 extern "C" fn loaded() {
     let _ = catch_unwind(|| {
-        if std::env::var_os(PRELOADED).is_none_or(|list| !list.to_string_lossy().contains(OWN_NAME)) {
+        // This library's own unit tests are no program that it is for.
+        if cfg!(test) {
             return;
         }
         let directory = Settings::from_environment().directory;
@@ -318,11 +322,6 @@ extern "C" fn loaded() {
         }
     });
 }
-
-/// What the loader was told to load first.
-const PRELOADED: &str = "LD_PRELOAD";
-/// Part of this library's file name.
-const OWN_NAME: &str = "mlx5_uverbs";
 
 // SAFETY: the loader calls what this section lists, with arguments that `loaded` does not look at.
 #[used]

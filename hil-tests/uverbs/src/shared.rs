@@ -5,9 +5,9 @@ use crate::errno::Errno;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::{sys, worker};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeSet;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +34,15 @@ static WAITING: AtomicUsize = AtomicUsize::new(0);
 /// Descriptors that are contexts or channels, one bit each, for a quick answer without the lock.
 static OURS: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
 
+/// Descriptors that this library keeps for itself, one bit each. A program that closes all that it does not know, as
+/// daemons do, must not close these: other files would get their numbers, and the device would write into them.
+static KEPT: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
+
+thread_local! {
+    /// This thread is inside the device, whose own closing is real.
+    static INSIDE_DEVICE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The process that the state belongs to.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
@@ -45,6 +54,39 @@ static WORKING: AtomicBool = AtomicBool::new(false);
 fn bit(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let number = usize::try_from(descriptor).ok()?;
     Some((OURS.get(number / 64)?, 1 << (number % 64)))
+}
+
+fn kept_bit(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let number = usize::try_from(descriptor).ok()?;
+    Some((KEPT.get(number / 64)?, 1 << (number % 64)))
+}
+
+/// Keeps a descriptor from being closed by the program.
+pub(crate) fn keep(descriptor: &impl AsRawFd) {
+    if let Some((word, bit)) = kept_bit(descriptor.as_raw_fd()) {
+        word.fetch_or(bit, Ordering::Release);
+    }
+}
+
+/// Whether the program may close a descriptor. This library may close its own.
+pub(crate) fn may_close(descriptor: RawFd) -> bool {
+    let Some((word, bit)) = kept_bit(descriptor) else { return true };
+    if word.load(Ordering::Acquire) & bit == 0 {
+        return true;
+    }
+    let own = INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true);
+    if own && !is_borrowed() {
+        word.fetch_and(!bit, Ordering::Release);
+    }
+    own
+}
+
+/// Runs `body` as the device: what it closes is closed.
+pub(crate) fn as_device<T>(body: impl FnOnce() -> T) -> T {
+    let before = INSIDE_DEVICE.try_with(|inside| inside.replace(true)).unwrap_or(true);
+    let result = body();
+    let _ = INSIDE_DEVICE.try_with(|inside| inside.set(before));
+    result
 }
 
 fn mark(descriptor: RawFd) {
@@ -143,16 +185,16 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Does what there is to do, for the worker. Returns whether there was anything, whether a doorbell could come, and what
+/// Does what there is to do, for the worker, and looks for peers if `peers`. Returns whether there was anything, whether a doorbell could come, and what
 /// else to wait on.
-pub(crate) fn work() -> (bool, bool, Vec<RawFd>) {
+pub(crate) fn work(peers: bool) -> (bool, bool, Vec<RawFd>) {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();
     }
     let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
     match inside.state.as_mut() {
         Some(state) => {
-            let moved = state.work();
+            let moved = state.work(peers);
             (moved, !state.is_quiet(), state.descriptors())
         }
         None => (false, false, Vec::new()),
@@ -203,17 +245,25 @@ extern "C" fn after_fork_in_child() {
     {
         inside.orphans.extend(state.contexts.keys());
         // Closes this process's copies of lock and sockets. The parent keeps its own.
-        drop(state);
+        as_device(|| drop(state));
     }
 }
 
 extern "C" fn at_exit() {
+    if is_borrowed() {
+        return;
+    }
     let _ = std::panic::catch_unwind(|| {
-        // A thread that ended the process while it held the lock will not give it back.
-        if let Ok(mut inside) = INSIDE.try_lock()
-            && let Some(state) = inside.state.as_mut()
-        {
-            state.finish(Instant::now() + LAST_WORDS);
+        let deadline = Instant::now() + LAST_WORDS;
+        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
+        while Instant::now() < deadline {
+            if let Ok(mut inside) = INSIDE.try_lock() {
+                if let Some(state) = inside.state.as_mut() {
+                    as_device(|| state.finish(deadline));
+                }
+                return;
+            }
+            sys::yield_now();
         }
     });
 }

@@ -189,14 +189,16 @@ impl State {
         self.fabric.descriptors().collect()
     }
 
-    /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
-    pub(crate) fn work(&mut self) -> bool {
+    /// Does what there is to do: doorbells, timers, events, and messages if `peers`. Returns whether there was anything.
+    pub(crate) fn work(&mut self, peers: bool) -> bool {
         let mut moved = std::mem::take(&mut self.changed);
         if moved {
             self.watch();
         }
         moved |= self.look();
-        moved |= self.receive();
+        if peers || !self.early.is_empty() || self.fabric.is_behind() {
+            moved |= self.receive();
+        }
         if moved && let Some(number) = self.any_qp() {
             if self.log {
                 self.log_requests();
@@ -220,9 +222,9 @@ impl State {
 
     /// Writes what peers are still to get, before the process ends.
     pub(crate) fn finish(&mut self, deadline: Instant) {
-        self.work();
+        self.work(true);
         while self.fabric.is_behind() && Instant::now() < deadline {
-            self.work();
+            self.work(true);
             crate::sys::yield_now();
         }
     }
@@ -234,10 +236,15 @@ impl State {
         })
     }
 
-    /// Makes the list of doorbell records anew.
+    /// Makes the list of doorbell records anew: those that can make something happen.
     fn watch(&mut self) {
+        let device = &self.device;
+        let moves = |number| {
+            let state = device.query(number).map(|view| view.state);
+            !matches!(state, Ok(QpState::Reset | QpState::Init))
+        };
         let records = self.contexts.values().flat_map(Context::objects).filter_map(|object| match object {
-            Object::Qp(qp) => Some(qp.record),
+            Object::Qp(qp) if moves(qp.number) => Some(qp.record),
             Object::Cq(Cq { channel: Some(_), record, .. }) => Some(*record),
             _ => None,
         });

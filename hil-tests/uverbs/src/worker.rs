@@ -1,7 +1,7 @@
 //! The thread that is the device: it watches doorbell records, which are plain memory that nobody announces.
 //!
-//! After work it looks again at once, then ever less often, down to once a millisecond. Without a queue pair or an armed
-//! queue there is no doorbell to miss, and it sleeps until it is called.
+//! After work it looks again at once, then ever less often. Without a queue pair that can send, and without a completion
+//! channel, there is no doorbell to miss, and it sleeps until it is called.
 
 use crate::{shared, sys};
 use std::io::{Read, Write};
@@ -16,8 +16,12 @@ const EAGER: Duration = Duration::from_micros(500);
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks while attentive.
 const SHORT: Duration = Duration::from_micros(50);
-/// The longest sleep while there are doorbells to be rung.
+/// So long it sleeps for [`LONG`], then for [`LONGEST`].
+const PATIENT: Duration = Duration::from_secs(1);
+/// The sleep between two looks when nothing has happened for a while.
 const LONG: Duration = Duration::from_millis(1);
+/// The longest sleep while there are doorbells to be rung: what the first request after a pause has to wait.
+const LONGEST: Duration = Duration::from_millis(4);
 
 /// The worker's end and ours of a pair of sockets: a byte in it ends a sleep.
 static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
@@ -28,9 +32,12 @@ pub(crate) fn start() -> bool {
     if ours.set_nonblocking(true).is_err() || its.set_nonblocking(true).is_err() {
         return false;
     }
+    shared::keep(&ours);
+    shared::keep(&its);
     let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
-    let started =
-        std::thread::Builder::new().name("mlx5-device".into()).spawn(move || without_signals(|| run(its)));
+    let started = std::thread::Builder::new()
+        .name("mlx5-device".into())
+        .spawn(move || without_signals(|| shared::as_device(|| run(its))));
     *bell = Some(ours);
     started.is_ok()
 }
@@ -47,7 +54,7 @@ pub(crate) fn wake() {
 pub(crate) fn forget() {
     // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
     if let Ok(mut bell) = BELL.try_lock() {
-        *bell = None;
+        shared::as_device(|| *bell = None);
     }
 }
 
@@ -58,8 +65,9 @@ fn without_signals(body: impl FnOnce()) {
 
 fn run(mut bell: UnixStream) {
     let mut idle_since = Instant::now();
+    let mut peers = true;
     loop {
-        let done = std::panic::catch_unwind(shared::work);
+        let done = std::panic::catch_unwind(|| shared::work(peers));
         // A panic is a fault of the device; it goes on with what is whole.
         let (moved, awake, mut descriptors) = done.unwrap_or((false, true, Vec::new()));
         if moved {
@@ -67,21 +75,23 @@ fn run(mut bell: UnixStream) {
         }
         let idle = idle_since.elapsed();
         if awake && idle < EAGER {
+            peers = true;
             sys::yield_now();
             continue;
         }
         let sleep = match awake {
             false => None,
             true if idle < ATTENTIVE => Some(SHORT),
-            true => Some(LONG),
+            true if idle < PATIENT => Some(LONG),
+            true => Some(LONGEST),
         };
         descriptors.push(bell.as_raw_fd());
         let ready = sys::wait(&descriptors, sleep);
         if ready.last() == Some(&true) {
             drain(&mut bell);
-            idle_since = Instant::now();
         }
-        if ready.iter().any(|ready| *ready) {
+        peers = ready.iter().any(|ready| *ready);
+        if peers {
             idle_since = Instant::now();
         }
     }

@@ -1,6 +1,7 @@
 //! Queue pairs: rings, counters, state (PRM `qpc`). Reliable connected ones only.
 
 use crate::message::Request;
+use crate::object::mkey::Access;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
@@ -141,6 +142,8 @@ pub(crate) struct Qp {
     pub(crate) attributes: QpAttributes,
     pub(crate) state: QpState,
     pub(crate) peer: Option<Peer>,
+    /// What the peer may ask for at all, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    pub(crate) rights: Access,
     pub(crate) sq_consumer: u16,
     pub(crate) rq_consumer: u16,
     pub(crate) outstanding: Option<Outstanding>,
@@ -156,6 +159,7 @@ impl Qp {
             attributes,
             state: QpState::Reset,
             peer: None,
+            rights: Access::ALL,
             sq_consumer: 0,
             rq_consumer: 0,
             outstanding: None,

@@ -54,18 +54,23 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     if !process::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
         return Err(Errno::FAULT);
     }
-    let access = Access {
-        local_read: true,
-        local_write: flags & LOCAL_WRITE != 0,
-        remote_read: flags & REMOTE_READ != 0,
-        remote_write: flags & REMOTE_WRITE != 0,
-        remote_atomic: flags & REMOTE_ATOMIC != 0,
-    };
+    let access = access(flags);
     let key = call.state.device.register_at(pd, asked.start, asked.hca_va, asked.length, access)?;
     call.publish(Object::Mr(key.index()), |request, handle| {
         let response = RegisterResponse { handle, lkey: key.get(), rkey: key.get() };
         request.answer(CORE_OUT, response.as_bytes())
     })
+}
+
+/// Returns the rights that access flags give.
+pub(super) const fn access(flags: u32) -> Access {
+    Access {
+        local_read: true,
+        local_write: flags & LOCAL_WRITE != 0,
+        remote_read: flags & REMOTE_READ != 0,
+        remote_write: flags & REMOTE_WRITE != 0,
+        remote_atomic: flags & REMOTE_ATOMIC != 0,
+    }
 }
 
 /// MR_DESTROY.

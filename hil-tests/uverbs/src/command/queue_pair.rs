@@ -1,6 +1,6 @@
 //! Queue pairs: making them, and their way through the states.
 
-use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT};
+use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT, memory};
 use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
 use crate::errno::Errno;
 use crate::object::{Object, Qp, state_number, state_of};
@@ -175,6 +175,9 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     if asked.mask & mask::DESTINATION != 0 {
         let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);
         call.state.device.connect(number, peer)?;
+    }
+    if asked.mask & mask::ACCESS != 0 {
+        call.state.device.set_rights(number, memory::access(asked.access))?;
     }
     if asked.mask & mask::RNR_RETRIES != 0 {
         let retries = match asked.rnr_retry {

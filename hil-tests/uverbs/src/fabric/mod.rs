@@ -6,7 +6,7 @@
 
 mod codec;
 
-use crate::sys;
+use crate::{shared, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -89,6 +89,8 @@ impl Fabric {
             }
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
+            shared::keep(&lock);
+            shared::keep(&listener);
             return Ok(Self {
                 directory: directory.to_path_buf(),
                 slot,
@@ -149,6 +151,7 @@ impl Fabric {
         let mut messages = Vec::new();
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
+                shared::keep(&stream);
                 self.incoming.push(Incoming { stream, buffer: Vec::new() });
             }
         }
@@ -231,6 +234,7 @@ impl Outgoing {
     fn connect(directory: &Path, slot: u32) -> io::Result<Self> {
         let stream = UnixStream::connect(socket(directory, slot))?;
         stream.set_nonblocking(true)?;
+        shared::keep(&stream);
         Ok(Self { stream, backlog: VecDeque::new(), unanswered: Vec::new() })
     }
 

@@ -1,0 +1,348 @@
+//! The library before a program: this one, which starts itself again with it.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod verbs;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use verbs::{Attribute, Context, End, Pages, call, call_at, close, command, in_child, open};
+
+const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
+const ALL_ACCESS: u32 = 0xf;
+
+/// Opcodes of completions.
+const DONE: u8 = 0;
+const REQUEST_FAILED: u8 = 13;
+
+/// Returns the test called `name` as a program with the library before it.
+fn program(name: &str, role: &str, directory: &std::path::Path) -> Command {
+    let this = std::env::current_exe().unwrap();
+    let library = this.parent().unwrap().join("libmlx5_uverbs.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    let mut command = Command::new(this);
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env("LD_PRELOAD", library).env(INSIDE, role).env("MLX5_UVERBS_DIR", directory);
+    command
+}
+
+fn directory(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("mlx5-uverbs-test-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Runs `body` in a program of its own.
+fn preloaded(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        body();
+        return;
+    }
+    let directory = directory(name);
+    let status = program(name, "alone", &directory).status().unwrap();
+    let _ = std::fs::remove_dir_all(directory);
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn without_the_library_there_is_no_device() {
+    if std::env::var_os(INSIDE).is_none() && !std::path::Path::new("/dev/infiniband/uverbs0").exists() {
+        assert_eq!(open(), Err(libc::ENOENT));
+    }
+}
+
+#[test]
+fn bad_addresses_are_refused() {
+    preloaded("bad_addresses_are_refused", || {
+        let descriptor = open().unwrap();
+        assert_eq!(call_at(descriptor, 0), Err(libc::EFAULT));
+        assert_eq!(call_at(descriptor, 0x10), Err(libc::EFAULT));
+        assert_eq!(call_at(descriptor, u64::MAX - 8), Err(libc::EFAULT));
+        close(descriptor);
+        let context = Context::new();
+        let pd = context.pd();
+        let gone = Pages::new(8192);
+        gone.unmap(4096);
+        assert_eq!(context.register(pd, gone.0, 4096, 1), Err(libc::EFAULT));
+        assert_eq!(context.register(pd, gone.0, 8192, 1), Err(libc::EFAULT));
+        assert!(context.register(pd, gone.0 + 4096, 4096, 1).is_ok());
+        assert_eq!(context.cq(gone.0, gone.0 + 4096), Err(libc::EFAULT));
+        assert_eq!(context.cq(gone.0 + 4096, 0x10), Err(libc::EFAULT));
+        // An answer that cannot be given leaves no object behind.
+        let before = context.pd();
+        let mut attributes = [Attribute::In(0, &[0; 8]), Attribute::Number(2, 3), Attribute::Nowhere(1)];
+        assert_eq!(call(context.0, 0, 0, &mut attributes), Err(libc::EFAULT));
+        let destroyed = call(context.0, 1, 0, &mut [Attribute::Handle(0, before + 1)]);
+        assert_eq!(destroyed, Err(libc::ENOENT));
+    });
+}
+
+#[test]
+fn arguments_are_checked_as_the_kernel_does() {
+    preloaded("arguments_are_checked_as_the_kernel_does", || {
+        let descriptor = open().unwrap();
+        assert_eq!(
+            call(descriptor, 0, 2, &mut []),
+            Err(libc::EINVAL),
+            "before GET_CONTEXT, without arguments"
+        );
+        assert_eq!(call(descriptor, 99, 0, &mut []), Err(libc::EPROTONOSUPPORT));
+        let probe = call(descriptor, 0, 0, &mut [Attribute::Number(2, 1)]);
+        assert_eq!(probe, Err(libc::ENOSPC));
+        let context = Context::new();
+        assert_eq!(command(context.0, 200, &[], &mut [], &mut []), Err(libc::EOPNOTSUPP));
+        let pd = context.pd();
+        let page = Pages::new(4096);
+        assert_eq!(context.register(pd, page.0, 0, 1), Err(libc::EINVAL));
+        assert_eq!(context.register(pd, page.0, 4096, 2), Err(libc::EINVAL), "remote write without local");
+        assert_eq!(context.register(pd, page.0, 4096, 1 << 19), Err(libc::EINVAL));
+        assert_eq!(context.register(pd + 50, page.0, 4096, 1), Err(libc::EINVAL));
+        let (mr, _) = context.register(pd, page.0, 4096, 1).unwrap();
+        let destroy =
+            |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);
+        assert_eq!(destroy(1, 0, pd), Err(libc::EBUSY));
+        assert_eq!(destroy(1, 0, mr), Err(libc::ENOENT), "no protection domain");
+        assert_eq!(destroy(7, 1, mr), Ok(0));
+        assert_eq!(destroy(7, 1, mr), Err(libc::ENOENT));
+        assert_eq!(destroy(1, 0, pd), Ok(0));
+    });
+}
+
+#[test]
+fn states_of_a_queue_pair_are_kept_in_order() {
+    preloaded("states_of_a_queue_pair_are_kept_in_order", || {
+        let end = End::new();
+        let modify = |mask, state| end.context.modify(end.qp, mask, state, end.qpn);
+        assert_eq!(modify(0x1_2e01, 3), Err(libc::EINVAL), "RESET to RTS");
+        assert_eq!(modify(1, 1), Err(libc::EINVAL), "INIT without a port");
+        assert_eq!(modify(0x39, 1), Ok(()));
+        assert_eq!(modify(0x12_9181 & !0x10_0000, 2), Err(libc::EINVAL), "RTR without destination");
+        assert_eq!(modify(0x12_9181, 2), Ok(()));
+        assert_eq!(modify(0x1_2e01, 3), Ok(()));
+        assert_eq!(modify(1, 9), Err(libc::EINVAL));
+        assert_eq!(modify(1, 0), Ok(()));
+    });
+}
+
+#[test]
+fn a_queue_pair_writes_to_itself() {
+    preloaded("a_queue_pair_writes_to_itself", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.data.write(0, b"by the way of the device");
+        // More than the rings hold: they wrap.
+        for round in 0..200u64 {
+            let target = 1024 + round % 8 * 64;
+            end.write(24, end.data.0 + target, end.key);
+            assert_eq!(end.poll().0, DONE);
+            assert_eq!(end.data.read(target, 24), b"by the way of the device");
+        }
+        end.write(24, end.data.0 + 4090, end.key);
+        assert_eq!(end.poll(), (REQUEST_FAILED, 0x13), "past the end of the region");
+    });
+}
+
+#[test]
+fn memory_that_goes_away_fails_requests_and_nothing_else() {
+    preloaded("memory_that_goes_away_fails_requests_and_nothing_else", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.data.unmap(4096);
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, REQUEST_FAILED);
+        // A ring that goes away as well: the device goes on for others.
+        end.ring.unmap(8192);
+        std::thread::sleep(Duration::from_millis(20));
+        let mut other = End::new();
+        other.connect(other.qpn);
+        other.write(8, other.data.0 + 64, other.key);
+        assert_eq!(other.poll().0, DONE);
+    });
+}
+
+#[test]
+fn what_a_context_holds_goes_with_it() {
+    preloaded("what_a_context_holds_goes_with_it", || {
+        let before = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        for _ in 0..300 {
+            let end = End::new();
+            end.connect(end.qpn);
+            close(end.context.0);
+        }
+        // Numbers of queue pairs come back when they are used up: there are fewer than 300 times 300.
+        let after = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        assert!(after <= before + 8, "{before} descriptors before, {after} after");
+        let end = End::new();
+        let mut other = End::new();
+        other.connect(end.qpn);
+        close(end.context.0);
+        other.write(8, end.data.0, end.key);
+        assert_eq!(other.poll(), (REQUEST_FAILED, 0x15), "nobody answers there");
+    });
+}
+
+#[test]
+fn threads_have_contexts_of_their_own() {
+    preloaded("threads_have_contexts_of_their_own", || {
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                scope.spawn(move || {
+                    let mut end = End::new();
+                    end.connect(end.qpn);
+                    end.data.write(0, &[thread; 64]);
+                    for _ in 0..100 {
+                        end.write(64, end.data.0 + 512, end.key);
+                        assert_eq!(end.poll().0, DONE);
+                        assert_eq!(end.data.read(512, 64), [thread; 64]);
+                    }
+                    let Context(descriptor) = end.context;
+                    close(descriptor);
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_child_has_no_device_until_it_opens_one() {
+    preloaded("a_child_has_no_device_until_it_opens_one", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        assert!(in_child(|| {
+            let gone = end.context.register(0, end.data.0, 4096, ALL_ACCESS) == Err(libc::EIO);
+            close(end.context.0);
+            let mut own = End::new();
+            own.connect(own.qpn);
+            own.write(8, own.data.0 + 64, own.key);
+            gone && own.qpn != end.qpn && own.poll().0 == DONE
+        }));
+        // The child's close was its own: the parent's device is as it was.
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
+        // Another program does not inherit it.
+        let listed = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        assert!(!listed.contains("/dev/zero") && !listed.contains("slot-"), "{listed}");
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
+    });
+}
+
+#[test]
+fn a_program_that_closes_everything_leaves_the_device_whole() {
+    preloaded("a_program_that_closes_everything_leaves_the_device_whole", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        let descriptor = end.context.0;
+        // As daemons do, but for what this test needs itself.
+        for other in (3..1024).filter(|other| *other != descriptor) {
+            let _ = verbs::try_close(other);
+        }
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
+        assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok());
+    });
+}
+
+/// Says something to the other program.
+fn say(text: &str) {
+    println!("@{text}");
+    std::io::stdout().flush().unwrap();
+}
+
+/// Hears what the other program says.
+fn hear() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+/// Carries what one program says to the other, until it says no more.
+fn carry(from: &mut Child, to: &mut Child) -> std::thread::JoinHandle<()> {
+    let (output, mut input) = (from.stdout.take().unwrap(), to.stdin.take().unwrap());
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            // The test harness talks as well, in front on the same line.
+            if let Some((_, said)) = line.unwrap().split_once('@') {
+                let _ = writeln!(input, "{said}");
+            }
+        }
+    })
+}
+
+/// Runs `name` in two programs that hear each other.
+fn pair(name: &str, body: impl FnOnce(&str)) {
+    if let Ok(role) = std::env::var(INSIDE) {
+        body(&role);
+        return;
+    }
+    let directory = directory(name);
+    let start =
+        |role| program(name, role, &directory).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut first, mut second) = (start("first"), start("second"));
+    let carriers = [carry(&mut first, &mut second), carry(&mut second, &mut first)];
+    let outcomes = [first.wait().unwrap(), second.wait().unwrap()];
+    for carrier in carriers {
+        carrier.join().unwrap();
+    }
+    let _ = std::fs::remove_dir_all(directory);
+    assert!(outcomes.iter().all(std::process::ExitStatus::success), "{outcomes:?}");
+}
+
+/// Tells the other program about this end and returns its queue pair, key and address.
+fn introduce(end: &End) -> (u32, u32, u64) {
+    say(&format!("{} {} {}", end.qpn, end.key, end.data.0));
+    let heard = hear();
+    let mut numbers = heard.split(' ').map(|number| number.parse::<u64>().unwrap());
+    let mut next = || numbers.next().unwrap();
+    (next() as u32, next() as u32, next())
+}
+
+#[test]
+fn two_programs_write_to_each_other() {
+    pair("two_programs_write_to_each_other", |role| {
+        let mut end = End::new();
+        let (peer, rkey, address) = introduce(&end);
+        assert_ne!(peer, end.qpn);
+        end.connect(peer);
+        end.data.write(0, role.as_bytes());
+        for round in 0..50 {
+            end.write(5, address + 1024 + round * 16, rkey);
+            assert_eq!(end.poll().0, DONE);
+        }
+        say("written");
+        assert_eq!(hear(), "written");
+        let other: &[u8] = if role == "first" { b"secon" } else { b"first" };
+        assert_eq!(end.data.read(1024 + 49 * 16, 5), other);
+        // A key that is none, and then a peer that is none.
+        if role == "first" {
+            end.write(5, address, rkey + 0x100);
+            assert_eq!(end.poll(), (REQUEST_FAILED, 0x13));
+        }
+        say("done");
+        assert_eq!(hear(), "done");
+    });
+}
+
+#[test]
+fn a_program_that_ends_is_unreachable() {
+    pair("a_program_that_ends_is_unreachable", |role| {
+        let mut end = End::new();
+        let (peer, rkey, address) = introduce(&end);
+        end.connect(peer);
+        say("ready");
+        assert_eq!(hear(), "ready");
+        if role == "first" {
+            end.write(5, address, rkey);
+            assert_eq!(end.poll().0, DONE);
+            say("go");
+            // Standard input ends with the other program.
+            while !hear().is_empty() {}
+            end.write(5, address, rkey);
+            assert_eq!(end.poll(), (REQUEST_FAILED, 0x15));
+        } else {
+            assert_eq!(hear(), "go");
+        }
+    });
+}

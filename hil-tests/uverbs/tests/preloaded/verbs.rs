@@ -1,0 +1,369 @@
+//! The smallest user of the kernel's interface: builds calls, posts requests, polls completions. No other library is in it.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use std::time::{Duration, Instant};
+
+const VERBS_IOCTL: libc::c_ulong = 0xc018_1b01;
+const MANDATORY: u16 = 1;
+const ENTRIES: u32 = 64;
+const BLOCKS: u32 = 64;
+const SLOTS: u32 = 16;
+
+/// An error number.
+pub(crate) type Errno = i32;
+
+/// What a call carries.
+pub(crate) enum Attribute<'a> {
+    /// Bytes for the device.
+    In(u16, &'a [u8]),
+    /// A number, inline.
+    Number(u16, u64),
+    /// Room for an answer.
+    Out(u16, &'a mut [u8]),
+    /// Room for an answer where no memory is.
+    Nowhere(u16),
+    /// A handle.
+    Handle(u16, u32),
+    /// Where a new handle goes.
+    New(u16),
+}
+
+/// Page-aligned memory of zeros that is never given back.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages(pub(crate) u64);
+
+impl Pages {
+    /// Maps memory.
+    pub(crate) fn new(length: usize) -> Self {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping touches nothing that exists.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0) };
+        assert_ne!(address, libc::MAP_FAILED);
+        Self(address.expose_provenance() as u64)
+    }
+
+    /// Takes the memory away.
+    pub(crate) fn unmap(self, length: usize) {
+        // SAFETY: nothing of this process refers to it any more; that the device does is what is tested.
+        let result = unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.0 as usize), length) };
+        assert_eq!(result, 0);
+    }
+
+    /// Stores bytes.
+    pub(crate) fn write(self, offset: u64, bytes: &[u8]) {
+        for (index, byte) in (offset..).zip(bytes) {
+            self.byte(index).store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads bytes.
+    pub(crate) fn read(self, offset: u64, length: u64) -> Vec<u8> {
+        (offset..offset + length).map(|index| self.byte(index).load(Ordering::Relaxed)).collect()
+    }
+
+    fn byte(self, offset: u64) -> &'static AtomicU8 {
+        // SAFETY: tests stay inside of what they have mapped; atomics may be changed by anyone.
+        unsafe { AtomicU8::from_ptr(std::ptr::with_exposed_provenance_mut((self.0 + offset) as usize)) }
+    }
+
+    fn word(self, offset: u64) -> &'static AtomicU32 {
+        // SAFETY: as in `byte`; all words are aligned to 4.
+        unsafe { AtomicU32::from_ptr(std::ptr::with_exposed_provenance_mut((self.0 + offset) as usize)) }
+    }
+}
+
+fn errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Opens the device's file.
+pub(crate) fn open() -> Result<RawFd, Errno> {
+    let path = CString::new("/dev/infiniband/uverbs0").unwrap();
+    // SAFETY: `path` is a string that lives until the call is over.
+    let descriptor = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if descriptor < 0 { Err(errno()) } else { Ok(descriptor) }
+}
+
+/// Closes a descriptor that may be anyone's.
+pub(crate) fn try_close(descriptor: RawFd) -> Result<(), Errno> {
+    // SAFETY: only called where nothing else of this process has descriptors that it needs.
+    let result = unsafe { libc::close(descriptor) };
+    if result < 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Closes a descriptor.
+pub(crate) fn close(descriptor: RawFd) {
+    // SAFETY: tests close what they have opened, once.
+    assert_eq!(unsafe { libc::close(descriptor) }, 0);
+}
+
+/// Calls with any address in place of a request.
+pub(crate) fn call_at(descriptor: RawFd, address: u64) -> Result<(), Errno> {
+    // SAFETY: the device checks the address before it uses it.
+    let result = unsafe { libc::ioctl(descriptor, VERBS_IOCTL, address) };
+    if result < 0 { Err(errno()) } else { Ok(()) }
+}
+
+/// Calls a method. Returns the new handle if there is one.
+pub(crate) fn call(
+    descriptor: RawFd,
+    object: u16,
+    method: u16,
+    attributes: &mut [Attribute<'_>],
+) -> Result<u32, Errno> {
+    let mut buffer = vec![0u64; 3 + 2 * attributes.len()];
+    let length = (buffer.len() * 8) as u64;
+    buffer[0] = length | u64::from(object) << 16 | u64::from(method) << 32 | (attributes.len() as u64) << 48;
+    buffer[2] = 1; // RDMA_DRIVER_MLX5
+    let mut new = None;
+    for (index, attribute) in attributes.iter_mut().enumerate() {
+        let at = 3 + 2 * index;
+        let (id, length, data) = match attribute {
+            Attribute::In(id, bytes) if bytes.len() <= 8 => {
+                let mut inline = [0; 8];
+                inline[..bytes.len()].copy_from_slice(bytes);
+                (*id, bytes.len(), u64::from_ne_bytes(inline))
+            }
+            Attribute::In(id, bytes) => (*id, bytes.len(), bytes.as_ptr().expose_provenance() as u64),
+            Attribute::Number(id, number) => (*id, 8, *number),
+            Attribute::Out(id, room) => (*id, room.len(), room.as_mut_ptr().expose_provenance() as u64),
+            Attribute::Nowhere(id) => (*id, 8, 0x10),
+            Attribute::Handle(id, handle) => (*id, 0, u64::from(*handle)),
+            Attribute::New(id) => {
+                new = Some(at + 1);
+                (*id, 0, 0)
+            }
+        };
+        buffer[at] = u64::from(id) | (length as u64) << 16 | u64::from(MANDATORY) << 32;
+        buffer[at + 1] = data;
+    }
+    call_at(descriptor, buffer.as_mut_ptr().expose_provenance() as u64)?;
+    Ok(new.map_or(0, |at| buffer[at] as u32))
+}
+
+/// Calls a command of the older interface.
+pub(crate) fn command(
+    descriptor: RawFd,
+    number: u64,
+    input: &[u8],
+    output: &mut [u8],
+    driver: &mut [u8],
+) -> Result<(), Errno> {
+    let mut attributes = vec![Attribute::In(0, input), Attribute::Number(2, number)];
+    if !output.is_empty() {
+        attributes.push(Attribute::Out(1, output));
+    }
+    if !driver.is_empty() {
+        attributes.push(Attribute::Out(0x1001, driver));
+    }
+    call(descriptor, 0, 0, &mut attributes).map(drop)
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn longs(longs: &[u64]) -> Vec<u8> {
+    longs.iter().flat_map(|long| long.to_ne_bytes()).collect()
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// An open context.
+pub(crate) struct Context(pub(crate) RawFd);
+
+impl Context {
+    /// Opens the device and makes a context.
+    pub(crate) fn new() -> Self {
+        let descriptor = open().expect("open");
+        let (request, mut response) = ([0; 32], [0; 72]);
+        let mut attributes = [Attribute::In(0x1000, &request), Attribute::Out(0x1001, &mut response)];
+        call(descriptor, 0, 3, &mut attributes).expect("GET_CONTEXT");
+        assert_eq!(word(&response, 40), 72, "response length");
+        Self(descriptor)
+    }
+
+    /// Makes a protection domain.
+    pub(crate) fn pd(&self) -> u32 {
+        let mut response = [0; 4];
+        command(self.0, 3, &[0; 8], &mut response, &mut [0; 4]).expect("ALLOC_PD");
+        word(&response, 0)
+    }
+
+    /// Registers memory and returns its handle and key.
+    pub(crate) fn register(
+        &self,
+        pd: u32,
+        address: u64,
+        length: u64,
+        access: u32,
+    ) -> Result<(u32, u32), Errno> {
+        let mut request = longs(&[0, address, length, address]);
+        request.extend(words(&[pd, access]));
+        let mut response = [0; 12];
+        command(self.0, 9, &request, &mut response, &mut [])?;
+        Ok((word(&response, 0), word(&response, 4)))
+    }
+
+    /// Makes a completion queue and returns its handle.
+    pub(crate) fn cq(&self, ring: u64, record: u64) -> Result<u32, Errno> {
+        let mut driver = longs(&[ring, record]);
+        driver.extend(words(&[64, 0, 0, 0]));
+        let (mut count, mut number) = ([0; 4], [0; 8]);
+        let entries = (ENTRIES - 1).to_ne_bytes();
+        call(
+            self.0,
+            3,
+            0,
+            &mut [
+                Attribute::New(0),
+                Attribute::In(1, &entries),
+                Attribute::Number(2, 77),
+                Attribute::Out(6, &mut count),
+                Attribute::In(0x1000, &driver),
+                Attribute::Out(0x1001, &mut number),
+            ],
+        )
+    }
+
+    /// Makes a queue pair and returns its handle and number.
+    pub(crate) fn qp(&self, pd: u32, cq: u32, buffer: u64, record: u64) -> Result<(u32, u32), Errno> {
+        let mut driver = longs(&[buffer, record]);
+        driver.extend(words(&[BLOCKS, SLOTS, 6, 0, 0, 0]));
+        driver.extend(longs(&[0, 0]));
+        let capabilities = words(&[16, 16, 1, 1, 0]);
+        let (mut granted, mut number) = ([0; 20], [0; 4]);
+        let handle = call(
+            self.0,
+            4,
+            0,
+            &mut [
+                Attribute::New(0),
+                Attribute::Handle(2, pd),
+                Attribute::Handle(4, cq),
+                Attribute::Handle(5, cq),
+                Attribute::Number(7, 88),
+                Attribute::In(8, &capabilities),
+                Attribute::Number(9, 2),
+                Attribute::Out(13, &mut granted),
+                Attribute::Out(14, &mut number),
+                Attribute::In(0x1000, &driver),
+            ],
+        )?;
+        Ok((handle, word(&number, 0)))
+    }
+
+    /// Changes a queue pair's state.
+    pub(crate) fn modify(&self, qp: u32, mask: u32, state: u8, destination: u32) -> Result<(), Errno> {
+        let mut request = vec![0; 112];
+        request[31] = 1; // port of the address
+        request[64..72].copy_from_slice(&words(&[qp, mask]));
+        request[84..88].copy_from_slice(&destination.to_ne_bytes());
+        request[88..92].copy_from_slice(&0xf_u32.to_ne_bytes());
+        request[96] = state;
+        request[104] = 1; // port
+        request[107] = 7; // retry for ever
+        command(self.0, 26, &request, &mut [], &mut [])
+    }
+}
+
+/// A queue pair with all that it needs, and a page of data.
+pub(crate) struct End {
+    /// The context.
+    pub(crate) context: Context,
+    /// Handle of the queue pair.
+    pub(crate) qp: u32,
+    /// Its number.
+    pub(crate) qpn: u32,
+    /// The data page.
+    pub(crate) data: Pages,
+    /// Its key.
+    pub(crate) key: u32,
+    /// Where the ring is.
+    pub(crate) ring: Pages,
+    cq_ring: Pages,
+    records: Pages,
+    posted: u16,
+    polled: u32,
+}
+
+impl End {
+    /// Makes one that is not connected yet.
+    pub(crate) fn new() -> Self {
+        let context = Context::new();
+        let pd = context.pd();
+        let (data, cq_ring, ring, records) =
+            (Pages::new(4096), Pages::new(4096), Pages::new(8192), Pages::new(4096));
+        for entry in 0..u64::from(ENTRIES) {
+            cq_ring.write(entry * 64 + 63, &[0xf0]);
+        }
+        let (_, key) = context.register(pd, data.0, 4096, 0xf).expect("REG_MR");
+        let cq = context.cq(cq_ring.0, records.0).expect("CQ_CREATE");
+        let (qp, qpn) = context.qp(pd, cq, ring.0, records.0 + 64).expect("QP_CREATE");
+        Self { context, qp, qpn, data, key, ring, cq_ring, records, posted: 0, polled: 0 }
+    }
+
+    /// Connects it, ready to send.
+    pub(crate) fn connect(&self, peer: u32) {
+        self.context.modify(self.qp, 0x39, 1, 0).expect("to INIT");
+        self.context.modify(self.qp, 0x12_9181, 2, peer).expect("to RTR");
+        self.context.modify(self.qp, 0x1_2e01, 3, 0).expect("to RTS");
+    }
+
+    /// Posts an RDMA WRITE of the first bytes of the data page.
+    pub(crate) fn write(&mut self, length: u32, address: u64, rkey: u32) {
+        let mut request = Vec::new();
+        for word in [u32::from(self.posted) << 8 | 8, self.qpn << 8 | 3, 8, 0] {
+            request.extend(word.to_be_bytes());
+        }
+        request.extend(address.to_be_bytes());
+        for word in [rkey, 0, length, self.key] {
+            request.extend(word.to_be_bytes());
+        }
+        request.extend(self.data.0.to_be_bytes());
+        let slot = u64::from(u32::from(self.posted) % BLOCKS);
+        self.ring.write(u64::from(SLOTS) * 64 + slot * 64, &request);
+        self.posted = self.posted.wrapping_add(1);
+        fence(Ordering::Release);
+        self.records.word(64 + 4).store(u32::from(self.posted).to_be(), Ordering::Release);
+    }
+
+    /// Waits for a completion and returns its opcode and, of errors, its syndrome.
+    pub(crate) fn poll(&mut self) -> (u8, u8) {
+        let slot = u64::from(self.polled % ENTRIES) * 64;
+        let lap = ((self.polled / ENTRIES) & 1) as u8;
+        let start = Instant::now();
+        loop {
+            let last = self.cq_ring.read(slot + 63, 1)[0];
+            if last & 1 == lap && last >> 4 != 0xf {
+                fence(Ordering::Acquire);
+                self.polled += 1;
+                self.records.word(0).store((self.polled & 0xff_ffff).to_be(), Ordering::Release);
+                return (last >> 4, self.cq_ring.read(slot + 55, 1)[0]);
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "no completion");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Forks; the child runs `body` and ends. Returns whether it was content.
+pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child does only what `body` says, and ends without returning.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let content = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
+        // SAFETY: ends the process, without the test harness's own end.
+        unsafe { libc::_exit(i32::from(!content)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives until the call is over.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
