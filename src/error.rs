@@ -86,7 +86,12 @@ impl fmt::Display for ConfigError {
             Self::BothSignaturesOutsideCipher => f.write_str(
                 "signatures in both domains need the cipher around the enciphered one's signature",
             ),
-            Self::TooManyEntries { entries, max } => write!(f, "{entries} layout entries, {max} fit"),
+            Self::TooManyEntries { entries, max } => {
+                write!(
+                    f,
+                    "{entries} layout entries, {max} fit (an interleaved layout takes one for its header)"
+                )
+            }
             Self::BsfDoesNotFit { bytes, max } => {
                 write!(f, "layout and BSFs take {bytes} bytes, {max} fit into a work request")
             }
@@ -201,7 +206,10 @@ impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Size { entries, max } => {
-                write!(f, "a queue of {entries} entries: a power of two up to {max} is wanted")
+                write!(
+                    f,
+                    "a queue of {entries} entries: a power of two up to {max}, the capacity of its type, is wanted"
+                )
             }
             Self::InlineLimit { bytes, max } => {
                 write!(f, "{bytes} bytes of inline data, {max} are the limit")

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-/// A number is larger than the field that has to carry it.
+/// A number is outside of what the field that has to carry it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfRange {
@@ -13,7 +13,9 @@ pub struct OutOfRange {
     pub what: &'static str,
     /// The number that was given.
     pub value: u64,
-    /// The largest number that fits.
+    /// The smallest number allowed.
+    pub min: u64,
+    /// The largest number allowed.
     pub max: u64,
 }
 
@@ -21,7 +23,7 @@ impl OutOfRange {
     /// Lets a length of 1 to `max` bytes pass: a length of 0 has another meaning, or none that is known.
     pub(crate) const fn check_length(what: &'static str, length: u32, max: u32) -> Result<(), Self> {
         if length == 0 || length > max {
-            return Err(Self { what, value: length as u64, max: max as u64 });
+            return Err(Self { what, value: length as u64, min: 1, max: max as u64 });
         }
         Ok(())
     }
@@ -29,7 +31,7 @@ impl OutOfRange {
 
 impl fmt::Display for OutOfRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} is over the limit of {}", self.what, self.value, self.max)
+        write!(f, "{} {}: {} to {} is allowed", self.what, self.value, self.min, self.max)
     }
 }
 
@@ -52,7 +54,7 @@ macro_rules! number24 {
             /// [`OutOfRange`] where the number has more than 24 bits.
             pub const fn new(value: u32) -> Result<Self, OutOfRange> {
                 if value > MAX_24 {
-                    return Err(OutOfRange { what: $what, value: value as u64, max: MAX_24 as u64 });
+                    return Err(OutOfRange { what: $what, value: value as u64, min: 0, max: MAX_24 as u64 });
                 }
                 Ok(Self(value))
             }
@@ -265,7 +267,10 @@ mod tests {
     fn numbers_end_at_24_bits() {
         assert_eq!(PsvIndex::new(0x00ff_ffff).map(PsvIndex::get), Ok(0x00ff_ffff));
         let error = PsvIndex::new(0x0100_0000);
-        assert_eq!(error, Err(OutOfRange { what: "PSV index", value: 0x0100_0000, max: 0x00ff_ffff }));
+        assert_eq!(
+            error,
+            Err(OutOfRange { what: "PSV index", value: 0x0100_0000, min: 0, max: 0x00ff_ffff })
+        );
     }
 
     #[test]

@@ -30,6 +30,7 @@ impl<'a> Credential<'a> {
             return Err(OutOfRange {
                 what: "credential length",
                 value: bytes.len() as u64,
+                min: 0,
                 max: Self::MAX as u64,
             });
         }

@@ -34,7 +34,12 @@ impl EntryCount {
     /// [`OutOfRange`] over [`EntryCount::MAX`].
     pub const fn new(at_least: u16) -> Result<Self, OutOfRange> {
         if at_least > Self::MAX {
-            return Err(OutOfRange { what: "mkey entries", value: at_least as u64, max: Self::MAX as u64 });
+            return Err(OutOfRange {
+                what: "mkey entries",
+                value: at_least as u64,
+                min: 0,
+                max: Self::MAX as u64,
+            });
         }
         Ok(Self(at_least.next_multiple_of(4)))
     }

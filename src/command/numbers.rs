@@ -19,7 +19,7 @@ macro_rules! numbers {
             /// [`OutOfRange`] where it is larger.
             pub const fn new(value: $inner) -> Result<Self, OutOfRange> {
                 if value > $max {
-                    return Err(OutOfRange { what: $what, value: value as u64, max: $max });
+                    return Err(OutOfRange { what: $what, value: value as u64, min: 0, max: $max });
                 }
                 Ok(Self(value))
             }
@@ -96,8 +96,9 @@ impl LogPageSize {
     pub const fn new(log: u8) -> Result<Self, OutOfRange> {
         if log < 12 || log > 31 {
             return Err(OutOfRange {
-                what: "logarithm of the page size (at least 12)",
+                what: "logarithm of the page size",
                 value: log as u64,
+                min: 12,
                 max: 31,
             });
         }

@@ -116,7 +116,10 @@ fn m4_entries_are_rounded_up_to_four() {
     for (asked, given) in rounded {
         assert_eq!(EntryCount::new(asked).unwrap().get(), given);
     }
-    assert_eq!(EntryCount::new(65533), Err(OutOfRange { what: "mkey entries", value: 65533, max: 65532 }));
+    assert_eq!(
+        EntryCount::new(65533),
+        Err(OutOfRange { what: "mkey entries", value: 65533, min: 0, max: 65532 })
+    );
 }
 
 #[test]
@@ -301,12 +304,15 @@ fn objects_reply() {
 fn m26_m30_what_does_not_fit_cannot_be_written() {
     assert_eq!(
         CredentialId::new(0x0100_0000),
-        Err(OutOfRange { what: "credential id", value: 0x0100_0000, max: 0xff_ffff })
+        Err(OutOfRange { what: "credential id", value: 0x0100_0000, min: 0, max: 0xff_ffff })
     );
     assert!(ImportKekId::new(0x0100_0000).is_err());
     assert!(Pdn::new(0x0100_0000).is_err() && Psn::new(0x0100_0000).is_err());
     let long = [0; 49];
-    assert_eq!(Credential::new(&long), Err(OutOfRange { what: "credential length", value: 49, max: 48 }));
+    assert_eq!(
+        Credential::new(&long),
+        Err(OutOfRange { what: "credential length", value: 49, min: 0, max: 48 })
+    );
     // A shorter one is followed by zeros.
     let short = CreateLogin {
         credential_id: CredentialId::default(),

@@ -92,6 +92,7 @@ impl<'a> LayoutView<'a> {
             let skip = stride.checked_sub(bytes).ok_or(OutOfRange {
                 what: "piece (up to the stride)",
                 value: u64::from(bytes),
+                min: 0,
                 max: u64::from(stride),
             })?;
             let key = Key::from_raw(entry.mkey.get());

@@ -29,7 +29,7 @@ impl ListEntry {
     /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
     /// ```
     pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if let Err(error) = OutOfRange::check_length("entry length (1 or more)", length, Self::MAX_BYTES) {
+        if let Err(error) = OutOfRange::check_length("entry length", length, Self::MAX_BYTES) {
             return Err(error);
         }
         Ok(Self(Klm { byte_count: U32::new(length), mkey: U32::new(lkey.get()), address: U64::new(address) }))
@@ -59,7 +59,12 @@ impl InterleavedEntry {
     pub const fn new(address: u64, bytes: u32, skip: u32, lkey: Key) -> Result<Self, OutOfRange> {
         let stride = bytes as u64 + skip as u64;
         if stride > u16::MAX as u64 {
-            return Err(OutOfRange { what: "stride (bytes + skip)", value: stride, max: u16::MAX as u64 });
+            return Err(OutOfRange {
+                what: "stride (bytes + skip)",
+                value: stride,
+                min: 0,
+                max: u16::MAX as u64,
+            });
         }
         Ok(Self(StridedEntry {
             stride: U16::new(stride as u16),

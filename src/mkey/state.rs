@@ -192,6 +192,12 @@ impl Mkey {
         self.length
     }
 
+    /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
+    /// memory is not whole blocks.
+    pub fn wire_length(&self) -> Option<u64> {
+        self.signature().map_or(Some(self.length), |signature| signature.wire_bytes(self.length))
+    }
+
     /// Returns the signature in force.
     pub fn signature(&self) -> Option<&BlockSignature> {
         self.signature.as_ref()?.block.as_ref()

@@ -160,6 +160,11 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.next_fence
     }
 
+    /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`] counts them.
+    pub fn block(&self, index: u32) -> Wqebb {
+        self.ring.read(index)
+    }
+
     /// Returns the doorbell.
     pub const fn doorbell(&self) -> &D {
         &self.doorbell

@@ -29,7 +29,7 @@ impl Sge {
     /// assert!(Sge::new(0, 0, Key::from_raw(0x1234_00)).is_err());
     /// ```
     pub const fn new(address: u64, length: u32, lkey: Key) -> Result<Self, OutOfRange> {
-        if let Err(error) = OutOfRange::check_length("data length (1 or more)", length, Self::MAX_BYTES) {
+        if let Err(error) = OutOfRange::check_length("data length", length, Self::MAX_BYTES) {
             return Err(error);
         }
         Ok(Self(DataSegment {
