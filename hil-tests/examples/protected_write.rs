@@ -87,9 +87,10 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let entry = wait(&mut completions)?;
     println!("{}", CompletionEntry::parse(&entry)?);
-    println!("{:?}", queue.complete_send(u16::from_be_bytes([entry[60], entry[61]])));
-    println!("ciphertext: {:02x?}", &target[..16]);
-    if target[..16] == source[..16] {
+    let counter = CompletionEntry::parse(&entry)?.cqe().wqe_counter.get();
+    println!("request {:?}", queue.complete_send(counter));
+    println!("ciphertext: {:02x?}", target.first_chunk::<16>());
+    if target.starts_with(source.get(..16).unwrap_or_default()) {
         return Err("the wire holds plaintext".into());
     }
     Ok(())

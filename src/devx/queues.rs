@@ -107,6 +107,7 @@ impl CqReader {
 
 /// What a queue pair is to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueuePairSpec {
     /// Buffers of a receive request, a power of two.
     pub entries_per_slot: u32,
@@ -137,6 +138,7 @@ impl Default for QueuePairSpec {
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Connection {
     /// The peer's queue pair.
     pub peer: Qpn,
