@@ -89,18 +89,18 @@ macro_rules! problems {
 
 problems! {
     // Any request.
-    Truncated { needed: usize, have: usize } Refused "device.md 4.3" "the request says {needed} bytes, {have} are there";
-    SizeZero Refused "device.md 4.3" "the size field is 0";
-    SizeOverLimit { ds: u8 } Refused "device.md 4.3" "the size field says {ds} octowords, a request has at most 63";
-    SizeMismatch { ds: usize, wanted: usize } Refused "device.md 4.3"
+    Truncated { needed: usize, have: usize } Refused "DEVICE.md 4.3" "the request says {needed} bytes, {have} are there";
+    SizeZero Refused "DEVICE.md 4.3" "the size field is 0";
+    SizeOverLimit { ds: u8 } Refused "DEVICE.md 4.3" "the size field says {ds} octowords, a request has at most 63";
+    SizeMismatch { ds: usize, wanted: usize } Refused "DEVICE.md 4.3"
         "the segments of this request take {wanted} octowords, the size field says {ds}";
-    UnknownOpcode { opcode: u8 } Suspicious "device.md 4.2" "opcode {opcode:#04x} is not one that this library knows";
-    UnexpectedOpmod { opmod: u8 } Note "device.md 4.3" "opcode modifier {opmod:#04x}: this library posts 0";
-    WqeSignature { found: u8, computed: u8 } Suspicious "device.md 4.3"
+    UnknownOpcode { opcode: u8 } Suspicious "DEVICE.md 4.2" "opcode {opcode:#04x} is not one that this library knows";
+    UnexpectedOpmod { opmod: u8 } Note "DEVICE.md 4.3" "opcode modifier {opmod:#04x}: this library posts 0";
+    WqeSignature { found: u8, computed: u8 } Suspicious "DEVICE.md 4.3"
         "the request's signature byte is {found:#04x}, the bytes give {computed:#04x}";
-    UnknownCode { name: &'static str, value: u64 } Refused "device.md 4.2" "{name}: code {value:#x} is not known";
-    UnknownBits { name: &'static str, bits: u64 } Suspicious "device.md 4.3" "{name}: bits {bits:#x} are not known here";
-    ReservedNotZero { name: &'static str } Suspicious "device.md 4.3" "{name} bytes are not zero";
+    UnknownCode { name: &'static str, value: u64 } Refused "DEVICE.md 4.2" "{name}: code {value:#x} is not known";
+    UnknownBits { name: &'static str, bits: u64 } Suspicious "DEVICE.md 4.3" "{name}: bits {bits:#x} are not known here";
+    ReservedNotZero { name: &'static str } Suspicious "DEVICE.md 4.3" "{name} bytes are not zero";
 
     // UMR: control and context.
     NotInline Refused "R13, R14" "the inline flag is missing: layout and BSFs are not taken from the request";
@@ -110,7 +110,7 @@ problems! {
     FieldWithoutMask { name: &'static str } Suspicious "R10"
         "{name} is given, but its mask bit is clear: it has no effect";
     MaskMissing { name: &'static str } Note "R10" "the mask lacks {name}, which each configuration writes";
-    UnusualMask { name: &'static str } Note "device.md 4.3" "the mask writes {name}, which this library leaves alone";
+    UnusualMask { name: &'static str } Note "DEVICE.md 4.3" "the mask writes {name}, which this library leaves alone";
     PartialAccessMask Suspicious "R27" "the mask replaces some access rights and leaves others";
     EntriesWithoutLength Suspicious "R10" "translation entries are given, but the mask leaves the length as it was";
     LengthWithoutEntries { length: u64 } Suspicious "R10"
@@ -119,17 +119,17 @@ problems! {
     BsfNotEnabled Suspicious "R10" "BSFs are given, but the request does not put them in force";
     EnabledWithoutBsf Suspicious "D20" "BSFs are put in force, but none is given";
     TagChange { from: u8, to: u8 } Note "R12" "the key's tag is {from:#04x} in imm and becomes {to:#04x}";
-    BoundToQueuePair { qpn: u32 } Note "device.md 4.3" "the key is bound to queue pair {qpn:#x}";
+    BoundToQueuePair { qpn: u32 } Note "DEVICE.md 4.3" "the key is bound to queue pair {qpn:#x}";
     FreesAndConfigures Suspicious "R12" "the request takes the key out of service and configures it too";
     NonZeroStart { address: u64 } Note "R35" "the mkey's space starts at {address:#x}, not at 0";
 
     // UMR: layout.
     EntryEmpty { index: usize } Refused "R38" "entry {index} has length 0";
-    EntryTooLong { index: usize, length: u32 } Refused "device.md 4.3"
+    EntryTooLong { index: usize, length: u32 } Refused "DEVICE.md 4.3"
         "entry {index} has {length} bytes, an entry is limited to 2 GiB";
     ListLength { sum: u64, length: u64 } Refused "R38"
         "the entries map {sum} bytes, the length says {length}";
-    StridedOpcode { op: u32 } Refused "device.md 4.3"
+    StridedOpcode { op: u32 } Refused "DEVICE.md 4.3"
         "this looks like the header of an interleaved layout, but its code is {op:#x}, not 0x400";
     StridedCount { entries: u16, octowords: u16 } Refused "R44"
         "a header and {entries} entries do not fill {octowords} octowords";
@@ -145,11 +145,11 @@ problems! {
 
     // BSFs.
     LengthOver32Bits { length: u64 } Refused "R51" "{length} bytes are too long for an mkey with BSFs (32 bits)";
-    BsfSizeCode { found: u8, wanted: u8, count: usize } Refused "device.md 4.2"
+    BsfSizeCode { found: u8, wanted: u8, count: usize } Refused "DEVICE.md 4.2"
         "size code {found} in a BSF, {count} BSFs have {wanted}";
-    BsfOrder Refused "device.md 4.2" "BSFs must be one signature BSF, one crypto BSF, or both in this order";
-    TransactionBsf Note "device.md 4.2" "a BSF without inline sections (transaction signature): not decoded";
-    RawDataSize { size: u32 } Note "device.md gap 9" "raw data size {size:#x}: all others write all ones";
+    BsfOrder Refused "DEVICE.md 4.2" "BSFs must be one signature BSF, one crypto BSF, or both in this order";
+    TransactionBsf Note "DEVICE.md 4.2" "a BSF without inline sections (transaction signature): not decoded";
+    RawDataSize { size: u32 } Note "DEVICE.md gap 9" "raw data size {size:#x}: all others write all ones";
     UnusedDomain { domain: &'static str } Suspicious "R70"
         "the {domain} domain has no block size, but a PSV, a format or an inline section";
     CheckMaskIrrelevant { bits: u8 } Note "R78" "check mask bits {bits:#04x} are no byte of these signatures";
@@ -164,7 +164,7 @@ problems! {
     InlineUnwanted { domain: &'static str } Suspicious "R106"
         "the {domain} domain is a CRC, but has an inline T10-DIF section";
     GuardType { code: u8 } Refused "R109" "guard type {code} is not known";
-    AppTagMask { mask: u16 } Note "device.md 4.2" "only bits {mask:#06x} of the application tag are checked";
+    AppTagMask { mask: u16 } Note "DEVICE.md 4.2" "only bits {mask:#06x} of the application tag are checked";
     BothEscapes Note "D10" "both escape flags are set: the reference provider writes one";
     CapabilityMissing { what: &'static str } Refused "R97, R102" "this device does not know {what}";
     PartialBlock { length: u64, stride: u32 } Suspicious "R186"
@@ -175,32 +175,32 @@ problems! {
     RowHole Note "R153" "no row of the man page's table has this order with a signature on this side";
     DekTooLarge { dek: u32 } Refused "R126" "DEK {dek:#x} has more than 24 bits";
     KeytagGiven Note "R160" "a keytag is given: the DEK must have the same";
-    UnitNotBlock { unit: u32, wanted: u32 } Note "device.md 4.2"
+    UnitNotBlock { unit: u32, wanted: u32 } Note "DEVICE.md 4.2"
         "the data unit is {unit} bytes, a block inside the cipher has {wanted}";
     SingleUnitEngine { length: u64, unit: u32 } Refused "D6, R171"
         "{length} bytes exceed the data unit of {unit} bytes, the limit of this engine";
     JobSize { length: u64, unit: u32 } Suspicious "R166, D8"
         "{length} bytes at once, all of the mkey, cannot be enciphered in units of {unit}";
-    TweakCarry { order: &'static str } Note "device.md 4.6"
+    TweakCarry { order: &'static str } Note "DEVICE.md 4.6"
         "the upper half of the tweak, read {order}, changes within the mkey";
 
     // SET_PSV and the data path.
     PsvTooLarge { psv: u32 } Refused "R176" "PSV {psv:#x} has more than 24 bits";
     PsvSyndrome { syndrome: u16 } Note "R176" "the PSV starts with syndrome {syndrome:#06x}";
-    PieceIs2Gib { index: usize } Suspicious "device.md 4.3" "piece {index} has length 0, which the device reads as 2 GiB";
-    InlineOverrun { length: u32, room: usize } Refused "device.md 4.3"
+    PieceIs2Gib { index: usize } Suspicious "DEVICE.md 4.3" "piece {index} has length 0, which the device reads as 2 GiB";
+    InlineOverrun { length: u32, room: usize } Refused "DEVICE.md 4.3"
         "{length} bytes of inline data, the request has room for {room}";
-    InlineNotAllowed Refused "device.md 4.3" "inline data in a request that brings data in";
-    AtomicOperand Suspicious "device.md 4.3" "an atomic brings 8 bytes into one piece of memory";
+    InlineNotAllowed Refused "DEVICE.md 4.3" "inline data in a request that brings data in";
+    AtomicOperand Suspicious "DEVICE.md 4.3" "an atomic brings 8 bytes into one piece of memory";
     DataInNop Note "M17" "a NOP with data segments: a cancelled request";
 
     // Completions.
-    UnknownCqeOpcode { opcode: u8 } Refused "device.md 4.5" "opcode {opcode} is not one of a completion";
-    NotWritten Note "device.md 4.5" "the device has not written this entry";
+    UnknownCqeOpcode { opcode: u8 } Refused "DEVICE.md 4.5" "opcode {opcode} is not one of a completion";
+    NotWritten Note "DEVICE.md 4.5" "the device has not written this entry";
     CqeFormat { format: u8 } Refused "M60" "format {format}: inline data or a compressed entry";
     UnknownSyndrome { syndrome: u8 } Suspicious "M61" "syndrome {syndrome:#04x} is not known here";
-    SignatureSyndrome { syndrome: u16 } Suspicious "device.md 4.5"
+    SignatureSyndrome { syndrome: u16 } Suspicious "DEVICE.md 4.5"
         "syndrome {syndrome:#06x} does not name one part of a signature";
-    SignatureType { code: u8 } Suspicious "device.md 4.5" "signature type {code} is not that of a block";
-    SignatureDomain { code: u8 } Refused "device.md 4.5" "domain {code} is neither wire nor memory";
+    SignatureType { code: u8 } Suspicious "DEVICE.md 4.5" "signature type {code} is not that of a block";
+    SignatureDomain { code: u8 } Refused "DEVICE.md 4.5" "domain {code} is neither wire nor memory";
 }

@@ -95,6 +95,7 @@ pub struct WorkRequest<'a> {
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Body<'a> {
     /// Changes an mkey.
@@ -192,6 +193,7 @@ impl<'a> WorkRequest<'a> {
 ///
 /// Each begins on a block of 64 bytes behind the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Requests<'a> {
     rest: &'a [u8],
     offset: usize,

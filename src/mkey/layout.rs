@@ -118,6 +118,9 @@ pub(crate) enum Entries<'a> {
 impl<'a> Layout<'a> {
     /// Maps the pieces one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     ///
+    /// The device tells a list from an interleaved layout by the second word of the first entry, a key here: key 0x400, which
+    /// no device gives out, would be taken for the header of an interleaved layout.
+    ///
     /// ```
     /// use mlx5_mkey::{mkey::{Layout, ListEntry}, types::Key};
     /// let (mr1, mr2) = (Key::from_raw(0x100), Key::from_raw(0x200));

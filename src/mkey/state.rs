@@ -76,7 +76,8 @@ impl MkeyAttributes {
 
 /// An mkey as software knows it: its number, its kind, and the shadow of what the device holds.
 ///
-/// Work requests that configure it take it by `&mut`: the shadow changes when, and only when, the request is posted.
+/// Work requests that configure it take it by `&mut`: the shadow changes when, and only when, the request is posted. A clone
+/// is a second shadow, which learns nothing of what the first one posts.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
@@ -233,11 +234,19 @@ impl Mkey {
     /// signature error in it, the count written next may equal the device's, which then reports nothing (assumption; to be
     /// asked of a board). Make such an mkey anew.
     pub fn forget(&mut self) {
+        self.invalidated();
+        if let Some(signature) = &mut self.signature {
+            // The request that was to write it may not have been executed.
+            signature.attributes.error_count.pending = true;
+        }
+    }
+
+    /// Notes that an invalidation was posted. The device keeps the error count.
+    pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
         self.length = 0;
         if let Some(signature) = &mut self.signature {
             signature.block = None;
-            signature.attributes.error_count.pending = true;
         }
         if let Some(crypto) = &mut self.crypto {
             crypto.properties = None;
@@ -293,7 +302,7 @@ impl Mkey {
         Ok(plan)
     }
 
-    /// Decides which BSFs, count and PSVs go with a configuration (device.md 4.4).
+    /// Decides which BSFs, count and PSVs go with a configuration (DEVICE.md 4.4).
     fn plan_features<'a>(
         &'a self,
         config: &'a MkeyConfig<'a>,
@@ -470,7 +479,10 @@ pub struct SignatureError {
 impl SignatureError {
     /// Returns the number of the failing block, counted from 0 at the mkey's start.
     pub const fn block_index(&self) -> u64 {
-        self.offset / self.stride as u64
+        match self.offset.checked_div(self.stride as u64) {
+            Some(index) => index,
+            None => 0,
+        }
     }
 }
 

@@ -164,7 +164,8 @@ pub enum Outcome {
         /// Bytes of the message.
         bytes: u32,
     },
-    /// The request failed. The queue pair is in error, and what is posted behind it will be flushed.
+    /// The request failed. The queue pair is in error, and what is posted behind it will be flushed: also the SET_PSVs of a
+    /// configuration, so that its name may come up to three times.
     Failed(Failure),
 }
 
@@ -322,6 +323,9 @@ impl<'r> CompletionQueue<'r> {
                 }
                 Completion::Requester { qpn, counter, bytes, .. } => {
                     let sent = route.sender(qpn, counter);
+                    if matches!(sent, Some((_, RequestKind::MkeyConfigurePart))) {
+                        continue;
+                    }
                     (qpn, counter, sent.map(|(id, kind)| (id, Outcome::Sent { kind, bytes })))
                 }
                 Completion::Responder { qpn, counter, message, bytes } => {

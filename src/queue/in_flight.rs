@@ -20,6 +20,9 @@ pub enum RequestKind {
     FetchAdd,
     /// Configuration of an mkey, complete with its SET_PSVs (`IBV_WC_DRIVER1`).
     MkeyConfigure,
+    /// An inner request of a configuration. Polling passes its success over; where the queue fails, it fails under the
+    /// configuration's name too.
+    MkeyConfigurePart,
     /// Invalidation of a local key (`IBV_WC_LOCAL_INV`).
     LocalInvalidate,
 }

@@ -9,6 +9,9 @@ use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
 use heapless::Vec;
 
+/// The most entries of a slot: a receive request has at most 2048 bytes (PRM `log_rq_stride`).
+const MAX_ENTRIES_PER_SLOT: usize = 128;
+
 /// What a receive queue needs to know of its queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -45,8 +48,9 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         let ReceiveQueueConfig { qpn, entries_per_slot } = config;
         let entries = ring.len();
         let stride = entries_per_slot as usize;
-        if !entries_per_slot.is_power_of_two() || stride > entries {
-            return Err(QueueError::Size { entries: stride, max: entries });
+        let most = MAX_ENTRIES_PER_SLOT.min(entries);
+        if !entries_per_slot.is_power_of_two() || stride > most {
+            return Err(QueueError::Size { entries: stride, max: most });
         }
         let slots = entries / stride;
         let max = N.min(MAX_SLOTS);
@@ -70,7 +74,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.ids.len() as u32 - self.producer.wrapping_sub(self.consumer)
     }
 
-    /// Posts buffers for one message; `id` is what its completion will carry.
+    /// Posts buffers for one message; `id` is what its completion will carry. A buffer under key 0x100, which no device gives
+    /// out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
     ///
     /// # Errors
     /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::RingFull`].
@@ -84,10 +89,11 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if free == 0 {
             return Err(PostError::RingFull { needed: 1, free });
         }
-        let first = self.producer.wrapping_mul(self.entries_per_slot);
+        let mut index = self.producer.wrapping_mul(self.entries_per_slot);
         let end = (sges.len() < max).then_some(DataSegment::END_OF_LIST);
-        for (index, entry) in (first..).zip(sges.iter().map(|sge| sge.to_wire()).chain(end)) {
+        for entry in sges.iter().map(|sge| sge.to_wire()).chain(end) {
             self.ring.write(index, entry);
+            index = index.wrapping_add(1);
         }
         let mask = self.ids.len().wrapping_sub(1);
         if let Some(slot) = self.ids.get_mut(self.producer as usize & mask) {
@@ -154,6 +160,21 @@ mod tests {
             [sge(1).to_wire(), DataSegment::END_OF_LIST, sge(2).to_wire(), sge(3).to_wire()]
         );
         assert_eq!(ring[4], DataSegment::END_OF_LIST);
+    }
+
+    #[test]
+    fn positions_wrap() {
+        let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
+        let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
+        // As after 2^32 - 1 requests.
+        (queue.producer, queue.published, queue.consumer) = (u32::MAX, u32::MAX, u32::MAX);
+        let sge = Sge::new(9, 16, Key::from_raw(0x500)).unwrap();
+        queue.post(1, &[sge; 2]).unwrap();
+        queue.post(2, &[sge; 2]).unwrap();
+        queue.publish();
+        assert_eq!((queue.complete(0xffff), queue.complete(0)), (Some(1), Some(2)));
+        drop(queue);
+        assert_eq!(ring, [sge.to_wire(); 4]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::wqe::{OCTOWORDS_PER_BLOCK, Octoword, Payload, Remote, Sge, Sink, set_
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
-/// Blocks before the translation entries of a UMR.
+/// Bytes before the translation entries of a UMR.
 const UMR_HEAD_BYTES: usize = 2 * WQEBB_BYTES;
 
 /// Bytes that the inline header adds to inline data.
@@ -32,7 +32,7 @@ pub struct SendQueueConfig {
     pub max_sge: usize,
     /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun.
     pub max_requests: u32,
-    /// Every request is signalled (`sq_sig_all`), except the inner ones of an mkey configuration.
+    /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,
     /// Count of the first block to post, for a queue pair that has been in use; 0 for a new one.
     pub first_block: u32,
@@ -210,7 +210,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     }
 
     /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
-    /// there were (`mlx5dv_qp_cancel_posted_send_wrs`).
+    /// there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for itself and for each of its SET_PSVs.
     ///
     /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as QUERY_QP says
     /// (`hw_sq_wqebb_counter`). An mkey whose configuration was cancelled should be told to [`Mkey::forget`].
@@ -218,13 +218,14 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// # Errors
     /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        if hw_counter == self.published as u16 {
-            return Ok(0);
-        }
-        let (mut index, _) =
-            self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?;
+        let mut index = if hw_counter == self.published as u16 {
+            self.published
+        } else {
+            self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?.0
+        };
         let mut cancelled = 0;
-        while index != self.published {
+        // To the end of what was posted: what is not published yet must not go out either.
+        while index != self.producer {
             let Some(request) = self.in_flight.get(index) else { break };
             let blocks = request.blocks;
             if request.id == id {
@@ -371,7 +372,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let psvs = plan.psv_requests();
         queue.check_room(blocks_of(octowords) + psvs * set_psv::BLOCKS, 1 + psvs)?;
         let signaled = signaled || queue.signal_all;
-        let kind = RequestKind::MkeyConfigure;
+        let kind = if psvs == 0 { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
         let (opcode, imm) = (Opcode::UMR, plan.key.get());
         let completion = signaled && psvs == 0;
         queue.push(
@@ -387,7 +388,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
                 memory.into_iter().chain(wire.map(|domain| (domain, plan.wire_psv, true)))
             {
                 let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, 0);
-                // `signal_all` signals every SET_PSV, as the reference provider does.
+                let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
                 let completion = signaled && (last || queue.signal_all);
                 let request = Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited };
                 queue.push(request, |control, cursor| {
@@ -401,13 +402,13 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
 
     /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
     ///
-    /// The mkey is forgotten ([`Mkey::forget`]): its next configuration must be complete (D16).
+    /// Nothing of the mkey is kept: its next configuration must be complete (D16).
     ///
     /// # Errors
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate_mkey(self, mkey: &mut Mkey) -> Result<(), PostError> {
         self.invalidate(mkey.key())?;
-        mkey.forget();
+        mkey.invalidated();
         Ok(())
     }
 
@@ -697,10 +698,26 @@ mod tests {
         assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
         assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
         assert_eq!(queue.complete(4), Some((1, RequestKind::Send)));
+        queue.request(3).nop().unwrap();
+        assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
         drop(queue);
         assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
         assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
         assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);
+    }
+
+    #[test]
+    fn r177_a_configuration_completes_once_also_where_all_is_signalled() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let config = SendQueueConfig { signal_all: true, ..SendQueueConfig::new(Qpn::default()) };
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        queue.request(42).configure_mkey(&mut signature_mkey(), &config).unwrap();
+        queue.ring_doorbell();
+        // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
+        assert_eq!(queue.complete(3), Some((42, RequestKind::MkeyConfigurePart)));
+        assert_eq!(queue.complete(4), Some((42, RequestKind::MkeyConfigure)));
     }
 
     #[test]

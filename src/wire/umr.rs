@@ -64,7 +64,7 @@ pub struct MkeyMask {
 }
 
 const _: () = {
-    // The numbers of device.md 4.3: a wrong padding above would shift every bit behind it.
+    // The numbers of DEVICE.md 4.3: a wrong padding above would shift every bit behind it.
     assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
     assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
     assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);

@@ -26,7 +26,7 @@ pub(crate) fn set_psv(psv: PsvIndex, domain: &Domain, control: ControlSegment, s
     }));
 }
 
-/// Returns the start value of a signature as a PSV holds it (device.md 4.2).
+/// Returns the start value of a signature as a PSV holds it (DEVICE.md 4.2).
 fn transient_signature(signature: &Signature) -> u64 {
     match signature {
         Signature::T10Dif(dif) => {

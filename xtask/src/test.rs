@@ -2,7 +2,6 @@
 
 use crate::run::{self, cargo, check, succeeds};
 use crate::{tidy, vectors};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// What came of a step.
@@ -84,7 +83,9 @@ fn documentation() -> Outcome {
 
 /// Links a program without std and alloc with the library.
 fn freestanding() -> Result<(), String> {
-    let target = "target/freestanding";
+    // A folder that is named here, since the compiler is called directly behind cargo.
+    let folder = "target/check";
+    let target = "target/check/freestanding";
     check(cargo(&[
         "build",
         "--quiet",
@@ -93,6 +94,8 @@ fn freestanding() -> Result<(), String> {
         "--no-default-features",
         "--profile",
         "freestanding",
+        "--target-dir",
+        folder,
     ]))?;
     let library = format!("mlx5_mkey={target}/libmlx5_mkey.rlib");
     let dependencies = format!("dependency={target}/deps");
@@ -114,8 +117,6 @@ fn freestanding() -> Result<(), String> {
             "hil-tests/freestanding.rs",
         ],
     ))?;
-    let size =
-        std::fs::metadata(Path::new(&run::root()).join(output)).map_err(|error| error.to_string())?.len();
-    println!("a program without std and alloc links with the library ({size} bytes)");
+    println!("a program without std and alloc was built with the library, as a static library");
     Ok(())
 }

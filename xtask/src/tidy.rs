@@ -31,6 +31,7 @@ const UNSAFE: &[&str] = &[
     "src/queue/ring.rs",
     "hil-tests/examples/protected_write.rs",
     "hil-tests/src/board/host_memory.rs",
+    "hil-tests/src/board/softdev.rs",
     "hil-tests/freestanding.rs",
     "hil-tests/uverbs/src/interpose.rs",
     "hil-tests/uverbs/src/process.rs",

@@ -1,4 +1,4 @@
-//! Builds completion entries (PRM `cqe64`; device.md 4.5). Pure: the owner bit comes later, with the place in the ring.
+//! Builds completion entries (PRM `cqe64`; DEVICE.md 4.5). Pure: the owner bit comes later, with the place in the ring.
 
 use crate::pipeline::{BlockError, Side};
 use crate::signature::Part;

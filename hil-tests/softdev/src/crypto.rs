@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn ieee_1619_unit_one_advances() {
-        // device.md 4.6: the plaintext of vector 5 is the ciphertext of vector 4.
+        // DEVICE.md 4.6: the plaintext of vector 5 is the ciphertext of vector 4.
         let xts = Xts::new(&hex("2718281828459045235360287471352631415926535897932384626433832795")).unwrap();
         let plain: Vec<u8> = (0..512).map(|i| i as u8).collect();
         let mut one = plain.clone();

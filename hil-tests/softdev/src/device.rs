@@ -469,7 +469,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Moves a reset or drained queue pair through INIT and RTR to RTS.
+    /// Moves a reset queue pair through INIT and RTR to RTS.
     ///
     /// # Errors
     /// As [`Device::modify`].

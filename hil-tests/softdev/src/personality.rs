@@ -57,7 +57,7 @@ impl Default for Personality {
             crypto: CryptoMode::default(),
             partial_blocks: PartialBlocks::default(),
             max_message_bytes: 1 << 31,
-            max_pieces: 1 << 23,
+            max_pieces: 1 << 20,
         }
     }
 }

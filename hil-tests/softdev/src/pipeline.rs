@@ -1,6 +1,6 @@
 //! Memory bytes to wire bytes and back, by a decoded [`Transform`]: pure functions over whole transfers.
 //!
-//! Four steps, in this order on transmit and reversed on receive (device.md 4.2, rows A to J):
+//! Four steps, in this order on transmit and reversed on receive (DEVICE.md 4.2, rows A to J):
 //!
 //! ```text
 //! memory ─▶ cipher over memory bytes ─▶ strip memory signatures ─▶ cipher over data ─▶ insert wire signatures ─▶ cipher over wire bytes ─▶ wire

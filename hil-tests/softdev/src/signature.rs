@@ -1,4 +1,4 @@
-//! Block signatures: how one is computed, where it stands in memory and how two compare (device.md 4.1).
+//! Block signatures: how one is computed, where it stands in memory and how two compare (DEVICE.md 4.1).
 //!
 //! Pure functions over one block. The CRCs themselves are the `crc` crate's.
 
@@ -174,7 +174,7 @@ pub enum Part {
     RefTag,
 }
 
-/// A signature that does not match, both sides as joined 64-bit words (device.md 4.5).
+/// A signature that does not match, both sides as joined 64-bit words (DEVICE.md 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The first part that is wrong, in the order guard, application tag, reference tag (M11).
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn golden_values_in_memory_order() {
-        // device.md 4.1, 512 bytes of A5.
+        // DEVICE.md 4.1, 512 bytes of A5.
         for (kind, seed_ones, bytes) in [
             (CrcKind::Crc32, false, &[0x69, 0x9a, 0xca, 0x21][..]),
             (CrcKind::Crc32, true, &[0x88, 0xcb, 0x60, 0x93]),

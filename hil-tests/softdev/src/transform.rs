@@ -1,4 +1,4 @@
-//! From the BSFs of an mkey to a [`Transform`] (device.md 4.2). This is where a wrong BSF is refused.
+//! From the BSFs of an mkey to a [`Transform`] (DEVICE.md 4.2). This is where a wrong BSF is refused.
 
 use crate::faults::Faults;
 use crate::object::Objects;

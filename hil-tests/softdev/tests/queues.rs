@@ -1,4 +1,4 @@
-//! Rings, counters, states, completions: what does not depend on the data (M19, M55, M56, R175, device.md 4.5).
+//! Rings, counters, states, completions: what does not depend on the data (M19, M55, M56, R175, DEVICE.md 4.5).
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

@@ -68,7 +68,7 @@ fn r66_r73_strip_on_the_way_out_insert_on_the_way_in() {
     assert_eq!(out(&mut host, &mkey, 1024), (data.clone(), vec![]));
     host.put(at, &[0; 1040]);
     assert_eq!(into(&mut host, at, &mkey, &data, 1040), (memory, vec![]));
-    // The same with each CRC: golden signatures of device.md 4.1.
+    // The same with each CRC: golden signatures of DEVICE.md 4.1.
     for (base, sig) in [
         (BfsPsv::CRC32, &[0x69, 0x9a, 0xca, 0x21][..]),
         (BfsPsv::CRC32C, &[0x42, 0x07, 0xe6, 0xb4]),
@@ -138,7 +138,7 @@ fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
 
 #[test]
 fn d1_d2_contents_of_a_signature_error() {
-    // device.md 4.1: data corrupted, guard seed ones.
+    // DEVICE.md 4.1: data corrupted, guard seed ones.
     let mut host = Host::new();
     let mut data = [0xa5; 512];
     data[0] = 0x5a;
@@ -230,7 +230,7 @@ fn r78_bits_that_no_byte_has_are_ignored() {
     }
 }
 
-/// The copy test of device.md 4.1 and R92: memory app 0078, wire app 5600 (one byte copied).
+/// The copy test of DEVICE.md 4.1 and R92: memory app 0078, wire app 5600 (one byte copied).
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
     let data = [0xa5; 512];

@@ -2,9 +2,11 @@
 
 #![allow(unsafe_code)]
 
+use mlx5_mkey::queue::DoorbellRecord;
 use mlx5_softdev::{Fault, Memory};
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Windows of process memory that a device may reach, at their own addresses.
 #[derive(Debug, Default)]
@@ -19,11 +21,12 @@ struct Window {
 }
 
 impl HostMemory {
-    /// Gives up `slice` to the device for good and returns its address.
+    /// Gives up `slice` to the device for good and returns its address. Whatever bytes the device leaves in it are a `T`.
     ///
-    /// The caller gets the only reference that there will be; the device writes behind its back, as hardware does, so it
-    /// belongs into a queue of the library, which never reads through it, or is dropped for the raw address.
-    pub fn share<T>(&mut self, slice: Box<[T]>) -> (&'static mut [T], u64) {
+    /// # Safety
+    /// The reference is the only one that there will be, and the device writes behind its back, as hardware does: it goes
+    /// into a queue of the library, which never reads through it, or is dropped for the raw address.
+    pub unsafe fn share<T: FromBytes + IntoBytes>(&mut self, slice: Box<[T]>) -> (&'static mut [T], u64) {
         let length = size_of_val(&slice[..]) as u64;
         let slice = Box::leak(slice);
         let address = slice.as_mut_ptr().expose_provenance() as u64;
@@ -31,22 +34,26 @@ impl HostMemory {
         (slice, address)
     }
 
-    /// Shows `value` to the device for good and returns its address. It must be changed through atomics only.
-    pub fn share_record<T: Sync>(&mut self, value: T) -> (&'static T, u64) {
-        let value = Box::leak(Box::new(value));
-        let address = ptr::from_mut(value).expose_provenance() as u64;
-        self.windows.push(Window { address, length: size_of::<T>() as u64 });
-        (value, address)
+    /// Shows a doorbell record to the device for good and returns its address.
+    ///
+    /// # Safety
+    /// Nobody writes to that address through [`Memory::write`]: a device only reads records.
+    pub unsafe fn share_record(&mut self) -> (&'static DoorbellRecord, u64) {
+        let record = Box::leak(Box::new(DoorbellRecord::new()));
+        let address = ptr::from_mut(record).expose_provenance() as u64;
+        self.windows.push(Window { address, length: size_of::<DoorbellRecord>() as u64 });
+        (record, address)
     }
 
     /// Gives `length` bytes of zeros, aligned to a page, to the device for good and returns their address.
     pub fn alloc(&mut self, length: usize) -> u64 {
-        #[derive(Clone, Copy)]
-        #[repr(align(4096))]
+        #[derive(Clone, Copy, FromBytes, IntoBytes)]
+        #[repr(C, align(4096))]
         struct Page([u8; 4096]);
         let pages = vec![Page([0; 4096]); length.div_ceil(4096).max(1)];
         debug_assert_eq!(pages[0].0[0], 0);
-        let (_, address) = self.share(pages.into_boxed_slice());
+        // SAFETY: the reference is dropped at once.
+        let (_, address) = unsafe { self.share(pages.into_boxed_slice()) };
         if let Some(window) = self.windows.last_mut() {
             window.length = length as u64;
         }
@@ -72,8 +79,8 @@ impl Memory for HostMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
         let source = self.find(address, out.len())?;
         // SAFETY: `find` has checked that the range is inside memory that was leaked and its address exposed. No Rust
-        // reference to it is used for access: queues hold raw pointers, all else holds addresses. `out` is elsewhere, since
-        // nobody can hold a reference into a window.
+        // reference to it is used for access, as the callers of `share` vouch: queues hold raw pointers, all else holds
+        // addresses. So `out` is elsewhere.
         unsafe { ptr::copy_nonoverlapping(source, out.as_mut_ptr(), out.len()) };
         Ok(())
     }

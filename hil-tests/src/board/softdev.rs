@@ -1,12 +1,14 @@
 //! The board that is always there: the software device, in this process.
 
+#![allow(unsafe_code)]
+
 use super::{
     AnyDoorbell, Board, COMPLETIONS, Capabilities, DekSpec, HostMemory, MkeySpec, Port, RECEIVE_SLOTS,
     SEND_BLOCKS,
 };
 use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
-    CompletionQueue, Doorbell, DoorbellRecord, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    CompletionQueue, Doorbell, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -53,12 +55,18 @@ impl SoftBoard {
 
     fn create_port(&mut self) -> Port {
         let memory = self.device.memory_mut();
-        let (sq, sq_address) = memory.share(vec![Wqebb::ZERO; SEND_BLOCKS].into_boxed_slice());
         let entries = vec![DataSegment::default(); RECEIVE_SLOTS * ENTRIES_PER_SLOT];
-        let (rq, rq_address) = memory.share(entries.into_boxed_slice());
-        let (cq, cq_address) = memory.share(vec![Cqe::UNWRITTEN; COMPLETIONS].into_boxed_slice());
-        let (qp_record, qp_record_address) = memory.share_record(DoorbellRecord::new());
-        let (cq_record, cq_record_address) = memory.share_record(DoorbellRecord::new());
+        // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
+        let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
+            (
+                memory.share(vec![Wqebb::ZERO; SEND_BLOCKS].into_boxed_slice()),
+                memory.share(entries.into_boxed_slice()),
+                memory.share(vec![Cqe::UNWRITTEN; COMPLETIONS].into_boxed_slice()),
+            )
+        };
+        // SAFETY: as above.
+        let ((qp_record, qp_record_address), (cq_record, cq_record_address)) =
+            unsafe { (memory.share_record(), memory.share_record()) };
         let cqn = self
             .device
             .create_cq(softdev::CqAttributes {

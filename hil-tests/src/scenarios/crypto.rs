@@ -183,7 +183,7 @@ fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdic
     Ok(())
 }
 
-/// Each size of unit under keys of both sizes, three units and a bit.
+/// Each size of unit under keys of both sizes, three units.
 fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];

@@ -487,7 +487,7 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (device.md 4.1).
+/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md 4.1).
 ///
 /// Assumption: the CRC vectors of the hardware tests belong to seed 0 (D17); the IP checksum is that of RFC 1071 (gap 1).
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {

@@ -44,7 +44,9 @@ pub const SECOND_LAYOUT: &str = "deliberate: second layout behind an empty list"
 pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
 /// Returns the rule by which the library refuses what the reference posts, `None` where there is none: a difference.
-pub fn deliberate(refusal: &Refusal) -> Option<&'static str> {
+///
+/// `overlaps` says that the reference wrote more blocks than the ring has.
+pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
     match refusal {
         Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),
         Refusal::Inexpressible(SECOND_LAYOUT) => Some(SECOND_LAYOUT),
@@ -62,12 +64,18 @@ pub fn deliberate(refusal: &Refusal) -> Option<&'static str> {
             PostError::Config(ConfigError::LengthOver32Bits { .. }) if *features_kept => {
                 Some("deliberate: over 32 bits long under a BSF in force")
             }
-            PostError::RingFull { .. } => Some(RING_FULL),
+            PostError::RingFull { .. } if overlaps => Some(RING_FULL),
             _ => None,
         },
-        Refusal::Post(PostError::RingFull { .. }) => Some(RING_FULL),
+        Refusal::Post(PostError::RingFull { .. }) if overlaps => Some(RING_FULL),
         _ => None,
     }
+}
+
+/// Returns whether the library had no room for the request, whatever it says.
+pub fn no_room(refusal: &Refusal) -> bool {
+    let (Refusal::Post(error) | Refusal::Configure { error, .. }) = refusal else { return false };
+    matches!(error, PostError::RingFull { .. } | PostError::TooManyRequests { .. })
 }
 
 /// The reference counts requests, not blocks, and overwrites what it has just posted.

@@ -1,4 +1,4 @@
-//! UMR: changes of an mkey by a work request (device.md 4.3). All checks come before the first change.
+//! UMR: changes of an mkey by a work request (DEVICE.md 4.3). All checks come before the first change.
 
 use crate::faults::Faults;
 use crate::fetch::Umr;
@@ -15,7 +15,7 @@ use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 /// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is (D15).
 const CHECK_USED: u8 = 1 << 6;
 
-/// Bits of the mkey mask (device.md 4.3).
+/// Bits of the mkey mask (DEVICE.md 4.3).
 mod mask {
     pub(super) const LEN: u64 = 1 << 0;
     pub(super) const PAGE_SIZE: u64 = 1 << 1;
