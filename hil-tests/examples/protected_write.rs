@@ -37,7 +37,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let pd = device.alloc_pd()?;
     let (cq, mut completions) = device.create_cq(64)?;
     let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
-    queue.connect_loopback()?;
+    queue.control().connect_loopback()?;
     let dek = pd.create_dek(DekKey::Plain256 { key: &[0x5a; 64], keytag: None }, *b"example!")?;
 
     let mut source: Vec<u8> = (0..DATA).map(|index| index as u8).collect();

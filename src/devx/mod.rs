@@ -11,8 +11,8 @@
 //! println!("{}", device.crypto());
 //! let pd = device.alloc_pd()?;
 //! let (cq, completions) = device.create_cq(256)?;
-//! let mut queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
-//! queue.connect_loopback()?;
+//! let queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
+//! queue.control().connect_loopback()?;
 //! let mkey = pd.create_mkey(MkeySpec { max_entries: 4, ..MkeySpec::default() })?;
 //! # let _ = (mkey, completions);
 //! # Ok(())
@@ -26,7 +26,7 @@ mod sys;
 
 pub use error::{DevxError, LibraryError};
 pub use objects::{Dek, Events, Login, MemoryRegion, MkeyObject, MkeySpec, ProtectionDomain, SQ_DRAINED};
-pub use queues::{Connection, Cq, CqReader, LeakedQueues, QueuePair, QueuePairSpec};
+pub use queues::{Connection, Cq, CqReader, LeakedQueues, QpControl, QueuePair, QueuePairSpec};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,

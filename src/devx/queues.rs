@@ -20,7 +20,6 @@ use crate::wire::cqe::Cqe;
 use crate::wire::data::DataSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use crate::wqe::Sge;
-use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// Bytes between a ring and the doorbell record behind it, so that they do not share a cache line.
@@ -155,10 +154,16 @@ pub struct QueuePair<const S: usize, const R: usize> {
     // The queues hold pointers into the memory: they must not be moved out, so nothing hands out a reference to them.
     send: SendQueue<'static, UarDoorbell, S>,
     receive: ReceiveQueue<'static, R>,
-    spec: QueuePairSpec,
     // Destroyed in this order: the object uses memory, page, queues and domain.
-    object: ManuallyDrop<sys::Object>,
-    resources: ManuallyDrop<Resources>,
+    control: QpControl,
+    resources: Resources,
+}
+
+/// The state of a queue pair on the device, apart from its queues. The queue pair is destroyed with it.
+pub struct QpControl {
+    qpn: Qpn,
+    spec: QueuePairSpec,
+    object: sys::Object,
 }
 
 struct Resources {
@@ -168,8 +173,10 @@ struct Resources {
     _pd: ProtectionDomain,
 }
 
-/// The queues of a queue pair that lives as long as the program.
+/// A queue pair whose memory lives as long as the program.
 pub struct LeakedQueues<const S: usize, const R: usize> {
+    /// Its state on the device.
+    pub control: QpControl,
     /// Send queue.
     pub send: SendQueue<'static, UarDoorbell, S>,
     /// Receive queue.
@@ -227,34 +234,43 @@ impl Device {
         // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
         let doorbell = unsafe { UarDoorbell::new(register, 0) };
         let config = SendQueueConfig { signal_all: spec.signal_all, ..SendQueueConfig::new(qpn) };
-        let mut queue_pair = QueuePair {
+        let control = QpControl { qpn, spec, object };
+        control.init()?;
+        Ok(QueuePair {
             send: SendQueue::new(config, send_slots, record, doorbell)?,
             receive: ReceiveQueue::new(
                 ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot },
                 receive_slots,
                 record,
             )?,
-            spec,
-            object: ManuallyDrop::new(object),
-            resources: ManuallyDrop::new(Resources {
+            control,
+            resources: Resources {
                 _memory: memory,
                 _uar: uar,
                 _cqs: [send_cq.clone(), receive_cq.clone()],
                 _pd: pd.clone(),
-            }),
-        };
-        queue_pair.init()?;
-        Ok(queue_pair)
+            },
+        })
     }
 }
 
-impl<const S: usize, const R: usize> QueuePair<S, R> {
+impl QpControl {
     /// Returns the number, for the peer to connect to.
     pub const fn qpn(&self) -> Qpn {
-        self.send.qpn()
+        self.qpn
     }
 
-    fn init(&mut self) -> Result<(), DevxError> {
+    /// Takes a queue pair on which nothing was posted through RESET to INIT again, so that it can be set up anew.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn restart(&mut self, drain_on_signature_error: bool) -> Result<(), DevxError> {
+        self.spec.drain_on_signature_error = drain_on_signature_error;
+        self.modify(&QpToReset(self.qpn))?;
+        self.init()
+    }
+
+    fn init(&self) -> Result<(), DevxError> {
         let (qp, spec) = (self.qpn(), self.spec);
         self.modify(&InitQp { qp, port: spec.port, pkey_index: 0, rights: spec.rights })?;
         if spec.drain_on_signature_error {
@@ -267,7 +283,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::Command`].
-    pub fn connect(&mut self, connection: &Connection) -> Result<(), DevxError> {
+    pub fn connect(&self, connection: &Connection) -> Result<(), DevxError> {
         let qp = self.qpn();
         let Connection { peer, path, first_psn, mtu } = *connection;
         self.modify(&ReadyToReceive {
@@ -294,8 +310,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// Connects to a queue pair of the same device.
     ///
     /// # Errors
-    /// As [`QueuePair::connect`].
-    pub fn connect_local(&mut self, peer: Qpn) -> Result<(), DevxError> {
+    /// As [`QpControl::connect`].
+    pub fn connect_local(&self, peer: Qpn) -> Result<(), DevxError> {
         self.connect(&Connection {
             peer,
             path: Path::Loopback,
@@ -307,8 +323,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// Connects to itself.
     ///
     /// # Errors
-    /// As [`QueuePair::connect`].
-    pub fn connect_loopback(&mut self) -> Result<(), DevxError> {
+    /// As [`QpControl::connect`].
+    pub fn connect_loopback(&self) -> Result<(), DevxError> {
         self.connect_local(self.qpn())
     }
 
@@ -324,7 +340,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::Command`].
-    pub fn resume(&mut self) -> Result<(), DevxError> {
+    pub fn resume(&self) -> Result<(), DevxError> {
         self.modify(&DrainedToSend { qp: self.qpn(), change: QpChange::default() })
     }
 
@@ -332,7 +348,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::Command`].
-    pub fn fail(&mut self) -> Result<(), DevxError> {
+    pub fn fail(&self) -> Result<(), DevxError> {
         self.modify(&QpToError(self.qpn()))
     }
 
@@ -342,6 +358,22 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// [`DevxError::Call`].
     pub fn notify_drained(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
         events.0.subscribe(&self.object, &[SQ_DRAINED], cookie)
+    }
+
+    fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
+        carry(command, |request, reply| self.object.modify(request, reply)).map(|_| ())
+    }
+}
+
+impl<const S: usize, const R: usize> QueuePair<S, R> {
+    /// Returns the number, for the peer to connect to.
+    pub const fn qpn(&self) -> Qpn {
+        self.send.qpn()
+    }
+
+    /// Returns the queue pair's state on the device: to connect, query, resume.
+    pub const fn control(&self) -> &QpControl {
+        &self.control
     }
 
     /// Begins a send request; see [`SendQueue::request`].
@@ -385,27 +417,10 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.receive.complete(counter)
     }
 
-    /// Gives the queues to the rest of the program's life: the queue pair is never destroyed.
+    /// Gives the queues' memory to the rest of the program's life, so that they can be moved about.
     pub fn leak(self) -> LeakedQueues<S, R> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is never dropped nor used again, so each queue is moved out once, and the memory is never freed.
-        unsafe { LeakedQueues { send: core::ptr::read(&this.send), receive: core::ptr::read(&this.receive) } }
-    }
-
-    fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
-        carry(command, |request, reply| self.object.modify(request, reply)).map(|_| ())
-    }
-}
-
-impl<const S: usize, const R: usize> Drop for QueuePair<S, R> {
-    fn drop(&mut self) {
-        // Whatever is still under way must not reach memory that is about to be freed. Destroying does that too; a reset
-        // that fails changes nothing.
-        let _ = self.modify(&QpToReset(self.qpn()));
-        // SAFETY: dropped once, here, the object before what it uses.
-        unsafe {
-            ManuallyDrop::drop(&mut self.object);
-            ManuallyDrop::drop(&mut self.resources);
-        }
+        let Self { send, receive, control, resources } = self;
+        core::mem::forget(resources);
+        LeakedQueues { control, send, receive }
     }
 }

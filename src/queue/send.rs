@@ -160,6 +160,34 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.next_fence
     }
 
+    /// Returns the doorbell record.
+    pub const fn record(&self) -> &'r DoorbellRecord {
+        self.record
+    }
+
+    /// Exchanges the doorbell for another that does the same, behind a trait object say.
+    pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
+        let Self { ring, record, doorbell, in_flight, qpn, .. } = self;
+        SendQueue {
+            ring,
+            record,
+            doorbell: map(doorbell),
+            in_flight,
+            qpn,
+            max_inline_data: self.max_inline_data,
+            max_sge: self.max_sge,
+            max_requests: self.max_requests,
+            signal_all: self.signal_all,
+            producer: self.producer,
+            published: self.published,
+            consumer: self.consumer,
+            posted: self.posted,
+            retired: self.retired,
+            next_fence: self.next_fence,
+            last_control: self.last_control,
+        }
+    }
+
     /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`] counts them.
     pub fn block(&self, index: u32) -> Wqebb {
         self.ring.read(index)

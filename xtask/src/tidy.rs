@@ -30,6 +30,7 @@ const UNSAFE: &[&str] = &[
     "src/queue/doorbell.rs",
     "src/queue/ring.rs",
     "hil-tests/examples/protected_write.rs",
+    "hil-tests/src/board/devx.rs",
     "hil-tests/src/board/host_memory.rs",
     "hil-tests/src/board/softdev.rs",
     "hil-tests/freestanding.rs",

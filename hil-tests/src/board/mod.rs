@@ -1,8 +1,10 @@
 //! What the scenarios run on: something that has an mlx5 device, real or not.
 
+mod devx;
 mod host_memory;
 mod softdev;
 
+pub use devx::DevxBoard;
 pub use host_memory::HostMemory;
 pub use softdev::SoftBoard;
 

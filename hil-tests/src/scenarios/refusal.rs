@@ -95,17 +95,17 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
 
 /// An mkey that was made for three entries.
 fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, MkeySpec { entries: 3, ..PLAIN });
+    let mut rig = Rig::new(board, MkeySpec { entries: 4, ..PLAIN });
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
-    let pieces = [piece(&rig.memory, 0..1)?; 4];
+    let pieces = [piece(&rig.memory, 0..1)?; 5];
     let layout = Some(Layout::list(&pieces));
-    let error = config(ConfigError::TooManyEntries { entries: 4, max: 3 });
-    refused(&mut rig, "4 pieces", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; 3];
+    let error = config(ConfigError::TooManyEntries { entries: 5, max: 4 });
+    refused(&mut rig, "5 pieces", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
+    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; 4];
     let layout = Some(Layout::interleaved(1, &streams).map_err(text)?);
-    let error = config(ConfigError::TooManyEntries { entries: 3, max: 2 });
-    refused(&mut rig, "3 streams", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
+    let error = config(ConfigError::TooManyEntries { entries: 4, max: 3 });
+    refused(&mut rig, "4 streams", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
     rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
 
