@@ -2,6 +2,7 @@
 
 mod decode;
 mod demo;
+mod hex;
 mod run;
 mod test;
 mod tidy;
@@ -13,13 +14,18 @@ const HELP: &str = "\
 cargo xtask TASK
 
   demo [--file PATH] [--fault NAME]
-                        run the examples of the manual pages, rows A to J and a file on the software device
+                        run the examples of the manual pages, rows A to J and a file on the software
+                        device
   test                  everything that CI runs
-  vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every byte
-                        (default: those of this repository; - reads standard input)
-  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device would refuse
-  tidy                  check the rules of the house: which module may know which, where unsafe may stand
+  vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
+                        byte (default: those of this repository; - reads standard input)
+  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device
+                        would refuse
+  tidy                  check the rules of the house: which module may know which, where unsafe may
+                        stand
   help                  this text
+
+Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense.
 ";
 
 fn main() -> ExitCode {
@@ -29,17 +35,11 @@ fn main() -> ExitCode {
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
         "demo" => demo::run(rest),
-        "test" => test::run(),
+        "test" => test::run(rest),
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
-        "tidy" => tidy::run(),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            eprint!("unknown task `{task}`\n\n{HELP}");
-            ExitCode::from(2)
-        }
+        "tidy" => tidy::run(rest),
+        "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
+        _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
     }
 }

@@ -1,10 +1,11 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks.
 
-use crate::run::root;
+use crate::run::{self, root};
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
 
 /// Each room of the library and the rooms that it may know. An import that is not listed runs against the flow.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -47,12 +48,22 @@ const TOP: &[&str] = &[
     "xtask",
 ];
 
+const HELP: &str = "\
+cargo xtask tidy
+
+Checks the rules of the house that no compiler checks: which module may know which, where unsafe may
+stand, what stands at the top, and that every public type has a defmt::Format.
+";
+
 /// Checks all rules and prints what breaks them.
-pub(crate) fn run() -> ExitCode {
-    match check() {
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Some(status) = run::no_arguments(arguments, HELP) {
+        return status;
+    }
+    match check(&mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
-            eprintln!("error: {what}");
+            run::misuse(&format!("error: {what}"));
             ExitCode::FAILURE
         }
     }
@@ -62,10 +73,10 @@ pub(crate) fn run() -> ExitCode {
 ///
 /// # Errors
 /// How many places break them; each is printed.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
     let faults = faults().map_err(|error| error.to_string())?;
     for fault in &faults {
-        println!("{fault}");
+        writeln!(out, "{fault}").map_err(|error| error.to_string())?;
     }
     if faults.is_empty() {
         Ok(())

@@ -2,7 +2,7 @@
 
 mod render;
 
-use crate::run::root;
+use crate::run::{misuse, root};
 use hil_tests::demo::{self, examples, faults, file, rows};
 use render::{Painter, Summary};
 use std::ffi::OsString;
@@ -36,10 +36,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     match serve(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
+        Err(error) => misuse(&format!("error: {error}")),
     }
 }
 
