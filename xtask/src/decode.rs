@@ -8,10 +8,11 @@ use std::fmt::Write;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
-const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 Usage: cargo xtask decode [options] HEX... | FILE | -
 
-Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64 bytes.
+Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
+bytes.
 HEX may have blanks, colons, commas and 0x. FILE holds such text, a dump of xxd, xxd -p, xxd -i,
 hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the order in which
 they are written. A word that is both hex and a file is a file.

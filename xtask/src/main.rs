@@ -19,8 +19,8 @@ cargo xtask TASK
   test                  everything that CI runs
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
-  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device
-                        would refuse
+  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a
+                        device would refuse
   tidy                  check the rules of the house: which module may know which, where unsafe may
                         stand
   help                  this text
@@ -41,5 +41,17 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(rest),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
         _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_fits_a_line() {
+        for help in
+            [super::HELP, super::decode::USAGE, super::test::HELP, super::tidy::HELP, super::vectors::HELP]
+        {
+            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
+        }
     }
 }

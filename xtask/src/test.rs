@@ -25,7 +25,7 @@ impl From<Result<(), String>> for Outcome {
 /// A name and what to do.
 type Step = (&'static str, fn(&mut dyn Write) -> Outcome);
 
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 cargo xtask test
 
 Everything that CI runs: tidy, format, lints, tests, the defmt feature, documentation, a

@@ -48,7 +48,7 @@ const TOP: &[&str] = &[
     "xtask",
 ];
 
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 cargo xtask tidy
 
 Checks the rules of the house that no compiler checks: which module may know which, where unsafe may

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Differences that are printed in full; the rest is counted.
 const SHOWN: usize = 20;
 
-const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 cargo xtask vectors [FILE... | -]
 
 Replays recorded work requests of the reference provider and compares every byte. Without FILE:
