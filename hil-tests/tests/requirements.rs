@@ -81,6 +81,45 @@ fn the_table_and_the_scenarios_say_the_same() {
 }
 
 #[test]
+fn every_scenario_and_every_place_is_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("README.md")).expect("README.md");
+    // In a table, by the letter of its requirement.
+    let rows = |letter: &str| -> Vec<&str> {
+        text.lines()
+            .filter(|line| line.strip_prefix("| ").is_some_and(|row| row.starts_with(letter)))
+            .collect()
+    };
+    let (requirements, related) = (rows("R"), rows("M"));
+    for scenario in scenarios::all() {
+        let name = format!("`{}`", scenario.name);
+        let table = if scenario.name.starts_with('m') { &related } else { &requirements };
+        let row = table.iter().find(|row| row.contains(&name));
+        let Some(row) = row else { panic!("{name} is in no table of README.md") };
+        if scenario.name.starts_with('m') {
+            let numbers = row.split(" | ").next().unwrap_or_default().trim_start_matches("| ");
+            let told: Vec<&str> =
+                scenario.requirements.iter().copied().filter(|name| name.starts_with('M')).collect();
+            assert_eq!(numbers, told.join(", "), "{name}");
+        }
+    }
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let places = line.split(" | ").next().unwrap_or_default();
+        for place in places.split('`').skip(1).step_by(2) {
+            assert!(root.join(place).exists(), "{place} is not there");
+        }
+    }
+    for folder in ["src", "tests"] {
+        for entry in std::fs::read_dir(root.join(folder)).expect("a folder") {
+            let name = entry.expect("an entry").file_name().into_string().expect("a name");
+            let place = format!("{folder}/{name}");
+            let listed = text.contains(&format!("`{place}`")) || text.contains(&format!("`{place}/`"));
+            assert!(name == "lib.rs" || listed, "{place} is not in README.md");
+        }
+    }
+}
+
+#[test]
 fn files_vectors_and_tests_that_the_table_names_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let properties = std::fs::read_to_string(root.join("tests/properties.rs")).expect("properties");

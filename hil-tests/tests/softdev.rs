@@ -1,4 +1,4 @@
-//! Every scenario on the software device, in each of its kinds: one test for each.
+//! Every scenario on the software device, in each of its kinds: one test for each. `--nocapture` names them.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -6,7 +6,7 @@ use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
 use libtest_mimic::{Arguments, Failed, Trial};
 use mlx5_softdev::{CryptoMode, PartialBlocks, Personality, XtsEngine};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 /// The kinds of device that scenarios run on.
@@ -20,8 +20,11 @@ fn kinds() -> [(&'static str, Personality); 3] {
 }
 
 fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let verbose = arguments.nocapture || arguments.format.is_some();
+    arguments.quiet |= !verbose;
     let mut trials = Vec::new();
-    let (mut skipped, mut run) = (Vec::new(), BTreeSet::new());
+    let (mut skipped, mut run) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
     let mut total = 0;
     for (kind, personality) in kinds() {
         assert_eq!(personality.crypto, CryptoMode::Plaintext, "boards load keys in plaintext");
@@ -31,8 +34,11 @@ fn main() -> ExitCode {
             let name = format!("{kind}::{}", scenario.name);
             match scenario.needs.missing(&capabilities) {
                 Some(what) => {
-                    skipped.push(format!("SKIPPED {name}: the device lacks {what}"));
-                    trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
+                    let trial = Trial::test(name.clone(), || Ok(())).with_ignored_flag(true);
+                    if !arguments.is_filtered_out(&trial) {
+                        skipped.entry(format!("{kind} lacks {what}")).or_default().push(name);
+                    }
+                    trials.push(trial);
                 }
                 None => {
                     run.insert(scenario.name);
@@ -54,9 +60,12 @@ fn main() -> ExitCode {
         if missing.is_empty() { Ok(()) } else { Err(format!("no device runs {missing:?}").into()) }
     }));
     assert_eq!(trials.len(), total + 1, "none may be dropped");
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    for line in skipped {
-        println!("{line}");
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list && arguments.format.is_none() {
+        for (reason, names) in skipped {
+            println!("SKIPPED {:>3}: {reason}", names.len());
+            names.iter().filter(|_| verbose).for_each(|name| println!("             {name}"));
+        }
     }
     conclusion.exit_code()
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask decode`: prints work requests or completion entries and says what a device would refuse in them.
 
+use crate::{hex, run};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{DeviceContext, Pretty, Requests, Severity, Style};
 use mlx5_mkey::mkey::XtsEngine;
@@ -7,15 +8,17 @@ use std::fmt::Write;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
-const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 Usage: cargo xtask decode [options] HEX... | FILE | -
 
-Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64 bytes.
-HEX may have blanks, colons, commas, 0x, and lines that begin with an offset (`00000010: ...`).
-FILE holds such text or raw bytes; - reads standard input. A word that is both hex and a file is a file.
+Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
+bytes.
+HEX may have blanks, colons, commas and 0x. FILE holds such text, a dump of xxd, xxd -p, xxd -i,
+hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the order in which
+they are written. A word that is both hex and a file is a file.
 
   --cqe              completion entries; without it, requests
-  --stride BYTES     block plus signature, to name the block of a signature error
+  --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
   --engine KIND      AES-XTS engine of the device: single-block or multi-block
   --help             this text
 
@@ -26,8 +29,9 @@ Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input 
 const CLEAN: u8 = 0;
 /// Something is refused.
 const REFUSED: u8 = 1;
-/// The arguments or the input make no sense.
-const USAGE_ERROR: u8 = 2;
+
+/// So many empty blocks in a row are counted, not shown.
+const MANY: usize = 16;
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
@@ -45,15 +49,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let style = if terminal && !plain { Style::Ansi } else { Style::Plain };
     match decode(args, style) {
-        Ok((text, status)) => {
-            // A reader that has seen enough (`| head`) is no error.
-            let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
-            ExitCode::from(status)
-        }
-        Err(message) => {
-            eprintln!("decode: {message}");
-            ExitCode::from(USAGE_ERROR)
-        }
+        Ok((text, status)) => run::print(&text, status),
+        Err(message) => run::misuse(&format!("decode: {message}")),
     }
 }
 
@@ -98,6 +95,9 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     if options.input.is_empty() && !options.help {
         return Err(format!("nothing to decode\n\n{USAGE}"));
     }
+    if options.stride.is_some() && !options.completions && !options.help {
+        return Err(format!("--stride is for --cqe\n\n{USAGE}"));
+    }
     Ok(options)
 }
 
@@ -113,48 +113,10 @@ fn read_input(input: &[String]) -> Result<Vec<u8>, String> {
         }
         words => {
             let text = words.join(" ");
-            return parse_hex(&text).ok_or(format!("neither hex nor a file: {text}"));
+            return hex::parse(&text).map_err(|what| format!("neither a file nor hex: {what}"));
         }
     };
-    // Raw bytes are whatever does not read as hex. A request has bytes that are no letters, so none is mistaken.
-    let hex = str::from_utf8(&raw).ok().and_then(parse_hex);
-    Ok(hex.unwrap_or(raw))
-}
-
-/// Reads hex in the forms of common dumps; `None` where it is something else, an odd number of digits or empty.
-fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    for line in text.lines() {
-        for word in without_offset(line).split([' ', '\t', ':', ',', '-', '_']) {
-            let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
-            if !digits.len().is_multiple_of(2) {
-                return None;
-            }
-            for pair in digits.as_bytes().chunks(2) {
-                let pair = str::from_utf8(pair).ok()?;
-                if !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return None;
-                }
-                bytes.push(u8::from_str_radix(pair, 16).ok()?);
-            }
-        }
-    }
-    (!bytes.is_empty()).then_some(bytes)
-}
-
-/// Cuts off an offset: a first word of more than two digits that ends in a colon with a blank behind it.
-fn without_offset(line: &str) -> &str {
-    match line.trim_start().split_once(": ") {
-        Some((offset, rest))
-            if offset.len() > 2 && !offset.contains([' ', ':']) && {
-                let digits = offset.strip_prefix("0x").unwrap_or(offset);
-                digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-            } =>
-        {
-            rest
-        }
-        _ => line,
-    }
+    hex::read(raw)
 }
 
 fn requests(
@@ -164,9 +126,14 @@ fn requests(
     text: &mut String,
 ) -> Result<Option<Severity>, String> {
     let mut worst = None;
-    let mut end = 0;
+    let (mut end, mut counted) = (0, 0);
     for (offset, request) in Requests::new(bytes) {
-        page(offset, &request.pretty(device, style), text);
+        if offset >= counted {
+            counted = offset + skip_empty(offset, bytes, text);
+        }
+        if offset >= counted {
+            page(offset, &request.pretty(device, style), text);
+        }
         worst = worst.max(request.worst(&device));
         end = offset + request.blocks() * 64;
     }
@@ -189,9 +156,16 @@ fn completions(
     text: &mut String,
 ) -> Result<Option<Severity>, String> {
     let mut worst = None;
+    let mut counted = 0;
     for (number, chunk) in bytes.chunks(64).enumerate() {
+        let offset = number * 64;
         let entry = CompletionEntry::parse(chunk).map_err(|error| error.to_string())?;
-        page(number * 64, &entry.pretty(stride, style), text);
+        if offset >= counted {
+            counted = offset + skip_empty(offset, bytes, text);
+        }
+        if offset >= counted {
+            page(offset, &entry.pretty(stride, style), text);
+        }
         worst = worst.max(entry.worst());
     }
     Ok(worst)
@@ -199,11 +173,27 @@ fn completions(
 
 /// Adds one decoded thing, behind a line that says where it began, and a blank line between two.
 fn page(offset: usize, pretty: &Pretty<'_>, text: &mut String) {
+    begin(offset, text);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{pretty}");
+}
+
+fn begin(offset: usize, text: &mut String) {
     if offset > 0 {
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "\nfrom byte {offset} ({offset:#x}):");
     }
-    let _ = write!(text, "{pretty}");
+}
+
+/// Counts the empty blocks that begin here. Adds one line for many of them and returns their bytes, else 0.
+fn skip_empty(offset: usize, bytes: &[u8], text: &mut String) -> usize {
+    let blocks = bytes.get(offset..).unwrap_or_default().chunks_exact(64);
+    let empty = blocks.take_while(|block| block.iter().all(|byte| *byte == 0)).count();
+    if empty < MANY {
+        return 0;
+    }
+    begin(offset, text);
+    let _ = writeln!(text, "{empty} empty blocks");
+    empty * 64
 }
 
 #[cfg(test)]
@@ -221,26 +211,6 @@ mod tests {
     }
 
     #[test]
-    fn hex_comes_in_many_forms() {
-        let want = Some(vec![0, 1, 0xab, 0xcd]);
-        for text in [
-            "0001abcd",
-            "0x0001ABCD",
-            "00 01 ab cd",
-            "00:01:ab:cd",
-            "0x00, 0x01, 0xab, 0xcd",
-            "00000010: 0001 abcd",
-            "0x010: 0001\n0x012: abcd\n",
-            " 00 01\r\n ab cd",
-        ] {
-            assert_eq!(parse_hex(text), want, "{text:?}");
-        }
-        for text in ["", " \n", "000", "0g", "+1", "hello"] {
-            assert_eq!(parse_hex(text), None, "{text:?}");
-        }
-    }
-
-    #[test]
     fn exit_status_tells_findings_from_misuse() {
         assert_eq!(status(&[NOP]), Ok(CLEAN));
         // A size of 0.
@@ -252,6 +222,7 @@ mod tests {
         assert!(status(&["--engine", "steam", NOP]).is_err());
         assert!(status(&["--what", NOP]).is_err());
         assert!(status(&["--cqe", NOP]).is_err());
+        assert!(status(&["--stride", "520", NOP]).is_err());
         assert_eq!(status(&["--help"]), Ok(CLEAN));
     }
 
@@ -263,6 +234,21 @@ mod tests {
         assert_eq!(text.matches("NOP, signalled").count(), 3, "{text}");
         assert!(text.contains("from byte 128 (0x80):"), "{text}");
         assert!(!text.contains('\x1b'), "plain has no colours");
+        Ok(())
+    }
+
+    #[test]
+    fn many_empty_blocks_are_one_line() -> Result<(), String> {
+        let zeros = |blocks: usize| "00".repeat(64 * blocks);
+        let block = format!("{NOP}{}", "00".repeat(48));
+        for many in [&[][..], &["--cqe"]] {
+            let mut words = many.to_vec();
+            let input = format!("{block} {} {block} {}", zeros(16), zeros(15));
+            words.push(&input);
+            let (text, _) = decode(&args(&words), Style::Plain)?;
+            assert!(text.contains("\nfrom byte 64 (0x40):\n16 empty blocks\n\nfrom byte 1088"), "{text}");
+            assert_eq!(text.matches("from byte ").count(), 2 + 15, "{text}");
+        }
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 mod decode;
 mod demo;
 mod emulate;
+mod hex;
+mod hil;
 mod peer;
 mod run;
 mod test;
@@ -15,16 +17,24 @@ const HELP: &str = "\
 cargo xtask TASK
 
   demo [--file PATH] [--fault NAME]
-                        run the examples of the manual pages, rows A to J and a file on the software device
+                        run the examples of the manual pages, rows A to J and a file on the software
+                        device
   test                  everything that CI runs
-  vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every byte
-                        (default: those of this repository; - reads standard input)
-  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a device would refuse
+  vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
+                        byte (default: those of this repository; - reads standard input)
+  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a
+                        device would refuse
+  hil [--board softdev|uverbs|DEVICE] [--filter TEXT]
+                        run the scenarios on a board: the software device, the software device behind
+                        libmlx5, or a device of this machine
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
   peer                  rdma-core's tests and perftest, unchanged, on the software device
-  tidy                  check the rules of the house: which module may know which, where unsafe may stand
+  tidy                  check the rules of the house: which module may know which, where unsafe may
+                        stand
   help                  this text
+
+Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense.
 ";
 
 fn main() -> ExitCode {
@@ -34,19 +44,31 @@ fn main() -> ExitCode {
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
         "demo" => demo::run(rest),
-        "test" => test::run(),
+        "test" => test::run(rest),
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
+        "hil" => hil::run(rest),
         "emulate" => emulate::run(rest),
-        "peer" => peer::run(),
-        "tidy" => tidy::run(),
-        "help" | "--help" | "-h" => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            eprint!("unknown task `{task}`\n\n{HELP}");
-            ExitCode::from(2)
+        "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
+        "tidy" => tidy::run(rest),
+        "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
+        _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_fits_a_line() {
+        for help in [
+            super::HELP,
+            super::decode::USAGE,
+            super::hil::HELP,
+            super::peer::HELP,
+            super::test::HELP,
+            super::tidy::HELP,
+        ] {
+            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
         }
     }
 }

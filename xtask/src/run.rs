@@ -1,7 +1,43 @@
-//! Running other programs.
+//! Running other programs, and ending this one.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
+
+/// Prints a text and ends with this status, if the text arrives.
+pub(crate) fn print(text: &str, status: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::from(status),
+        Err(error) => lost(&error),
+    }
+}
+
+/// Ends where reading or writing failed.
+pub(crate) fn lost(error: &io::Error) -> ExitCode {
+    // Whoever listened has heard enough; not all was shown.
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        ExitCode::FAILURE
+    } else {
+        misuse(&format!("error: {error}"))
+    }
+}
+
+/// Says what makes no sense, and ends with status 2.
+pub(crate) fn misuse(what: &str) -> ExitCode {
+    // Where nobody listens nothing can be said.
+    let _ = writeln!(io::stderr(), "{what}");
+    ExitCode::from(2)
+}
+
+/// Answers `--help` of a task that takes no other argument, and refuses the rest; `None` where there is nothing.
+pub(crate) fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
+    match arguments.iter().map(String::as_str).find(|argument| !matches!(*argument, "--help" | "-h")) {
+        Some(argument) => Some(misuse(&format!("unexpected argument `{argument}`\n\n{help}"))),
+        None if arguments.is_empty() => None,
+        None => Some(print(help, 0)),
+    }
+}
 
 /// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {

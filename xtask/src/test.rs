@@ -2,6 +2,7 @@
 
 use crate::run::{self, cargo, check, succeeds};
 use crate::{tidy, vectors};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What came of a step.
@@ -21,44 +22,61 @@ impl From<Result<(), String>> for Outcome {
 }
 
 /// A name and what to do.
-type Step = (&'static str, fn() -> Outcome);
+type Step = (&'static str, fn(&mut dyn Write) -> Outcome);
+
+pub(crate) const HELP: &str = "\
+cargo xtask test
+
+Everything that CI runs: tidy, format, lints, tests, the defmt feature, documentation, a
+freestanding program, vectors. A step whose tool is not installed is skipped.
+";
 
 /// The steps, in the order in which a fault is cheapest to find.
 const STEPS: &[Step] = &[
-    ("tidy", || tidy::check().into()),
-    ("format", format),
-    ("lints", lints),
-    ("tests", || check(cargo(&["test", "--workspace", "--quiet"])).into()),
-    ("defmt feature", || {
+    ("tidy", |out| tidy::check(out).into()),
+    ("format", |_| format()),
+    ("lints", |_| lints()),
+    ("tests", |_| check(cargo(&["test", "--workspace", "--quiet"])).into()),
+    ("defmt feature", |_| {
         check(cargo(&["build", "--quiet", "--package", "mlx5-mkey", "--features", "defmt"])).into()
     }),
-    ("documentation", documentation),
-    ("freestanding", || freestanding().into()),
-    ("vectors", || vectors::check().into()),
+    ("documentation", |_| documentation()),
+    ("freestanding", |out| freestanding(out).into()),
+    ("vectors", |out| vectors::check(out).into()),
 ];
 
 /// Runs all steps and sums up.
-pub(crate) fn run() -> ExitCode {
-    let outcomes: Vec<(&str, Outcome)> = STEPS
-        .iter()
-        .map(|(name, step)| {
-            println!("── {name}");
-            (*name, step())
-        })
-        .collect();
-    println!("\nSummary");
-    let mut failed = false;
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Some(status) = run::no_arguments(arguments, HELP) {
+        return status;
+    }
+    match all(&mut io::stdout()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => run::lost(&error),
+    }
+}
+
+fn all(out: &mut dyn Write) -> io::Result<bool> {
+    let mut outcomes = Vec::new();
+    for (name, step) in STEPS {
+        writeln!(out, "── {name}")?;
+        outcomes.push((name, step(out)));
+    }
+    writeln!(out, "\nSummary")?;
+    let mut good = true;
     for (name, outcome) in &outcomes {
         match outcome {
-            Outcome::Passed => println!("  passed   {name}"),
-            Outcome::Skipped(reason) => println!("  SKIPPED  {name}: {reason}"),
+            Outcome::Passed => writeln!(out, "  passed   {name}")?,
+            Outcome::Skipped(reason) => writeln!(out, "  SKIPPED  {name}: {reason}")?,
             Outcome::Failed(what) => {
-                println!("  FAILED   {name}: {what}");
-                failed = true;
+                writeln!(out, "  FAILED   {name}: {what}")?;
+                good = false;
             }
         }
     }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    out.flush()?;
+    Ok(good)
 }
 
 fn format() -> Outcome {
@@ -82,7 +100,7 @@ fn documentation() -> Outcome {
 }
 
 /// Links a program without std and alloc with the library.
-fn freestanding() -> Result<(), String> {
+fn freestanding(out: &mut dyn Write) -> Result<(), String> {
     // A folder that is named here, since the compiler is called directly behind cargo.
     let folder = "target/check";
     let target = "target/check/freestanding";
@@ -117,6 +135,6 @@ fn freestanding() -> Result<(), String> {
             "hil-tests/freestanding.rs",
         ],
     ))?;
-    println!("a program without std and alloc was built with the library, as a static library");
-    Ok(())
+    writeln!(out, "a program without std and alloc was built with the library, as a static library")
+        .map_err(|error| error.to_string())
 }

@@ -1,10 +1,11 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks.
 
-use crate::run::root;
+use crate::run::{self, root};
 use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
 
 /// Each room of the library and the rooms that it may know. An import that is not listed runs against the flow.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -59,12 +60,22 @@ const TOP: &[&str] = &[
     "xtask",
 ];
 
+pub(crate) const HELP: &str = "\
+cargo xtask tidy
+
+Checks the rules of the house that no compiler checks: which module may know which, where unsafe may
+stand, what stands at the top, and that every public type has a defmt::Format.
+";
+
 /// Checks all rules and prints what breaks them.
-pub(crate) fn run() -> ExitCode {
-    match check() {
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Some(status) = run::no_arguments(arguments, HELP) {
+        return status;
+    }
+    match check(&mut io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(what) => {
-            eprintln!("error: {what}");
+            run::misuse(&format!("error: {what}"));
             ExitCode::FAILURE
         }
     }
@@ -74,10 +85,10 @@ pub(crate) fn run() -> ExitCode {
 ///
 /// # Errors
 /// How many places break them; each is printed.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
     let faults = faults().map_err(|error| error.to_string())?;
     for fault in &faults {
-        println!("{fault}");
+        writeln!(out, "{fault}").map_err(|error| error.to_string())?;
     }
     if faults.is_empty() {
         Ok(())
@@ -141,22 +152,35 @@ fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
         faults.push(format!("{name}: no such room in xtask/src/tidy.rs"));
         return;
     };
+    let depth = inside.strip_suffix("/mod.rs").unwrap_or(inside).split('/').count();
     for (number, line) in code(text) {
         // Tests stand last in a file.
         if line.starts_with("#[cfg(test)]") {
             break;
         }
-        let named: BTreeSet<&str> = line
-            .match_indices("crate::")
-            .filter_map(|(at, pattern)| line.get(at + pattern.len()..))
-            .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
-            .collect();
+        let mut named: BTreeSet<&str> =
+            line.match_indices("crate::").filter_map(|(at, path)| word(line, at + path.len())).collect();
+        // As many `super` as there are modules around lead to the root.
+        let mut outside = line;
+        while let Some((before, rest)) = outside.split_once("super::") {
+            let inner = rest.trim_start_matches("super::");
+            let count = 1 + (rest.len() - inner.len()) / "super::".len();
+            if count >= depth && !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+                named.extend(word(inner, 0));
+            }
+            outside = inner;
+        }
         for other in named {
             if other != room && !known.contains(&other) {
                 faults.push(format!("{name}:{number}: {room} must not know {other}"));
             }
         }
     }
+}
+
+/// Returns the word that begins here.
+fn word(line: &str, at: usize) -> Option<&str> {
+    line.get(at..)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }
 
 fn check_unsafe(name: &str, text: &str, faults: &mut Vec<String>) {
@@ -184,8 +208,8 @@ fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
         }
         let declared = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
         if let Some(rest) = declared {
-            let word = |c: char| c.is_alphanumeric() || c == '_';
-            let type_name = rest.split(|c| !word(c)).next().unwrap_or_default();
+            let letter = |c: char| c.is_alphanumeric() || c == '_';
+            let type_name = rest.split(|c| !letter(c)).next().unwrap_or_default();
             let elsewhere = text.match_indices(type_name).any(|(at, _)| {
                 let before = text.get(..at).unwrap_or_default();
                 before.ends_with("defmt::Format for ")
@@ -201,5 +225,45 @@ fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
         }
         let attribute = line.starts_with("#[") || line.starts_with(' ') || line.starts_with(')');
         attributed = attribute && (attributed || line.contains("defmt"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imports(name: &str, text: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        check_imports(name, text, &mut faults);
+        faults
+    }
+
+    #[test]
+    fn imports_follow_the_flow() {
+        for (name, text) in [
+            ("src/mkey/layout.rs", "use crate::wire::klm;"),
+            ("src/mkey/layout.rs", "use super::Access;\n// use crate::queue::Ring;"),
+            ("src/inspect/check/bsf.rs", "use super::super::umr::Umr;"),
+            ("src/inspect/check/mod.rs", "use super::umr::Umr;"),
+            ("src/mkey/tests/all.rs", "use crate::queue::Ring;"),
+            ("src/mkey/layout.rs", "#[cfg(test)]\nmod tests {\n    use crate::queue::Ring;"),
+        ] {
+            assert_eq!(imports(name, text), [""; 0], "{name}: {text}");
+        }
+        for (name, text) in [
+            ("src/mkey/layout.rs", "use crate::queue::Ring;"),
+            ("src/mkey/layout.rs", "use super::super::queue::Ring;"),
+            ("src/mkey/mod.rs", "use super::queue::Ring;"),
+            ("src/types.rs", "    super::queue::run();"),
+            ("src/wire/prm/mod.rs", "use super::super::queue::Ring;"),
+            ("src/wire/prm/qp.rs", "pub(crate) use super::super::super::queue::Ring;"),
+        ] {
+            let faults = imports(name, text);
+            assert!(
+                matches!(&faults[..], [one] if one.ends_with("must not know queue")),
+                "{name}: {faults:?}"
+            );
+        }
+        assert_eq!(imports("src/cellar.rs", ""), ["src/cellar.rs: no such room in xtask/src/tidy.rs"]);
     }
 }

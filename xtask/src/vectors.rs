@@ -1,22 +1,35 @@
 //! `cargo xtask vectors`: ground truth.
 
+use crate::run;
 use hil_tests::vectors::{Tally, repository_files};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Differences that are printed in full; the rest is counted.
 const SHOWN: usize = 20;
 
+pub(crate) const HELP: &str = "\
+cargo xtask vectors [FILE... | -]
+
+Replays recorded work requests of the reference provider and compares every byte. Without FILE:
+those of this repository; - reads standard input. Files that end in .gz are compressed.
+
+Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
+";
+
 /// Replays the files that are named, or those of the repository.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    match replay(arguments) {
+    let option = |argument: &&String| argument.starts_with('-') && *argument != "-";
+    match arguments.iter().find(option).map(String::as_str) {
+        Some("--help" | "-h") => return run::print(HELP, 0),
+        Some(option) => return run::misuse(&format!("unknown option {option}\n\n{HELP}")),
+        None => {}
+    }
+    match replay(&mut io::stdout(), arguments) {
         Ok(tally) if tally.differences.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
+        Err(error) => run::lost(&error),
     }
 }
 
@@ -24,16 +37,15 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 ///
 /// # Errors
 /// How many chains differ, or what could not be read.
-pub(crate) fn check() -> Result<(), String> {
-    let tally = replay(&[]).map_err(|error| error.to_string())?;
-    if tally.differences.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{} chains differ", tally.differences.len()))
+pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
+    let tally = replay(out, &[]).map_err(|error| error.to_string())?;
+    match tally.differences.len() {
+        0 => Ok(()),
+        count => Err(format!("{count} chains differ")),
     }
 }
 
-fn replay(arguments: &[String]) -> io::Result<Tally> {
+fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<Tally> {
     let files: Vec<PathBuf> = if arguments.is_empty() {
         repository_files()?
     } else {
@@ -47,9 +59,14 @@ fn replay(arguments: &[String]) -> io::Result<Tally> {
             tally.add_file(&file)?;
         }
     }
-    for (vector, chain, what) in tally.differences.iter().take(SHOWN) {
-        println!("{vector} chain {chain}: {what}");
+    if tally.sequences == 0 {
+        return Err(io::Error::other("no vectors"));
     }
-    println!("{}", tally.summary());
+    for (vector, chain, what) in tally.differences.iter().take(SHOWN) {
+        writeln!(out, "{vector} chain {chain}: {what}")?;
+    }
+    writeln!(out, "{} chains in {} sequences", tally.chains(), tally.sequences)?;
+    writeln!(out, "{}", tally.summary())?;
+    out.flush()?;
     Ok(tally)
 }

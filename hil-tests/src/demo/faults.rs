@@ -7,6 +7,8 @@ use mlx5_softdev::Faults;
 pub struct Fault {
     /// Name of the field of [`Faults`].
     field: &'static str,
+    /// What the broken device does.
+    pub what: &'static str,
     /// The demo shows what it breaks, and so has to fail.
     pub shown: bool,
     set: fn(&mut Faults),
@@ -27,10 +29,12 @@ impl Fault {
 }
 
 macro_rules! all {
-    ($($field:ident $shown:literal,)+) => {
+    ($($field:ident $shown:literal $what:literal,)+) => {
         /// All faults that the device has.
         pub const ALL: &[Fault] =
-            &[$(Fault { field: stringify!($field), shown: $shown, set: |faults| faults.$field = true },)+];
+            &[$(Fault {
+                field: stringify!($field), what: $what, shown: $shown, set: |faults| faults.$field = true,
+            },)+];
 
         // Does not compile while a fault is missing above.
         const _: Faults = Faults { $($field: false,)+ };
@@ -39,26 +43,26 @@ macro_rules! all {
 
 // Whether the demo shows what the fault breaks stands beside it.
 all! {
-    ref_tag_not_advancing true,
-    tweak_not_advancing true,
-    signature_over_plaintext true,
-    stride_ignored true,
-    access_flags_ignored true,
-    local_inv_ignored true,
+    ref_tag_not_advancing true "the T10-DIF reference tag is the same in every block",
+    tweak_not_advancing true "every data unit uses the first one's tweak",
+    signature_over_plaintext true "row B: the wire signature covers plaintext",
+    stride_ignored true "interleaved pieces follow each other without gaps",
+    access_flags_ignored true "every key allows every access",
+    local_inv_ignored true "LOCAL_INV leaves the key usable",
     // SEND with invalidation is not in the three pages.
-    remote_invalidate_ignored false,
-    dek256_as_128 true,
+    remote_invalidate_ignored false "SEND with invalidation leaves the key usable",
+    dek256_as_128 true "256-bit keys are used as AES-128 keys",
     // Nor are wrapped keys: the demo loads its own in plaintext.
-    key_wrap_integrity_ignored false,
-    wire_signatures_ignored true,
-    check_mask_ignored true,
-    copy_mask_ignored true,
-    escapes_ignored true,
-    psv_not_reset_by_set_psv true,
-    keytag_ignored true,
-    length_counts_memory_bytes true,
-    error_not_kept_first true,
-    crc_seed_inverted true,
+    key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
+    wire_signatures_ignored true "the wire has no signatures",
+    check_mask_ignored true "all bytes of a signature are checked",
+    copy_mask_ignored true "no byte of a signature is copied",
+    escapes_ignored true "escape tags do not switch checks off",
+    psv_not_reset_by_set_psv true "SET_PSV changes nothing",
+    keytag_ignored true "the keytag is not compared",
+    length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
+    error_not_kept_first true "of several signature errors the last one is reported",
+    crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
 }
 
 /// Returns the fault of that name.

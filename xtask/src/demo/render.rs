@@ -50,7 +50,8 @@ impl Painter {
 pub(super) struct Summary {
     examples: usize,
     rows: usize,
-    bytes: u64,
+    /// Bytes of the file, `None` where it did not come back whole.
+    bytes: Option<u64>,
     /// What was wrong, one line each.
     pub(super) wrong: Vec<String>,
 }
@@ -76,7 +77,7 @@ impl Summary {
     }
 
     pub(super) fn add_file(&mut self, report: &Report) {
-        self.bytes = report.bytes;
+        self.bytes = report.wrong.is_none().then_some(report.bytes);
         self.wrong.extend(report.wrong.iter().map(|wrong| format!("file: {wrong}")));
     }
 }
@@ -217,8 +218,14 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
                 padding => format!("{} of padding cut off", count(padding as u64, "byte")),
             };
             writeln!(out, "  {}  received file equals the one sent, {padding}", painter.verdict(true))?;
-            let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
-            writeln!(out, "           software device: {rate:.2} MB/s, both directions (for information)")?;
+            // Less takes too little time to tell.
+            if bytes >= 1_000_000 {
+                let rate = 2.0 * bytes as f64 / 1e6 / report.device_time.as_secs_f64().max(1e-9);
+                writeln!(
+                    out,
+                    "           software device: {rate:.2} MB/s, both directions (for information)"
+                )?;
+            }
         }
     }
     heading(out, painter, "The first work request")?;
@@ -261,7 +268,8 @@ pub(super) fn summary(out: &mut impl Write, painter: Painter, summary: &Summary)
         }
         painter.paint(Look::Wrong, &format!("{} wrong", wrong.len()))
     };
-    writeln!(out, "demo: {examples} examples, {rows} rows, file of {bytes} bytes: {verdict}")
+    let file = bytes.map_or("a file".into(), |bytes| format!("file of {bytes} bytes"));
+    writeln!(out, "demo: {examples} examples, {rows} rows, {file}: {verdict}")
 }
 
 /// Says how many there are of something.

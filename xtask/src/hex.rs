@@ -1,0 +1,330 @@
+//! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
+
+/// The most bytes that are read, so that a repeated line cannot fill memory.
+const MOST: usize = 64 << 20;
+
+/// Returns the bytes that a file holds: as they are, or as hex if it is text.
+///
+/// # Errors
+/// What line is not hex, and why.
+pub(crate) fn read(raw: Vec<u8>) -> Result<Vec<u8>, String> {
+    // Escape sequences are text: some programs colour their dumps.
+    let text_control = b"\t\n\x0b\x0c\r\x1b";
+    if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
+        return Ok(raw);
+    }
+    parse(&String::from_utf8_lossy(&raw))
+}
+
+/// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
+///
+/// # Errors
+/// What line is not hex, and why.
+pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
+    let mut dump = Dump::default();
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        dump.add(line.trim()).map_err(|what| format!("line {} is not hex: {what}", index + 1))?;
+        if dump.bytes.len() > MOST {
+            return Err(format!("more than {MOST} bytes"));
+        }
+    }
+    match (dump.repeated, dump.bytes.is_empty()) {
+        (true, _) => Err("`*` stands last: how often the line before it is repeated is not known".into()),
+        (_, true) => Err("there is no hex in it".into()),
+        _ => Ok(dump.bytes),
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Dump {
+    bytes: Vec<u8>,
+    /// Where the first byte was, in a dump with offsets.
+    base: Option<u64>,
+    /// Offsets have no colon.
+    bare: bool,
+    /// The last line had this many bytes.
+    row: usize,
+    /// A `*` stands for more such lines, up to the next offset.
+    repeated: bool,
+}
+
+impl Dump {
+    fn add(&mut self, line: &str) -> Result<(), String> {
+        // What `xxd -i` puts around.
+        let of_c = (line.starts_with("unsigned char ") && line.ends_with('{')) || line == "};";
+        if line.is_empty() || of_c {
+            return Ok(());
+        }
+        if let Some(length) = line.strip_prefix("unsigned int ").and_then(|rest| rest.split_once("_len = ")) {
+            let right = length.1.strip_suffix(';') == Some(&self.bytes.len().to_string());
+            return if right { Ok(()) } else { Err(format!("{} bytes were read: {line}", self.bytes.len())) };
+        }
+        if line == "*" {
+            self.repeated = self.base.is_some() && self.row > 0;
+            return if self.repeated { Ok(()) } else { Err("`*` repeats nothing".into()) };
+        }
+        let (offset, bytes) = match colon_offset(line) {
+            Some((offset, rest)) => (Some(offset), columns(rest)?),
+            None => {
+                let (offset, bytes) = bare_offset(line, self.bare)?;
+                self.bare |= offset.is_some();
+                (offset, bytes)
+            }
+        };
+        self.place(offset)?;
+        self.row = bytes.len();
+        self.bytes.extend(bytes);
+        Ok(())
+    }
+
+    /// Checks that a line with this offset is the next one, after the lines that a `*` stands for.
+    fn place(&mut self, offset: Option<u64>) -> Result<(), String> {
+        match (offset, self.base) {
+            (None, None) => return Ok(()),
+            (Some(offset), None) if self.bytes.is_empty() => self.base = Some(offset),
+            (Some(_), None) => return Err("an offset, which the lines before do not have".into()),
+            (None, Some(_)) => return Err("no offset, which the lines before have".into()),
+            (Some(_), Some(_)) => {}
+        }
+        let at = offset.zip(self.base).and_then(|(offset, base)| offset.checked_sub(base));
+        let have = self.bytes.len();
+        match at.and_then(|at| usize::try_from(at).ok()) {
+            Some(at) if self.repeated && at > have && at <= MOST && (at - have).is_multiple_of(self.row) => {
+                let row = self.bytes.get(have - self.row..).unwrap_or_default().to_vec();
+                self.bytes.extend(row.iter().cycle().take(at - have));
+                self.repeated = false;
+                Ok(())
+            }
+            Some(at) if at == have && !self.repeated => Ok(()),
+            _ => Err(format!(
+                "offset {:#x}, but the next byte is {:#x}",
+                offset.unwrap_or_default(),
+                self.base.unwrap_or_default() + have as u64
+            )),
+        }
+    }
+}
+
+/// Splits off an offset of more than two digits with a colon and a blank behind it.
+fn colon_offset(line: &str) -> Option<(u64, &str)> {
+    let (word, rest) = line.split_once(':')?;
+    let digits = word.strip_prefix("0x").unwrap_or(word);
+    let is_offset = word.len() > 2 && rest.starts_with([' ', '\t']) && all_hex(digits);
+    Some((u64::from_str_radix(digits, 16).ok()?, rest)).filter(|_| is_offset)
+}
+
+/// Splits off an offset without a colon, if there is one: a first word of another length than those behind it.
+/// Those must then be single bytes. `expected` says that earlier lines had one.
+fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), String> {
+    let (first, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+    let mut others = rest.split_whitespace();
+    let second = others.next().unwrap_or_default();
+    let width = second.len();
+    let different = first.len() >= 4 && first.len() != width && all_hex(first) && all_hex(second);
+    if different && width == 2 || expected && second.is_empty() {
+        // Seven digits are the octal ones of `od`.
+        let radix = if first.len() == 7 { 8 } else { 16 };
+        let offset = u64::from_str_radix(first, radix).map_err(|_| quoted(line))?;
+        let bytes = columns(rest)?;
+        // Not more than two digits in a word, so that a second offset is not taken for bytes.
+        let words = rest.split_whitespace().take_while(|word| word.len() == 2 && all_hex(word)).count();
+        return if words >= bytes.len() { Ok((Some(offset), bytes)) } else { Err(quoted(line)) };
+    }
+    if different && others.all(|other| other.len() == width && all_hex(other)) {
+        return Err(format!(
+            "`{first}` looks like an offset, and the order of bytes in `{second}` is not known (use od -Ax -tx1)"
+        ));
+    }
+    Ok((None, digits(line)?))
+}
+
+/// Reads what stands behind an offset: bytes, and perhaps the same bytes as characters.
+fn columns(text: &str) -> Result<Vec<u8>, String> {
+    for (at, _) in text.char_indices() {
+        let (left, rest) = text.split_at(at);
+        let Some(right) = rest.strip_prefix("  ") else { continue };
+        let trimmed = right.trim();
+        let framed = [('|', '|'), ('>', '<')].iter().find_map(|(open, close)| {
+            trimmed.strip_prefix(*open).and_then(|inner| inner.strip_suffix(*close))
+        });
+        let characters = framed.unwrap_or(right).trim_end();
+        if characters.is_empty() {
+            continue;
+        }
+        if let Ok(bytes) = digits(left) {
+            let shown: String = bytes
+                .iter()
+                .map(|byte| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' })
+                .collect();
+            if shown.trim_end() == characters {
+                return Ok(bytes);
+            }
+        }
+    }
+    if text.split_whitespace().any(|word| word.starts_with("0x") && word.trim_end_matches(',').len() > 4) {
+        return Err(format!("behind an offset, the order of bytes in words is not known: `{}`", text.trim()));
+    }
+    digits(text)
+}
+
+/// Reads pairs of digits, with blanks, colons, commas, dashes and 0x between them.
+fn digits(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    for word in text.split([' ', '\t', ',', '-', '_']) {
+        let colons = word.contains(':');
+        for part in word.split(':').filter(|part| !part.is_empty()) {
+            let digits = part.strip_prefix("0x").or(part.strip_prefix("0X")).unwrap_or(part);
+            if !digits.len().is_multiple_of(2) || !all_hex(digits) || (colons && digits.len() > 2) {
+                return Err(quoted(word));
+            }
+            for pair in digits.as_bytes().chunks(2) {
+                let pair = str::from_utf8(pair).map_err(|_| quoted(word))?;
+                bytes.push(u8::from_str_radix(pair, 16).map_err(|_| quoted(word))?);
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+fn all_hex(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// Quotes the beginning of what could not be read.
+fn quoted(text: &str) -> String {
+    let short: String = text.chars().take(40).collect();
+    format!("`{}`", short.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four lines of zeros, letters that look like hex, and part of a line.
+    fn sample() -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        bytes.extend(b"abcd  00 11   ef\x01\xffabcd");
+        bytes
+    }
+
+    fn reads(text: &str) {
+        assert_eq!(read(text.as_bytes().to_vec()), Ok(sample()), "{text}");
+    }
+
+    fn refuses(text: &str, message: &str) {
+        let seen = read(text.as_bytes().to_vec());
+        assert!(seen.as_ref().is_err_and(|error| error.contains(message)), "{seen:?}");
+    }
+
+    #[test]
+    fn plain_hex() {
+        let want = Ok(vec![0, 1, 0xab, 0xcd]);
+        for text in [
+            "0001abcd",
+            "0x0001ABCD",
+            "00 01 ab cd",
+            "00:01:ab:cd",
+            "0x00, 0x01, 0xab, 0xcd",
+            "00000010: 0001 abcd",
+            "0x010: 0001\n0x012: abcd\n",
+            "0x7f10:\t0x00\t0x01\n0x7f12:\t0xab\t0xcd\n",
+            " 00 01\r\n ab cd",
+        ] {
+            assert_eq!(parse(text), want, "{text:?}");
+        }
+        for text in ["", " \n", "000", "0g", "+1", "hello", "0001:abcd", "é00"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn xxd() {
+        reads(
+            "00000000: 0000 0000 0000 0000 0000 0000 0000 0000  ................\n\
+             00000010: 0000 0000 0000 0000 0000 0000 0000 0000  ................\n\
+             00000020: 0000 0000 0000 0000 0000 0000 0000 0000  ................\n\
+             00000030: 0000 0000 0000 0000 0000 0000 0000 0000  ................\n\
+             00000040: 6162 6364 2020 3030 2031 3120 2020 6566  abcd  00 11   ef\n\
+             00000050: 01ff 6162 6364                           ..abcd\n",
+        );
+        refuses("00000000: 00000000 00000001\n00000002: 00000000 00000001", "line 2 is not hex: offset 0x2");
+        refuses("00000000: 0000 00000010: 0000", "line 1 is not hex: `00000010:`");
+    }
+
+    #[test]
+    fn xxd_plain() {
+        reads(&format!("{}\n616263642020303020313120\n2020656601ff61626364\n", "0".repeat(128)));
+    }
+
+    #[test]
+    fn xxd_as_c() {
+        let list: Vec<String> = sample().iter().map(|byte| format!("0x{byte:02x}")).collect();
+        let (front, back) = list.split_at(12);
+        let lines = format!("  {},\n  {}\n", front.join(", "), back.join(", "));
+        reads(&lines);
+        reads(&format!("unsigned char a[] = {{\n{lines}}};\nunsigned int a_len = 86;\n"));
+        refuses(&format!("{lines}unsigned int a_len = 87;\n"), "line 3 is not hex: 86 bytes were read");
+    }
+
+    #[test]
+    fn hexdump_canonical() {
+        let end = "00000040  61 62 63 64 20 20 30 30  20 31 31 20 20 20 65 66  |abcd  00 11   ef|\n\
+                   00000050  01 ff 61 62 63 64                                 |..abcd|\n\
+                   00000056\n";
+        let zeros = "00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  |................|\n";
+        reads(&format!("00000000  {zeros}*\n{end}"));
+        reads(&format!("00000000  {zeros}00000010  {zeros}00000020  {zeros}00000030  {zeros}{end}"));
+        refuses(&format!("00000000  {zeros}*\n"), "`*` stands last");
+        refuses(&format!("*\n00000000  {zeros}"), "line 1 is not hex: `*` repeats nothing");
+        refuses(&format!("00000000  {zeros}*\n00000047\n"), "line 3 is not hex: offset 0x47");
+        refuses(&format!("00000000  {zeros}*\nffffffffffffff00\n"), "line 3 is not hex: offset");
+        refuses(&format!("00000000  {zeros}00000020  {zeros}"), "line 2 is not hex: offset 0x20");
+    }
+
+    #[test]
+    fn od_of_bytes() {
+        let zeros = "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n";
+        let (row, last) = ("61 62 63 64 20 20 30 30 20 31 31 20 20 20 65 66", "01 ff 61 62 63 64");
+        reads(&format!("000000 {zeros}*\n000040 {row}\n000050 {last}\n000056\n"));
+        reads(&format!(
+            "000000 {zeros}000010 {zeros}000020 {zeros}000030 {zeros}000040 {row}\n000050 {last}\n000056\n"
+        ));
+        // With characters, in octal, without offsets.
+        reads(&format!(
+            "000000 {zeros}*\n000040 {row}  >abcd  00 11   ef<\n000050 {last}     >..abcd<\n000056\n"
+        ));
+        reads(&format!("0000000 {zeros}*\n0000100 {row}\n0000120 {last}\n0000126\n"));
+        reads(&format!(" {zeros} {zeros} {zeros} {zeros} {row}\n {last}\n"));
+        refuses(&format!(" {zeros}*\n"), "line 2 is not hex: `*` repeats nothing");
+    }
+
+    #[test]
+    fn words_of_unknown_order_are_refused() {
+        let order = "line 1 is not hex: `00000";
+        refuses("0000000 0000 2500 0000 0840\n0000008\n", order);
+        refuses("000000 0000 2500 0000 0840\n000008\n", order);
+        refuses("000000 25000000 08400000\n000008\n", order);
+        refuses("0x7f00:\t0x25000000\t0x08400000\n", "line 1 is not hex: behind an offset");
+    }
+
+    #[test]
+    fn what_decode_prints_is_refused() {
+        refuses(
+            "NOP\n0x000  00000000 00000000 00000000 00000000  control segment\n",
+            "line 1 is not hex: `NOP`",
+        );
+        refuses("0x000  00000000 00000000 00000000 00000000  control segment\n", "line 1 is not hex");
+        refuses("0x000  00000000 00000000 00000000 00000000\n", "line 1 is not hex");
+        refuses("    0000  30313233 34353637\n", "line 1 is not hex");
+    }
+
+    #[test]
+    fn only_what_cannot_be_text_is_raw() {
+        let raw = vec![0x41; 15].into_iter().chain([0]).collect::<Vec<u8>>();
+        assert_eq!(read(raw.clone()), Ok(raw));
+        refuses("Dear reader,\nthis is no dump.\n", "line 1 is not hex: `Dear`");
+        refuses("\x1b[31m00\x1b[0m\n", "line 1 is not hex");
+        assert!(read(b"caf\xe9 au lait is no raw dump".to_vec()).is_err());
+    }
+}
