@@ -25,8 +25,8 @@ cargo xtask TASK
   decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a
                         device would refuse
   hil [--board softdev|uverbs|DEVICE] [--filter TEXT]
-                        run the scenarios on a board: the software device, the software device behind
-                        libmlx5, or a device of this machine
+                        run the scenarios on a board: the software device, the same behind libmlx5,
+                        or a device of this machine
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
   peer                  rdma-core's tests and perftest, unchanged, on the software device

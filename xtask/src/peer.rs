@@ -16,8 +16,8 @@ pub(crate) const HELP: &str = "\
 cargo xtask peer
 
 Runs rdma-core's own tests and perftest, unchanged, on the software device: through the real
-libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are missing
-are installed when this runs as root, else named.
+libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
+missing are installed when this runs as root, else named.
 ";
 
 /// Debian packages that are needed, and a file of each that shows that it is there.

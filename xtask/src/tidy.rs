@@ -141,6 +141,16 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
+/// Lines of code before the tests, which stand last in a file.
+fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut before = "";
+    code(text).take_while(move |(_, line)| {
+        let tests = before.starts_with("#[cfg(test)]") && line.starts_with("mod ") && line.ends_with('{');
+        before = line;
+        !tests
+    })
+}
+
 fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
     // Tests may use what they like.
     let Some(inside) = name.strip_prefix("src/").filter(|inside| !inside.contains("/tests/")) else { return };
@@ -153,11 +163,7 @@ fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
         return;
     };
     let depth = inside.strip_suffix("/mod.rs").unwrap_or(inside).split('/').count();
-    for (number, line) in code(text) {
-        // Tests stand last in a file.
-        if line.starts_with("#[cfg(test)]") {
-            break;
-        }
+    for (number, line) in shipped(text) {
         let mut named: BTreeSet<&str> =
             line.match_indices("crate::").filter_map(|(at, path)| word(line, at + path.len())).collect();
         // As many `super` as there are modules around lead to the root.
@@ -202,10 +208,7 @@ fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
         return;
     }
     let mut attributed = false;
-    for (number, line) in code(text) {
-        if line.starts_with("#[cfg(test)]") {
-            break;
-        }
+    for (number, line) in shipped(text) {
         let declared = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
         if let Some(rest) = declared {
             let letter = |c: char| c.is_alphanumeric() || c == '_';

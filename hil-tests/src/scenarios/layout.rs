@@ -16,7 +16,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(
         r005_every_subset_of_features_replaces_just_itself,
         BOTH,
-        ["R5", "R10", "R11", "R25", "R27", "R34", "R36", "R55", "R58", "R125", "R128"]
+        ["R5", "R10", "R11", "R25", "R27", "R34", "R36", "R55", "R58", "R125", "R128", "R174"]
     ),
     scenario!(r008_no_setter_keeps_everything, NOTHING, ["R8", "R11"]),
     scenario!(r015_memory_is_read_when_used, NOTHING, ["R15"]),
