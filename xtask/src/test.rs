@@ -37,9 +37,8 @@ const STEPS: &[Step] = &[
     ("format", |_| format()),
     ("lints", |_| lints()),
     ("tests", |_| check(cargo(&["test", "--workspace", "--quiet"])).into()),
-    ("defmt feature", |_| {
-        check(cargo(&["build", "--quiet", "--package", "mlx5-mkey", "--features", "defmt"])).into()
-    }),
+    ("features", |_| features().into()),
+    ("aarch64", |_| aarch64()),
     ("documentation", |_| documentation()),
     ("freestanding", |out| freestanding(out).into()),
     ("vectors", |out| vectors::check(out).into()),
@@ -91,6 +90,26 @@ fn lints() -> Outcome {
         return Outcome::Skipped("clippy is not installed (rustup component add clippy)");
     }
     check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
+}
+
+/// Builds the library with each of its features and with all.
+fn features() -> Result<(), String> {
+    ["defmt", "devx", "defmt,devx"].into_iter().try_for_each(|features| {
+        check(cargo(&["build", "--quiet", "--package", "mlx5-mkey", "--features", features]))
+    })
+}
+
+/// Checks the library for the cores of a BlueField, where rustup has the target.
+fn aarch64() -> Outcome {
+    const TARGET: &str = "aarch64-unknown-none";
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let folder = run::program(&rustc, &["--print", "target-libdir", "--target", TARGET]).output();
+    let installed = folder
+        .is_ok_and(|output| std::path::Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists());
+    if !installed {
+        return Outcome::Skipped("no core for aarch64-unknown-none (rustup target add aarch64-unknown-none)");
+    }
+    check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--target", TARGET])).into()
 }
 
 fn documentation() -> Outcome {
