@@ -1,86 +1,40 @@
 //! Completion queue entries, three views of the same 64 bytes (PRM `cqe64`).
 
+use super::codes::codes;
 use bitfield_struct::bitfield;
-use core::fmt;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What a completion entry says (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct CqeOpcode(pub u8);
+codes! {
+    /// What a completion entry says (PRM `cqe64.opcode`, 4 bits). An open set: a ring may hold any code.
+    CqeOpcode(u8), "CQE opcode {:#x}";
 
-impl CqeOpcode {
     /// A send request is done.
-    pub const REQUESTER: Self = Self(0);
+    REQUESTER = 0, "REQ";
     /// An RDMA WRITE with immediate data arrived.
-    pub const RESPONDER_WRITE_IMM: Self = Self(1);
+    RESPONDER_WRITE_IMM = 1, "RESP_WR_IMM";
     /// A send arrived.
-    pub const RESPONDER_SEND: Self = Self(2);
+    RESPONDER_SEND = 2, "RESP_SEND";
     /// A send with immediate data arrived.
-    pub const RESPONDER_SEND_IMM: Self = Self(3);
+    RESPONDER_SEND_IMM = 3, "RESP_SEND_IMM";
     /// A send with invalidation arrived.
-    pub const RESPONDER_SEND_INV: Self = Self(4);
+    RESPONDER_SEND_INV = 4, "RESP_SEND_INV";
     /// The completion queue was resized.
-    pub const RESIZE_CQ: Self = Self(5);
+    RESIZE_CQ = 5, "RESIZE_CQ";
     /// A block signature was wrong (`MLX5_CQE_SIG_ERR`).
-    pub const SIGNATURE_ERROR: Self = Self(12);
+    SIGNATURE_ERROR = 12, "SIG_ERR";
     /// A send request failed.
-    pub const REQUESTER_ERROR: Self = Self(13);
+    REQUESTER_ERROR = 13, "REQ_ERR";
     /// A receive request failed.
-    pub const RESPONDER_ERROR: Self = Self(14);
+    RESPONDER_ERROR = 14, "RESP_ERR";
     /// The entry was never written.
-    pub const INVALID: Self = Self(15);
-
-    /// Returns the PRM name, `None` for a code that is not known here.
-    pub const fn name(self) -> Option<&'static str> {
-        match self.0 {
-            0 => Some("REQ"),
-            1 => Some("RESP_WR_IMM"),
-            2 => Some("RESP_SEND"),
-            3 => Some("RESP_SEND_IMM"),
-            4 => Some("RESP_SEND_INV"),
-            5 => Some("RESIZE_CQ"),
-            12 => Some("SIG_ERR"),
-            13 => Some("REQ_ERR"),
-            14 => Some("RESP_ERR"),
-            15 => Some("INVALID"),
-            _ => None,
-        }
-    }
+    INVALID = 15, "INVALID";
 }
 
-impl fmt::Display for CqeOpcode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "CQE opcode {:#x}", self.0),
-        }
-    }
-}
+codes! {
+    /// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set.
+    Syndrome(u8), "syndrome {:#04x}";
 
-/// Why a request failed (PRM `cqe_err.syndrome`, `ibv_wc_status`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Syndrome(pub u8);
-
-macro_rules! syndromes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
-        impl Syndrome {
-            $($(#[$doc])* pub const $name: Self = Self($code);)+
-
-            /// Returns a short description, `None` for a code that is not known here.
-            pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some($text),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-syndromes! {
     /// A message is longer than the buffers for it.
     LOCAL_LENGTH = 0x01, "local length error";
     /// The request is malformed or not allowed in this state.
@@ -107,15 +61,6 @@ syndromes! {
     RNR_RETRY = 0x16, "receiver-not-ready retries exceeded";
     /// The peer aborted.
     REMOTE_ABORTED = 0x22, "remote aborted";
-}
-
-impl fmt::Display for Syndrome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "syndrome {:#04x}", self.0),
-        }
-    }
 }
 
 /// Last byte of a completion entry (PRM `op_own`).

@@ -1,32 +1,14 @@
 //! The control segment, with which every send work request begins (PRM `wqe_ctrl_seg`).
 
+use super::codes::codes;
 use bitfield_struct::bitfield;
-use core::fmt;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a work request does (PRM WQE `opcode`). An open set: a ring may hold any code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Opcode(pub u8);
+codes! {
+    /// What a work request does (PRM WQE `opcode`). An open set: a ring may hold any code.
+    Opcode(u8), "opcode {:#04x}";
 
-macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
-        impl Opcode {
-            $($(#[$doc])* pub const $name: Self = Self($code);)+
-
-            /// Returns the PRM name of the opcode, `None` for a code that is not known here.
-            pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some($text),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-opcodes! {
     /// Does nothing, and completes.
     NOP = 0x00, "NOP";
     /// Send, and have the receiver invalidate one of its keys.
@@ -59,15 +41,6 @@ opcodes! {
     RCHECK_PSV = 0x27, "RCHECK_PSV";
     /// Memory-to-memory operation (DMA copy and others).
     MMO = 0x2f, "MMO";
-}
-
-impl fmt::Display for Opcode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "opcode {:#04x}", self.0),
-        }
-    }
 }
 
 /// First word of the control segment (PRM `opmod_idx_opcode`).

@@ -4,6 +4,7 @@
 //! anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
 
 pub mod bsf;
+mod codes;
 pub mod cqe;
 pub mod ctrl;
 pub mod data;

@@ -1,31 +1,14 @@
 //! What all commands share: opcodes, status, and how requests and replies start.
 
+use crate::wire::codes::codes;
 use core::fmt;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A command (PRM `opcode`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Opcode(pub u16);
+codes! {
+    /// A command (PRM `opcode`). An open set.
+    Opcode(u16), "command {:#x}";
 
-macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
-        impl Opcode {
-            $($(#[$doc])* pub const $name: Self = Self($code);)+
-
-            /// Returns the PRM name, `None` for a code that is not known here.
-            pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some($text),)+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-opcodes! {
     /// Ask what the device can do.
     QUERY_HCA_CAP = 0x100, "QUERY_HCA_CAP";
     /// Create an mkey.
@@ -78,15 +61,6 @@ opcodes! {
     QUERY_GENERAL_OBJECT = 0xa02, "QUERY_GENERAL_OBJECT";
     /// Destroy it.
     DESTROY_GENERAL_OBJECT = 0xa03, "DESTROY_GENERAL_OBJECT";
-}
-
-impl fmt::Display for Opcode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "command {:#x}", self.0),
-        }
-    }
 }
 
 /// How a command ended (PRM `status`, `MLX5_CMD_STAT_*`). An open set.
