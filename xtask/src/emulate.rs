@@ -1,5 +1,6 @@
 //! `cargo xtask emulate -- COMMAND…`: runs any verbs program on a software device that it opens as `mlx5_0`.
 
+use crate::debian;
 use crate::run::{cargo, check, root};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -90,8 +91,17 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
+/// Returns a command as it is to be run on the software device.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn command(words: Vec<String>) -> Result<Command, String> {
+    prepare(&Options { command: words, ..Options::default() })
+}
+
 /// Builds the library and returns the command as it is to be run.
 fn prepare(options: &Options) -> Result<Command, String> {
+    debian::install(debian::VERBS)?;
     let library = library()?;
     let (name, arguments) = options.command.split_first().ok_or("no command")?;
     let mut command = Command::new(name);

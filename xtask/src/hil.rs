@@ -1,8 +1,8 @@
 //! `cargo xtask hil`: the scenarios on a board.
 
 use crate::emulate;
-use crate::run::{self, cargo, check};
-use std::process::ExitCode;
+use crate::run::{self, cargo};
+use std::process::{Command, ExitCode};
 
 pub(crate) const HELP: &str = "\
 cargo xtask hil [--board NAME] [--filter TEXT]
@@ -21,34 +21,43 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return run::print(HELP, 0);
     }
-    let runner = match build() {
-        Ok(runner) => runner,
+    match prepare(arguments) {
+        Ok(mut command) => match command.status() {
+            // The runner's own: 1 where a scenario failed, 2 where the board could not be opened.
+            Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+            Err(error) => run::lost(&error),
+        },
         Err(message) => {
             eprintln!("error: {message}");
-            return ExitCode::FAILURE;
+            ExitCode::FAILURE
         }
-    };
-    let words: Vec<String> = std::iter::once(runner).chain(arguments.iter().cloned()).collect();
+    }
+}
+
+/// Runs all scenarios on the software device behind libmlx5.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn check() -> Result<(), String> {
+    run::check(prepare(&["--board".into(), "uverbs".into()])?)
+}
+
+/// Builds the runner and returns it as it is to be run on the board that is named.
+fn prepare(arguments: &[String]) -> Result<Command, String> {
+    let runner = build()?;
     let uverbs = arguments
         .windows(2)
         .any(|pair| matches!(pair, [name, value] if name == "--board" && value == "uverbs"));
     if uverbs {
-        let emulated: Vec<String> = std::iter::once("--".into()).chain(words).collect();
-        return emulate::run(&emulated);
+        return emulate::command(std::iter::once(runner).chain(arguments.iter().cloned()).collect());
     }
-    let (program, rest) =
-        words.split_first().map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
-    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
-    match run::program(program, &rest).status() {
-        // The runner's own: 1 where a scenario failed, 2 where the board could not be opened.
-        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
-        Err(error) => run::lost(&error),
-    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Ok(run::program(&runner, &arguments))
 }
 
 /// Builds the runner and returns where it is: beside this very program.
 fn build() -> Result<String, String> {
-    check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", "hil"]))?;
+    run::check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", "hil"]))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     Ok(this.with_file_name("hil").to_string_lossy().into_owned())
 }

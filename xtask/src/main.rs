@@ -1,5 +1,6 @@
 //! Every task of the project: `cargo xtask help`.
 
+mod debian;
 mod decode;
 mod demo;
 mod emulate;

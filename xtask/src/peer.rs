@@ -3,8 +3,8 @@
 //! Their tests skip what a device lacks and end well all the same, and one that waits for a completion waits for ever. So
 //! how many ran and how many were skipped is pinned here, and everything runs under a time limit.
 
-use crate::emulate;
 use crate::run::root;
+use crate::{debian, emulate};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -19,14 +19,6 @@ Runs rdma-core's own tests and perftest, unchanged, on the software device: thro
 libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
 missing are installed when this runs as root, else named.
 ";
-
-/// Debian packages that are needed, and a file of each that shows that it is there.
-const PACKAGES: &[(&str, &str)] = &[
-    ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
-    ("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver"),
-    ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
-    ("perftest", "/usr/bin/ib_write_bw"),
-];
 
 /// Where the tests of rdma-core are, some of them compressed.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
@@ -88,12 +80,8 @@ const ENCRYPTED: &[&[&str]] = &[
 
 /// Runs everything and prints a line for each.
 pub(crate) fn run() -> ExitCode {
-    match peers() {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("error: {failed} peers are not content");
-            ExitCode::FAILURE
-        }
+    match check() {
+        Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("error: {message}");
             ExitCode::FAILURE
@@ -101,8 +89,13 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn peers() -> Result<usize, String> {
-    packages()?;
+/// Runs everything and prints a line for each.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn check() -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    debian::install(debian::PEERS)?;
     let folder = Folder::new()?;
     let bench = Bench { library: emulate::library()?, folder: &folder.0 };
     bench.unpack()?;
@@ -127,32 +120,11 @@ fn peers() -> Result<usize, String> {
         let words = |list: &[String]| bench.pair(&refs(list), &refs(&client), "wrapped");
         tell(&format!("ib_write_bw --aes_xts {}", options.join(" ")), words(&server));
     }
-    Ok(failed)
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} peers are not content")) }
 }
 
 fn refs(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
-}
-
-/// Installs the packages that are missing, if this user may.
-fn packages() -> Result<(), String> {
-    let missing = || {
-        let gone = PACKAGES.iter().filter(|(_, file)| !Path::new(file).exists());
-        gone.map(|(name, _)| *name).collect::<Vec<_>>()
-    };
-    if missing().is_empty() {
-        return Ok(());
-    }
-    for arguments in [vec!["update"], [vec!["install", "--yes"], missing()].concat()] {
-        let mut apt = Command::new("apt-get");
-        apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        // Whether it worked shows in what is there.
-        let _ = apt.status();
-    }
-    match missing() {
-        names if names.is_empty() => Ok(()),
-        names => Err(format!("missing Debian packages (install them as root): {}", names.join(" "))),
-    }
 }
 
 /// A folder that goes away.

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all checks, all failures at the end.
 
 use crate::run::{self, cargo, check, succeeds};
-use crate::{tidy, vectors};
+use crate::{hil, peer, tidy, vectors};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -27,8 +27,10 @@ type Step = (&'static str, fn(&mut dyn Write) -> Outcome);
 pub(crate) const HELP: &str = "\
 cargo xtask test
 
-Everything that CI runs: tidy, format, lints, tests, the defmt feature, documentation, a
-freestanding program, vectors. A step whose tool is not installed is skipped.
+Everything that CI runs: tidy, format, lints, tests, features, aarch64, documentation, a
+freestanding program, vectors, the scenarios through libmlx5 (hil --board uverbs) and other people's
+tests (peer). A step whose Rust component is not installed is skipped; Debian packages that are
+missing are installed when this runs as root, else named, and the step fails.
 ";
 
 /// The steps, in the order in which a fault is cheapest to find.
@@ -42,6 +44,8 @@ const STEPS: &[Step] = &[
     ("documentation", |_| documentation()),
     ("freestanding", |out| freestanding(out).into()),
     ("vectors", |out| vectors::check(out).into()),
+    ("hil", |_| hil::check().into()),
+    ("peer", |_| peer::check().into()),
 ];
 
 /// Runs all steps and sums up.
