@@ -6,6 +6,7 @@
 pub mod board;
 pub mod compile_fail;
 pub mod demo;
+pub mod differential;
 pub mod expected;
 pub mod lab;
 pub mod scenarios;

@@ -3,6 +3,7 @@
 mod debian;
 mod decode;
 mod demo;
+mod differential;
 mod emulate;
 mod hex;
 mod hil;
@@ -28,6 +29,8 @@ cargo xtask TASK
   hil [--board softdev|uverbs|DEVICE] [--filter TEXT]
                         run the scenarios on a board: the software device, the same behind libmlx5,
                         or a device of this machine
+  differential [--count N] [--seed S]
+                        compare random requests with what the installed libmlx5 writes
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
   peer                  rdma-core's tests and perftest, unchanged, on the software device
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
         "hil" => hil::run(rest),
+        "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
         "tidy" => tidy::run(rest),
@@ -64,6 +68,7 @@ mod tests {
         for help in [
             super::HELP,
             super::decode::USAGE,
+            super::differential::HELP,
             super::hil::HELP,
             super::peer::HELP,
             super::test::HELP,

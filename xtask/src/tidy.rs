@@ -34,6 +34,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/src/board/devx.rs",
     "hil-tests/src/board/host_memory.rs",
     "hil-tests/src/board/softdev.rs",
+    "hil-tests/src/differential/ffi.rs",
     "hil-tests/freestanding.rs",
     "hil-tests/uverbs/src/interpose.rs",
     "hil-tests/uverbs/src/process.rs",

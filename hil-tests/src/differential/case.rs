@@ -1,0 +1,291 @@
+//! Random requests, as plain data that both sides are driven with.
+
+use mlx5_mkey::mkey::{Crypto, Direction, Domain, Escape, Guard, Keytag, Signature, SignatureOrder, T10Dif};
+use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
+use mlx5_mkey::wqe::Remote;
+
+/// A small generator of numbers (SplitMix64), the same for the same seed everywhere.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub(super) fn below(&mut self, end: u32) -> u32 {
+        (self.next() % u64::from(end)) as u32
+    }
+
+    /// True in so many of a hundred.
+    pub(super) fn percent(&mut self, percent: u32) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these.
+    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u32) as usize]
+    }
+}
+
+/// What an mkey can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) signature: bool,
+    pub(super) crypto: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flags {
+    pub(super) fence: bool,
+    pub(super) signaled: bool,
+    pub(super) solicited: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Payload {
+    Inline(Vec<u8>),
+    /// Address, length, key.
+    Sges(Vec<(u64, u32, u32)>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Mapping {
+    /// Address, length, key.
+    List(Vec<(u64, u32, u32)>),
+    /// Repeat count; address, bytes, skip, key.
+    Interleaved(u32, Vec<(u64, u32, u32, u32)>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SignatureStep {
+    Keep,
+    Reset,
+    Set { memory: Option<Domain>, wire: Option<Domain>, check_mask: u8, copy_mask: Option<u8> },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// Bits of `enum ibv_access_flags`.
+    pub(super) access: Option<u32>,
+    pub(super) layout: Option<Mapping>,
+    pub(super) signature: SignatureStep,
+    pub(super) crypto: Option<Crypto>,
+    /// In which order the setters are called: 0 access, 1 layout, 2 signature, 3 crypto.
+    pub(super) order: [u8; 4],
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    Configure(Config),
+    Invalidate(u32),
+    Send(Payload),
+    SendImm(u32, Payload),
+    SendInvalidate(u32, Payload),
+    Write(Remote, Payload),
+    WriteImm(Remote, u32, Payload),
+    Read(Remote, Vec<(u64, u32, u32)>),
+}
+
+/// What requests are made for.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) kind: Kind,
+    pub(super) max_entries: u16,
+    pub(super) max_inline_data: u32,
+    pub(super) max_sge: usize,
+    pub(super) dek: DekId,
+    pub(super) key: u32,
+}
+
+/// A chain of one to four requests.
+pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
+    (0..=random.below(4))
+        .map(|_| {
+            let flags = Flags {
+                fence: random.percent(20),
+                signaled: random.percent(40),
+                solicited: random.percent(20),
+            };
+            (flags, work(random, limits))
+        })
+        .collect()
+}
+
+/// A configuration after which the key of the DEK stands in the request.
+pub(super) fn crypto_only(dek: DekId) -> Config {
+    Config {
+        access: Some(1),
+        layout: Some(Mapping::List(vec![(0, 512, 0x100)])),
+        signature: SignatureStep::Keep,
+        crypto: Some(Crypto {
+            direction: Direction::EncryptOnTx,
+            order: SignatureOrder::AfterCryptoOnTx,
+            data_unit: BlockSize::B512,
+            tweak: Tweak::from_lba(0),
+            dek,
+            keytag: Keytag([0; 8]),
+        }),
+        order: [0, 1, 2, 3],
+    }
+}
+
+fn work(random: &mut Random, limits: &Limits) -> Work {
+    let remote = Remote { address: random.next(), rkey: Key::from_raw(random.next() as u32) };
+    match random.below(16) {
+        0 => Work::Send(payload(random, limits)),
+        1 => Work::SendImm(random.next() as u32, payload(random, limits)),
+        2 => Work::SendInvalidate(random.next() as u32, payload(random, limits)),
+        3 => Work::Write(remote, payload(random, limits)),
+        4 => Work::WriteImm(remote, random.next() as u32, payload(random, limits)),
+        5 => Work::Read(remote, sges(random, limits)),
+        6 => Work::Invalidate(if random.percent(50) { limits.key } else { random.next() as u32 }),
+        _ => Work::Configure(config(random, limits)),
+    }
+}
+
+fn payload(random: &mut Random, limits: &Limits) -> Payload {
+    if random.percent(50) {
+        let limit = limits.max_inline_data;
+        let length = match random.below(20) {
+            0 => limit + 1 + random.below(8),
+            1 => limit,
+            2..10 => random.below(64),
+            _ => random.below(limit + 1),
+        };
+        Payload::Inline((0..length).map(|_| random.next() as u8).collect())
+    } else {
+        Payload::Sges(sges(random, limits))
+    }
+}
+
+fn sges(random: &mut Random, limits: &Limits) -> Vec<(u64, u32, u32)> {
+    let most = limits.max_sge as u32;
+    let count = match random.below(20) {
+        0 => most + 1,
+        1 => most,
+        2 => 0,
+        _ => random.below(most.min(8) + 1),
+    };
+    (0..count).map(|_| (random.next(), 1 + random.below(0x7fff_ffff), random.next() as u32)).collect()
+}
+
+fn config(random: &mut Random, limits: &Limits) -> Config {
+    let wanted = |random: &mut Random, able: bool| random.percent(if able { 55 } else { 2 });
+    let signature = if wanted(random, limits.kind.signature) {
+        if random.percent(15) { SignatureStep::Reset } else { signature(random) }
+    } else {
+        SignatureStep::Keep
+    };
+    let crypto = wanted(random, limits.kind.crypto).then(|| crypto(random, limits.dek));
+    let mut order = [0, 1, 2, 3];
+    for last in (1..4).rev() {
+        order.swap(last, random.below(last as u32 + 1) as usize);
+    }
+    Config {
+        access: random.percent(60).then(|| random.below(16)),
+        layout: random.percent(75).then(|| layout(random, limits)),
+        signature,
+        crypto,
+        order,
+    }
+}
+
+/// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits (D24).
+fn layout(random: &mut Random, limits: &Limits) -> Mapping {
+    let most = u32::from(limits.max_entries);
+    if random.percent(60) {
+        let count = match random.below(30) {
+            0 => most + 1,
+            1 => most,
+            2 => 0,
+            _ => 1 + random.below(most.min(12)),
+        };
+        let longest = 0x7fff_ffff / count.max(1);
+        let unit = random.pick(&[1, 8, 16, 512, 520, 4096, 4160]);
+        let entries = (0..count)
+            .map(|_| {
+                let units = if random.percent(80) { 16 } else { longest / unit };
+                let length = (1 + random.below(units)) * unit;
+                (random.next(), length, random.next() as u32)
+            })
+            .collect();
+        Mapping::List(entries)
+    } else {
+        let most = most - 1;
+        // One entry more than there is room for is a difference on purpose: the header takes one.
+        let count = if random.percent(3) { most + 2 } else { 1 + random.below(most.min(8)) };
+        let unit = random.pick(&[1, 8, 512, 520, 4096]);
+        let entries = (0..count)
+            .map(|_| {
+                let bytes = (1 + random.below(if unit > 1000 { 8 } else { 32 })) * unit;
+                let skip = random.below(0x1_0000 - bytes);
+                (random.next(), bytes, skip, random.next() as u32)
+            })
+            .collect();
+        Mapping::Interleaved(1 + random.below(500), entries)
+    }
+}
+
+fn domain(random: &mut Random) -> Domain {
+    let seed = |random: &mut Random| random.pick(&[Seed::Zeros, Seed::Ones]);
+    let signature = match random.below(6) {
+        0 => Signature::Crc32(seed(random)),
+        1 => Signature::Crc32c(seed(random)),
+        2 => Signature::Crc64Xp10(seed(random)),
+        _ => Signature::T10Dif(T10Dif {
+            guard: random.pick(&[Guard::Crc, Guard::IpChecksum]),
+            seed: seed(random),
+            app_tag: random.next() as u16,
+            ref_tag: random.next() as u32,
+            ref_remap: random.percent(50),
+            escape: random.pick(&[Escape::Never, Escape::AppTag, Escape::AppAndRefTag]),
+        }),
+    };
+    Domain { signature, block_size: random.pick(&BlockSize::ALL) }
+}
+
+fn signature(random: &mut Random) -> SignatureStep {
+    let mut memory = Some(domain(random));
+    let mut wire = Some(domain(random));
+    match random.below(6) {
+        0 => memory = None,
+        1 => wire = None,
+        2..4 => wire = memory,
+        4 => {
+            if let (Some(wire), Some(memory)) = (&mut wire, &memory) {
+                wire.block_size = memory.block_size;
+            }
+        }
+        _ => {}
+    }
+    // The reference looks at a copy mask only where there is a wire domain: a difference on purpose.
+    let same = matches!((&memory, &wire), (Some(memory), Some(wire)) if memory.same_structure(wire));
+    let copies = wire.is_some() && random.percent(if same { 40 } else { 2 });
+    let mask = |random: &mut Random| {
+        if random.percent(50) {
+            random.pick(&[0, 0xff, 0xf0, 0x0f, 0xc0, 0x30, 0x3f, 0xcf])
+        } else {
+            random.next() as u8
+        }
+    };
+    SignatureStep::Set { memory, wire, check_mask: mask(random), copy_mask: copies.then(|| mask(random)) }
+}
+
+fn crypto(random: &mut Random, dek: DekId) -> Crypto {
+    Crypto {
+        direction: random.pick(&[Direction::EncryptOnTx, Direction::DecryptOnTx]),
+        order: random.pick(&[SignatureOrder::AfterCryptoOnTx, SignatureOrder::BeforeCryptoOnTx]),
+        data_unit: random.pick(&BlockSize::ALL),
+        tweak: Tweak::new(u128::from(random.next()) << 64 | u128::from(random.next())),
+        dek,
+        keytag: Keytag(random.next().to_le_bytes()),
+    }
+}
