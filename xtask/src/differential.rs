@@ -1,8 +1,7 @@
 //! `cargo xtask differential`: random requests, by the installed libmlx5 and by the library.
 
-use crate::emulate;
-use crate::run::{self, cargo, check};
-use std::process::ExitCode;
+use crate::{emulate, hil, run};
+use std::process::{Command, ExitCode};
 
 pub(crate) const HELP: &str = "\
 cargo xtask differential [--count N] [--seed S]
@@ -21,21 +20,19 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return run::print(HELP, 0);
     }
-    match build() {
-        Ok(runner) => {
-            let words = ["--".into(), runner].into_iter().chain(arguments.iter().cloned());
-            emulate::run(&words.collect::<Vec<String>>())
-        }
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    run::forward(prepare(arguments))
 }
 
-/// Builds the runner and returns where it is: beside this very program.
-fn build() -> Result<String, String> {
-    check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", "differential"]))?;
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    Ok(this.with_file_name("differential").to_string_lossy().into_owned())
+/// Compares as many as CI does.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn check() -> Result<(), String> {
+    run::check(prepare(&["--count".into(), "10000".into()])?)
+}
+
+/// Builds the runner and returns it as it is to be run under the stand-in.
+fn prepare(arguments: &[String]) -> Result<Command, String> {
+    let runner = hil::runner("differential")?;
+    emulate::command(std::iter::once(runner).chain(arguments.iter().cloned()).collect())
 }

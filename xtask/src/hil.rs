@@ -21,17 +21,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return run::print(HELP, 0);
     }
-    match prepare(arguments) {
-        Ok(mut command) => match command.status() {
-            // The runner's own: 1 where a scenario failed, 2 where the board could not be opened.
-            Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
-            Err(error) => run::lost(&error),
-        },
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
-    }
+    run::forward(prepare(arguments))
 }
 
 /// Runs all scenarios on the software device behind libmlx5.
@@ -44,7 +34,7 @@ pub(crate) fn check() -> Result<(), String> {
 
 /// Builds the runner and returns it as it is to be run on the board that is named.
 fn prepare(arguments: &[String]) -> Result<Command, String> {
-    let runner = build()?;
+    let runner = runner("hil")?;
     let uverbs = arguments
         .windows(2)
         .any(|pair| matches!(pair, [name, value] if name == "--board" && value == "uverbs"));
@@ -55,9 +45,12 @@ fn prepare(arguments: &[String]) -> Result<Command, String> {
     Ok(run::program(&runner, &arguments))
 }
 
-/// Builds the runner and returns where it is: beside this very program.
-fn build() -> Result<String, String> {
-    run::check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", "hil"]))?;
+/// Builds a runner of hil-tests and returns where it is: beside this very program.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn runner(name: &str) -> Result<String, String> {
+    run::check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", name]))?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    Ok(this.with_file_name("hil").to_string_lossy().into_owned())
+    Ok(this.with_file_name(name).to_string_lossy().into_owned())
 }

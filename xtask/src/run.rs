@@ -70,6 +70,18 @@ pub(crate) fn check(mut command: Command) -> Result<(), String> {
     }
 }
 
+/// Runs a command, if it could be prepared, and ends as it ends.
+pub(crate) fn forward(command: Result<Command, String>) -> ExitCode {
+    match command.map(|mut command| command.status()) {
+        Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Ok(Err(error)) => lost(&error),
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Returns whether a command runs and succeeds; its output is dropped.
 pub(crate) fn succeeds(mut command: Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())

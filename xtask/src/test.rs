@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all checks, all failures at the end.
 
 use crate::run::{self, cargo, check, succeeds};
-use crate::{hil, peer, tidy, vectors};
+use crate::{differential, hil, peer, tidy, vectors};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -28,9 +28,10 @@ pub(crate) const HELP: &str = "\
 cargo xtask test
 
 Everything that CI runs: tidy, format, lints, tests, features, aarch64, documentation, a
-freestanding program, vectors, the scenarios through libmlx5 (hil --board uverbs) and other people's
-tests (peer). A step whose Rust component is not installed is skipped; Debian packages that are
-missing are installed when this runs as root, else named, and the step fails.
+freestanding program, vectors, differential with 10,000 configurations, the scenarios through
+libmlx5 (hil --board uverbs) and other people's tests (peer). A step whose Rust component is not
+installed is skipped; Debian packages that are missing are installed when this runs as root, else
+named, and the step fails.
 ";
 
 /// The steps, in the order in which a fault is cheapest to find.
@@ -44,6 +45,7 @@ const STEPS: &[Step] = &[
     ("documentation", |_| documentation()),
     ("freestanding", |out| freestanding(out).into()),
     ("vectors", |out| vectors::check(out).into()),
+    ("differential", |_| differential::check().into()),
     ("hil", |_| hil::check().into()),
     ("peer", |_| peer::check().into()),
 ];
