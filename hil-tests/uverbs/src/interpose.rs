@@ -44,6 +44,24 @@ impl Next {
     }
 }
 
+/// The next library's function of this name and these arguments; the caller ends with `ENOSYS` where there is none.
+macro_rules! next {
+    ($name:ident($($argument:ty),*)) => {{
+        const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => panic!("a name has a zero inside"),
+        };
+        static NEXT: Next = Next::new(NAME);
+        let found = NEXT.find();
+        if found.is_null() {
+            return fail(Errno(libc::ENOSYS));
+        }
+        // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look at does no
+        // harm in the calling conventions of Linux.
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(found) }
+    }};
+}
+
 fn fail(Errno(number): Errno) -> c_int {
     // SAFETY: the location of errno is always valid for its thread.
     unsafe { *libc::__errno_location() = number };
@@ -108,21 +126,8 @@ macro_rules! opens {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-                pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
-                static NEXT: Next = Next::new(
-                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => c"",
-                    },
-                );
-                type Function = unsafe extern "C" fn(*const c_char, c_int, libc::mode_t) -> c_int;
-                let next = NEXT.find();
-                if next.is_null() {
-                    return fail(Errno(libc::ENOSYS));
-                }
-                // SAFETY: the C library's function of this name takes these arguments; a mode that it does not look at
-                // does no harm in the calling conventions of Linux.
-                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+            pub(crate) unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
+                let next = next!($name(*const c_char, c_int, libc::mode_t));
                 // SAFETY: handed on from the caller.
                 unsafe {
                     if is_device(path) {
@@ -152,25 +157,13 @@ macro_rules! opens_at {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-                pub(crate) unsafe extern "C" fn $name(
+            pub(crate) unsafe extern "C" fn $name(
                 directory: c_int,
                 path: *const c_char,
                 flags: c_int,
                 mode: libc::mode_t,
             ) -> c_int {
-                static NEXT: Next = Next::new(
-                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => c"",
-                    },
-                );
-                type Function = unsafe extern "C" fn(c_int, *const c_char, c_int, libc::mode_t) -> c_int;
-                let next = NEXT.find();
-                if next.is_null() {
-                    return fail(Errno(libc::ENOSYS));
-                }
-                // SAFETY: as in `open`.
-                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+                let next = next!($name(c_int, *const c_char, c_int, libc::mode_t));
                 // SAFETY: handed on from the caller.
                 unsafe {
                     if is_device(path) {
@@ -200,20 +193,8 @@ macro_rules! stats {
             /// As the function of the C library.
             // SAFETY: the name is that of the function that it stands before.
             #[unsafe(no_mangle)]
-                pub(crate) unsafe extern "C" fn $name(path: *const c_char, out: *mut c_void) -> c_int {
-                static NEXT: Next = Next::new(
-                    match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                        Ok(name) => name,
-                        Err(_) => c"",
-                    },
-                );
-                type Function = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
-                let next = NEXT.find();
-                if next.is_null() {
-                    return fail(Errno(libc::ENOSYS));
-                }
-                // SAFETY: the C library's function of this name takes these arguments.
-                let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+            pub(crate) unsafe extern "C" fn $name(path: *const c_char, out: *mut c_void) -> c_int {
+                let next = next!($name(*const c_char, *mut c_void));
                 // SAFETY: handed on from the caller.
                 unsafe { next(if is_device(path) { sysfs::STAND_IN.as_ptr() } else { path }, out) }
             }
@@ -235,8 +216,6 @@ stats! {
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    static NEXT: Next = Next::new(c"ioctl");
-    type Function = unsafe extern "C" fn(c_int, c_ulong, *mut c_void) -> c_int;
     if request == VERBS_IOCTL as c_ulong && shared::is_ours(descriptor) {
         if shared::is_borrowed() {
             return fail(Errno::IO);
@@ -247,12 +226,7 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             Err(errno) => fail(errno),
         };
     }
-    let next = NEXT.find();
-    if next.is_null() {
-        return fail(Errno(libc::ENOSYS));
-    }
-    // SAFETY: the C library's function of this name takes these arguments.
-    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    let next = next!(ioctl(c_int, c_ulong, *mut c_void));
     // SAFETY: handed on from the caller.
     unsafe { next(descriptor, request, argument) }
 }
@@ -264,8 +238,6 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
-    static NEXT: Next = Next::new(c"close");
-    type Function = unsafe extern "C" fn(c_int) -> c_int;
     if !shared::may_close(descriptor) {
         return fail(Errno::BADF);
     }
@@ -275,12 +247,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
             Ok(())
         });
     }
-    let next = NEXT.find();
-    if next.is_null() {
-        return fail(Errno(libc::ENOSYS));
-    }
-    // SAFETY: the C library's function of this name takes this argument.
-    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    let next = next!(close(c_int));
     // SAFETY: handed on from the caller.
     unsafe { next(descriptor) }
 }
@@ -292,17 +259,10 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-    static NEXT: Next = Next::new(c"socket");
-    type Function = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
         return fail(Errno::PROTONOSUPPORT);
     }
-    let next = NEXT.find();
-    if next.is_null() {
-        return fail(Errno(libc::ENOSYS));
-    }
-    // SAFETY: the C library's function of this name takes these arguments.
-    let next = unsafe { std::mem::transmute::<*mut c_void, Function>(next) };
+    let next = next!(socket(c_int, c_int, c_int));
     // SAFETY: handed on from the caller.
     unsafe { next(domain, kind, protocol) }
 }
