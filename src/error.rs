@@ -2,7 +2,7 @@
 //!
 //! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
 
-use crate::types::{BlockSize, OutOfRange};
+use crate::types::{BlockSize, Key, OutOfRange};
 use crate::wire::cqe::CqeOpcode;
 use crate::wire::prm::command::{Opcode, Status};
 use core::fmt;
@@ -51,6 +51,31 @@ pub enum ConfigError {
         length: u64,
         /// Bytes of one data unit.
         unit: u32,
+    },
+    /// A template was made for another key.
+    OtherMkey {
+        /// The template's key.
+        template: Key,
+        /// The mkey's.
+        mkey: Key,
+    },
+    /// A template has not as many blocks and PSVs as its configuration takes.
+    TemplateSize {
+        /// Blocks of 64 bytes that the template has.
+        blocks: usize,
+        /// Blocks that the configuration takes.
+        needed: usize,
+        /// PSVs that the template has.
+        psvs: usize,
+        /// PSVs that the configuration takes: domains with a signature.
+        psvs_needed: usize,
+    },
+    /// A template's list layout has no such entry; an interleaved one has none that can be replaced.
+    NoSuchEntry {
+        /// The entry that was named.
+        index: usize,
+        /// Entries that there are.
+        entries: usize,
     },
     /// The key's tag is not 0 and the device cannot change tags (M3).
     TagUpdateUnsupported {
@@ -103,6 +128,16 @@ impl fmt::Display for ConfigError {
                     f,
                     "{length} bytes exceed the data unit of {unit} bytes, the limit of this crypto engine"
                 )
+            }
+            Self::OtherMkey { template, mkey } => {
+                write!(f, "the template was made for key {template}, not for {mkey}")
+            }
+            Self::TemplateSize { blocks, needed, psvs, psvs_needed } => write!(
+                f,
+                "the configuration takes {needed} blocks and {psvs_needed} PSVs, the template has {blocks} and {psvs}"
+            ),
+            Self::NoSuchEntry { index, entries } => {
+                write!(f, "entry {index} cannot be replaced: the template has {entries} list entries")
             }
             Self::TagUpdateUnsupported { tag } => {
                 write!(f, "key tag {tag:#04x} given, but the device cannot change tags")

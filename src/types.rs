@@ -148,19 +148,22 @@ impl fmt::Display for Key {
 }
 
 /// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`).
+///
+/// Each is represented by the code that a BSF carries for it (PRM `bs_selector`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
 pub enum BlockSize {
     /// 512 bytes.
-    B512,
+    B512 = 1,
     /// 520 bytes.
-    B520,
+    B520 = 2,
     /// 4048 bytes. Devices without the capability refuse it.
-    B4048,
+    B4048 = 6,
     /// 4096 bytes.
-    B4096,
+    B4096 = 3,
     /// 4160 bytes.
-    B4160,
+    B4160 = 4,
 }
 
 impl BlockSize {
@@ -180,13 +183,7 @@ impl BlockSize {
 
     /// Returns the code that a BSF carries (PRM `bs_selector`).
     pub const fn selector(self) -> u8 {
-        match self {
-            Self::B512 => 1,
-            Self::B520 => 2,
-            Self::B4048 => 6,
-            Self::B4096 => 3,
-            Self::B4160 => 4,
-        }
+        self as u8
     }
 
     /// Returns the size that a BSF code stands for, `None` for 0 and for codes with no size that is known.

@@ -4,6 +4,8 @@
 //! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs it on the software device; on a
 //! BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if not the first.
 
+#![allow(unsafe_code)] // Registering memory is a promise about it.
+
 use mlx5_mkey::command::{DekKey, MkeyFeatures};
 use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
@@ -14,7 +16,7 @@ use mlx5_mkey::mkey::{
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
 use mlx5_mkey::wqe::{Remote, Sge};
 use std::error::Error;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes of data: two blocks.
 const DATA: usize = 1024;
@@ -22,13 +24,9 @@ const DATA: usize = 1024;
 const WIRE: usize = 1040;
 
 fn main() -> std::process::ExitCode {
-    match run() {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    let Err(error) = run() else { return std::process::ExitCode::SUCCESS };
+    eprintln!("error: {error}");
+    std::process::ExitCode::FAILURE
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
@@ -42,14 +40,10 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let mut source: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
     let mut target = vec![0_u8; WIRE];
-    // SAFETY: both vectors live to the end of `main` and are not touched between posting and completion.
-    #[allow(unsafe_code)]
-    let (from, to) = unsafe {
-        (
-            pd.register(source.as_mut_ptr(), DATA, Access::LOCAL_WRITE)?,
-            pd.register(target.as_mut_ptr(), WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?,
-        )
-    };
+    // SAFETY: the vector lives to the end of `run` and is not touched between posting and completion.
+    let from = unsafe { pd.register(source.as_mut_ptr(), DATA, Access::LOCAL_WRITE)? };
+    // SAFETY: as above.
+    let to = unsafe { pd.register(target.as_mut_ptr(), WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE)? };
 
     let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
     let mut object = pd.create_mkey(MkeySpec { max_entries: 4, features })?;
@@ -64,14 +58,12 @@ fn run() -> Result<(), Box<dyn Error>> {
         ref_remap: true,
         escape: Escape::Never,
     };
+    let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
     let config = MkeyConfig {
         access: Some(Access::LOCAL_WRITE),
         layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(BlockSignature::wire(Domain {
-            signature: Signature::T10Dif(dif),
-            block_size: BlockSize::B512,
-        })),
-        crypto: Some(Crypto {
+        signature: SignatureChange::Set(&BlockSignature::wire(domain)),
+        crypto: Some(&Crypto {
             direction: Direction::EncryptOnTx,
             order: SignatureOrder::BeforeCryptoOnTx,
             data_unit: BlockSize::B520,
@@ -96,14 +88,13 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the next completion entry, or gives up after five seconds.
+/// Takes the next completion entry, or gives up after some five seconds.
 fn wait(completions: &mut CqReader) -> Result<[u8; 64], Box<dyn Error>> {
-    let end = Instant::now() + Duration::from_secs(5);
-    while Instant::now() < end {
+    for _ in 0..5000 {
         if let Some(entry) = completions.take_entry() {
             return Ok(zerocopy::transmute!(entry));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Err("no completion within five seconds".into())
+    Err("no completion within some five seconds".into())
 }

@@ -107,14 +107,14 @@
 //! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0)?;
-//! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Set(&signature), ..MkeyConfig::KEEP };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0);
-//! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Set(&signature), ..MkeyConfig::KEEP };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //!

@@ -7,7 +7,6 @@ pub mod board;
 pub mod compile_fail;
 pub mod demo;
 pub mod differential;
-pub mod expected;
-pub mod lab;
-pub mod scenarios;
 pub mod vectors;
+
+pub use hil_scenarios::{cases, ensure, ensure_eq, expected, lab, protocol, scenarios};

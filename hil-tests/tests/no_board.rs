@@ -34,7 +34,6 @@ fn post(limits: SendQueueConfig, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Re
     if result.is_err() {
         assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
         assert_eq!(before, *mkey);
-        drop(queue);
         assert!(ring.iter().all(|block| block.0 == [0; 64]));
     }
     result
@@ -44,8 +43,11 @@ fn large() -> SendQueueConfig {
     SendQueueConfig::new(Qpn::from_low_bits(7))
 }
 
-fn set(signature: Signature, block_size: BlockSize) -> MkeyConfig<'static> {
-    let block = BlockSignature::wire(Domain { signature, block_size });
+fn wire(signature: Signature, block_size: BlockSize) -> BlockSignature {
+    BlockSignature::wire(Domain { signature, block_size })
+}
+
+fn set(block: &BlockSignature) -> MkeyConfig<'_> {
     MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::KEEP }
 }
 
@@ -53,7 +55,8 @@ fn set(signature: Signature, block_size: BlockSize) -> MkeyConfig<'static> {
 fn r097_blocks_of_4048_bytes_need_a_capability() {
     let less = SignatureCapabilities { block_4048: false, ..SignatureCapabilities::ALL };
     for size in BlockSize::ALL {
-        let config = set(Signature::Crc32(Seed::Ones), size);
+        let block = wire(Signature::Crc32(Seed::Ones), size);
+        let config = set(&block);
         let refused = Err(PostError::Config(ConfigError::BlockSizeUnsupported(size)));
         let expected = if size == BlockSize::B4048 { refused } else { Ok(()) };
         assert_eq!(post(large(), &mut mkey(less), &config), expected, "{size:?}");
@@ -72,7 +75,11 @@ fn r102_crc32c_and_crc64_need_capabilities() {
         for (number, kind) in kinds.into_iter().enumerate() {
             let refused = Err(PostError::Config(ConfigError::SignatureUnsupported));
             let expected = if number == lacking { refused } else { Ok(()) };
-            assert_eq!(post(large(), &mut mkey(less), &set(kind, BlockSize::B512)), expected, "{kind:?}");
+            assert_eq!(
+                post(large(), &mut mkey(less), &set(&wire(kind, BlockSize::B512))),
+                expected,
+                "{kind:?}"
+            );
         }
     }
 }
@@ -99,7 +106,7 @@ fn r178_three_work_requests_need_three_places() {
     let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
     let both =
         BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
-    let config = MkeyConfig { signature: SignatureChange::Set(both), ..MkeyConfig::KEEP };
+    let config = MkeyConfig { signature: SignatureChange::Set(&both), ..MkeyConfig::KEEP };
     let mut mkey = mkey(SignatureCapabilities::ALL);
     let limits = SendQueueConfig { max_requests: 2, ..large() };
     let refused = PostError::TooManyRequests { needed: 3, free: 2 };

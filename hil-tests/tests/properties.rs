@@ -167,8 +167,8 @@ proptest! {
         let config = MkeyConfig {
             access: Some(Access::ALL),
             layout: Some(Layout::list(&entries)),
-            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: crypto.map(|(crypto, _)| crypto),
+            signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: crypto.as_ref().map(|(crypto, _)| crypto),
         };
         lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
         let wire = lab.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
@@ -225,7 +225,7 @@ proptest! {
         let config = MkeyConfig {
             access: Some(Access::ALL),
             layout: Some(Layout::list(&entries)),
-            signature: SignatureChange::Set(rule.with_check_mask(mask)),
+            signature: SignatureChange::Set(&rule.with_check_mask(mask)),
             ..MkeyConfig::KEEP
         };
         lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
@@ -360,7 +360,7 @@ proptest! {
                 }
                 Step::Configure { signature, signaled } => {
                     let change = if signature { SignatureChange::Set(both) } else { SignatureChange::Reset };
-                    let config = MkeyConfig { layout: Some(Layout::list(&entries[..5])), signature: change, ..MkeyConfig::KEEP };
+                    let config = MkeyConfig { layout: Some(Layout::list(&entries[..5])), signature: change.as_ref(), ..MkeyConfig::KEEP };
                     let (blocks, requests) = if signature { (2 + 2 + 1 + 2, 3) } else { (2 + 2, 1) };
                     let result = request!(signaled).configure_mkey(&mut lab.mkeys[mkey], &config);
                     (result, Posted { id, signaled, blocks, requests })
@@ -381,7 +381,7 @@ proptest! {
                     continue;
                 }
                 Step::Settle => {
-                    lab.board.settle();
+                    lab.settle().map_err(TestCaseError::fail)?;
                     model.done.append(&mut model.rung);
                     continue;
                 }
@@ -434,7 +434,6 @@ fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Re
     queue.ring_doorbell();
     let blocks = queue.producer().wrapping_sub(first) as usize;
     let end = queue.producer();
-    drop(queue);
     let slots: Vec<usize> = (0..SMALL).map(|number| (first as usize + number) % SMALL).collect();
     assert!(slots[blocks..].iter().all(|slot| ring[*slot].0 == [0xa5; 64]), "a block too many");
     assert_eq!(record.bytes()[1], (end & 0xffff).to_be_bytes(), "doorbell record");
@@ -482,8 +481,8 @@ proptest! {
         let config = MkeyConfig {
             access: access.map(rights),
             layout: Some(layout),
-            signature: block.map_or(SignatureChange::Reset, SignatureChange::Set),
-            crypto,
+            signature: block.as_ref().map_or(SignatureChange::Reset, SignatureChange::Set),
+            crypto: crypto.as_ref(),
         };
         let psv = PsvIndex::from_low_bits;
         let attributes = MkeyAttributes {

@@ -1,4 +1,4 @@
-//! The table of requirements in README.md names what there is: all numbers, scenarios that exist, and each where it says.
+//! The tables of requirements in README.md name what there is: all numbers, scenarios that exist, and each where it says.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
-/// Requirements are R1 to this.
-const LAST: u32 = 187;
+/// Requirements of the three pages are R1 to this, those of the related ones M1 to this.
+const LAST: [(&str, u32); 2] = [("R", 187), ("M", 66)];
+
+/// What stands before a name that is quoted, and where such a name is looked for.
+const KINDS: [&str; 5] = ["vectors ", "property ", "unit ", "test ", "command "];
 
 /// A row: its scenarios, and what else tests it.
 struct Row {
@@ -16,35 +19,49 @@ struct Row {
     elsewhere: String,
 }
 
-fn rows() -> BTreeMap<u32, Row> {
+/// Reads the rows, by requirement: "R39".
+fn rows() -> BTreeMap<String, Row> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let text = std::fs::read_to_string(path).expect("README.md");
     let mut rows = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("| R")) {
+    for line in text.lines().filter(|line| line.starts_with("| R") || line.starts_with("| M")) {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let Some(number) = cells[0].strip_prefix('R').and_then(|number| number.parse().ok()) else {
+        let number = cells[0].get(1..).unwrap_or_default();
+        if number.is_empty() || number.contains(|letter: char| !letter.is_ascii_digit()) {
             continue;
-        };
+        }
         assert_eq!(cells.len(), 4, "cells of {line}");
         let names = cells[2].split(", ").filter(|name| *name != "–");
         let row = Row {
             scenarios: names.map(|name| name.trim_matches('`').to_owned()).collect(),
             elsewhere: cells[3].to_owned(),
         };
-        assert!(rows.insert(number, row).is_none(), "R{number} stands twice");
+        assert!(rows.insert(cells[0].to_owned(), row).is_none(), "{} stands twice", cells[0]);
     }
     rows
+}
+
+/// What a cell quotes, each behind the text between it and the one before.
+fn quoted(cell: &str) -> Vec<(&str, &str)> {
+    let parts: Vec<&str> = cell.split('`').collect();
+    parts.chunks_exact(2).map(|part| (part[0], part[1])).collect()
 }
 
 #[test]
 fn every_requirement_has_a_row_with_a_test_or_a_reason() {
     let rows = rows();
-    assert_eq!(rows.keys().copied().collect::<Vec<_>>(), (1..=LAST).collect::<Vec<_>>());
-    for (number, row) in rows {
-        assert!(
-            !row.scenarios.is_empty() || row.elsewhere.len() > 3,
-            "R{number} has neither test nor reason"
-        );
+    let all =
+        LAST.iter().flat_map(|(letter, last)| (1..=*last).map(move |number| format!("{letter}{number}")));
+    assert_eq!(rows.keys().cloned().collect::<BTreeSet<_>>(), all.collect());
+    for (requirement, row) in rows {
+        let Row { scenarios, elsewhere } = row;
+        assert!(!scenarios.is_empty() || elsewhere.len() > 3, "{requirement} has neither test nor reason");
+        if requirement.starts_with('M') && scenarios.is_empty() {
+            let is_shown =
+                quoted(&elsewhere).iter().any(|(before, ..)| KINDS.iter().any(|kind| before.ends_with(kind)));
+            let is_told = elsewhere.strip_prefix("not built: ").is_some_and(|reason| reason.len() > 20);
+            assert!(is_shown || is_told, "{requirement}: neither shown nor `not built: reason`");
+        }
     }
 }
 
@@ -54,56 +71,32 @@ fn the_table_and_the_scenarios_say_the_same() {
     let mut differences = Vec::new();
     let mut told = BTreeSet::new();
     for scenario in scenarios::all() {
-        for requirement in scenario.requirements {
-            let (kind, number) = requirement.split_at(1);
-            let number: u32 = number.parse().expect("a letter and a number");
-            assert!(kind == "R" || kind == "M", "{}: requirement {requirement}", scenario.name);
-            if kind == "M" {
-                continue;
-            }
-            told.insert((number, scenario.name.to_owned()));
-        }
+        assert!(!scenario.requirements.is_empty(), "{} shows nothing", scenario.name);
+        told.extend(scenario.requirements.iter().map(|requirement| (*requirement, scenario.name)));
     }
-    for (number, row) in &rows {
+    for (requirement, row) in &rows {
         for name in &row.scenarios {
-            if !told.contains(&(*number, name.clone())) {
-                differences
-                    .push(format!("R{number} names {name}, which does not name R{number} or does not exist"));
+            if !told.contains(&(requirement.as_str(), name.as_str())) {
+                differences.push(format!(
+                    "{requirement} names {name}, which does not name {requirement} or does not exist"
+                ));
             }
         }
     }
-    for (number, name) in &told {
-        if !rows.get(number).is_some_and(|row| row.scenarios.contains(name)) {
-            differences.push(format!("{name} shows R{number}, but its row does not name it"));
+    for (requirement, name) in &told {
+        if !rows.get(*requirement).is_some_and(|row| row.scenarios.contains(*name)) {
+            differences.push(format!("{name} shows {requirement}, but its row does not name it"));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]
-fn every_scenario_and_every_place_is_named() {
+fn every_place_is_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(root.join("README.md")).expect("README.md");
-    // In a table, by the letter of its requirement.
-    let rows = |letter: &str| -> Vec<&str> {
-        text.lines()
-            .filter(|line| line.strip_prefix("| ").is_some_and(|row| row.starts_with(letter)))
-            .collect()
-    };
-    let (requirements, related) = (rows("R"), rows("M"));
-    for scenario in scenarios::all() {
-        let name = format!("`{}`", scenario.name);
-        let table = if scenario.name.starts_with('m') { &related } else { &requirements };
-        let row = table.iter().find(|row| row.contains(&name));
-        let Some(row) = row else { panic!("{name} is in no table of README.md") };
-        if scenario.name.starts_with('m') {
-            let numbers = row.split(" | ").next().unwrap_or_default().trim_start_matches("| ");
-            let told: Vec<&str> =
-                scenario.requirements.iter().copied().filter(|name| name.starts_with('M')).collect();
-            assert_eq!(numbers, told.join(", "), "{name}");
-        }
-    }
-    for line in text.lines().filter(|line| line.starts_with("| `")) {
+    let places = text.split("\n## ").next().unwrap_or_default();
+    for line in places.lines().filter(|line| line.starts_with("| `")) {
         let places = line.split(" | ").next().unwrap_or_default();
         for place in places.split('`').skip(1).step_by(2) {
             assert!(root.join(place).exists(), "{place} is not there");
@@ -119,35 +112,52 @@ fn every_scenario_and_every_place_is_named() {
     }
 }
 
+/// Returns all files of a folder and those below, with the lines not indented.
+fn texts(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut all = String::new();
+    for path in entries {
+        if path.is_dir() {
+            all += &texts(&path);
+        } else {
+            let text = std::fs::read_to_string(path).expect("a text");
+            text.lines().for_each(|line| {
+                all += line.trim_start();
+                all.push('\n');
+            });
+        }
+    }
+    all
+}
+
 #[test]
-fn files_vectors_and_tests_that_the_table_names_exist() {
+fn vectors_tests_and_commands_that_the_tables_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let properties = std::fs::read_to_string(root.join("tests/properties.rs")).expect("properties");
-    let library: String = [
-        "mkey/layout.rs",
-        "mkey/crypto.rs",
-        "mkey/signature.rs",
-        "queue/send.rs",
-        "types.rs",
-        "command/tests.rs",
-    ]
-    .map(|file| std::fs::read_to_string(root.join("../src").join(file)).expect("a file of the library"))
-    .concat();
+    let library = texts(&root.join("../src"));
+    let tasks = std::fs::read_to_string(root.join("../xtask/src/main.rs")).expect("the tasks");
     for (number, row) in rows() {
-        let quoted: Vec<&str> = row.elsewhere.split('`').collect();
-        for pair in quoted.chunks_exact(2) {
-            let (before, name) = (pair[0], pair[1]);
+        let quoted = quoted(&row.elsewhere);
+        for (index, (before, name)) in quoted.iter().enumerate() {
             if before.ends_with("vectors ") {
                 let group = name.split('/').next().unwrap_or_default();
                 let file = std::fs::File::open(root.join(format!("vectors/{group}.jsonl.gz")));
                 let mut lines = String::new();
                 let mut reader = flate2::read::GzDecoder::new(file.expect("a group of vectors"));
                 reader.read_to_string(&mut lines).expect("compressed text");
-                assert!(lines.contains(&format!("\"id\":\"{name}")), "R{number}: vectors {name}");
+                assert!(lines.contains(&format!("\"id\":\"{name}")), "{number}: vectors {name}");
             } else if before.ends_with("property ") {
-                assert!(properties.contains(&format!("fn {name}(")), "R{number}: property {name}");
+                assert!(properties.contains(&format!("fn {name}(")), "{number}: property {name}");
             } else if before.ends_with("unit ") {
-                assert!(library.contains(&format!("fn {name}(")), "R{number}: unit test {name}");
+                assert!(library.contains(&format!("#[test]\nfn {name}(")), "{number}: unit test {name}");
+            } else if before.ends_with("test ") {
+                let (_, file) = quoted.get(index + 1).filter(|(between, _)| *between == " in ").expect(name);
+                let text = std::fs::read_to_string(root.join(file)).expect(file);
+                assert!(text.contains(&format!("#[test]\nfn {name}(")), "{number}: test {name} in {file}");
+            } else if before.ends_with("command ") {
+                let task = name.strip_prefix("cargo xtask ").and_then(|words| words.split(' ').next());
+                let task = task.expect("a task of the project");
+                assert!(tasks.contains(&format!("\n        \"{task}\" => ")), "{number}: command {name}");
             }
         }
     }

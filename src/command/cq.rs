@@ -59,7 +59,7 @@ pub struct CreateCq {
     /// Doorbell page, for arming.
     pub uar: UarPage,
     /// Event queue that an armed queue reports to.
-    pub event_queue: u8,
+    pub event_queue: u32,
     /// Where the entries are.
     pub entries: UmemSlice,
     /// Where the doorbell record is: 8 bytes.
@@ -87,7 +87,7 @@ impl Command for CreateCq {
         input.cqc.dbr_addr.set(self.doorbell.offset);
         let size = CqcSize::new().with_uar_page(self.uar.get()).with_log_cq_size(self.size.0);
         input.cqc.size.set(size.into_bits());
-        input.cqc.c_eqn.set(u32::from(self.event_queue));
+        input.cqc.c_eqn.set(self.event_queue);
         input.cqc.log_page_size = self.page_size.over_4k();
         input.cq_umem_offset.set(self.entries.offset);
         input.cq_umem_id.set(self.entries.umem.0);

@@ -4,8 +4,8 @@
 //! [`Init2Init`] told to drain. [`QueryQp`] shows it, [`DrainedToSend`] leaves it.
 
 use super::{
-    AckTimeout, Command, FlowLabel, LogMessage, LogPageSize, LogReads, Pdn, Priority, Psn, Retries, RnrTimer,
-    UarPage, UmemSlice, UserIndex, number_commands,
+    AckTimeout, Command, FlowLabel, GeneralCapabilities, LogMessage, LogPageSize, LogReads, Pdn, Priority,
+    Psn, Retries, RnrTimer, UarPage, UmemSlice, UserIndex, number_commands,
 };
 use crate::error::{CommandError, QueueError};
 use crate::types::{Cqn, Qpn};
@@ -555,6 +555,21 @@ pub struct Init2Init {
     pub drain_signature_errors: Option<bool>,
     /// What the peer may do.
     pub rights: Option<QpRights>,
+}
+
+impl Init2Init {
+    /// Refuses what the device cannot do (M42).
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`].
+    pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+        match self.drain_signature_errors {
+            Some(true) if !device.drain_signature_errors => {
+                Err(CommandError::Unsupported { command: Self::OPCODE, what: "draining on signature errors" })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Command for Init2Init {

@@ -540,6 +540,18 @@ fn m19_draining_is_asked_for_as_rdma_core_does() {
 }
 
 #[test]
+fn m42_draining_is_refused_where_there_is_none() {
+    let (none, drain) =
+        (general(&[]), Init2Init { qp: qp(), drain_signature_errors: Some(true), rights: None });
+    let missing = drain.check(&none).unwrap_err().to_string();
+    assert_eq!(missing, "INIT2INIT_QP: the device has no draining on signature errors");
+    let able = GeneralCapabilities { drain_signature_errors: true, ..none };
+    assert_eq!(drain.check(&able), Ok(()));
+    assert_eq!(Init2Init { drain_signature_errors: Some(false), ..drain }.check(&none), Ok(()));
+    assert_eq!(Init2Init { drain_signature_errors: None, ..drain }.check(&none), Ok(()));
+}
+
+#[test]
 fn m55_changes_among_the_sending_states() {
     let rights = QpRights { remote_atomic: true, ..Default::default() };
     let change = QpChange { rights: Some(rights), rnr_timer: Some(RnrTimer::new(9).unwrap()) };

@@ -10,23 +10,31 @@ use std::vec::Vec;
 /// A library, or a function in it, that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryError {
-    what: &'static str,
+    file: &'static str,
+    function: Option<&'static str>,
     cause: String,
 }
 
 impl LibraryError {
-    pub(super) fn new(what: &'static str, cause: &str) -> Self {
-        Self { what, cause: cause.to_string() }
+    pub(super) fn missing(file: &'static str, cause: &str) -> Self {
+        Self { file, function: None, cause: cause.to_string() }
+    }
+
+    pub(super) fn outdated(file: &'static str, function: &'static str, cause: &str) -> Self {
+        Self { file, function: Some(function), cause: cause.to_string() }
     }
 }
 
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "cannot load {}: {}. Install rdma-core's libraries (Debian and Ubuntu: libibverbs1 and ibverbs-providers)",
-            self.what, self.cause
-        )
+        let Self { file, function, cause } = self;
+        match function {
+            None => write!(f, "cannot load {file}: {cause}. Install")?,
+            Some(function) => {
+                write!(f, "{file} is too old, it lacks {function}: {cause}. Install version 25 or later of")?
+            }
+        }
+        f.write_str(" rdma-core's libraries (Debian and Ubuntu: libibverbs1 and ibverbs-providers)")
     }
 }
 
@@ -50,7 +58,7 @@ pub enum DevxError {
         /// Its name.
         device: String,
         /// What the kernel said.
-        cause: String,
+        cause: io::Error,
     },
     /// A function of libibverbs or libmlx5 failed.
     Call {
@@ -69,6 +77,10 @@ pub enum DevxError {
     Config(ConfigError),
     /// An event was shorter than its header.
     ShortEvent,
+    /// The kernel had no memory for events and dropped some.
+    EventsLost,
+    /// The waiting for events was ended.
+    EventsClosed,
 }
 
 macro_rules! from {
@@ -110,18 +122,70 @@ impl fmt::Display for DevxError {
                     seen => write!(f, "; there are: {}", seen.join(", ")),
                 }
             }
-            Self::Open { device, cause } => write!(
-                f,
-                "cannot open {device} for DEVX: {cause}. It takes CAP_NET_RAW (run as root, or set the capability) and a \
-                 kernel with DEVX"
-            ),
-            Self::Call { what, cause } => write!(f, "{what}: {cause}"),
+            Self::Open { device, cause } => {
+                write!(f, "cannot open {device} for DEVX: {cause}. {}", opening(cause))
+            }
+            Self::Call { what, cause } => write!(f, "{what}: {cause}{}", calling(cause)),
+            Self::Command(error @ CommandError::Status { .. }) => {
+                write!(
+                    f,
+                    "{error} (by the syndrome, NVIDIA's support can tell which check of the firmware failed)"
+                )
+            }
             Self::Command(error) => error.fmt(f),
             Self::Queue(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
+            Self::EventsLost => {
+                f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
+            }
+            Self::EventsClosed => f.write_str("the waiting for events was ended"),
         }
+    }
+}
+
+/// Says what helps where a device cannot be opened.
+fn opening(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        // libibverbs looks for the file elsewhere when it may not be opened, and says that there is none.
+        Some(libc::EACCES | libc::EPERM | libc::ENOENT) => {
+            "This user needs read and write access to the device's file in /dev/infiniband, and a container needs that file \
+             inside (docker: --device=/dev/infiniband/uverbs0)"
+        }
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => {
+            "Its firmware has no user contexts for DEVX, or the kernel's mlx5_ib was built without \
+             (CONFIG_INFINIBAND_USER_ACCESS): update them, or enable DEVX"
+        }
+        Some(libc::ENOMEM | libc::EMFILE | libc::ENFILE) => {
+            "Memory or file descriptors are used up (ulimit -n, ulimit -l)"
+        }
+        Some(libc::EIO | libc::ENODEV) => {
+            "The device is being reset or removed: try again, or look into the kernel's log"
+        }
+        _ => "It takes access to its file in /dev/infiniband, and DEVX in firmware and kernel",
+    }
+}
+
+/// Says what helps where a call failed, if anything is known.
+fn calling(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            ". Objects or memory for them are used up: free some, or raise the limit of locked memory (ulimit -l)"
+        }
+        Some(libc::EPERM | libc::EACCES) => {
+            ". This user may not: run as root, or ask for CAP_NET_RAW and CAP_IPC_LOCK"
+        }
+        Some(libc::EFAULT) => ". The memory is not mapped, or not with the rights that were asked for",
+        Some(libc::EINVAL) => ". The kernel does not take these arguments, or not of this device",
+        Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENOSYS) => {
+            ". This kernel or libmlx5 cannot do it: update them"
+        }
+        Some(libc::EIO | libc::ENODEV) => ". The device was reset or removed: open it again",
+        Some(libc::EREMOTEIO) => ". The device refused: the kernel's log may say why (dmesg)",
+        Some(libc::EMFILE | libc::ENFILE) => ". File descriptors are used up: raise the limit (ulimit -n)",
+        Some(libc::EBUSY) => ". It is in use by another object",
+        _ => "",
     }
 }
 

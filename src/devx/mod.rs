@@ -19,13 +19,18 @@
 //! # }
 //! ```
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the shim rings doorbells with 8-byte stores, which may be shared on 64-bit hosts only");
+
 mod error;
+mod events;
 mod objects;
 mod queues;
 mod sys;
 
 pub use error::{DevxError, LibraryError};
-pub use objects::{Dek, Events, Login, MemoryRegion, MkeyObject, MkeySpec, ProtectionDomain, SQ_DRAINED};
+pub use events::{Event, EventKind, Events, EventsCloser};
+pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
 pub use queues::{Connection, Cq, CqReader, LeakedQueues, QpControl, QueuePair, QueuePairSpec};
 
 use crate::command::{

@@ -1,4 +1,4 @@
-//! Protection domains and what is made in them: memory regions, mkeys with their PSVs, keys, logins; and events.
+//! Protection domains and what is made in them: memory regions, mkeys with their PSVs, keys, logins.
 
 #![allow(unsafe_code)] // Registering memory is the caller's promise, passed on to the seam.
 
@@ -11,9 +11,6 @@ use crate::mkey::{Access, Mkey, SignatureAttributes};
 use crate::types::{DekId, Key};
 use std::sync::Arc;
 use std::vec::Vec;
-
-/// Event number: a send queue stands still before its next request (PRM `SQ_DRAINED`; M19).
-pub const SQ_DRAINED: u16 = 3;
 
 /// `IBV_ACCESS_*` bits for local write, remote write, remote read, remote atomic.
 fn verbs_access(access: Access) -> u32 {
@@ -63,14 +60,6 @@ impl Device {
             carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
         Ok(Login { object, login })
     }
-
-    /// Makes a channel for events.
-    ///
-    /// # Errors
-    /// [`DevxError::Call`].
-    pub fn events(&self) -> Result<Events, DevxError> {
-        Ok(Events(sys::EventChannel::create(&self.context)?))
-    }
 }
 
 /// Registered memory.
@@ -97,19 +86,29 @@ pub struct MkeySpec {
     pub features: MkeyFeatures,
 }
 
-/// An mkey on the device.
+/// An mkey: what software knows of it, and what there is on the device. Where the two are kept apart, there is still one
+/// of each.
 pub struct MkeyObject {
     /// What software knows of it; configure it through a [`super::QueuePair`].
     pub mkey: Mkey,
-    // Destroyed in this order: the mkey refers to the PSVs.
+    /// What keeps it on the device.
+    pub handle: MkeyHandle,
+}
+
+/// Keeps an mkey on the device. It is gone from there when the value is dropped.
+pub struct MkeyHandle {
+    // Destroyed in this order: the mkey refers to the PSVs, and all of them to the domain.
     _object: sys::Object,
     _psvs: Vec<sys::Object>,
+    _pd: Arc<sys::Pd>,
 }
 
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 pub struct Dek {
     id: DekId,
+    // Destroyed in this order: the key refers to the domain.
     _object: sys::Object,
+    _pd: Arc<sys::Pd>,
 }
 
 impl Dek {
@@ -190,7 +189,8 @@ impl ProtectionDomain {
             carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
         let crypto = if spec.features.crypto { self.report.general.xts_engine() } else { None };
         let attributes = crate::mkey::MkeyAttributes { signature, crypto, ..command.plain_attributes(key) };
-        Ok(MkeyObject { mkey: Mkey::new(attributes)?, _object: object, _psvs: psvs })
+        let handle = MkeyHandle { _object: object, _psvs: psvs, _pd: self.pd.clone() };
+        Ok(MkeyObject { mkey: Mkey::new(attributes)?, handle })
     }
 
     /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.
@@ -202,24 +202,6 @@ impl ProtectionDomain {
         command.check(&self.report)?;
         let (object, dek): (_, DekObject) =
             carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
-        Ok(Dek { id: dek.dek_id(), _object: object })
-    }
-}
-
-/// A channel for events of objects.
-pub struct Events(pub(super) sys::EventChannel);
-
-impl Events {
-    /// Waits for the next event and returns the cookie it was asked for with.
-    ///
-    /// # Errors
-    /// [`DevxError::Call`], [`DevxError::ShortEvent`].
-    pub fn wait(&self) -> Result<u64, DevxError> {
-        Ok(self.0.next()?.0)
-    }
-
-    /// Returns the file descriptor, to be polled.
-    pub fn fd(&self) -> core::ffi::c_int {
-        self.0.fd()
+        Ok(Dek { id: dek.dek_id(), _object: object, _pd: self.pd.clone() })
     }
 }

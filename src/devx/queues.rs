@@ -2,13 +2,12 @@
 
 #![allow(unsafe_code)]
 
-use super::objects::Events;
-use super::{Device, DevxError, ProtectionDomain, SQ_DRAINED, carry, sys};
+use super::{Device, DevxError, ProtectionDomain, carry, sys};
 use crate::command::{
-    AckTimeout, CqSize, CreateCq, CreateQp, DrainedToSend, Init2Init, InitQp, LogMessage, LogPageSize,
-    LogReads, Path, PathMtu, Psn, QpChange, QpInfo, QpRights, QpToError, QpToReset, QueryQp, ReadyToReceive,
-    ReadyToSend, ReceiveRing, Retries, RnrTimer, SendRingSize, SlotCount, SlotStride, TimestampFormat,
-    UarPage, UserIndex,
+    AckTimeout, CqSize, CreateCq, CreateQp, DrainedToSend, GeneralCapabilities, Init2Init, InitQp,
+    LogMessage, LogPageSize, LogReads, Path, PathMtu, Psn, QpChange, QpInfo, QpRights, QpToError, QpToReset,
+    QueryQp, ReadyToReceive, ReadyToSend, ReceiveRing, Retries, RnrTimer, SendRingSize, SlotCount,
+    SlotStride, TimestampFormat, UarPage, UserIndex,
 };
 use crate::error::{CompletionError, PostError};
 use crate::queue::{
@@ -32,7 +31,7 @@ pub struct Cq(Arc<CqObject>);
 struct CqObject {
     number: Cqn,
     // Destroyed in this order: the object uses memory and page.
-    _object: sys::Object,
+    object: sys::Object,
     _memory: sys::Dma,
     _uar: Arc<sys::Uar>,
 }
@@ -50,16 +49,16 @@ impl Device {
     /// [`DevxError::Queue`] for another number, [`DevxError::Call`], [`DevxError::Command`].
     pub fn create_cq(&self, entries: u32) -> Result<(Cq, CqReader), DevxError> {
         let size = CqSize::new(entries)?;
-        let uar = sys::Uar::alloc(&self.context, false)?;
+        let uar = sys::Uar::alloc(&self.context)?;
         let ring_bytes = entries as usize * size_of::<Cqe>();
         let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
         // SAFETY: the reader owns the object that owns the memory, and these are handed out once.
         let (ring, record) =
-            unsafe { (memory.slots(0, entries as usize, Cqe::UNWRITTEN), memory.record(ring_bytes)) };
+            unsafe { (memory.slots(0, entries as usize, Cqe::UNWRITTEN)?, memory.record(ring_bytes)?) };
         let command = CreateCq {
             size,
             uar: UarPage::new(uar.page())?,
-            event_queue: self.context.event_queue(0)? as u8,
+            event_queue: self.context.event_queue(0)?,
             entries: memory.at(0),
             doorbell: memory.at(ring_bytes),
             page_size: LogPageSize::P4K,
@@ -67,9 +66,16 @@ impl Device {
         };
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
-        let object = Arc::new(CqObject { number, _object: object, _memory: memory, _uar: uar });
+        let object = Arc::new(CqObject { number, object, _memory: memory, _uar: uar });
         let queue = CompletionQueue::new(ring, record)?;
         Ok((Cq(object.clone()), CqReader { queue, _object: object }))
+    }
+}
+
+impl Cq {
+    /// Returns what the kernel knows the queue by.
+    pub(super) fn object(&self) -> &sys::Object {
+        &self.0.object
     }
 }
 
@@ -92,9 +98,11 @@ impl CqReader {
         self.queue.poll_batch(max, route, each)
     }
 
-    /// Takes the next entry as it is, for [`crate::inspect`].
+    /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device.
     pub fn take_entry(&mut self) -> Option<Cqe> {
-        self.queue.take_entry()
+        let entry = self.queue.take_entry()?;
+        self.queue.release();
+        Some(entry)
     }
 
     /// Gives the queue to the rest of the program's life: it is never destroyed.
@@ -163,6 +171,7 @@ pub struct QueuePair<const S: usize, const R: usize> {
 pub struct QpControl {
     qpn: Qpn,
     spec: QueuePairSpec,
+    device: GeneralCapabilities,
     object: sys::Object,
 }
 
@@ -187,7 +196,8 @@ impl Device {
     /// Makes a queue pair, in the state INIT.
     ///
     /// # Errors
-    /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::Call`], [`DevxError::Command`].
+    /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::Call`], [`DevxError::Command`], also for
+    /// draining where the device has none.
     pub fn create_qp<const S: usize, const R: usize>(
         &self,
         pd: &ProtectionDomain,
@@ -195,11 +205,12 @@ impl Device {
         receive_cq: &Cq,
         spec: QueuePairSpec,
     ) -> Result<QueuePair<S, R>, DevxError> {
-        let stride = spec.entries_per_slot as usize * OCTOWORD_BYTES;
+        let stride = (spec.entries_per_slot as usize).saturating_mul(OCTOWORD_BYTES);
         let send_ring = SendRingSize::new(u32::try_from(S).unwrap_or(0))?;
         let slots = SlotCount::new(u32::try_from(R).unwrap_or(0))?;
-        let receive_ring = ReceiveRing { slots, stride: SlotStride::new(stride as u32)? };
-        let uar = sys::Uar::alloc(&self.context, false)?;
+        let receive_ring =
+            ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
+        let uar = sys::Uar::alloc(&self.context)?;
         let no_register =
             || DevxError::call("mapping of a UAR page", std::io::ErrorKind::AddrNotAvailable.into());
         let register = uar.register().ok_or_else(no_register)?;
@@ -210,9 +221,9 @@ impl Device {
         // SAFETY: the queue pair owns the memory and never hands its queues out; these are handed out once.
         let (receive_slots, send_slots, record) = unsafe {
             (
-                memory.slots(0, R * spec.entries_per_slot as usize, DataSegment::default()),
-                memory.slots(send_at, S, Wqebb::ZERO),
-                memory.record(record_at),
+                memory.slots(0, R * spec.entries_per_slot as usize, DataSegment::default())?,
+                memory.slots(send_at, S, Wqebb::ZERO)?,
+                memory.record(record_at)?,
             )
         };
         let command = CreateQp {
@@ -230,12 +241,13 @@ impl Device {
         };
         let (object, qpn) =
             carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
-        // SAFETY: the register is of the page that the queue pair was created with and keeps; nobody else rings it. Ring and
+        // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
+        // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. Ring and
         // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
         let doorbell = unsafe { UarDoorbell::new(register, 0) };
         let config = SendQueueConfig { signal_all: spec.signal_all, ..SendQueueConfig::new(qpn) };
-        let control = QpControl { qpn, spec, object };
-        control.init()?;
+        let control = QpControl { qpn, spec, device: self.report.general, object };
+        control.init(control.drain(spec.drain_on_signature_error)?)?;
         Ok(QueuePair {
             send: SendQueue::new(config, send_slots, record, doorbell)?,
             receive: ReceiveQueue::new(
@@ -263,20 +275,25 @@ impl QpControl {
     /// Takes a queue pair on which nothing was posted through RESET to INIT again, so that it can be set up anew.
     ///
     /// # Errors
-    /// [`DevxError::Command`].
+    /// [`DevxError::Command`]; for draining where the device has none, before anything has changed.
     pub fn restart(&mut self, drain_on_signature_error: bool) -> Result<(), DevxError> {
+        let drain = self.drain(drain_on_signature_error)?;
         self.spec.drain_on_signature_error = drain_on_signature_error;
         self.modify(&QpToReset(self.qpn))?;
-        self.init()
+        self.init(drain)
     }
 
-    fn init(&self) -> Result<(), DevxError> {
-        let (qp, spec) = (self.qpn(), self.spec);
-        self.modify(&InitQp { qp, port: spec.port, pkey_index: 0, rights: spec.rights })?;
-        if spec.drain_on_signature_error {
-            self.modify(&Init2Init { qp, drain_signature_errors: Some(true), rights: None })?;
-        }
-        Ok(())
+    /// Returns what turns draining on, if it is wanted and the device can.
+    fn drain(&self, wanted: bool) -> Result<Option<Init2Init>, DevxError> {
+        let command = Init2Init { qp: self.qpn, drain_signature_errors: Some(wanted), rights: None };
+        command.check(&self.device)?;
+        Ok(wanted.then_some(command))
+    }
+
+    fn init(&self, drain: Option<Init2Init>) -> Result<(), DevxError> {
+        let QueuePairSpec { port, rights, .. } = self.spec;
+        self.modify(&InitQp { qp: self.qpn, port, pkey_index: 0, rights })?;
+        drain.map_or(Ok(()), |drain| self.modify(&drain))
     }
 
     /// Connects to a peer: INIT to RTR to RTS.
@@ -352,12 +369,9 @@ impl QpControl {
         self.modify(&QpToError(self.qpn()))
     }
 
-    /// Has `events` tell when the send queue is drained; the event carries `cookie`.
-    ///
-    /// # Errors
-    /// [`DevxError::Call`].
-    pub fn notify_drained(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
-        events.0.subscribe(&self.object, &[SQ_DRAINED], cookie)
+    /// Returns what the kernel knows the queue pair by.
+    pub(super) const fn object(&self) -> &sys::Object {
+        &self.object
     }
 
     fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {

@@ -1,6 +1,7 @@
 //! The seam to libibverbs and libmlx5: loads them at run time and turns each of their objects into a value that owns it.
 //!
-//! Everything unsafe of the shim is here. A handle keeps alive what it was made from, so that whatever order values are
+//! All calls into the two libraries are here, and the memory of rings. What is unsafe in the modules beside it passes on
+//! what a caller vouches for, or hands this memory to the queues that own it. A handle keeps alive what it was made from, so that whatever order values are
 //! dropped in, the device's objects are destroyed children first.
 
 #![allow(unsafe_code)]
@@ -9,11 +10,15 @@ use super::error::{DevxError, LibraryError};
 use crate::command::{UmemId, UmemSlice};
 use crate::queue::DoorbellRecord;
 use core::alloc::Layout;
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_short, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::string::{String, ToString};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use std::vec::Vec;
 use std::{format, io};
 
@@ -111,14 +116,14 @@ macro_rules! api {
                 $(
                     // SAFETY: loading runs the constructors of the library; these two are written to be loaded by programs.
                     let $library = unsafe { libloading::Library::new($file) }
-                        .map_err(|error| LibraryError::new($file, &error.to_string()))?;
+                        .map_err(|error| LibraryError::missing($file, &error.to_string()))?;
                 )+
                 Ok(Self {
                     $($($name: {
                         // SAFETY: the signature is that of the library's public header, stable since the version that the
                         // shared object name stands for.
                         *unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }
-                            .map_err(|error| LibraryError::new(stringify!($name), &error.to_string()))?
+                            .map_err(|error| LibraryError::outdated($file, stringify!($name), &error.to_string()))?
                     },)+)+
                     _libraries: ManuallyDrop::new([$($library),+]),
                 })
@@ -234,10 +239,8 @@ impl Context {
                 let mut attr = ContextAttr { flags: CONTEXT_DEVX, comp_mask: 0, fds: ptr::null_mut() };
                 // SAFETY: device as above; the attributes are read during the call.
                 let raw = unsafe { (api.mlx5dv_open_device)(device, &mut attr) };
-                let raw = NonNull::new(raw).ok_or_else(|| DevxError::Open {
-                    device: found,
-                    cause: io::Error::last_os_error().to_string(),
-                })?;
+                let raw = NonNull::new(raw)
+                    .ok_or_else(|| DevxError::Open { device: found, cause: io::Error::last_os_error() })?;
                 return Ok(Arc::new(Self { api, raw, owned: true }));
             }
             seen.push(if mlx5 { found } else { format!("{found} (not mlx5)") });
@@ -442,11 +445,13 @@ unsafe impl Send for Uar {}
 unsafe impl Sync for Uar {}
 
 impl Uar {
-    /// Allocates a page, not cached (`MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`) or write-combining (`BF`).
-    pub(super) fn alloc(context: &Arc<Context>, cached_combining: bool) -> Result<Arc<Self>, DevxError> {
-        let kind = u32::from(!cached_combining);
+    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`.
+    const NON_CACHED: u32 = 1;
+
+    /// Allocates a page that is not cached.
+    pub(super) fn alloc(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
         // SAFETY: the context is open.
-        let raw = unsafe { (context.api.mlx5dv_devx_alloc_uar)(context.raw.as_ptr(), kind) };
+        let raw = unsafe { (context.api.mlx5dv_devx_alloc_uar)(context.raw.as_ptr(), Self::NON_CACHED) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_alloc_uar"))?;
         Ok(Arc::new(Self { context: context.clone(), raw }))
     }
@@ -556,7 +561,12 @@ impl EventChannel {
             (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), EVENT_CHANNEL_FLAGS)
         };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
-        Ok(Self { context: context.clone(), raw })
+        let channel = Self { context: context.clone(), raw };
+        // Of several threads that are woken, one gets the event: the others must not stay in the kernel.
+        // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
+        let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        check("fcntl of an event channel", result)?;
+        Ok(channel)
     }
 
     /// Asks for events of an object; each will carry `cookie`.
@@ -575,8 +585,38 @@ impl EventChannel {
         check("mlx5dv_devx_subscribe_devx_event", result)
     }
 
-    /// Waits for the next event and returns its cookie and data.
-    pub(super) fn next(&self) -> Result<(u64, Vec<u8>), DevxError> {
+    /// Returns the next event's cookie and data; waits for it until the time is over or `waker` is used.
+    pub(super) fn next(
+        &self,
+        waker: &Waker,
+        timeout: Option<Duration>,
+    ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
+        // A time too far away to be told is for ever.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(event) = self.take()? {
+                return Ok(Some(event));
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let [event, woken] = wait([self.fd(), waker.fd()], left)?;
+            if event & libc::POLLIN != 0 && event & ENDED == 0 {
+                continue;
+            }
+            if event & ENDED != 0 {
+                // The device is gone, or the context that the caller lent is closed. What came before is still there.
+                return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
+            }
+            if woken != 0 {
+                return Err(DevxError::EventsClosed);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes an event that has come.
+    fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         // A cookie of 8 bytes, then the event queue entry.
         let mut event = [0_u8; 8 + 64];
         // SAFETY: the channel lives; the buffer is valid for its length.
@@ -587,10 +627,17 @@ impl EventChannel {
                 event.len(),
             )
         };
-        let length = usize::try_from(length).map_err(|_| last_error("mlx5dv_devx_get_event"))?;
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+                Some(libc::EOVERFLOW) => Err(DevxError::EventsLost),
+                _ => Err(DevxError::call("mlx5dv_devx_get_event", error)),
+            };
+        };
         let (cookie, data) =
             event.get(..length).and_then(<[u8]>::split_first_chunk).ok_or(DevxError::ShortEvent)?;
-        Ok((u64::from_ne_bytes(*cookie), data.to_vec()))
+        Ok(Some((u64::from_ne_bytes(*cookie), data.to_vec())))
     }
 
     /// Returns the file descriptor, to be polled.
@@ -604,6 +651,49 @@ impl Drop for EventChannel {
     fn drop(&mut self) {
         // SAFETY: created by `create`.
         unsafe { (self.context.api.mlx5dv_devx_destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}
+
+/// What a channel says when its context is gone.
+const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL | libc::POLLRDHUP;
+
+/// Waits until one of the descriptors can be read or has ended, or the time is over, or a signal comes.
+fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c_short; 2], DevxError> {
+    let mut polled =
+        descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
+    let time = left.map(|left| libc::timespec {
+        tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let limit = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: descriptors and time live until the call is over; no signal mask is given.
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), 2, limit, ptr::null()) };
+    match (ready, io::Error::last_os_error()) {
+        (0.., _) => Ok(polled.map(|descriptor| descriptor.revents)),
+        (_, error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; 2]),
+        (_, error) => Err(DevxError::call("ppoll", error)),
+    }
+}
+
+/// Ends waiting, for good.
+pub(super) struct Waker {
+    ours: UnixStream,
+    theirs: UnixStream,
+}
+
+impl Waker {
+    pub(super) fn new() -> Result<Self, DevxError> {
+        let (ours, theirs) = UnixStream::pair().map_err(|error| DevxError::call("socketpair", error))?;
+        Ok(Self { ours, theirs })
+    }
+
+    pub(super) fn wake(&self) {
+        // Fails only where it was done before.
+        let _ = self.ours.shutdown(Shutdown::Both);
+    }
+
+    fn fd(&self) -> c_int {
+        self.theirs.as_raw_fd()
     }
 }
 
@@ -647,34 +737,52 @@ impl Dma {
         UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
     }
 
+    /// Returns where `count` values are from `offset`, if the memory has room for them there.
+    fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
+        const { assert!(align_of::<T>() <= Self::PAGE, "the base would not be aligned") };
+        let bytes = count.checked_mul(size_of::<T>());
+        let inside = bytes
+            .and_then(|bytes| bytes.checked_add(offset))
+            .is_some_and(|end| end <= self.layout.size() && offset.is_multiple_of(align_of::<T>()));
+        if !inside {
+            return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
+        }
+        // SAFETY: inside the allocation, as just checked.
+        Ok(unsafe { self.base.add(offset) }.cast())
+    }
+
     /// Returns slots of a ring, each set to `value`.
     ///
     /// # Safety
     /// The slots are used while the memory lives, and each is handed out once.
-    pub(super) unsafe fn slots<T: Copy>(&self, offset: usize, count: usize, value: T) -> &'static mut [T] {
-        assert!(
-            offset.is_multiple_of(align_of::<T>()) && offset + count * size_of::<T>() <= self.layout.size()
-        );
-        // SAFETY: inside the allocation and aligned, both just checked; the caller vouches for life and exclusiveness.
+    pub(super) unsafe fn slots<T: Copy>(
+        &self,
+        offset: usize,
+        count: usize,
+        value: T,
+    ) -> Result<&'static mut [T], DevxError> {
+        let first = self.place::<T>(offset, count)?.as_ptr();
+        // SAFETY: `place` vouches for room and alignment, the caller for life and exclusiveness.
         unsafe {
-            let first = self.base.as_ptr().add(offset).cast::<T>();
             for index in 0..count {
                 first.add(index).write(value);
             }
-            core::slice::from_raw_parts_mut(first, count)
+            Ok(core::slice::from_raw_parts_mut(first, count))
         }
     }
 
     /// Returns the doorbell record at `offset`, with both counters 0.
     ///
     /// # Safety
-    /// It is used while the memory lives.
-    pub(super) unsafe fn record(&self, offset: usize) -> &'static DoorbellRecord {
-        // SAFETY: as the caller vouches.
-        let record = unsafe { self.slots(offset, 1, [0_u32; 2]) };
-        assert!(offset.is_multiple_of(align_of::<DoorbellRecord>()));
-        // SAFETY: 8 zero bytes, aligned as just checked, are a record; it is changed through atomics only from here on.
-        unsafe { &*record.as_mut_ptr().cast::<DoorbellRecord>() }
+    /// It is used while the memory lives, and is not handed out as slots.
+    pub(super) unsafe fn record(&self, offset: usize) -> Result<&'static DoorbellRecord, DevxError> {
+        let record = self.place::<DoorbellRecord>(offset, 1)?;
+        // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which is changed
+        // through atomics only from here on.
+        unsafe {
+            record.write_bytes(0, 1);
+            Ok(record.as_ref())
+        }
     }
 }
 

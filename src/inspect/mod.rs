@@ -189,9 +189,23 @@ impl<'a> WorkRequest<'a> {
     }
 }
 
-/// Splits a run of bytes, as of a ring that does not wrap, into its requests.
+/// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in bytes, and the
+/// request.
 ///
 /// Each begins on a block of 64 bytes behind the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
+/// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in order also where its ring wraps.
+///
+/// ```
+/// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};
+/// // A NOP that asks for a completion, in block 0 of queue pair 0x77.
+/// let ring = [0, 0, 0, 0, 0, 0, 0x77, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+/// let mut requests = Requests::new(&ring);
+/// let (offset, request) = requests.next().ok_or("no request")?;
+/// assert_eq!(offset, 0);
+/// println!("{}", request.pretty(DeviceContext::default(), Style::Plain));
+/// assert!(requests.next().is_none());
+/// # Ok::<(), &str>(())
+/// ```
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Requests<'a> {

@@ -84,10 +84,20 @@ impl<'w> Columns<'w> {
             self.out.write_char('\n')?;
             (self.column, self.blanks) = (0, self.indent);
         }
-        write!(self.out, "{:1$}{2}", "", self.blanks, self.word)?;
-        self.column += self.blanks + length;
-        self.blanks = 0;
+        self.write_blanks()?;
+        self.out.write_str(&self.word)?;
+        self.column += length;
         self.word.clear();
+        Ok(())
+    }
+
+    /// Writes the blanks before a word. One at a time: a width that is not constant can make the formatter panic.
+    fn write_blanks(&mut self) -> fmt::Result {
+        for _ in 0..self.blanks {
+            self.out.write_char(' ')?;
+        }
+        self.column += self.blanks;
+        self.blanks = 0;
         Ok(())
     }
 
@@ -110,9 +120,8 @@ impl<'w> Columns<'w> {
         }
         // Blanks stay outside, so that a line broken here is not coloured up to its edge.
         self.flush()?;
-        write!(self.out, "{:1$}\x1b[{2}m", "", self.blanks, role.ansi())?;
-        self.column += self.blanks;
-        self.blanks = 0;
+        self.write_blanks()?;
+        write!(self.out, "\x1b[{}m", role.ansi())?;
         self.write_fmt(text)?;
         self.flush()?;
         write!(self.out, "\x1b[{}m", Role::Text.ansi())
@@ -159,7 +168,8 @@ fn page<'a>(
 
 fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Result {
     columns.indent = FIELDS_COLUMN + NAME_WIDTH;
-    let mut fields = segment.fields().peekable();
+    let mut fields = segment.fields();
+    let mut next = fields.next();
     for (number, line) in segment.bytes.chunks(OCTOWORD_BYTES).enumerate() {
         let offset = segment.offset + number * OCTOWORD_BYTES;
         columns.styled(Role::Bytes, format_args!("0x{offset:03x} "))?;
@@ -177,7 +187,7 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Resul
             }
             beside = false;
         }
-        while let Some(field) = fields.next_if(|field| field.offset < offset + line.len()) {
+        while let Some(field) = next.filter(|field| field.offset < offset + line.len()) {
             if !beside {
                 columns.newline()?;
             }
@@ -186,6 +196,7 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Resul
             columns.styled(Role::Name, format_args!("{}", field.name))?;
             columns.tab(FIELDS_COLUMN + NAME_WIDTH)?;
             write!(columns, "{field}")?;
+            next = fields.next();
         }
         columns.newline()?;
     }

@@ -229,7 +229,7 @@ impl<'a> Umr<'a> {
     ///
     /// # Errors
     /// What makes it unreadable.
-    pub fn signature_change(&self) -> Result<SignatureChange, Finding> {
+    pub fn signature_change(&self) -> Result<SignatureChange<BlockSignature>, Finding> {
         Ok(match (self.signature()?, self.signature_bsf()) {
             (Some(block), _) => SignatureChange::Set(block),
             (None, Some(_)) => SignatureChange::Reset,

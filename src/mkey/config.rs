@@ -2,17 +2,28 @@
 
 use super::{Access, BlockSignature, Crypto, Layout};
 
-/// What happens to the signature of an mkey.
+/// What happens to the signature of an mkey. `S` is the signature, or a reference to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum SignatureChange {
+pub enum SignatureChange<S> {
     /// It stays as it is.
     #[default]
     Keep,
     /// It is removed; data passes unchecked (`MLX5DV_MKEY_CONF_FLAG_RESET_SIG_ATTR`).
     Reset,
     /// It is replaced as a whole (`mlx5dv_wr_set_mkey_sig_block`).
-    Set(BlockSignature),
+    Set(S),
+}
+
+impl<S> SignatureChange<S> {
+    /// Returns the change with a reference to the signature, as [`MkeyConfig`] has it.
+    pub const fn as_ref(&self) -> SignatureChange<&S> {
+        match self {
+            Self::Keep => SignatureChange::Keep,
+            Self::Reset => SignatureChange::Reset,
+            Self::Set(signature) => SignatureChange::Set(signature),
+        }
+    }
 }
 
 /// What to change of an mkey; what is not given stays as it is (man page `mlx5dv_wr_mkey_configure`).
@@ -39,9 +50,9 @@ pub struct MkeyConfig<'a> {
     /// New layout; it replaces the old one of either kind.
     pub layout: Option<Layout<'a>>,
     /// What happens to the signature.
-    pub signature: SignatureChange,
+    pub signature: SignatureChange<&'a BlockSignature>,
     /// New crypto properties; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_crypto`).
-    pub crypto: Option<Crypto>,
+    pub crypto: Option<&'a Crypto>,
 }
 
 impl MkeyConfig<'_> {

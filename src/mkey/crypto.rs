@@ -6,11 +6,12 @@ use crate::wire::bsf::EncryptionOrder;
 /// Which way data is enciphered (`mlx5dv_crypto_attr.encrypt_on_tx`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
 pub enum Direction {
     /// Memory holds plaintext, the wire ciphertext: encrypt when sending, decrypt when receiving.
-    EncryptOnTx,
+    EncryptOnTx = EncryptionOrder::WIRE_SIGNATURE.0,
     /// Memory holds ciphertext, the wire plaintext: decrypt when sending, encrypt when receiving.
-    DecryptOnTx,
+    DecryptOnTx = EncryptionOrder::RAW_MEMORY.0,
 }
 
 /// When signatures are made or checked in relation to the cipher (`enum mlx5dv_signature_crypto_order`).
@@ -18,11 +19,12 @@ pub enum Direction {
 /// Without a signature both mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
 pub enum SignatureOrder {
     /// When sending, first the cipher, then signatures (rows B, G, H, I of the man page).
-    AfterCryptoOnTx,
+    AfterCryptoOnTx = EncryptionOrder::RAW_WIRE.0,
     /// When sending, first signatures, then the cipher (rows C, D, E, J of the man page).
-    BeforeCryptoOnTx,
+    BeforeCryptoOnTx = 0,
 }
 
 /// How the device's AES-XTS engine takes a tweak, and how much it enciphers (`crypto_caps.crypto_engines`).
@@ -95,12 +97,8 @@ pub struct Crypto {
 impl Crypto {
     /// Returns the code by which the device knows direction and order.
     pub const fn encryption_order(&self) -> EncryptionOrder {
-        match (self.direction, self.order) {
-            (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => EncryptionOrder::RAW_WIRE,
-            (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => EncryptionOrder::WIRE_SIGNATURE,
-            (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => EncryptionOrder::MEMORY_SIGNATURE,
-            (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => EncryptionOrder::RAW_MEMORY,
-        }
+        // The enums' values are chosen so that this gives all four codes; the test below spells them out.
+        EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
     /// Returns whether the enciphered domain's signature is outside the cipher, which excludes a second one (D4).
@@ -149,6 +147,20 @@ mod tests {
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
             }
         }
+    }
+
+    #[test]
+    fn direction_and_order_make_the_code() {
+        use {Direction::*, SignatureOrder::*};
+        let code = |direction, order| {
+            let (data_unit, tweak, dek, keytag) =
+                (BlockSize::B512, Tweak::default(), DekId::default(), Keytag::default());
+            Crypto { direction, order, data_unit, tweak, dek, keytag }.encryption_order()
+        };
+        assert_eq!(code(EncryptOnTx, AfterCryptoOnTx), EncryptionOrder::RAW_WIRE);
+        assert_eq!(code(EncryptOnTx, BeforeCryptoOnTx), EncryptionOrder::WIRE_SIGNATURE);
+        assert_eq!(code(DecryptOnTx, AfterCryptoOnTx), EncryptionOrder::MEMORY_SIGNATURE);
+        assert_eq!(code(DecryptOnTx, BeforeCryptoOnTx), EncryptionOrder::RAW_MEMORY);
     }
 
     #[test]

@@ -3,16 +3,20 @@
 use crate::error::ConfigError;
 use crate::types::{Key, OutOfRange};
 use crate::wire::klm::Klm;
-use crate::wire::strided::StridedEntry;
+use crate::wire::strided::{StridedEntry, StridedHeader};
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
 use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::{Immutable, IntoBytes};
+use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
 /// One piece of a list layout (`struct ibv_sge`), held in wire form so that posting copies it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable, Unaligned)]
 #[repr(transparent)]
 pub struct ListEntry(Klm);
 
 impl ListEntry {
+    /// What fills a list up to a whole block.
+    pub(crate) const PADDING: Self = Self(Klm::PADDING);
+
     /// The longest piece, in bytes: 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = 1 << 31;
 
@@ -47,11 +51,14 @@ impl ListEntry {
 }
 
 /// One stream of pieces of an interleaved layout (`struct mlx5dv_mr_interleaved`), held in wire form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable, Unaligned)]
 #[repr(transparent)]
 pub struct InterleavedEntry(StridedEntry);
 
 impl InterleavedEntry {
+    /// What fills a list up to a whole block.
+    pub(crate) const PADDING: Self = Self(StridedEntry::PADDING);
+
     /// Describes pieces of `bytes` bytes with gaps of `skip` bytes, the first at `address` in the region `lkey`.
     ///
     /// # Errors
@@ -112,7 +119,137 @@ pub struct Layout<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) enum Entries<'a> {
     List(&'a [ListEntry]),
-    Interleaved { repeat: u32, bytes_per_cycle: u32, entries: &'a [InterleavedEntry] },
+    Interleaved {
+        repeat: u32,
+        bytes_per_cycle: u32,
+        entries: &'a [InterleavedEntry],
+    },
+    /// Whole blocks, padded and with any header, and how many of their octowords are in use.
+    Blocks {
+        blocks: &'a [[Octoword; OCTOWORDS_PER_BLOCK]],
+        used: usize,
+        header: bool,
+    },
+}
+
+/// A list layout in the caller's hands: entries are added one by one, summed up on the way, and kept as the blocks that
+/// posting copies. Room for `4 * BLOCKS` entries.
+///
+/// ```
+/// use mlx5_mkey::{mkey::{List, ListEntry}, types::Key};
+/// let mut list = List::<1>::new();
+/// list.push(ListEntry::new(0x1000, 64, Key::from_raw(0x100))?)?;
+/// list.push(ListEntry::new(0x9000, 4096, Key::from_raw(0x200))?)?;
+/// assert_eq!(list.layout().length(), 4160);
+/// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct List<const BLOCKS: usize> {
+    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    used: usize,
+    /// Blocks in use.
+    filled: usize,
+    length: u64,
+}
+
+impl<const BLOCKS: usize> List<BLOCKS> {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self { blocks: [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS], used: 0, filled: 0, length: 0 }
+    }
+
+    /// Adds a piece at the end.
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyEntries`] where the list is full.
+    #[inline]
+    pub fn push(&mut self, entry: ListEntry) -> Result<(), ConfigError> {
+        let full = ConfigError::TooManyEntries { entries: self.used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
+        *self.blocks.as_flattened_mut().get_mut(self.used).ok_or(full)? = transmute!(entry);
+        self.used += 1;
+        self.filled = self.used.div_ceil(OCTOWORDS_PER_BLOCK);
+        self.length += u64::from(entry.length());
+        Ok(())
+    }
+
+    /// Takes all pieces out.
+    pub fn clear(&mut self) {
+        self.blocks
+            .as_flattened_mut()
+            .iter_mut()
+            .take(self.used)
+            .for_each(|entry| *entry = [0; OCTOWORD_BYTES]);
+        (self.used, self.filled, self.length) = (0, 0, 0);
+    }
+
+    /// Returns the number of pieces.
+    pub const fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Returns whether there is no piece.
+    pub const fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Returns the layout that maps the pieces one after the other.
+    #[inline]
+    pub fn layout(&self) -> Layout<'_> {
+        Layout::of_blocks(&self.blocks, (self.used, self.filled), false, self.length)
+    }
+}
+
+impl<const BLOCKS: usize> Default for List<BLOCKS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// An interleaved layout in the caller's hands, kept as the blocks that posting copies. Room for `4 * BLOCKS - 1` entries.
+///
+/// ```
+/// use mlx5_mkey::{mkey::{Interleaved, InterleavedEntry}, types::Key};
+/// let data = InterleavedEntry::new(0x1000, 512, 4, Key::from_raw(0x100))?;
+/// let protection = InterleavedEntry::new(0x9000, 8, 0, Key::from_raw(0x200))?;
+/// assert_eq!(Interleaved::<1>::new(2, &[data, protection])?.layout().length(), 1040);
+/// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Interleaved<const BLOCKS: usize> {
+    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    used: usize,
+    /// Blocks in use.
+    filled: usize,
+    length: u64,
+}
+
+impl<const BLOCKS: usize> Interleaved<BLOCKS> {
+    /// Maps one piece of each entry in turn, `repeat` times over.
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyEntries`] for more entries than there is room for.
+    pub fn new(repeat: u32, entries: &[InterleavedEntry]) -> Result<Self, ConfigError> {
+        let layout = Layout::interleaved(repeat, entries)?;
+        let max = (OCTOWORDS_PER_BLOCK * BLOCKS).saturating_sub(1);
+        let full = ConfigError::TooManyEntries { entries: entries.len(), max };
+        let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
+        let (first, rest) = blocks.as_flattened_mut().split_first_mut().ok_or(full)?;
+        let rest = rest.get_mut(..entries.len()).ok_or(full)?;
+        if let Entries::Interleaved { repeat, bytes_per_cycle, entries } = layout.entries {
+            *first = transmute!(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16));
+        }
+        rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
+        let used = 1 + entries.len();
+        Ok(Self { blocks, used, filled: used.div_ceil(OCTOWORDS_PER_BLOCK), length: layout.length })
+    }
+
+    /// Returns the layout.
+    #[inline]
+    pub fn layout(&self) -> Layout<'_> {
+        Layout::of_blocks(&self.blocks, (self.used, self.filled), true, self.length)
+    }
 }
 
 impl<'a> Layout<'a> {
@@ -155,6 +292,19 @@ impl<'a> Layout<'a> {
         Ok(Self { entries: Entries::Interleaved { repeat, bytes_per_cycle, entries }, length })
     }
 
+    /// Lends out the blocks in use.
+    #[inline(always)]
+    fn of_blocks(
+        blocks: &'a [[Octoword; OCTOWORDS_PER_BLOCK]],
+        (used, filled): (usize, usize),
+        header: bool,
+        length: u64,
+    ) -> Self {
+        // As many as there are: `used` counts octowords of `blocks`, `filled` their blocks.
+        let blocks = blocks.get(..filled).unwrap_or(blocks);
+        Self { entries: Entries::Blocks { blocks, used, header }, length }
+    }
+
     /// Returns how many bytes of memory the layout maps.
     pub const fn length(&self) -> u64 {
         self.length
@@ -165,6 +315,16 @@ impl<'a> Layout<'a> {
         match self.entries {
             Entries::List(entries) => entries.len(),
             Entries::Interleaved { entries, .. } => entries.len() + 1,
+            Entries::Blocks { used, .. } => used,
+        }
+    }
+
+    /// Returns the number of 64-byte blocks that the translation entries fill.
+    #[inline(always)]
+    pub(crate) const fn blocks(&self) -> usize {
+        match self.entries {
+            Entries::Blocks { blocks, .. } => blocks.len(),
+            Entries::List(_) | Entries::Interleaved { .. } => self.octowords().div_ceil(OCTOWORDS_PER_BLOCK),
         }
     }
 
@@ -173,6 +333,7 @@ impl<'a> Layout<'a> {
         match self.entries {
             Entries::List(entries) => entries.len(),
             Entries::Interleaved { entries, .. } => entries.len(),
+            Entries::Blocks { used, header, .. } => used - header as usize,
         }
     }
 }

@@ -17,10 +17,11 @@ pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
 };
 pub(crate) use layout::Entries;
-pub use layout::{InterleavedEntry, Layout, ListEntry};
+pub use layout::{Interleaved, InterleavedEntry, Layout, List, ListEntry};
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,
 };
+pub(crate) use signature::{PsvStart, ReadySignature, SignatureWords};
 pub(crate) use state::Plan;
 pub use state::{
     DomainKind, ErrorCount, Mkey, MkeyAttributes, SignatureAttributes, SignatureError, SignatureErrorKind,

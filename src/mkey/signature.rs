@@ -1,7 +1,12 @@
 //! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
 
+use super::DomainKind;
 use crate::error::ConfigError;
 use crate::types::{BlockSize, Seed};
+use crate::wire::bsf::{BfsPsv, BsfSize, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf};
+use crate::wire::{OCTOWORDS_PER_BLOCK, Octoword};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::transmute;
 
 /// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
 pub mod check_mask {
@@ -84,6 +89,63 @@ impl Signature {
         }
     }
 
+    /// Returns the block format selector of a BSF, without the number of the PSV.
+    const fn format_selector(&self) -> U32 {
+        let (base, seed) = match self {
+            Self::T10Dif(_) => return U32::ZERO,
+            Self::Crc32(seed) => (BfsPsv::CRC32, seed),
+            Self::Crc32c(seed) => (BfsPsv::CRC32C, seed),
+            Self::Crc64Xp10(seed) => (BfsPsv::CRC64_XP10, seed),
+        };
+        let seed = match seed {
+            Seed::Zeros => BfsPsv::SEED_ZERO,
+            Seed::Ones => 0,
+        };
+        U32::new(BfsPsv::new().with_bfs(base | BfsPsv::REPEAT | seed).into_bits())
+    }
+
+    /// Returns the inline section of a BSF.
+    const fn inline_dif(&self) -> InlineDif {
+        let Self::T10Dif(dif) = self else { return InlineDif::NONE };
+        let T10Dif { guard, seed, app_tag, ref_tag, ref_remap, escape } = *dif;
+        InlineDif {
+            vld_refresh: U16::new(InlineValid::new().with_valid(true).with_refresh(true).into_bits()),
+            app_tag: U16::new(app_tag),
+            ref_tag: U32::new(ref_tag),
+            sig_type: match guard {
+                Guard::Crc => InlineDif::SIG_CRC,
+                Guard::IpChecksum => InlineDif::SIG_IP_CHECKSUM,
+            },
+            rp_inv_seed: RepeatSeed::new()
+                .with_repeat_block(true)
+                .with_seed_ones(matches!(seed, Seed::Ones))
+                .into_bits(),
+            reserved: [0; 3],
+            dif_flags: DifFlags::new()
+                .with_inc_ref_tag(ref_remap)
+                .with_app_escape(matches!(escape, Escape::AppTag))
+                .with_app_ref_escape(matches!(escape, Escape::AppAndRefTag))
+                .into_bits(),
+            app_bitmask_check: U16::MAX_VALUE,
+        }
+    }
+
+    /// Returns the start value as a PSV holds it (DEVICE.md 4.2).
+    const fn start(&self) -> U64 {
+        U64::new(match self {
+            Self::T10Dif(dif) => {
+                let guard = match dif.seed {
+                    Seed::Zeros => 0,
+                    Seed::Ones => 0xffff,
+                };
+                guard << 48 | (dif.app_tag as u64) << 32 | dif.ref_tag as u64
+            }
+            Self::Crc32(Seed::Ones) | Self::Crc32c(Seed::Ones) => 0xffff_ffff_0000_0000,
+            Self::Crc64Xp10(Seed::Ones) => u64::MAX,
+            Self::Crc32(Seed::Zeros) | Self::Crc32c(Seed::Zeros) | Self::Crc64Xp10(Seed::Zeros) => 0,
+        })
+    }
+
     /// Returns whether both are of one kind, whatever their parameters.
     const fn same_kind(&self, other: &Self) -> bool {
         matches!(
@@ -131,76 +193,241 @@ impl Domain {
 /// let signature = BlockSignature::memory(domain);
 /// assert_eq!(signature.wire_bytes(516 * 3), Some(512 * 3));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BlockSignature {
-    memory: Option<Domain>,
-    wire: Option<Domain>,
+    words: SignatureWords,
+    /// The same in wire form, so that posting copies it.
+    ready: ReadySignature,
+}
+
+/// What a block signature says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct SignatureWords {
+    pub(crate) memory: Option<Domain>,
+    pub(crate) wire: Option<Domain>,
     check_mask: u8,
     copy_mask: Option<u8>,
+}
+
+/// What posting a signature copies: it is made when the words change, not when they are posted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadySignature {
+    /// The BSF ([`SignatureBsf`]) but for its size code and the numbers of the PSVs.
+    pub(crate) bsf: [Octoword; OCTOWORDS_PER_BLOCK],
+    /// Where the BSF has the number of a PSV: all ones in the words of the domains that there are, wire before memory.
+    pub(crate) psv_mask: U64,
+    /// What the PSVs start with.
+    pub(crate) starts: PsvStarts,
+    /// What a device must know, as [`SignatureCapabilities::lacking`] counts it.
+    pub(crate) needs: u8,
+}
+
+/// What the PSVs of a signature start with, in the order in which they are set: memory before wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PsvStarts {
+    pub(crate) first: PsvStart,
+    /// Where both domains have a signature.
+    pub(crate) second: Option<PsvStart>,
+}
+
+impl PsvStarts {
+    /// Returns how many there are.
+    #[inline(always)]
+    pub(crate) const fn count(&self) -> u32 {
+        1 + self.second.is_some() as u32
+    }
+}
+
+/// The start value of the PSV of a domain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PsvStart {
+    pub(crate) domain: DomainKind,
+    pub(crate) value: U64,
+}
+
+impl ReadySignature {
+    /// The BSF of no signature, which lets data pass (D23).
+    const EMPTY_BSF: SignatureBsf = SignatureBsf {
+        bsf_size_sbs: 0,
+        check_byte_mask: 0,
+        wire: 0,
+        memory: 0,
+        raw_data_size: U32::MAX_VALUE,
+        wire_bfs_psv: U32::ZERO,
+        memory_bfs_psv: U32::ZERO,
+        ext_init_gen_pro_size: U32::ZERO,
+        ext_epi_size: U32::ZERO,
+        ext_wire_tfs_psv: U32::ZERO,
+        ext_memory_tfs_psv: U32::ZERO,
+        wire_inline: InlineDif::NONE,
+        memory_inline: InlineDif::NONE,
+    };
+    const NO_START: PsvStart = PsvStart { domain: DomainKind::Memory, value: U64::ZERO };
+    /// No signature.
+    pub(crate) const NONE: &Self = &Self::new(&Self::EMPTY_BSF, None, None);
+
+    const fn new(bsf: &SignatureBsf, memory: Option<&Domain>, wire: Option<&Domain>) -> Self {
+        let (mut first, mut second) = (Self::NO_START, None);
+        let (mut needs, mut mask) = (0, 0);
+        if let Some(memory) = memory {
+            first = PsvStart { domain: DomainKind::Memory, value: memory.signature.start() };
+            needs |= SignatureCapabilities::needs(memory);
+            mask |= u32::MAX as u64;
+        }
+        if let Some(wire) = wire {
+            let start = PsvStart { domain: DomainKind::Wire, value: wire.signature.start() };
+            if memory.is_some() {
+                second = Some(start);
+            } else {
+                first = start;
+            }
+            needs |= SignatureCapabilities::needs(wire);
+            mask |= (u32::MAX as u64) << 32;
+        }
+        let starts = PsvStarts { first, second };
+        Self { bsf: transmute!(*bsf), psv_mask: U64::new(mask), starts, needs }
+    }
+
+    /// Returns whether both domains have a signature.
+    #[inline(always)]
+    pub(crate) const fn is_in_both(&self) -> bool {
+        self.starts.second.is_some()
+    }
+}
+
+impl core::fmt::Debug for ReadySignature {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        // It says what the words say.
+        f.write_str("..")
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for ReadySignature {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "..");
+    }
 }
 
 impl BlockSignature {
     /// A signature in memory only: stripped on its way to the wire, added on its way to memory.
     pub const fn memory(domain: Domain) -> Self {
-        Self { memory: Some(domain), wire: None, check_mask: check_mask::ALL, copy_mask: None }
+        Self::new(Some(domain), None)
     }
 
     /// A signature on the wire only: added on its way to the wire, stripped on its way to memory.
     pub const fn wire(domain: Domain) -> Self {
-        Self { memory: None, wire: Some(domain), check_mask: check_mask::ALL, copy_mask: None }
+        Self::new(None, Some(domain))
     }
 
     /// A signature in both domains: passed on where they are alike, else converted.
     pub const fn both(memory: Domain, wire: Domain) -> Self {
-        Self { memory: Some(memory), wire: Some(wire), check_mask: check_mask::ALL, copy_mask: None }
+        Self::new(Some(memory), Some(wire))
+    }
+
+    const fn new(memory: Option<Domain>, wire: Option<Domain>) -> Self {
+        Self::from_words(SignatureWords { memory, wire, check_mask: check_mask::ALL, copy_mask: None })
     }
 
     /// Checks only those bytes of the incoming signature whose bit is set; see [`check_mask`].
     #[must_use]
-    pub const fn with_check_mask(mut self, mask: u8) -> Self {
-        self.check_mask = mask;
-        self
+    pub const fn with_check_mask(self, mask: u8) -> Self {
+        Self::from_words(SignatureWords { check_mask: mask, ..self.words })
     }
 
     /// Copies those bytes of the signature whose bit is set and calculates the others, instead of choosing by itself.
     ///
     /// # Errors
     /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block size.
-    pub const fn with_copy_mask(mut self, mask: u8) -> Result<Self, ConfigError> {
-        match (&self.memory, &self.wire) {
+    pub const fn with_copy_mask(self, mask: u8) -> Result<Self, ConfigError> {
+        match (&self.words.memory, &self.words.wire) {
             (Some(memory), Some(wire)) if memory.same_structure(wire) => {
-                self.copy_mask = Some(mask);
-                Ok(self)
+                Ok(Self::from_words(SignatureWords { copy_mask: Some(mask), ..self.words }))
             }
             _ => Err(ConfigError::CopyMaskNeedsSameStructure),
         }
     }
 
+    /// Puts words into wire form.
+    pub(crate) const fn from_words(words: SignatureWords) -> Self {
+        let SignatureWords { memory, wire, check_mask, .. } = words;
+        let mut bsf = ReadySignature::EMPTY_BSF;
+        bsf.check_byte_mask = check_mask;
+        if let Some(domain) = &memory {
+            bsf.memory = domain.block_size.selector();
+            bsf.memory_bfs_psv = domain.signature.format_selector();
+            bsf.memory_inline = domain.signature.inline_dif();
+        }
+        if let Some(domain) = &wire {
+            bsf.wire = domain.block_size.selector();
+            bsf.wire_bfs_psv = domain.signature.format_selector();
+            bsf.wire_inline = domain.signature.inline_dif();
+        }
+        if let Some(copy_mask) = words.effective_copy_mask() {
+            bsf.bsf_size_sbs = BsfSize::new().with_same_block_structure(true).into_bits();
+            bsf.wire = copy_mask;
+        }
+        Self { words, ready: ReadySignature::new(&bsf, memory.as_ref(), wire.as_ref()) }
+    }
+
+    /// Returns what it says.
+    pub(crate) const fn words(&self) -> &SignatureWords {
+        &self.words
+    }
+
+    /// Returns the wire form.
+    pub(crate) const fn ready(&self) -> &ReadySignature {
+        &self.ready
+    }
+
     /// Returns the memory domain.
     pub const fn memory_domain(&self) -> Option<&Domain> {
-        self.memory.as_ref()
+        self.words.memory.as_ref()
     }
 
     /// Returns the wire domain.
     pub const fn wire_domain(&self) -> Option<&Domain> {
-        self.wire.as_ref()
+        self.words.wire.as_ref()
     }
 
     /// Returns which bytes of an incoming signature are checked.
     pub const fn check_mask(&self) -> u8 {
-        self.check_mask
+        self.words.check_mask
     }
 
     /// Returns the copy mask that the user gave.
     pub const fn copy_mask(&self) -> Option<u8> {
-        self.copy_mask
+        self.words.copy_mask
     }
 
     /// Returns which bytes of the signature are copied, `None` where the domains differ in structure or one is absent.
     ///
     /// Without a mask of the user's a CRC is copied whole, and the parts of a T10-DIF whose parameters agree (R84, R85).
     pub const fn effective_copy_mask(&self) -> Option<u8> {
+        self.words.effective_copy_mask()
+    }
+
+    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for a part of a
+    /// block. Work requests and offsets in an mkey count wire bytes (D3).
+    pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
+        self.words.wire_bytes(memory_bytes)
+    }
+
+    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a part of a block.
+    pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
+        convert(wire_bytes, self.words.wire.as_ref(), self.words.memory.as_ref())
+    }
+}
+
+impl SignatureWords {
+    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory.
+    pub(crate) const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
+        convert(memory_bytes, self.memory.as_ref(), self.wire.as_ref())
+    }
+
+    pub(crate) const fn effective_copy_mask(&self) -> Option<u8> {
         let (Some(memory), Some(wire)) = (&self.memory, &self.wire) else { return None };
         if !memory.same_structure(wire) {
             return None;
@@ -225,17 +452,6 @@ impl BlockSignature {
             (Signature::Crc64Xp10(_), _) => check_mask::CRC64,
             _ => check_mask::CRC32,
         })
-    }
-
-    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for a part of a
-    /// block. Work requests and offsets in an mkey count wire bytes (D3).
-    pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
-        convert(memory_bytes, self.memory.as_ref(), self.wire.as_ref())
-    }
-
-    /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a part of a block.
-    pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
-        convert(wire_bytes, self.wire.as_ref(), self.memory.as_ref())
     }
 }
 
@@ -277,10 +493,32 @@ impl SignatureCapabilities {
     /// A device that knows all.
     pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true };
 
+    /// Blocks of 4048 bytes, CRC-32C and CRC-64 XP10, as bits.
+    const BITS: [u8; 3] = [1, 2, 4];
+
+    /// Returns what the device does not know, as bits.
+    pub(crate) const fn lacking(&self) -> u8 {
+        let [block, crc32c, crc64] = Self::BITS;
+        (if self.block_4048 { 0 } else { block })
+            | (if self.crc32c { 0 } else { crc32c })
+            | (if self.crc64_xp10 { 0 } else { crc64 })
+    }
+
+    /// Returns what a domain needs, as bits.
+    const fn needs(domain: &Domain) -> u8 {
+        let [block, crc32c, crc64] = Self::BITS;
+        let signature = match domain.signature {
+            Signature::Crc32c(_) => crc32c,
+            Signature::Crc64Xp10(_) => crc64,
+            Signature::T10Dif(_) | Signature::Crc32(_) => 0,
+        };
+        signature | if matches!(domain.block_size, BlockSize::B4048) { block } else { 0 }
+    }
+
     /// Refuses what the device does not know.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
-        match self.check_domain(&signature.memory) {
-            Ok(()) => self.check_domain(&signature.wire),
+        match self.check_domain(&signature.words.memory) {
+            Ok(()) => self.check_domain(&signature.words.wire),
             error => error,
         }
     }

@@ -1,7 +1,9 @@
 //! What the device is known to hold for an mkey, as far as it changes the next work request.
 
 use super::crypto::{Crypto, XtsEngine};
-use super::signature::{BlockSignature, Signature, SignatureCapabilities};
+use super::signature::{
+    BlockSignature, PsvStarts, ReadySignature, Signature, SignatureCapabilities, SignatureWords,
+};
 use super::{Access, Layout, MkeyConfig, SignatureChange};
 use crate::error::{CheckError, ConfigError};
 use crate::types::{Key, MkeyIndex, PsvIndex};
@@ -94,18 +96,37 @@ pub struct Mkey {
     tag_update: bool,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
+    /// What there is to decide about a configuration.
+    shape: Shape,
     /// Bytes of memory that the layout maps.
     length: u64,
     signature: Option<SignatureState>,
     crypto: Option<CryptoState>,
 }
 
+/// What an mkey can have, as long as everything is known and the device waits for nothing: then a configuration that gives
+/// all of it is carried out without looking at what was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+enum Shape {
+    Plain,
+    Signature,
+    Crypto,
+    Both,
+    /// Something was forgotten, or the error count has to be written.
+    Unsettled,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct SignatureState {
     attributes: SignatureAttributes,
+    /// What the device does not know, see [`SignatureCapabilities::lacking`].
+    lacking: u8,
+    /// The PSVs of the wire and the memory domain, as a BSF has them.
+    psvs: u64,
     /// The signature in force.
-    block: Option<BlockSignature>,
+    block: Option<SignatureWords>,
     /// The first error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
 }
@@ -127,33 +148,52 @@ pub(crate) struct Plan<'a> {
     pub(crate) bsf_enable: Option<bool>,
     /// New value of the error count bit, if it is written.
     pub(crate) error_count: Option<bool>,
-    /// A signature BSF is written: with this signature, or an empty one.
-    pub(crate) signature_bsf: Option<Option<&'a BlockSignature>>,
+    /// A signature BSF is written.
+    pub(crate) signature_bsf: Option<&'a ReadySignature>,
     /// A crypto BSF is written.
-    pub(crate) crypto_bsf: Option<(&'a Crypto, XtsEngine)>,
-    /// PSVs of the memory and the wire domain, for the signature BSF and the SET_PSVs.
-    pub(crate) memory_psv: PsvIndex,
-    pub(crate) wire_psv: PsvIndex,
-    /// The signature whose PSVs are set after the UMR.
-    pub(crate) set_psvs: Option<&'a BlockSignature>,
+    pub(crate) crypto_bsf: Option<&'a Crypto>,
+    /// How the device takes its tweak.
+    pub(crate) engine: XtsEngine,
+    /// PSVs of the wire and the memory domain, as a signature BSF has them.
+    pub(crate) psvs: u64,
+    /// The PSVs that are set after the UMR.
+    pub(crate) set_psvs: Option<&'a PsvStarts>,
 }
 
 impl Plan<'_> {
     /// Returns the 64-byte blocks that the translation entries fill.
+    #[inline(always)]
     pub(crate) fn layout_blocks(&self) -> usize {
-        self.layout.map_or(0, |layout| (layout.octowords() * OCTOWORD_BYTES).div_ceil(WQEBB_BYTES))
+        self.layout.map_or(0, |layout| layout.blocks())
     }
 
     /// Returns the number of BSFs, which fill a block each.
+    #[inline(always)]
     pub(crate) fn bsf_blocks(&self) -> usize {
         usize::from(self.signature_bsf.is_some()) + usize::from(self.crypto_bsf.is_some())
     }
 
     /// Returns the number of SET_PSV requests that follow the UMR.
-    pub(crate) fn psv_requests(&self) -> u32 {
-        self.set_psvs.map_or(0, |block| {
-            u32::from(block.memory_domain().is_some()) + u32::from(block.wire_domain().is_some())
-        })
+    #[inline(always)]
+    pub(crate) const fn psv_requests(&self) -> u32 {
+        match self.set_psvs {
+            Some(starts) => starts.count(),
+            None => 0,
+        }
+    }
+
+    /// Leaves the error count as it is.
+    pub(crate) fn without_error_count(self) -> Self {
+        Self { error_count: None, ..self }
+    }
+
+    /// Returns the number of the PSV of a domain.
+    #[inline(always)]
+    pub(crate) const fn psv(&self, domain: DomainKind) -> u32 {
+        match domain {
+            DomainKind::Wire => (self.psvs >> 32) as u32,
+            DomainKind::Memory => self.psvs as u32,
+        }
     }
 }
 
@@ -166,21 +206,39 @@ impl Mkey {
         if !attributes.tag_update && attributes.key.tag() != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
         }
-        Ok(Self {
+        let mut mkey = Self {
             key: attributes.key,
             max_entries: attributes.max_entries,
             tag_update: attributes.tag_update,
             forgotten: false,
+            shape: Shape::Unsettled,
             length: 0,
             signature: match attributes.signature {
-                Some(attributes) => Some(SignatureState { attributes, block: None, error: None }),
+                Some(attributes) => {
+                    let psvs = (attributes.wire_psv.get() as u64) << 32 | attributes.memory_psv.get() as u64;
+                    let lacking = attributes.capabilities.lacking();
+                    Some(SignatureState { attributes, lacking, psvs, block: None, error: None })
+                }
                 None => None,
             },
             crypto: match attributes.crypto {
                 Some(engine) => Some(CryptoState { engine, properties: None }),
                 None => None,
             },
-        })
+        };
+        mkey.settle();
+        Ok(mkey)
+    }
+
+    /// Finds out the shape.
+    const fn settle(&mut self) {
+        self.shape = match (&self.signature, &self.crypto) {
+            _ if self.forgotten || self.pending_error_count().is_some() => Shape::Unsettled,
+            (None, None) => Shape::Plain,
+            (Some(_), None) => Shape::Signature,
+            (None, Some(_)) => Shape::Crypto,
+            (Some(_), Some(_)) => Shape::Both,
+        };
     }
 
     /// Returns the key, local and remote.
@@ -196,12 +254,13 @@ impl Mkey {
     /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
     /// memory is not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
-        self.signature().map_or(Some(self.length), |signature| signature.wire_bytes(self.length))
+        let words = self.signature.as_ref().and_then(|state| state.block);
+        words.map_or(Some(self.length), |words| words.wire_bytes(self.length))
     }
 
     /// Returns the signature in force.
-    pub fn signature(&self) -> Option<&BlockSignature> {
-        self.signature.as_ref()?.block.as_ref()
+    pub fn signature(&self) -> Option<BlockSignature> {
+        self.signature.as_ref()?.block.map(BlockSignature::from_words)
     }
 
     /// Returns the crypto properties in force.
@@ -239,11 +298,13 @@ impl Mkey {
             // The request that was to write it may not have been executed.
             signature.attributes.error_count.pending = true;
         }
+        self.settle();
     }
 
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
+        self.shape = Shape::Unsettled;
         self.length = 0;
         if let Some(signature) = &mut self.signature {
             signature.block = None;
@@ -253,15 +314,16 @@ impl Mkey {
         }
     }
 
-    /// Checks a configuration against this mkey and the bytes that a work request may carry after its first two blocks.
-    pub(crate) fn plan<'a>(
-        &'a self,
-        config: &'a MkeyConfig<'a>,
-        max_bytes: usize,
-    ) -> Result<Plan<'a>, ConfigError> {
-        if self.forgotten {
-            self.check_complete(config)?;
-        }
+    /// Returns whether everything is known and the device waits for nothing.
+    #[inline(always)]
+    pub(crate) const fn is_settled(&self) -> bool {
+        !matches!(self.shape, Shape::Unsettled)
+    }
+
+    /// Returns the plan of a configuration that gives all that this mkey can have, if all is as it should be. For all else,
+    /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
+    #[inline(always)]
+    pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
         let mut plan = Plan {
             key: self.key,
             access: config.access,
@@ -270,60 +332,131 @@ impl Mkey {
             error_count: None,
             signature_bsf: None,
             crypto_bsf: None,
-            memory_psv: PsvIndex::default(),
-            wire_psv: PsvIndex::default(),
+            engine: XtsEngine::Unspecified,
+            psvs: 0,
             set_psvs: None,
+        };
+        let (signature, crypto) = match (self.shape, config.signature, config.crypto) {
+            (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
+            (Shape::Signature, SignatureChange::Set(block), None) => (Some(block), None),
+            (Shape::Crypto, SignatureChange::Keep, Some(crypto)) => (None, Some(crypto)),
+            (Shape::Both, SignatureChange::Set(block), Some(crypto)) => (Some(block), Some(crypto)),
+            _ => return None,
         };
         let mut length = self.length;
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
-            let max = usize::from(self.max_entries).min(max_bytes / OCTOWORD_BYTES);
-            if octowords > max {
-                let header = octowords - layout.count();
-                return Err(ConfigError::TooManyEntries {
-                    entries: layout.count(),
-                    max: max.saturating_sub(header),
-                });
+            if octowords > usize::from(self.max_entries) {
+                return None;
             }
             length = layout.length();
         }
-        if self.signature.is_none() && self.crypto.is_none() {
-            return match (&config.signature, &config.crypto) {
-                (SignatureChange::Set(_), _) => Err(ConfigError::NotASignatureMkey),
-                (_, Some(_)) => Err(ConfigError::NotACryptoMkey),
-                _ => Ok(plan),
-            };
+        if signature.is_some() || crypto.is_some() {
+            if length > u64::from(u32::MAX) {
+                return None;
+            }
+            plan.bsf_enable = Some(true);
         }
-        self.plan_features(config, length, &mut plan)?;
-        let bytes = (plan.layout_blocks() + plan.bsf_blocks()) * WQEBB_BYTES;
-        if plan.bsf_blocks() > 0 && bytes > max_bytes {
-            return Err(ConfigError::BsfDoesNotFit { bytes, max: max_bytes });
+        if let Some(block) = signature {
+            let state = self.signature.as_ref()?;
+            if block.ready().needs & state.lacking != 0 {
+                return None;
+            }
+            plan.psvs = state.psvs;
+            plan.set_psvs = Some(&block.ready().starts);
+            plan.signature_bsf = Some(block.ready());
         }
-        Ok(plan)
+        if let Some(crypto) = crypto {
+            let engine = self.crypto.as_ref()?.engine;
+            let too_long =
+                matches!(engine, XtsEngine::SingleBlock) && length > u64::from(crypto.data_unit.bytes());
+            let both_outside =
+                crypto.signature_is_outside() && signature.is_some_and(|block| block.ready().is_in_both());
+            if too_long || both_outside {
+                return None;
+            }
+            (plan.crypto_bsf, plan.engine) = (Some(crypto), engine);
+        }
+        let blocks = plan.layout_blocks() + plan.bsf_blocks();
+        (blocks * (WQEBB_BYTES / OCTOWORD_BYTES) <= max_octowords).then_some(plan)
     }
 
-    /// Decides which BSFs, count and PSVs go with a configuration (DEVICE.md 4.4).
-    fn plan_features<'a>(
+    /// Notes that a plan of [`Mkey::plan_settled`] was posted.
+    #[inline(always)]
+    pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
+        if let Some(layout) = &config.layout {
+            self.length = layout.length();
+        }
+        if let (Some(state), SignatureChange::Set(block)) = (&mut self.signature, config.signature) {
+            state.block = Some(*block.words());
+        }
+        if let (Some(state), Some(properties)) = (&mut self.crypto, config.crypto) {
+            state.properties = Some(*properties);
+        }
+    }
+
+    /// Checks access and layout, and returns the plan for them with the mkey's new length.
+    fn plan_layout<'a>(
+        &self,
+        config: &MkeyConfig<'a>,
+        max_octowords: usize,
+    ) -> Result<(Plan<'a>, u64), ConfigError> {
+        let mut length = self.length;
+        if let Some(layout) = &config.layout {
+            let octowords = layout.octowords();
+            if octowords > usize::from(self.max_entries) || octowords > max_octowords {
+                let max = usize::from(self.max_entries).min(max_octowords);
+                let header = octowords - layout.count();
+                let (entries, max) = (layout.count(), max.saturating_sub(header));
+                return Err(ConfigError::TooManyEntries { entries, max });
+            }
+            length = layout.length();
+        }
+        let plan = Plan {
+            key: self.key,
+            access: config.access,
+            layout: config.layout,
+            bsf_enable: None,
+            error_count: None,
+            signature_bsf: None,
+            crypto_bsf: None,
+            engine: XtsEngine::Unspecified,
+            psvs: 0,
+            set_psvs: None,
+        };
+        Ok((plan, length))
+    }
+
+    /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). A signature that stays in
+    /// force is put into `kept`, for the plan to borrow.
+    pub(crate) fn plan<'a>(
         &'a self,
-        config: &'a MkeyConfig<'a>,
-        length: u64,
-        plan: &mut Plan<'a>,
-    ) -> Result<(), ConfigError> {
-        let block = match (&self.signature, &config.signature) {
+        config: &MkeyConfig<'a>,
+        max_octowords: usize,
+        kept: &'a mut Option<BlockSignature>,
+    ) -> Result<Plan<'a>, ConfigError> {
+        if self.forgotten {
+            self.check_complete(config)?;
+        }
+        let (mut plan, length) = self.plan_layout(config, max_octowords)?;
+        let block = match (&self.signature, config.signature) {
             (None, SignatureChange::Set(_)) => return Err(ConfigError::NotASignatureMkey),
             (None, _) => None,
-            (Some(state), SignatureChange::Keep) => state.block.as_ref(),
+            (Some(state), SignatureChange::Keep) => {
+                *kept = state.block.map(BlockSignature::from_words);
+                kept.as_ref()
+            }
             (Some(_), SignatureChange::Reset) => None,
             (Some(state), SignatureChange::Set(block)) => {
                 state.attributes.capabilities.check(block)?;
                 Some(block)
             }
         };
-        let crypto = match (&self.crypto, &config.crypto) {
+        let crypto = match (&self.crypto, config.crypto) {
             (None, Some(_)) => return Err(ConfigError::NotACryptoMkey),
             (None, None) => None,
             (Some(state), change) => {
-                change.as_ref().or(state.properties.as_ref()).map(|properties| (properties, state.engine))
+                change.or(state.properties.as_ref()).map(|properties| (properties, state.engine))
             }
         };
         if let Some((crypto, XtsEngine::SingleBlock)) = crypto {
@@ -334,14 +467,12 @@ impl Mkey {
         }
         let signature_set = matches!(config.signature, SignatureChange::Set(_));
         if let Some(state) = &self.signature {
-            plan.memory_psv = state.attributes.memory_psv;
-            plan.wire_psv = state.attributes.wire_psv;
-            let count = state.attributes.error_count;
-            if count.pending {
-                plan.error_count = Some(count.seen & 1 != 0);
-            }
-            if signature_set || count.pending {
-                plan.set_psvs = block;
+            plan.psvs = state.psvs;
+            plan.error_count = self.pending_error_count();
+            if let Some(block) = block
+                && (signature_set || plan.error_count.is_some())
+            {
+                plan.set_psvs = Some(&block.ready().starts);
             }
         }
         // With crypto on the mkey, both BSFs are written when either changes, and a reset writes an empty signature (D23).
@@ -358,22 +489,31 @@ impl Mkey {
             return Err(ConfigError::LengthOver32Bits { length });
         }
         if write {
-            if let (Some((crypto, _)), Some(block)) = (crypto, block) {
-                let both = block.memory_domain().is_some() && block.wire_domain().is_some();
-                if both && crypto.signature_is_outside() {
-                    return Err(ConfigError::BothSignaturesOutsideCipher);
-                }
+            if let (Some((crypto, _)), Some(block)) = (crypto, block)
+                && block.ready().is_in_both()
+                && crypto.signature_is_outside()
+            {
+                return Err(ConfigError::BothSignaturesOutsideCipher);
             }
             plan.bsf_enable = Some(true);
-            plan.crypto_bsf = crypto;
-            plan.signature_bsf = self.signature.is_some().then_some(block);
-        } else if self.crypto.is_none() && block.is_none() {
+            if let Some((properties, engine)) = crypto {
+                (plan.crypto_bsf, plan.engine) = (Some(properties), engine);
+            }
+            plan.signature_bsf =
+                self.signature.is_some().then_some(block.map_or(ReadySignature::NONE, BlockSignature::ready));
+            let octowords = (plan.layout_blocks() + plan.bsf_blocks()) * (WQEBB_BYTES / OCTOWORD_BYTES);
+            if octowords > max_octowords {
+                let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
+                return Err(ConfigError::BsfDoesNotFit { bytes, max });
+            }
+        } else if self.signature.is_some() && self.crypto.is_none() && block.is_none() {
             plan.bsf_enable = Some(false);
         }
-        Ok(())
+        Ok(plan)
     }
 
-    fn check_complete(&self, config: &MkeyConfig<'_>) -> Result<(), ConfigError> {
+    /// Refuses a configuration that does not give all that the mkey can have.
+    pub(crate) fn check_complete(&self, config: &MkeyConfig<'_>) -> Result<(), ConfigError> {
         let missing = if config.access.is_none() {
             "access"
         } else if config.layout.is_none() {
@@ -388,23 +528,62 @@ impl Mkey {
         Err(ConfigError::StateUnknown { missing })
     }
 
+    /// Returns the most bytes of memory that a layout may map, with these crypto properties.
+    pub(crate) fn max_length(&self, crypto: Option<&Crypto>) -> u64 {
+        match (&self.crypto, crypto) {
+            (Some(CryptoState { engine: XtsEngine::SingleBlock, .. }), Some(crypto)) => {
+                crypto.data_unit.bytes().into()
+            }
+            (None, _) if self.signature.is_none() => u64::MAX,
+            _ => u32::MAX.into(),
+        }
+    }
+
+    /// Returns the error count, if the next configuration has to write it.
+    #[inline(always)]
+    pub(crate) const fn pending_error_count(&self) -> Option<bool> {
+        match &self.signature {
+            Some(state) if state.attributes.error_count.pending => {
+                Some(state.attributes.error_count.seen & 1 != 0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Notes that a whole configuration was posted.
+    #[inline(always)]
+    pub(crate) fn hold(
+        &mut self,
+        (length, signature, crypto): (u64, Option<SignatureWords>, Option<&Crypto>),
+    ) {
+        self.length = length;
+        if let Some(state) = &mut self.signature {
+            state.block = signature;
+        }
+        if let (Some(state), Some(properties)) = (&mut self.crypto, crypto) {
+            state.properties = Some(*properties);
+        }
+        if !self.is_settled() {
+            self.told();
+        }
+    }
+
     /// Notes that a configuration was posted.
     pub(crate) fn apply(&mut self, config: &MkeyConfig<'_>) {
-        self.forgotten = false;
-        if let Some(layout) = &config.layout {
-            self.length = layout.length();
+        self.apply_settled(config);
+        if let (Some(state), SignatureChange::Reset) = (&mut self.signature, config.signature) {
+            state.block = None;
         }
+        self.told();
+    }
+
+    /// Notes that what the device holds is known, and that it knows the error count.
+    fn told(&mut self) {
+        self.forgotten = false;
         if let Some(state) = &mut self.signature {
             state.attributes.error_count.pending = false;
-            match config.signature {
-                SignatureChange::Keep => {}
-                SignatureChange::Reset => state.block = None,
-                SignatureChange::Set(block) => state.block = Some(block),
-            }
         }
-        if let (Some(state), Some(properties)) = (&mut self.crypto, config.crypto) {
-            state.properties = Some(properties);
-        }
+        self.settle();
     }
 
     /// Takes note of a signature error that a completion queue delivered, and returns whether it was this mkey's.
@@ -421,6 +600,7 @@ impl Mkey {
         if state.error.is_none() {
             state.error = Some(fault.interpret(state.block.as_ref()));
         }
+        self.settle();
         true
     }
 
@@ -542,17 +722,15 @@ impl SignatureFault {
     }
 
     /// Gives the report its meaning under the signature in force.
-    fn interpret(&self, block: Option<&BlockSignature>) -> Result<SignatureError, CheckError> {
+    fn interpret(&self, block: Option<&SignatureWords>) -> Result<SignatureError, CheckError> {
         let unintelligible = CheckError::Unintelligible {
             syndrome: self.syndrome,
             sig_type: self.sig_type,
             domain: self.domain,
         };
         let (domain_kind, domain) = match self.domain {
-            SignatureErrorCqe::DOMAIN_WIRE => (DomainKind::Wire, block.and_then(BlockSignature::wire_domain)),
-            SignatureErrorCqe::DOMAIN_MEMORY => {
-                (DomainKind::Memory, block.and_then(BlockSignature::memory_domain))
-            }
+            SignatureErrorCqe::DOMAIN_WIRE => (DomainKind::Wire, block.and_then(|words| words.wire)),
+            SignatureErrorCqe::DOMAIN_MEMORY => (DomainKind::Memory, block.and_then(|words| words.memory)),
             _ => return Err(unintelligible),
         };
         let domain = domain.ok_or(unintelligible)?;

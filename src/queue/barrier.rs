@@ -3,6 +3,40 @@
 //! The device reads ring and record through a coherent DMA path, so on x86-64 program order of plain stores is enough
 //! and only the compiler has to be held. Arm orders nothing by itself. Barriers for devices are of the outer shareable
 //! domain (`osh`), which the device's DMA path belongs to; those for other CPUs (`ish`) would not do.
+//!
+//! Below, W and R are a write and a read of one place, CPU and device run side by side, and what is *forbidden* must not
+//! be seen. In each case the other side has an order of its own, named in brackets, and without that no barrier here
+//! would help: a forbidden outcome needs a cycle, and the two orders together break it. `cargo xtask test aarch64` reads
+//! these instructions in what the compiler wrote, with the accesses around them.
+//!
+//! ```text
+//! 1  CPU     W blocks;  dmb oshst;  W record
+//!    device  R record   [address: which blocks it reads depends on the counter]   R blocks
+//!    forbidden: the new record and old blocks. oshst orders stores before against stores behind, which is all there are.
+//!
+//! 2  CPU     W record;  dsb st;  W doorbell
+//!    device  doorbell arrives   [cause: it looks because it heard]   R record
+//!    forbidden: the doorbell and the old record, for the device would stop at that and nobody rings again. The doorbell
+//!    is not in shared memory: it goes through a non-cacheable mapping to another observer, by another path. dmb orders
+//!    what observers of one domain see of memory; dsb waits until the record's store is complete for all of them, and
+//!    only then lets the next instruction begin.
+//!
+//! 3  CPU     W doorbell of request n;  dsb st;  W doorbell of request n+1, by this CPU or the next holder of the lock
+//!    device  takes doorbells in the order of their arrival
+//!    forbidden: n+1 before n, or n held in a write buffer for as long as nothing pushes it out. A mapping that gathers
+//!    (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores; behind dsb the first is gone.
+//!
+//! 4  device  W entry, its owner bit last   [PCIe: writes of one requester stay in order]
+//!    CPU     R owner bit;  dmb oshld;  R entry, R data that it tells of
+//!    forbidden: the new owner bit and an old entry, or old data of a message. Branches do not order reads on Arm: it may
+//!    read the entry ahead of the bit and keep what it found. oshld orders the read before against all accesses behind,
+//!    so that what the request brought into memory may be read after it too.
+//!
+//! 5  CPU     R entries;  dmb osh;  W record
+//!    device  R record   [address: which slots are free]   W entries of the next lap
+//!    forbidden: an entry of the next lap in a read that belongs to this one. The reads must be over before the write:
+//!    oshst leaves reads out. oshld would be enough; the full barrier also orders what the caller wrote before.
+//! ```
 
 #![allow(unsafe_code)]
 

@@ -1,7 +1,5 @@
 //! Which request stands where: gives completions their identity and slots back to the queue.
 
-use heapless::Vec;
-
 /// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -32,38 +30,38 @@ pub enum RequestKind {
 pub(super) struct InFlight {
     /// The user's name for it.
     pub(super) id: u64,
+    /// The block behind it.
+    pub(super) end: u32,
     /// Its number among all requests posted.
     pub(super) number: u32,
-    pub(super) blocks: u8,
     pub(super) kind: RequestKind,
 }
 
-impl InFlight {
-    const NONE: Self = Self { id: 0, number: 0, blocks: 0, kind: RequestKind::Nop };
-}
-
 /// The requests of a ring of at most `N` blocks, each filed under its first block.
-pub(super) struct InFlightTable<const N: usize>(Vec<InFlight, N>);
+pub(super) struct InFlightTable<const N: usize>([InFlight; N]);
 
 impl<const N: usize> InFlightTable<N> {
-    /// Makes a table for a ring of `slots` blocks, which is a power of two and at most `N`.
-    pub(super) fn new(slots: u32) -> Self {
-        let mut table = Vec::new();
-        // Cannot fail: the ring's constructor has bounded `slots` to N.
-        let _ = table.resize(slots as usize, InFlight::NONE);
-        Self(table)
+    /// A position is an index less its high bits.
+    const MASK: usize = {
+        assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks");
+        N - 1
+    };
+
+    /// An empty table for a ring that begins at this block: no request ends behind the block that it is filed under.
+    pub(super) const fn new(first: u32) -> Self {
+        Self([InFlight { id: 0, end: first, number: 0, kind: RequestKind::Nop }; N])
     }
 
     #[inline(always)]
     pub(super) fn set(&mut self, index: u32, request: InFlight) {
-        let mask = self.0.len().wrapping_sub(1);
-        if let Some(slot) = self.0.get_mut(index as usize & mask) {
+        // Always there: the mask is below N.
+        if let Some(slot) = self.0.get_mut(index as usize & Self::MASK) {
             *slot = request;
         }
     }
 
     #[inline(always)]
     pub(super) fn get(&self, index: u32) -> Option<&InFlight> {
-        self.0.get(index as usize & self.0.len().wrapping_sub(1))
+        self.0.get(index as usize & Self::MASK)
     }
 }

@@ -6,7 +6,7 @@ use crate::error::QueueError;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, Ordering};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 
 /// A ring of slots that both the CPU and a device access.
 ///
@@ -32,8 +32,14 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         Ok(Self { base: NonNull::from(slots).cast(), mask: entries as u32 - 1, memory: PhantomData })
     }
 
+    /// Lends the ring out by value, so that writing many slots does not read pointer and mask again each time.
+    #[inline(always)]
+    pub(super) fn lend(&mut self) -> Ring<'_, T> {
+        Ring { base: self.base, mask: self.mask, memory: PhantomData }
+    }
+
     /// Returns the number of slots.
-    pub(super) fn len(&self) -> u32 {
+    pub(super) const fn len(&self) -> u32 {
         self.mask + 1
     }
 
@@ -50,6 +56,14 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
         // only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
+    }
+
+    /// Writes a slot whole, from any bytes of its size.
+    #[inline(always)]
+    pub(super) fn write_block<B: IntoBytes + Immutable + Unaligned>(&mut self, index: u32, block: B) {
+        const { assert!(size_of::<B>() == size_of::<T>()) };
+        // SAFETY: as in `write`; B has the size of a slot and no alignment, and any bytes are a valid T.
+        unsafe { self.slot(index).cast::<B>().write(block) }
     }
 
     /// Writes 16 bytes of a slot: the octoword number `at`, modulo the octowords of a slot.
@@ -79,6 +93,17 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
             let byte = self.slot(index).cast::<u8>().add(size_of::<T>() - 1);
             AtomicU8::from_ptr(byte).load(Ordering::Relaxed)
         }
+    }
+
+    /// Copies eight bytes of a slot out, those from number `AT` on, with one load. As [`Ring::read`].
+    ///
+    /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read two words this way
+    /// and left the rest of the entry. `read` takes an entry, whose fields have no alignment, byte by byte.
+    #[inline(always)]
+    pub(super) fn read_u64<const AT: usize>(&self, index: u32) -> [u8; 8] {
+        const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
+        // SAFETY: the place is within the slot, and aligned as slots are. The rest as in `read`.
+        unsafe { self.slot(index).cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
 
     /// Copies a slot out. Call it after [`Ring::last_byte`] said that the slot is ours, and a barrier.

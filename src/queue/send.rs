@@ -4,18 +4,32 @@ use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::{InFlight, InFlightTable, RequestKind};
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
-use crate::error::{PostError, QueueError};
-use crate::mkey::{Mkey, MkeyConfig};
+use crate::error::{ConfigError, PostError, QueueError};
+use crate::mkey::{Mkey, MkeyConfig, Plan};
 use crate::types::{Key, Qpn};
-use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord, QpnDs};
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
+use crate::wire::psv::SetPsvSegment;
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, WQEBB_BYTES, Wqebb};
 use crate::wqe::data_path::{DataPath, Operands};
-use crate::wqe::{OCTOWORDS_PER_BLOCK, Octoword, Payload, Remote, Sge, Sink, set_psv, umr};
-use zerocopy::big_endian::U32;
-use zerocopy::transmute;
+use crate::wqe::{MkeyTemplate, Payload, Remote, Sge, Sink, set_psv, template, umr};
+use zerocopy::big_endian::U64;
+use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
 /// Bytes before the translation entries of a UMR.
 const UMR_HEAD_BYTES: usize = 2 * WQEBB_BYTES;
+
+/// The parts of the flags of a control segment, each alone.
+const NO_FLAGS: FmCeSe = FmCeSe::new();
+const SMALL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_SMALL);
+const FULL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_FENCE);
+const COMPLETION: FmCeSe = FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS);
+const SOLICITED: FmCeSe = FmCeSe::new().with_solicited(true);
+
+/// Returns the flags of both.
+#[inline(always)]
+const fn and(one: FmCeSe, other: FmCeSe) -> FmCeSe {
+    FmCeSe::from_bits(one.into_bits() | other.into_bits())
+}
 
 /// Bytes that the inline header adds to inline data.
 const INLINE_HEADER_BYTES: u32 = 4;
@@ -71,22 +85,27 @@ pub struct SendQueue<'r, D, const N: usize> {
     record: &'r DoorbellRecord,
     doorbell: D,
     in_flight: InFlightTable<N>,
-    qpn: Qpn,
+    /// The number of the queue pair, where the first eight bytes of a request have it.
+    qpn_bits: u64,
     max_inline_data: u32,
+    /// Octowords for an mkey's layout and BSFs.
+    max_octowords: usize,
     max_sge: usize,
     max_requests: u32,
-    signal_all: bool,
-    /// Blocks posted, published and retired, all counted from the queue pair's start.
+    /// What every request has, as the control segment has it: a completion with `signal_all`.
+    always: FmCeSe,
+    /// Blocks posted and published, and how many may have been posted before the ring is full: those retired and the ring's
+    /// size. All are counted from the queue pair's start.
     producer: u32,
     published: u32,
-    consumer: u32,
-    /// Requests posted and retired.
+    producer_limit: u32,
+    /// Requests posted, and how many may be: those retired and the most that may be outstanding.
     posted: u32,
-    retired: u32,
-    /// Fence that the next request gets if it asks for none.
-    next_fence: u8,
+    posted_limit: u32,
+    /// Fence that the next request gets if it asks for none, as the control segment has it.
+    next_fence: FmCeSe,
     /// What the next doorbell says: the start of the last request.
-    last_control: [u8; 8],
+    last_control: U64,
 }
 
 impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
@@ -109,45 +128,53 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             });
         }
         let ring = Ring::new(ring, N.min(MAX_SLOTS))?;
+        let slots = ring.len();
         Ok(Self {
-            in_flight: InFlightTable::new(ring.len()),
+            in_flight: InFlightTable::new(config.first_block),
             ring,
             record,
             doorbell,
-            qpn,
+            qpn_bits: u64::from(qpn.get()) << 8,
             max_inline_data,
+            max_octowords: (max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES,
             // Control, remote address and operands take three octowords.
             max_sge: max_sge.min(usize::from(MAX_WQE_OCTOWORDS) - 3),
             max_requests,
-            signal_all,
+            always: if signal_all { COMPLETION } else { NO_FLAGS },
             producer: config.first_block,
             published: config.first_block,
-            consumer: config.first_block,
+            producer_limit: config.first_block.wrapping_add(slots),
             posted: 0,
-            retired: 0,
-            next_fence: if config.small_fence { FmCeSe::FM_SMALL } else { FmCeSe::FM_NONE },
-            last_control: [0; 8],
+            posted_limit: max_requests,
+            next_fence: if config.small_fence { SMALL_FENCE } else { NO_FLAGS },
+            last_control: U64::ZERO,
         })
     }
 
     /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing happens until it is given its work.
     pub const fn request(&mut self, id: u64) -> Request<'_, 'r, D, N> {
-        Request { queue: self, id, fence: false, signaled: false, solicited: false }
+        Request { queue: self, id, flags: NO_FLAGS }
     }
 
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> Qpn {
-        self.qpn
+        Qpn::from_low_bits((self.qpn_bits >> 8) as u32)
     }
 
     /// Returns how many blocks of 64 bytes are free.
-    pub fn free_blocks(&self) -> u32 {
-        self.ring.len() - self.producer.wrapping_sub(self.consumer)
+    #[inline(always)]
+    pub const fn free_blocks(&self) -> u32 {
+        self.producer_limit.wrapping_sub(self.producer)
     }
 
     /// Returns how many requests have been posted and not retired.
     pub const fn outstanding(&self) -> u32 {
-        self.posted.wrapping_sub(self.retired)
+        self.posted.wrapping_sub(self.retired())
+    }
+
+    /// Returns the count of requests retired.
+    const fn retired(&self) -> u32 {
+        self.posted_limit.wrapping_sub(self.max_requests)
     }
 
     /// Returns the count of blocks posted since the queue pair's start.
@@ -157,7 +184,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Returns the fence mode that the next request gets if it asks for none.
     pub const fn next_fence(&self) -> u8 {
-        self.next_fence
+        self.next_fence.fm()
     }
 
     /// Returns the doorbell record.
@@ -167,22 +194,23 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Exchanges the doorbell for another that does the same, behind a trait object say.
     pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
-        let Self { ring, record, doorbell, in_flight, qpn, .. } = self;
+        let Self { ring, record, doorbell, in_flight, .. } = self;
         SendQueue {
             ring,
             record,
             doorbell: map(doorbell),
             in_flight,
-            qpn,
+            qpn_bits: self.qpn_bits,
             max_inline_data: self.max_inline_data,
+            max_octowords: self.max_octowords,
             max_sge: self.max_sge,
             max_requests: self.max_requests,
-            signal_all: self.signal_all,
+            always: self.always,
             producer: self.producer,
             published: self.published,
-            consumer: self.consumer,
+            producer_limit: self.producer_limit,
             posted: self.posted,
-            retired: self.retired,
+            posted_limit: self.posted_limit,
             next_fence: self.next_fence,
             last_control: self.last_control,
         }
@@ -208,7 +236,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         barrier::blocks_before_record();
         self.record.set_send(self.producer & 0xffff);
         barrier::record_before_doorbell();
-        self.doorbell.ring(self.last_control);
+        self.doorbell.ring(self.last_control.to_bytes());
         barrier::flush_doorbell();
     }
 
@@ -216,25 +244,26 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// not signalled, and returns its identity; `None` where no outstanding request begins there.
     #[inline]
     pub fn complete(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
-        let (index, request) = self.find(counter)?;
-        let InFlight { id, number, blocks, kind } = *request;
-        self.consumer = index.wrapping_add(u32::from(blocks));
-        self.retired = number.wrapping_add(1);
+        let (_, &InFlight { id, end, number, kind }) = self.find(counter)?;
+        self.producer_limit = end.wrapping_add(self.ring.len());
+        self.posted_limit = number.wrapping_add(1).wrapping_add(self.max_requests);
         Some((id, kind))
     }
 
     /// Finds the outstanding request that begins at block `counter` (modulo 2^16).
     #[inline(always)]
     fn find(&self, counter: u16) -> Option<(u32, &InFlight)> {
-        let distance = counter.wrapping_sub(self.consumer as u16);
-        if u32::from(distance) >= self.published.wrapping_sub(self.consumer) {
-            return None;
-        }
-        let index = self.consumer.wrapping_add(u32::from(distance));
+        // The last block of that number that has been published.
+        let newest = self.published.wrapping_sub(1);
+        let index = newest.wrapping_sub(newest.wrapping_sub(u32::from(counter)) & 0xffff);
+        let slots = self.ring.len();
         let request = self.in_flight.get(index)?;
-        // A slot inside a request, or one that an older request began at, holds a number that has been retired.
-        let pending = request.number.wrapping_sub(self.retired) < self.outstanding();
-        (request.blocks > 0 && pending).then_some((index, request))
+        // What stands in a slot inside a request, from an older one that began there, ended at the slot's block or before:
+        // no request is longer than the ring.
+        let begins_here = request.end.wrapping_sub(index).wrapping_sub(1) < slots;
+        // Blocks before the limit are at most one ring's behind it, unless they have been retired.
+        let retired = self.producer_limit.wrapping_sub(index) > slots;
+        (begins_here && !retired).then_some((index, request))
     }
 
     /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
@@ -255,13 +284,13 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         // To the end of what was posted: what is not published yet must not go out either.
         while index != self.producer {
             let Some(request) = self.in_flight.get(index) else { break };
-            let blocks = request.blocks;
+            let end = request.end;
             if request.id == id {
                 let nop = OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(index as u16);
                 self.ring.write_word(index, nop.into_bits().to_be_bytes());
                 cancelled += 1;
             }
-            index = index.wrapping_add(u32::from(blocks));
+            index = end;
         }
         // The device goes on reading when the queue pair leaves SQD; it must not see the old words then.
         barrier::blocks_before_record();
@@ -275,46 +304,147 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         if blocks > free {
             return Err(PostError::RingFull { needed: blocks, free });
         }
-        let free = self.max_requests.saturating_sub(self.outstanding());
+        let free = self.posted_limit.wrapping_sub(self.posted);
         if requests > free {
             return Err(PostError::TooManyRequests { needed: requests, free });
         }
         Ok(())
     }
 
-    /// Writes one work request, for which [`SendQueue::check_room`] has found room.
+    /// Returns where the next requests go. What they change is kept apart until [`SendQueue::advance`], so that it is stored
+    /// once.
     #[inline(always)]
-    fn push(&mut self, request: Wqe, encode: impl FnOnce(ControlSegment, &mut Cursor<'_, 'r>)) {
-        let Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited } = request;
-        let fm = if fence { FmCeSe::FM_FENCE } else { self.next_fence };
-        let ce = if completion { FmCeSe::CE_ALWAYS } else { FmCeSe::CE_ERROR_ONLY };
-        let control = ControlSegment {
-            opmod_idx_opcode: U32::new(
-                OpcodeWord::new().with_opcode(opcode.0).with_wqe_index(self.producer as u16).into_bits(),
-            ),
-            // At most MAX_WQE_OCTOWORDS, by the limits of the queue.
-            qpn_ds: U32::new(QpnDs::new().with_ds(octowords as u8).with_qpn(self.qpn.get()).into_bits()),
-            fm_ce_se: FmCeSe::new().with_fm(fm).with_ce(ce).with_solicited(solicited).into_bits(),
-            imm: U32::new(imm),
-            ..ControlSegment::default()
-        };
-        let blocks = blocks_of(octowords);
-        encode(control, &mut Cursor { ring: &mut self.ring, block: self.producer, at: 0 });
-        self.in_flight.set(self.producer, InFlight { id, number: self.posted, blocks: blocks as u8, kind });
-        self.last_control = transmute!([control.opmod_idx_opcode, control.qpn_ds]);
-        // What comes after a change of an mkey must not overtake it (R17).
-        self.next_fence = match opcode {
-            Opcode::UMR | Opcode::SET_PSV => FmCeSe::FM_SMALL,
-            _ => FmCeSe::FM_NONE,
-        };
-        self.posted = self.posted.wrapping_add(1);
-        self.producer = self.producer.wrapping_add(blocks);
+    fn tail(&mut self) -> Tail<'_, N> {
+        Tail {
+            ring: self.ring.lend(),
+            in_flight: &mut self.in_flight,
+            qpn_bits: self.qpn_bits,
+            always: self.always,
+            position: Position {
+                producer: self.producer,
+                posted: self.posted,
+                next_fence: self.next_fence,
+                last_control: self.last_control,
+            },
+        }
+    }
+
+    /// Takes up the requests that a tail has got.
+    #[inline(always)]
+    const fn advance(&mut self, position: Position) {
+        self.producer = position.producer;
+        self.posted = position.posted;
+        self.next_fence = position.next_fence;
+        self.last_control = position.last_control;
+    }
+
+    /// Posts the requests of a plan, for which [`SendQueue::check_room`] has found room.
+    #[inline(always)]
+    fn carry_out(&mut self, plan: &Plan<'_>, name: Name) {
+        let mut tail = self.tail();
+        let (control, block) = tail.umr(name, plan.key.get(), umr::octowords(plan), plan.set_psvs.is_none());
+        umr::configure(plan, control, &mut tail.cursor(block));
+        if let Some(starts) = plan.set_psvs {
+            let first = set_psv::segment(plan, &starts.first);
+            if let Some(second) = &starts.second {
+                tail.set_psv(name, false, first);
+                tail.set_psv(name, true, set_psv::segment(plan, second));
+            } else {
+                tail.set_psv(name, true, first);
+            }
+        }
+        let position = tail.position;
+        self.advance(position);
     }
 }
 
+/// The end of a queue while requests are posted.
+struct Tail<'q, const N: usize> {
+    ring: Ring<'q, Wqebb>,
+    in_flight: &'q mut InFlightTable<N>,
+    qpn_bits: u64,
+    always: FmCeSe,
+    position: Position,
+}
+
+/// What a request changes of a queue.
+#[derive(Clone, Copy)]
+struct Position {
+    producer: u32,
+    posted: u32,
+    next_fence: FmCeSe,
+    last_control: U64,
+}
+
+impl<const N: usize> Tail<'_, N> {
+    /// Takes one work request up and returns what it begins with and its first block.
+    #[inline(always)]
+    fn push(&mut self, request: Wqe) -> (ControlSegment, u32) {
+        let Wqe { id, kind, opcode, octowords, imm, flags, always } = request;
+        let Position { producer: block, posted: number, next_fence, .. } = self.position;
+        // OpcodeWord and QpnDs at once; the size is at most MAX_WQE_OCTOWORDS, by the limits of the queue.
+        let start =
+            u64::from(block as u16) << 40 | u64::from(opcode.0) << 32 | self.qpn_bits | octowords as u64;
+        let start = U64::new(start);
+        let flags = if flags.fm() == FmCeSe::FM_NONE { and(flags, next_fence) } else { flags };
+        let flags = and(flags, always);
+        let control: ControlSegment =
+            transmute!([start, U64::new(u64::from(flags.into_bits()) << 32 | u64::from(imm))]);
+        let end = block.wrapping_add(blocks_of(octowords));
+        self.in_flight.set(block, InFlight { id, end, number, kind });
+        self.position = Position {
+            producer: end,
+            posted: number.wrapping_add(1),
+            // What comes after a change of an mkey must not overtake it (R17).
+            next_fence: match opcode {
+                Opcode::UMR | Opcode::SET_PSV => SMALL_FENCE,
+                _ => NO_FLAGS,
+            },
+            last_control: start,
+        };
+        (control, block)
+    }
+
+    /// Returns a place to write to.
+    #[inline(always)]
+    fn cursor(&mut self, block: u32) -> Cursor<'_> {
+        Cursor { ring: self.ring.lend(), block, at: 0 }
+    }
+
+    /// Takes up the UMR of a configuration, which completes if no SET_PSV follows.
+    #[inline(always)]
+    fn umr(&mut self, (id, flags): Name, imm: u32, octowords: usize, alone: bool) -> (ControlSegment, u32) {
+        let kind = if alone { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
+        let (flags, always) =
+            if alone { (flags, self.always) } else { (flags.with_ce(FmCeSe::CE_ERROR_ONLY), NO_FLAGS) };
+        self.push(Wqe { id, kind, opcode: Opcode::UMR, octowords, imm, flags, always })
+    }
+
+    /// Posts one of the SET_PSVs of a configuration; the last one is what completes.
+    #[inline(always)]
+    fn set_psv(&mut self, (id, flags): Name, last: bool, segment: SetPsvSegment) {
+        let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, 0);
+        let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
+        let flags = if last { flags } else { flags.with_ce(FmCeSe::CE_ERROR_ONLY) };
+        // With signal_all every one completes, as the reference provider has it.
+        let always = self.always;
+        let (control, block) = self.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        set_psv::set_psv(segment, control, &mut self.cursor(block));
+    }
+}
+
+/// What the user calls a request, and its flags.
+type Name = (u64, FmCeSe);
+
 crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
-    qpn, producer, published, consumer, posted, retired
+    producer, published, producer_limit, posted, posted_limit
 });
+
+/// Returns the blocks that the requests of a plan fill.
+#[inline(always)]
+fn plan_blocks(plan: &Plan<'_>) -> u32 {
+    blocks_of(umr::octowords(plan)) + plan.psv_requests() * set_psv::BLOCKS
+}
 
 /// Returns the blocks that so many octowords fill.
 const fn blocks_of(octowords: usize) -> u32 {
@@ -329,19 +459,19 @@ struct Wqe {
     opcode: Opcode,
     octowords: usize,
     imm: u32,
-    fence: bool,
-    completion: bool,
-    solicited: bool,
+    flags: FmCeSe,
+    /// More flags, which leave the fence as it is: apart, so that the compiler knows of those that the user gives.
+    always: FmCeSe,
 }
 
 /// Where the next octoword goes.
-struct Cursor<'q, 'r> {
-    ring: &'q mut Ring<'r, Wqebb>,
+struct Cursor<'q> {
+    ring: Ring<'q, Wqebb>,
     block: u32,
     at: usize,
 }
 
-impl Sink for Cursor<'_, '_> {
+impl Sink for Cursor<'_> {
     #[inline(always)]
     fn put(&mut self, octoword: Octoword) {
         self.ring.write_octoword(self.block, self.at, octoword);
@@ -351,6 +481,12 @@ impl Sink for Cursor<'_, '_> {
             self.block = self.block.wrapping_add(1);
         }
     }
+
+    #[inline(always)]
+    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
+        self.ring.write_block(self.block, block);
+        self.block = self.block.wrapping_add(1);
+    }
 }
 
 /// A request that waits for its work. Flags first, then one method that posts.
@@ -358,29 +494,28 @@ impl Sink for Cursor<'_, '_> {
 pub struct Request<'q, 'r, D, const N: usize> {
     queue: &'q mut SendQueue<'r, D, N>,
     id: u64,
-    fence: bool,
-    signaled: bool,
-    solicited: bool,
+    /// As the control segment has them.
+    flags: FmCeSe,
 }
 
-crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] { id, fence, signaled, solicited });
+crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] { id, flags });
 
 impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
     pub const fn fenced(mut self) -> Self {
-        self.fence = true;
+        self.flags = and(self.flags, FULL_FENCE);
         self
     }
 
     /// Gets a completion of its own (`IBV_SEND_SIGNALED`).
     pub const fn signaled(mut self) -> Self {
-        self.signaled = true;
+        self.flags = and(self.flags, COMPLETION);
         self
     }
 
     /// Raises a solicited event at the receiver (`IBV_SEND_SOLICITED`).
     pub const fn solicited(mut self) -> Self {
-        self.solicited = true;
+        self.flags = and(self.flags, SOLICITED);
         self
     }
 
@@ -392,39 +527,104 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// # Errors
     /// [`PostError::Config`] for what mkey or queue cannot hold, [`PostError::RingFull`], [`PostError::TooManyRequests`].
     /// Ring, counters and mkey are then as before.
-    #[inline]
+    #[inline(always)]
     pub fn configure_mkey(self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
-        let Self { queue, id, fence, signaled, solicited } = self;
-        let plan = mkey.plan(config, (queue.max_inline_data + INLINE_HEADER_BYTES) as usize)?;
-        let octowords = umr::octowords(&plan);
-        let psvs = plan.psv_requests();
-        queue.check_room(blocks_of(octowords) + psvs * set_psv::BLOCKS, 1 + psvs)?;
-        let signaled = signaled || queue.signal_all;
-        let kind = if psvs == 0 { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
-        let (opcode, imm) = (Opcode::UMR, plan.key.get());
-        let completion = signaled && psvs == 0;
-        queue.push(
-            Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
-            |control, cursor| {
-                umr::configure(&plan, control, cursor);
-            },
-        );
-        if let Some(block) = plan.set_psvs {
-            let wire = block.wire_domain();
-            let memory = block.memory_domain().map(|domain| (domain, plan.memory_psv, wire.is_none()));
-            for (domain, psv, last) in
-                memory.into_iter().chain(wire.map(|domain| (domain, plan.wire_psv, true)))
-            {
-                let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, 0);
-                let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
-                let completion = signaled && (last || queue.signal_all);
-                let request = Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited };
-                queue.push(request, |control, cursor| {
-                    set_psv::set_psv(psv, domain, control, cursor);
-                });
-            }
+        let Self { queue, id, flags } = self;
+        if let Some(plan) = mkey.plan_settled(config, queue.max_octowords)
+            && queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
+        {
+            mkey.apply_settled(config);
+            queue.carry_out(&plan, (id, flags));
+            return Ok(());
         }
+        // A copy, and the request by its parts, so that nothing has to be in memory on the way above.
+        let config = *config;
+        Self::configure_any(queue, id, flags, mkey, &config)
+    }
+
+    /// Changes an mkey in any state, and says what is wrong.
+    #[inline(never)]
+    fn configure_any(
+        queue: &mut SendQueue<'_, D, N>,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+    ) -> Result<(), PostError> {
+        let mut kept = None;
+        let plan = mkey.plan(config, queue.max_octowords, &mut kept)?;
+        queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
+        queue.carry_out(&plan, (id, flags));
         mkey.apply(config);
+        Ok(())
+    }
+
+    /// Changes an mkey to what a template says; otherwise as [`Request::configure_mkey`].
+    ///
+    /// # Errors
+    /// [`ConfigError::OtherMkey`] for the template of another mkey, or of another tag; [`ConfigError::BsfDoesNotFit`] for one
+    /// that is too long for the queue; [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then
+    /// as before.
+    #[inline(always)]
+    pub fn configure_from<const BLOCKS: usize, const PSVS: usize>(
+        self,
+        mkey: &mut Mkey,
+        template: &MkeyTemplate<BLOCKS, PSVS>,
+    ) -> Result<(), PostError> {
+        let Self { queue, id, flags } = self;
+        if template.key() != mkey.key() || !mkey.is_settled() {
+            return Self::configure_from_unsettled(queue, id, flags, mkey, template);
+        }
+        Self::post_template(queue, (id, flags), template, None)?;
+        mkey.hold(template.held());
+        Ok(())
+    }
+
+    /// What happens once after each signature error and after doubts, kept out of the way of the rest.
+    #[cold]
+    #[inline(never)]
+    fn configure_from_unsettled<const BLOCKS: usize, const PSVS: usize>(
+        queue: &mut SendQueue<'_, D, N>,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        template: &MkeyTemplate<BLOCKS, PSVS>,
+    ) -> Result<(), PostError> {
+        if template.key() != mkey.key() {
+            let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
+            return Err(error.into());
+        }
+        Self::post_template(queue, (id, flags), template, mkey.pending_error_count())?;
+        mkey.hold(template.held());
+        Ok(())
+    }
+
+    /// Posts the requests of a template.
+    #[inline(always)]
+    fn post_template<const BLOCKS: usize, const PSVS: usize>(
+        queue: &mut SendQueue<'_, D, N>,
+        name: Name,
+        template: &MkeyTemplate<BLOCKS, PSVS>,
+        error_count: Option<bool>,
+    ) -> Result<(), PostError> {
+        let octowords = BLOCKS * OCTOWORDS_PER_BLOCK;
+        let behind_head = octowords.saturating_sub(UMR_HEAD_BYTES / OCTOWORD_BYTES);
+        if behind_head > queue.max_octowords {
+            let bytes = behind_head * OCTOWORD_BYTES;
+            return Err(
+                ConfigError::BsfDoesNotFit { bytes, max: queue.max_octowords * OCTOWORD_BYTES }.into()
+            );
+        }
+        let psvs = PSVS as u32;
+        queue.check_room(BLOCKS as u32 + psvs * set_psv::BLOCKS, 1 + psvs)?;
+        let mut tail = queue.tail();
+        let (control, block) = tail.umr(name, template.key().get(), octowords, PSVS == 0);
+        template::configure(template.blocks(), error_count, control, &mut tail.cursor(block));
+        for (number, segment) in (1..).zip(template.psvs()) {
+            tail.set_psv(name, number == psvs, *segment);
+        }
+        let position = tail.position;
+        queue.advance(position);
         Ok(())
     }
 
@@ -445,17 +645,16 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// # Errors
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
-        let Self { queue, id, fence, signaled, solicited } = self;
+        let Self { queue, id, flags } = self;
         let octowords = umr::INVALIDATE_OCTOWORDS;
         queue.check_room(blocks_of(octowords), 1)?;
-        let completion = signaled || queue.signal_all;
+        let always = queue.always;
         let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, key.get());
-        queue.push(
-            Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
-            |control, cursor| {
-                umr::invalidate(control, cursor);
-            },
-        );
+        let mut tail = queue.tail();
+        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        umr::invalidate(control, &mut tail.cursor(block));
+        let position = tail.position;
+        queue.advance(position);
         Ok(())
     }
 
@@ -552,7 +751,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
 
     #[inline(always)]
     fn data_path(self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
-        let Self { queue, id, fence, signaled, solicited } = self;
+        let Self { queue, id, flags } = self;
         match request.payload {
             Payload::Sges(sges) if sges.len() > queue.max_sge => {
                 return Err(PostError::TooManySges { sges: sges.len(), max: queue.max_sge });
@@ -565,14 +764,13 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         }
         let octowords = request.octowords();
         queue.check_room(blocks_of(octowords), 1)?;
-        let completion = signaled || queue.signal_all;
+        let always = queue.always;
         let DataPath { opcode, imm, .. } = request;
-        queue.push(
-            Wqe { id, kind, opcode, octowords, imm, fence, completion, solicited },
-            |control, cursor| {
-                request.encode(control, cursor);
-            },
-        );
+        let mut tail = queue.tail();
+        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        request.encode(control, &mut tail.cursor(block));
+        let position = tail.position;
+        queue.advance(position);
         Ok(())
     }
 }
@@ -580,7 +778,6 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ConfigError;
     use crate::mkey::{
         Access, BlockSignature, Domain, Layout, ListEntry, MkeyAttributes, Signature, SignatureAttributes,
         SignatureChange,
@@ -616,10 +813,8 @@ mod tests {
         Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) }).unwrap()
     }
 
-    fn both_domains() -> SignatureChange {
-        let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
-        SignatureChange::Set(BlockSignature::both(domain, domain))
-    }
+    const CRC32: Domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+    const BOTH: BlockSignature = BlockSignature::both(CRC32, CRC32);
 
     #[test]
     fn m63_the_record_is_written_before_the_doorbell_rings() {
@@ -659,7 +854,7 @@ mod tests {
         let mut queue = queue(&mut ring, &record, 0);
         let mut mkey = signature_mkey();
         let before = mkey.clone();
-        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        let config = MkeyConfig { signature: SignatureChange::Set(&BOTH), ..MkeyConfig::KEEP };
         // R178: the UMR would fit, the two SET_PSVs behind it do not.
         let result = queue.request(1).signaled().configure_mkey(&mut mkey, &config);
         assert_eq!(result, Err(PostError::RingFull { needed: 5, free: 4 }));
@@ -682,7 +877,7 @@ mod tests {
         let witness = Witness { record: &record, seen: Vec::new() };
         let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
         let mut mkey = signature_mkey();
-        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        let config = MkeyConfig { signature: SignatureChange::Set(&BOTH), ..MkeyConfig::KEEP };
         let result = queue.request(1).configure_mkey(&mut mkey, &config);
         assert_eq!(result, Err(PostError::TooManyRequests { needed: 3, free: 2 }));
         queue.request(1).nop().unwrap();
@@ -728,7 +923,6 @@ mod tests {
         assert_eq!(queue.complete(4), Some((1, RequestKind::Send)));
         queue.request(3).nop().unwrap();
         assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
-        drop(queue);
         assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
         assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
         assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);
@@ -740,7 +934,7 @@ mod tests {
         let config = SendQueueConfig { signal_all: true, ..SendQueueConfig::new(Qpn::default()) };
         let witness = Witness { record: &record, seen: Vec::new() };
         let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
-        let config = MkeyConfig { signature: both_domains(), ..MkeyConfig::KEEP };
+        let config = MkeyConfig { signature: SignatureChange::Set(&BOTH), ..MkeyConfig::KEEP };
         queue.request(42).configure_mkey(&mut signature_mkey(), &config).unwrap();
         queue.ring_doorbell();
         // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
@@ -782,7 +976,6 @@ mod tests {
         let longest = MkeyConfig { layout: Some(Layout::list(&entries[..52])), ..MkeyConfig::KEEP };
         queue.request(1).configure_mkey(&mut mkey, &longest).unwrap();
         queue.request(2).rdma_write(Remote { address: 0, rkey: KEY }, Payload::Inline(&[1; 828])).unwrap();
-        drop(queue);
         assert_eq!(ring[0].0[7], 60);
         assert_eq!(ring[15].0[7], 2 + 52);
     }

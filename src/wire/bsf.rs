@@ -1,7 +1,8 @@
 //! Byte stream formats: what the device does to the bytes that pass through an mkey (PRM `bsf`).
 
+use super::low::{low8, low32};
 use bitfield_struct::bitfield;
-use zerocopy::big_endian::{U16, U32};
+use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First byte of both kinds of BSF (`bsf_size_sbs`, `bsf_size_type`).
@@ -9,14 +10,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct BsfSize {
     /// 1 for a crypto BSF (`MLX5_BSF_TYPE_CRYPTO`), 0 for a signature BSF.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub kind: u8,
     /// Both domains have the same block structure: the wire byte is a copy mask (`MLX5_BSF_SBS_SHIFT`).
     pub same_block_structure: bool,
     #[bits(1)]
     __: u8,
     /// Size code: [`BsfSize::WITH_INLINE`] for a BSF on its own, [`BsfSize::SIGNATURE_AND_CRYPTO`] for each of two.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub size: u8,
 }
 
@@ -38,7 +39,7 @@ impl BsfSize {
 #[derive(PartialEq, Eq)]
 pub struct BfsPsv {
     /// Index of the protection signature value.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub psv: u32,
     /// Block format selector: 0 for T10-DIF, else a CRC base with [`BfsPsv::SEED_ZERO`] and [`BfsPsv::REPEAT`].
     pub bfs: u8,
@@ -126,6 +127,17 @@ pub struct InlineDif {
 }
 
 impl InlineDif {
+    /// The section of a domain without T10-DIF.
+    pub const NONE: Self = Self {
+        vld_refresh: U16::ZERO,
+        app_tag: U16::ZERO,
+        ref_tag: U32::ZERO,
+        sig_type: 0,
+        rp_inv_seed: 0,
+        reserved: [0; 3],
+        dif_flags: 0,
+        app_bitmask_check: U16::ZERO,
+    };
     /// `sig_type`: the guard is a CRC (`MLX5_T10DIF_CRC`).
     pub const SIG_CRC: u8 = 1;
     /// `sig_type`: the guard is an IP checksum (`MLX5_T10DIF_IPCS`).
@@ -226,6 +238,31 @@ pub struct CryptoBsf {
 }
 
 impl CryptoBsf {
+    /// Makes a BSF for AES-XTS. Its 64 bytes are written as words, not field by field.
+    #[inline(always)]
+    pub const fn aes_xts(
+        size_type: BsfSize,
+        order: EncryptionOrder,
+        data_unit_selector: u8,
+        tweak: [u8; 16],
+        dek: u32,
+        keytag: [u8; 8],
+    ) -> Self {
+        let codes =
+            (size_type.into_bits() as u64) << 56 | (order.0 as u64) << 48 | (Self::AES_XTS as u64) << 32;
+        let [tweak_head, tweak_tail]: [U64; 2] = zerocopy::transmute!(tweak);
+        zerocopy::transmute!([
+            U64::new(codes | u32::MAX as u64),
+            U64::new((data_unit_selector as u64) << 56),
+            tweak_head,
+            tweak_tail,
+            U64::new((dek as u64) << 32),
+            U64::from_bytes(keytag),
+            U64::ZERO,
+            U64::ZERO,
+        ])
+    }
+
     /// `enc_standard`: AES-XTS (IEEE 1619).
     pub const AES_XTS: u8 = 0;
 }
@@ -246,3 +283,28 @@ const _: () = assert!(BsfSize::new().with_size(BsfSize::SIGNATURE_AND_CRYPTO).in
 const _: () = assert!(InlineValid::new().with_valid(true).with_refresh(true).into_bits() == 0xc000);
 const _: () = assert!(RepeatSeed::new().with_repeat_block(true).with_seed_ones(true).into_bits() == 0x88);
 const _: () = assert!(DifFlags::new().with_inc_ref_tag(true).with_app_ref_escape(true).into_bits() == 0x42);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_fields_agree() {
+        let head = BsfSize::new().with_size(BsfSize::WITH_INLINE).with_kind(BsfSize::KIND_CRYPTO);
+        let tweak = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+        let keytag = [21, 22, 23, 24, 25, 26, 27, 28];
+        let fields = CryptoBsf {
+            bsf_size_type: head.into_bits(),
+            enc_order: EncryptionOrder::RAW_MEMORY.0,
+            enc_standard: CryptoBsf::AES_XTS,
+            raw_data_size: U32::MAX_VALUE,
+            data_unit_selector: 4,
+            xts_initial_tweak: tweak,
+            dek: U32::new(0x00ab_cdef),
+            keytag,
+            ..CryptoBsf::default()
+        };
+        let words = CryptoBsf::aes_xts(head, EncryptionOrder::RAW_MEMORY, 4, tweak, 0x00ab_cdef, keytag);
+        assert_eq!(words, fields);
+    }
+}

@@ -1,6 +1,7 @@
 //! Completion queue entries, three views of the same 64 bytes (PRM `cqe64`).
 
 use super::codes::codes;
+use super::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -72,10 +73,10 @@ pub struct OpOwn {
     /// A solicited event was asked for.
     pub solicited: bool,
     /// 0 for a plain entry; others carry data inside or are compressed, which this library does not ask for.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub format: u8,
     /// See [`CqeOpcode`].
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub opcode: u8,
 }
 
@@ -84,7 +85,7 @@ pub struct OpOwn {
 #[derive(PartialEq, Eq)]
 pub struct OpcodeQpn {
     /// Queue pair.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub qpn: u32,
     /// Opcode of the send request, see [`super::ctrl::Opcode`]; not meaningful for receives.
     pub wqe_opcode: u8,

@@ -1,6 +1,7 @@
 //! The control segment, with which every send work request begins (PRM `wqe_ctrl_seg`).
 
 use super::codes::codes;
+use super::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -62,7 +63,7 @@ pub struct QpnDs {
     /// Size of the request in octowords of 16 bytes. The device looks at 6 bits.
     pub ds: u8,
     /// Number of the queue pair that the request is posted to.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub qpn: u32,
 }
 
@@ -75,12 +76,12 @@ pub struct FmCeSe {
     /// The receiver gets a solicited event (PRM `se`).
     pub solicited: bool,
     /// Whether a completion is written (PRM `ce`): [`FmCeSe::CE_ERROR_ONLY`], [`FmCeSe::CE_ALWAYS`] and others.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub ce: u8,
     #[bits(1)]
     __: u8,
     /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`], [`FmCeSe::FM_FENCE`].
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub fm: u8,
 }
 

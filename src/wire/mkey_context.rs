@@ -1,5 +1,6 @@
 //! The mkey context segment: the new values of the fields that the UMR mask selects (PRM `mkc`).
 
+use super::low::low32;
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -43,7 +44,7 @@ pub struct QpnMkey {
     /// The key's tag, its low byte.
     pub tag: u8,
     /// Bound queue pair, [`QpnMkey::ANY`] for none.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub qpn: u32,
 }
 
@@ -57,7 +58,7 @@ impl QpnMkey {
 #[derive(PartialEq, Eq)]
 pub struct FlagsPd {
     /// Protection domain; not written by a UMR of this library.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub pd: u32,
     /// Remote invalidation is allowed.
     pub remote_invalidate: bool,
@@ -112,6 +113,16 @@ pub struct MkeyContext {
 }
 
 impl MkeyContext {
+    /// Makes the context of a key that is in service and bound to no queue pair. Its 64 bytes are written as words, not field
+    /// by field.
+    #[inline(always)]
+    pub const fn in_service(access: AccessByte, tag: u8, flags: FlagsPd, len: u64) -> Self {
+        let qpn_mkey = QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits();
+        let start = U64::new((access.into_bits() as u64) << 40 | qpn_mkey as u64);
+        let (flags, len) = (U64::new(flags.into_bits() as u64), U64::new(len));
+        zerocopy::transmute!([start, flags, U64::ZERO, len, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
+    }
+
     /// Returns whether the key refuses all traffic.
     pub const fn is_free(&self) -> bool {
         FreeByte::from_bits(self.free).free()
@@ -144,3 +155,21 @@ const _: () = assert!(AccessByte::new().with_local_write(true).into_bits() == 0x
 const _: () = assert!(AccessByte::new().with_atomic(true).into_bits() == 0x40);
 const _: () = assert!(FlagsPd::new().with_sig_err_count(true).into_bits() == 1 << 26);
 const _: () = assert!(FlagsPd::new().with_bsf_enable(true).into_bits() == 1 << 30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_fields_agree() {
+        let (access, flags) = (AccessByte::new().with_atomic(true), FlagsPd::new().with_bsf_enable(true));
+        let fields = MkeyContext {
+            access: access.into_bits(),
+            qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(0x56).into_bits()),
+            flags_pd: U32::new(flags.into_bits()),
+            len: U64::new(0x0102_0304_0506_0708),
+            ..MkeyContext::default()
+        };
+        assert_eq!(MkeyContext::in_service(access, 0x56, flags, 0x0102_0304_0506_0708), fields);
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! Every struct is a zerocopy view with big-endian fields; sizes and offsets are asserted beside it. Nothing here decides
 //! anything: words become bytes in [`crate::wqe`], bytes become words in [`crate::inspect`].
+//!
+//! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has; a debug build stops at a
+//! value that has more.
 
 pub mod bsf;
 mod codes;
@@ -9,6 +12,7 @@ pub mod cqe;
 pub mod ctrl;
 pub mod data;
 pub mod klm;
+mod low;
 pub mod mkey_context;
 pub mod prm;
 pub mod psv;
@@ -22,6 +26,12 @@ pub const WQEBB_BYTES: usize = 64;
 
 /// The unit that segment sizes are counted in, in bytes (PRM: octoword, `MLX5_SEND_WQE_DS`).
 pub const OCTOWORD_BYTES: usize = 16;
+
+/// Octowords in a block.
+pub(crate) const OCTOWORDS_PER_BLOCK: usize = WQEBB_BYTES / OCTOWORD_BYTES;
+
+/// The bytes of one octoword.
+pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 
 /// The most octowords that one work request may have: the size field has 6 bits.
 pub const MAX_WQE_OCTOWORDS: u8 = 63;

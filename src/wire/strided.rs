@@ -24,6 +24,17 @@ pub struct StridedHeader {
 impl StridedHeader {
     /// The code by which the device tells a strided block from a list entry.
     pub const OPCODE: u32 = 0x400;
+
+    /// Makes a header.
+    pub const fn new(repeat_count: u32, bytes_per_cycle: u32, num_entries: u16) -> Self {
+        Self {
+            bytes_per_cycle: U32::new(bytes_per_cycle),
+            op: U32::new(Self::OPCODE),
+            repeat_count: U32::new(repeat_count),
+            reserved: U16::ZERO,
+            num_entries: U16::new(num_entries),
+        }
+    }
 }
 
 /// One stream of pieces behind an interleaved mkey, 16 bytes (`struct mlx5_wqe_umr_repeat_ent_seg`).

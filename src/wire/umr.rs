@@ -95,6 +95,15 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
+    /// Makes a segment. Its 48 bytes are written as words, not field by field.
+    #[inline(always)]
+    pub const fn new(flags: UmrFlags, klm_octowords: u16, bsf_octowords: u16, mask: MkeyMask) -> Self {
+        let sizes = (klm_octowords as u64) << 16 | bsf_octowords as u64;
+        let start = U64::new((flags.into_bits() as u64) << 56 | sizes);
+        let mask = U64::new(mask.into_bits());
+        zerocopy::transmute!([start, mask, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
+    }
+
     /// Returns the flags in their fields.
     pub const fn flag_bits(&self) -> UmrFlags {
         UmrFlags::from_bits(self.flags)
@@ -124,3 +133,21 @@ const _: () = assert!(size_of::<UmrControlSegment>() == 48);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, klm_octowords) == 4);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, mkey_mask) == 8);
 const _: () = assert!(size_of::<UmrHead>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_fields_agree() {
+        let (flags, mask) = (UmrFlags::new().with_inline(true), MkeyMask::new().with_free(true));
+        let fields = UmrControlSegment {
+            flags: flags.into_bits(),
+            klm_octowords: U16::new(0x0102),
+            bsf_octowords: U16::new(0x0304),
+            mkey_mask: U64::new(mask.into_bits()),
+            ..UmrControlSegment::default()
+        };
+        assert_eq!(UmrControlSegment::new(flags, 0x0102, 0x0304, mask), fields);
+    }
+}

@@ -1,10 +1,10 @@
 //! Data-path requests: send, RDMA WRITE and READ, atomics, NOP.
 
-use super::{Octoword, Sink};
+use super::Sink;
 use crate::types::{Key, OutOfRange};
-use crate::wire::OCTOWORD_BYTES;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use crate::wire::{OCTOWORD_BYTES, Octoword};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, transmute};
 

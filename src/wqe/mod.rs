@@ -1,33 +1,24 @@
 //! Words to bytes: from a checked request to 64-byte blocks. Pure functions; no I/O, no state.
 //!
-//! A work request is handed on octoword by octoword to a `Sink`, which puts four into a block. Blocks go where the ring
-//! has their slot, so that a ring's end needs no second code path.
+//! A work request is handed on block by block, or octoword by octoword, to a `Sink`. Blocks go where the ring has their
+//! slot, so that a ring's end needs no second code path.
 
 pub(crate) mod data_path;
 pub(crate) mod set_psv;
+pub(crate) mod template;
 pub(crate) mod umr;
 
 pub use data_path::{Payload, Remote, Sge};
+pub use template::MkeyTemplate;
 
-use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wire::Octoword;
+use zerocopy::{Immutable, IntoBytes, Unaligned};
 
-/// Octowords in a block.
-pub(crate) const OCTOWORDS_PER_BLOCK: usize = WQEBB_BYTES / OCTOWORD_BYTES;
-
-/// The unit in which requests are handed on.
-pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
-
-/// Takes the octowords of a request, in order.
+/// Takes the parts of a request, in order.
 pub(crate) trait Sink {
     /// Takes the next octoword.
     fn put(&mut self, octoword: Octoword);
 
-    /// Takes the next four. Every segment of a UMR fills blocks.
-    #[inline(always)]
-    fn put_block(&mut self, block: Wqebb) {
-        let octowords: [Octoword; OCTOWORDS_PER_BLOCK] = zerocopy::transmute!(block);
-        for octoword in octowords {
-            self.put(octoword);
-        }
-    }
+    /// Takes the next block whole. Every segment of a UMR fills blocks.
+    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B);
 }

@@ -1,6 +1,9 @@
-//! Debian packages that some tasks need.
+//! Debian packages that some tasks need: installed where they are tools of this machine, unpacked under `target` where
+//! they are for the Arm cores.
 
-use std::path::Path;
+use crate::run::{answer, check, program, root};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A package, and a file of it that shows that it is there.
@@ -9,12 +12,125 @@ pub(crate) type Package = (&'static str, &'static str);
 /// libibverbs with libmlx5.
 pub(crate) const VERBS: &[Package] = &[("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver")];
 
+/// Counts instructions.
+pub(crate) const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
+
 /// rdma-core's tests and examples, and perftest.
 pub(crate) const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
+    // One of those tests makes its commands with it.
+    ("python3-scapy", "/usr/lib/python3/dist-packages/scapy/__init__.py"),
     ("perftest", "/usr/bin/ib_write_bw"),
 ];
+
+/// A compiler for aarch64 from end to end. Debian's rustc and cargo, since its standard library for arm64 fits no other;
+/// the library's sources for bare metal; and what links.
+pub(crate) const CROSS: &[Package] = &[
+    // Another package has a /usr/bin/rustc too, so dpkg is asked.
+    ("rustc-web", "/var/lib/dpkg/info/rustc-web.list"),
+    ("cargo-web", "/var/lib/dpkg/info/cargo-web.list"),
+    ("rust-web-src", "/usr/lib/rustlib/src/rust"),
+    GCC,
+    LIBC,
+];
+
+/// What links for aarch64.
+pub(crate) const LINKER: &[Package] = &[GCC, LIBC];
+const GCC: Package = ("gcc-aarch64-linux-gnu", "/usr/bin/aarch64-linux-gnu-gcc");
+const LIBC: Package = ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so");
+
+/// Runs aarch64 programs, of Linux and without a system.
+pub(crate) const EMULATORS: &[Package] =
+    &[("qemu-user", "/usr/bin/qemu-aarch64"), ("qemu-system-arm", "/usr/bin/qemu-system-aarch64")];
+
+/// Speaks to other machines.
+pub(crate) const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
+
+/// Whether packages are unpacked with what they depend on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dependencies {
+    /// As apt resolves them, without the recommended ones.
+    Included,
+    /// The packages alone.
+    Omitted,
+}
+
+/// Unpacks packages for arm64 into a folder that is named after `set`, and returns it.
+///
+/// Neither root nor a change to this machine is needed: apt works on a state of its own under `target`. Nothing of a
+/// package is run. What was unpacked once is kept, until other packages are asked for (`name` or `name=version`).
+///
+/// # Errors
+/// What apt or dpkg-deb said, in a sentence.
+pub(crate) fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Result<PathBuf, String> {
+    let arm64 = root().join("target/debian/arm64");
+    let (folder, wanted) = (arm64.join(set), packages.join("\n"));
+    let contents = folder.join("root");
+    if fs::read_to_string(folder.join("packages")).is_ok_and(|there| there == wanted) {
+        return Ok(contents);
+    }
+    let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let archives = folder.join("archives");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(lost)?;
+    }
+    for name in [&arm64.join("state/lists/partial"), &archives.join("partial"), &contents] {
+        fs::create_dir_all(name).map_err(lost)?;
+    }
+    let state = arm64.join("state");
+    // No package counts as installed here, so that every dependency is unpacked.
+    fs::write(state.join("status"), "").map_err(lost)?;
+    let apt = |arguments: &[&str]| {
+        let mut command = program("apt-get", &["--quiet", "--quiet"]);
+        for (name, value) in [
+            ("APT::Architecture", "arm64".into()),
+            ("APT::Architectures::", "arm64".into()),
+            ("APT::Sandbox::User", String::new()),
+            ("Acquire::Languages", "none".into()),
+            ("Dir::State", state.display().to_string()),
+            ("Dir::State::status", state.join("status").display().to_string()),
+            ("Dir::Cache", folder.display().to_string()),
+            ("Dir::Cache::archives", archives.display().to_string()),
+            ("Dir::Log", state.display().to_string()),
+        ] {
+            command.args(["--option", &format!("{name}={value}")]);
+        }
+        command.args(arguments).stdout(Stdio::null());
+        command
+    };
+    check(apt(&["update"]))?;
+    let mut fetch = match dependencies {
+        Dependencies::Included => apt(&["install", "--download-only", "--yes", "--no-install-recommends"]),
+        Dependencies::Omitted => {
+            let mut download = apt(&["download"]);
+            download.current_dir(&archives);
+            download
+        }
+    };
+    fetch.args(packages);
+    check(fetch)?;
+    for entry in fs::read_dir(&archives).map_err(lost)? {
+        let path = entry.map_err(lost)?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            let mut unpack = program("dpkg-deb", &["--extract"]);
+            unpack.args([&path, &contents]);
+            check(unpack)?;
+        }
+    }
+    fs::remove_dir_all(&archives).map_err(lost)?;
+    // Last, so that a set which was left half unpacked is made anew.
+    fs::write(folder.join("packages"), wanted).map_err(lost)?;
+    Ok(contents)
+}
+
+/// Returns the version of an installed package.
+///
+/// # Errors
+/// What dpkg said, in a sentence.
+pub(crate) fn version(package: &str) -> Result<String, String> {
+    answer(program("dpkg-query", &["--show", "--showformat=${Version}", package]))
+}
 
 /// Installs the packages that are missing, if this user may.
 ///
@@ -28,9 +144,16 @@ pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
     if missing().is_empty() {
         return Ok(());
     }
+    let refused = |names: Vec<&str>| {
+        Err(format!("missing Debian packages (install them as root): {}", names.join(" ")))
+    };
+    if !rustix::process::geteuid().is_root() {
+        return refused(missing());
+    }
     // The tests of rdma-core are its documentation, which slim images leave out of every package.
+    let lock = ["--option", "DPkg::Lock::Timeout=600"];
     let documented = ["--option", "Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/*"];
-    let install = [&["install", "--yes", "--reinstall"], &documented[..], &missing()].concat();
+    let install = [&["install", "--yes", "--reinstall"], &lock[..], &documented, &missing()].concat();
     for arguments in [vec!["update"], install] {
         let mut apt = Command::new("apt-get");
         apt.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
@@ -39,6 +162,6 @@ pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
     }
     match missing() {
         names if names.is_empty() => Ok(()),
-        names => Err(format!("missing Debian packages (install them as root): {}", names.join(" "))),
+        names => refused(names),
     }
 }

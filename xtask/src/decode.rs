@@ -13,9 +13,9 @@ Usage: cargo xtask decode [options] HEX... | FILE | -
 
 Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
 bytes.
-HEX may have blanks, colons, commas and 0x. FILE holds such text, a dump of xxd, xxd -p, xxd -i,
-hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the order in which
-they are written. A word that is both hex and a file is a file.
+HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
+xxd -p, xxd -i, hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the
+order in which they are written. A word that is both hex and a file is a file.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)

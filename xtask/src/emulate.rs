@@ -1,16 +1,18 @@
 //! `cargo xtask emulate -- COMMAND…`: runs any verbs program on a software device that it opens as `mlx5_0`.
 
 use crate::debian;
-use crate::run::{cargo, check, root};
+use crate::run::{self, cargo, check, root};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "\
-Usage: cargo xtask emulate [options] -- COMMAND...
+pub(crate) const HELP: &str = "\
+cargo xtask emulate [options] -- COMMAND...
 
-Runs COMMAND with a library before it that stands in for the kernel: libibverbs and libmlx5 find and open the device
-mlx5_0, and a software device executes their work. Programs that are started with the same directory reach each other.
+Runs COMMAND with a library before it that stands in for the kernel: libibverbs and libmlx5 find and
+open the device mlx5_0, and a software device executes their work. Programs that are started with
+the same directory reach each other.
 
   --crypto KIND      how data encryption keys are imported: wrapped, plaintext (default) or none
   --engine KIND      the AES-XTS engine: multi-block (default) or single-block
@@ -18,8 +20,8 @@ mlx5_0, and a software device executes their work. Programs that are started wit
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 
-Set for COMMAND: LD_PRELOAD, MLX5_UVERBS_* and MLX5_CRYPTO_TEST_INFO, with credentials and keys that fit the device.
-The exit status is that of COMMAND; 2 for arguments that make no sense.
+Set for COMMAND: LD_PRELOAD, MLX5_UVERBS_* and MLX5_CRYPTO_TEST_INFO, with credentials and keys that
+fit the device. The exit status is that of COMMAND; 2 for arguments that make no sense.
 ";
 
 /// What the command line asks for.
@@ -36,53 +38,45 @@ struct Options {
 /// Runs `cargo xtask emulate` with the arguments after `emulate`.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let options = match parse(arguments) {
-        Ok(options) if options.help => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
+        Ok(options) if options.help => return run::print(HELP, 0),
         Ok(options) => options,
-        Err(message) => {
-            eprint!("emulate: {message}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
+        Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
-    match prepare(&options) {
+    let what = match prepare(&options) {
         // Returns only if it fails.
         Ok(mut command) => {
-            let error = command.exec();
-            eprintln!("emulate: `{}` could not be run: {error}", options.command.join(" "));
-            ExitCode::FAILURE
+            format!("`{}` could not be run: {}", options.command.join(" "), command.exec())
         }
-        Err(message) => {
-            eprintln!("emulate: {message}");
-            ExitCode::FAILURE
-        }
-    }
+        Err(message) => message,
+    };
+    run::failed(&what)
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options::default();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let mut value = |choices: &[&str]| {
-            let value = rest.next().ok_or(format!("{argument} needs a value"))?;
-            if choices.is_empty() || choices.contains(&value.as_str()) {
-                Ok(Some(value.clone()))
-            } else {
-                Err(format!("{argument} is one of {}", choices.join(", ")))
-            }
-        };
-        match argument.as_str() {
-            "--crypto" => options.crypto = value(&["wrapped", "plaintext", "none"])?,
-            "--engine" => options.engine = value(&["multi-block", "single-block"])?,
-            "--dir" => options.directory = value(&[])?,
-            "--log" => options.log = true,
-            "--help" | "-h" => options.help = true,
-            "--" => {
-                options.command = rest.by_ref().cloned().collect();
-                break;
-            }
-            other => return Err(format!("unknown option `{other}`")),
+    use lexopt::prelude::*;
+    // What follows the first `--` is the command's own.
+    let mut parts = arguments.splitn(2, |argument| argument == "--");
+    let own = parts.next().unwrap_or_default();
+    let mut options = Options { command: parts.next().unwrap_or_default().to_vec(), ..Options::default() };
+    let mut parser = lexopt::Parser::from_args(own.iter().map(OsString::from));
+    let explain = |error: lexopt::Error| error.to_string();
+    let text = |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.string()).map_err(explain);
+    let choice = |parser: &mut lexopt::Parser, choices: &[&str]| {
+        let value = text(parser)?;
+        if choices.contains(&value.as_str()) {
+            Ok(Some(value))
+        } else {
+            Err(format!("`{value}` is not one of {}", choices.join(", ")))
+        }
+    };
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("crypto") => options.crypto = choice(&mut parser, &["wrapped", "plaintext", "none"])?,
+            Long("engine") => options.engine = choice(&mut parser, &["multi-block", "single-block"])?,
+            Long("dir") => options.directory = Some(text(&mut parser)?),
+            Long("log") => options.log = true,
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(explain(other.unexpected())),
         }
     }
     if options.command.is_empty() && !options.help {
@@ -91,12 +85,14 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Returns a command as it is to be run on the software device.
+/// Returns a command as it is to be run on the software device, which takes keys in the way that `crypto` says and has this
+/// AES-XTS engine.
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn command(words: Vec<String>) -> Result<Command, String> {
-    prepare(&Options { command: words, ..Options::default() })
+pub(crate) fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
+    let (crypto, engine) = (Some(crypto.into()), Some(engine.into()));
+    prepare(&Options { command: words, crypto, engine, ..Options::default() })
 }
 
 /// Builds the library and returns the command as it is to be run.
@@ -135,11 +131,7 @@ fn prepare(options: &Options) -> Result<Command, String> {
 /// What went wrong, in a sentence.
 pub(crate) fn library() -> Result<PathBuf, String> {
     check(cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs"]))?;
-    // Where cargo put this very program, two folders up, is where it puts that library.
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = this.ancestors().nth(2).ok_or("no target directory")?;
-    let library = target.join("release/libmlx5_uverbs.so");
-    if library.exists() { Ok(library) } else { Err(format!("{} was not built", library.display())) }
+    run::built("release", "libmlx5_uverbs.so")
 }
 
 #[cfg(test)]
@@ -152,10 +144,10 @@ mod tests {
 
     #[test]
     fn options_end_where_the_command_begins() {
-        let options = parse(&words("--crypto wrapped --log -- ls --crypto nonsense")).unwrap_or_default();
+        let options = parse(&words("--crypto wrapped --log -- ls --crypto nonsense -- --help")).unwrap();
         assert_eq!(options.crypto.as_deref(), Some("wrapped"));
-        assert!(options.log);
-        assert_eq!(options.command, words("ls --crypto nonsense"));
+        assert!(options.log && !options.help);
+        assert_eq!(options.command, words("ls --crypto nonsense -- --help"));
     }
 
     #[test]

@@ -1,16 +1,24 @@
 //! Every task of the project: `cargo xtask help`.
 
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod artefacts;
+mod bench;
+mod build;
 mod debian;
 mod decode;
 mod demo;
 mod differential;
 mod emulate;
+mod firmware;
 mod hex;
 mod hil;
 mod peer;
 mod run;
 mod test;
 mod tidy;
+mod toolchain;
+mod vdpu;
 mod vectors;
 
 use std::process::ExitCode;
@@ -21,18 +29,24 @@ cargo xtask TASK
   demo [--file PATH] [--fault NAME]
                         run the examples of the manual pages, rows A to J and a file on the software
                         device
-  test                  everything that CI runs
+  test [STEP…]          everything that CI runs
+  build --board bluefield2|bluefield3 --os none|linux [--release]
+                        build what runs on the Arm cores of a BlueField
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
   decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a
                         device would refuse
-  hil [--board softdev|uverbs|DEVICE] [--filter TEXT]
-                        run the scenarios on a board: the software device, the same behind libmlx5,
-                        or a device of this machine
+  hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
+                        run the scenarios on boards: the software device, the same behind libmlx5,
+                        devices of this machine and of others, reset when they hang
   differential [--count N] [--seed S]
                         compare random requests with what the installed libmlx5 writes
+  bench [--json | --svg FILE | --record | --readme]
+                        count instructions for each request: the library, libmlx5, a bare copy
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
+  firmware --board bluefield2|bluefield3 [--filter TEXT]
+                        run the scenarios as a bare-metal image in QEMU
   peer                  rdma-core's tests and perftest, unchanged, on the software device
   tidy                  check the rules of the house: which module may know which, where unsafe may
                         stand
@@ -47,13 +61,16 @@ fn main() -> ExitCode {
     let (task, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
+        "bench" => bench::run(rest),
         "demo" => demo::run(rest),
         "test" => test::run(rest),
+        "build" => build::run(rest),
         "vectors" => vectors::run(rest),
         "decode" => decode::run(rest),
         "hil" => hil::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
+        "firmware" => firmware::run(rest),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
         "tidy" => tidy::run(rest),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
@@ -67,8 +84,12 @@ mod tests {
     fn help_fits_a_line() {
         for help in [
             super::HELP,
+            super::bench::HELP,
+            super::build::HELP,
             super::decode::USAGE,
             super::differential::HELP,
+            super::emulate::HELP,
+            super::firmware::HELP,
             super::hil::HELP,
             super::peer::HELP,
             super::test::HELP,

@@ -1,8 +1,14 @@
 //! Running other programs, and ending this one.
 
 use std::io::{self, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How often a program is looked at that is waited for.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Prints a text and ends with this status, if the text arrives.
 pub(crate) fn print(text: &str, status: u8) -> ExitCode {
@@ -30,6 +36,12 @@ pub(crate) fn misuse(what: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Says what went wrong, and ends with status 1.
+pub(crate) fn failed(what: &str) -> ExitCode {
+    misuse(&format!("error: {what}"));
+    ExitCode::FAILURE
+}
+
 /// Answers `--help` of a task that takes no other argument, and refuses the rest; `None` where there is nothing.
 pub(crate) fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
     match arguments.iter().map(String::as_str).find(|argument| !matches!(*argument, "--help" | "-h")) {
@@ -43,6 +55,18 @@ pub(crate) fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode>
 pub(crate) fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Returns where cargo has put a file that it was told to build with a profile of that folder: beside this very program's
+/// folder.
+///
+/// # Errors
+/// It is not there.
+pub(crate) fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let target = this.ancestors().nth(2).ok_or("no target directory")?;
+    let file = target.join(folder).join(name);
+    if file.exists() { Ok(file) } else { Err(format!("{} was not built", file.display())) }
 }
 
 /// Returns the cargo that runs this task, to be called in the repository's root.
@@ -70,15 +94,58 @@ pub(crate) fn check(mut command: Command) -> Result<(), String> {
     }
 }
 
+/// Runs a command and returns what it printed, without the last line's end.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn answer(mut command: Command) -> Result<String, String> {
+    let line = describe(&command);
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+        }
+        Ok(output) => {
+            let what = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+            Err(format!("`{line}` ended with {}: {what}", output.status))
+        }
+        Err(error) => Err(format!("`{line}` could not be run: {error}")),
+    }
+}
+
+/// Waits until a program has ended, but no longer than this: `None` where it still runs.
+///
+/// # Errors
+/// As [`Child::try_wait`].
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        let rest = limit.saturating_sub(start.elapsed());
+        if rest.is_zero() {
+            return Ok(None);
+        }
+        sleep(rest.min(LOOK));
+    }
+}
+
+/// Returns a port of the loopback interface that nobody has at the moment.
+///
+/// # Errors
+/// There is none, in a sentence.
+pub(crate) fn free_port() -> Result<u16, String> {
+    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    let address = address.map_err(|error| format!("no port of the loopback interface: {error}"))?;
+    Ok(address.port())
+}
+
 /// Runs a command, if it could be prepared, and ends as it ends.
 pub(crate) fn forward(command: Result<Command, String>) -> ExitCode {
     match command.map(|mut command| command.status()) {
         Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
         Ok(Err(error)) => lost(&error),
-        Err(message) => {
-            eprintln!("error: {message}");
-            ExitCode::FAILURE
-        }
+        Err(message) => failed(&message),
     }
 }
 

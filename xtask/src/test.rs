@@ -1,12 +1,12 @@
 //! `cargo xtask test`: all checks, all failures at the end.
 
 use crate::run::{self, cargo, check, succeeds};
-use crate::{differential, hil, peer, tidy, vectors};
+use crate::{artefacts, bench, debian, differential, firmware, hil, peer, tidy, vectors};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// What came of a step.
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Skipped(&'static str),
     Failed(String),
@@ -25,13 +25,15 @@ impl From<Result<(), String>> for Outcome {
 type Step = (&'static str, fn(&mut dyn Write) -> Outcome);
 
 pub(crate) const HELP: &str = "\
-cargo xtask test
+cargo xtask test [STEP…]
 
-Everything that CI runs: tidy, format, lints, tests, features, aarch64, documentation, a
-freestanding program, vectors, differential with 10,000 configurations, the scenarios through
-libmlx5 (hil --board uverbs) and other people's tests (peer). A step whose Rust component is not
-installed is skipped; Debian packages that are missing are installed when this runs as root, else
-named, and the step fails.
+Everything that CI runs, or the steps that are named: tidy, format, lints, tests, features,
+aarch64 (builds for both BlueFields and reads what was built: glibc, panics, allocator, barriers),
+documentation, vectors, differential with 10,000 configurations, firmware (bare-metal images in
+QEMU, right and wrong), the scenarios here and on emulated Arm cores (hil), a machine that hangs
+and dies under them (lost board), instruction counts (bench) and other people's tests (peer). A
+step whose Rust component is not installed is skipped; Debian packages that are missing are
+installed when this runs as root, else named, and the step fails.
 ";
 
 /// The steps, in the order in which a fault is cheapest to find.
@@ -39,32 +41,38 @@ const STEPS: &[Step] = &[
     ("tidy", |out| tidy::check(out).into()),
     ("format", |_| format()),
     ("lints", |_| lints()),
-    ("tests", |_| check(cargo(&["test", "--workspace", "--quiet"])).into()),
+    ("tests", |_| tests().into()),
     ("features", |_| features().into()),
-    ("aarch64", |_| aarch64()),
+    ("aarch64", |out| artefacts::check_all(out).into()),
     ("documentation", |_| documentation()),
-    ("freestanding", |out| freestanding(out).into()),
     ("vectors", |out| vectors::check(out).into()),
     ("differential", |_| differential::check().into()),
-    ("hil", |_| hil::check().into()),
+    ("firmware", |out| firmware::check(out).into()),
+    ("hil", |out| hil::check(out).into()),
+    ("lost board", |_| {
+        check(cargo(&["test", "--quiet", "--package", "xtask", "--test", "vdpu", "--", "--ignored"])).into()
+    }),
+    ("bench", bench::check),
     ("peer", |_| peer::check().into()),
 ];
 
-/// Runs all steps and sums up.
+/// Runs all steps, or those that are named, and sums up.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    if let Some(status) = run::no_arguments(arguments, HELP) {
+    let is_step = |argument: &&String| STEPS.iter().any(|(name, _)| name == argument);
+    let others: Vec<_> = arguments.iter().filter(|argument| !is_step(argument)).cloned().collect();
+    if let Some(status) = run::no_arguments(&others, HELP) {
         return status;
     }
-    match all(&mut io::stdout()) {
+    match steps(&mut io::stdout(), |name| arguments.is_empty() || arguments.iter().any(|step| step == name)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => run::lost(&error),
     }
 }
 
-fn all(out: &mut dyn Write) -> io::Result<bool> {
+fn steps(out: &mut dyn Write, is_wanted: impl Fn(&str) -> bool) -> io::Result<bool> {
     let mut outcomes = Vec::new();
-    for (name, step) in STEPS {
+    for (name, step) in STEPS.iter().filter(|(name, _)| is_wanted(name)) {
         writeln!(out, "── {name}")?;
         outcomes.push((name, step(out)));
     }
@@ -84,6 +92,12 @@ fn all(out: &mut dyn Write) -> io::Result<bool> {
     Ok(good)
 }
 
+/// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
+fn tests() -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    check(cargo(&["test", "--workspace", "--quiet"]))
+}
+
 fn format() -> Outcome {
     if !succeeds(cargo(&["fmt", "--version"])) {
         return Outcome::Skipped("rustfmt is not installed (rustup component add rustfmt)");
@@ -98,68 +112,16 @@ fn lints() -> Outcome {
     check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
 }
 
-/// Builds the library with each of its features and with all.
+/// Builds the library with each of its features and with all, and these tasks with theirs.
 fn features() -> Result<(), String> {
     ["defmt", "devx", "defmt,devx"].into_iter().try_for_each(|features| {
         check(cargo(&["build", "--quiet", "--package", "mlx5-mkey", "--features", features]))
-    })
-}
-
-/// Checks the library for the cores of a BlueField, where rustup has the target.
-fn aarch64() -> Outcome {
-    const TARGET: &str = "aarch64-unknown-none";
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    let folder = run::program(&rustc, &["--print", "target-libdir", "--target", TARGET]).output();
-    let installed = folder
-        .is_ok_and(|output| std::path::Path::new(String::from_utf8_lossy(&output.stdout).trim()).exists());
-    if !installed {
-        return Outcome::Skipped("no core for aarch64-unknown-none (rustup target add aarch64-unknown-none)");
-    }
-    check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--target", TARGET])).into()
+    })?;
+    check(cargo(&["check", "--quiet", "--package", "xtask", "--features", "gpio"]))
 }
 
 fn documentation() -> Outcome {
     let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     command.env("RUSTDOCFLAGS", "--deny warnings");
     check(command).into()
-}
-
-/// Links a program without std and alloc with the library.
-fn freestanding(out: &mut dyn Write) -> Result<(), String> {
-    // A folder that is named here, since the compiler is called directly behind cargo.
-    let folder = "target/check";
-    let target = "target/check/freestanding";
-    check(cargo(&[
-        "build",
-        "--quiet",
-        "--package",
-        "mlx5-mkey",
-        "--no-default-features",
-        "--profile",
-        "freestanding",
-        "--target-dir",
-        folder,
-    ]))?;
-    let library = format!("mlx5_mkey={target}/libmlx5_mkey.rlib");
-    let dependencies = format!("dependency={target}/deps");
-    let output = format!("{target}/libfreestanding.a");
-    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
-    check(run::program(
-        &rustc,
-        &[
-            "--edition=2024",
-            "--crate-type=staticlib",
-            "-Cpanic=abort",
-            "-Copt-level=2",
-            "--extern",
-            &library,
-            "-L",
-            &dependencies,
-            "-o",
-            &output,
-            "hil-tests/freestanding.rs",
-        ],
-    ))?;
-    writeln!(out, "a program without std and alloc was built with the library, as a static library")
-        .map_err(|error| error.to_string())
 }

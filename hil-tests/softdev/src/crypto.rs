@@ -163,6 +163,17 @@ pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, UnwrapError> {
     }
 }
 
+/// Wraps a key, as [`unwrap_key`] unwraps it. `None` for lengths that do not fit.
+pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
+    let mut wrapped = vec![0; plain.len() + 8];
+    match kek.len() {
+        16 => KwAes128::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok()?,
+        32 => KwAes256::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok()?,
+        _ => return None,
+    }
+    Some(wrapped)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::message::Message;
 use crate::object::cq::{Cq, CqAttributes};
 use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
-use crate::object::mkey::{Access, Mkey, MkeyAttributes};
+use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeyView};
 use crate::object::psv::{Psv, PsvView};
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
 use crate::object::{Objects, Pd};
@@ -76,6 +76,19 @@ pub enum Event {
     QpFatal(u32),
     /// A completion queue was full or its ring is no memory; nothing is written to it any more (CQ_ERR).
     CqError(u32),
+}
+
+/// Kinds of objects whose numbers can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbered {
+    /// Keys, by their index.
+    Mkey,
+    /// PSVs.
+    Psv,
+    /// DEKs.
+    Dek,
+    /// Queue pairs.
+    Qp,
 }
 
 /// A software mlx5 device over some memory.
@@ -201,6 +214,16 @@ impl<M: Memory> Device<M> {
         self.objects.mkeys.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "mkey", number })
     }
 
+    /// Returns what a key holds.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn query_mkey(&self, index: MkeyIndex) -> Result<MkeyView, Error> {
+        let number = index.get();
+        let mkey = self.objects.mkeys.get(number).ok_or(Error::NoSuchObject { what: "mkey", number })?;
+        Ok(MkeyView(mkey.clone()))
+    }
+
     /// Creates 1 to 4 PSVs and returns their numbers (CREATE_PSV, M57).
     ///
     /// # Errors
@@ -267,7 +290,7 @@ impl<M: Memory> Device<M> {
             Some(shown) if shown.0 == known.0 => LoginState::Valid,
             _ => LoginState::Invalid,
         };
-        self.objects.logins.insert(Login { kek, state }).ok_or(Error::Exhausted)
+        self.objects.logins.insert(Login { kek, credential, state }).ok_or(Error::Exhausted)
     }
 
     /// Returns the state of a login (M27).
@@ -287,7 +310,34 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// [`Error::NoSuchObject`].
     pub fn logout(&mut self, number: u32) -> Result<(), Error> {
-        self.objects.logins.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "login", number })
+        self.objects.logins.remove(number).ok_or(Error::NoSuchObject { what: "login", number })?;
+        self.login_has_ended(number);
+        Ok(())
+    }
+
+    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it anew (M28). DEKs
+    /// that were loaded under them stay (M29).
+    pub fn revoke(&mut self, credential: u32) {
+        for number in self.objects.logins.numbers() {
+            if let Some(login) = self.objects.logins.get_mut(number)
+                && login.credential == credential
+            {
+                login.state = LoginState::Invalid;
+                self.login_has_ended(number);
+            }
+        }
+    }
+
+    fn login_has_ended(&mut self, number: u32) {
+        if !self.faults.keys_end_with_their_login {
+            return;
+        }
+        let deks = &mut self.objects.deks;
+        for dek in deks.numbers() {
+            if deks.get(dek).is_some_and(|dek| dek.login == Some(number)) {
+                deks.remove(dek);
+            }
+        }
     }
 
     /// Loads a data encryption key and returns its number (object 0x0c, M32-M40).
@@ -305,11 +355,12 @@ impl<M: Memory> Device<M> {
             }
             KeyMaterial::Wrapped { bytes, login } => {
                 self.needs(CryptoMode::Wrapped)?;
-                let login = self.objects.logins.get(login).ok_or(Error::NoLogin)?;
-                let kek = self.objects.keks.get(login.kek);
-                let kek = kek.filter(|_| login.state == LoginState::Valid).ok_or(Error::NoLogin)?;
+                let session = self.objects.logins.get(login).ok_or(Error::NoLogin)?;
+                let kek = self.objects.keks.get(session.kek);
+                let kek = kek.filter(|_| session.state == LoginState::Valid).ok_or(Error::NoLogin)?;
                 let plain = Dek::unwrap(kek, bytes, &self.faults).ok_or(Error::BadKey)?;
                 Dek::load(pd, size, has_keytag, &plain.0, &self.faults)
+                    .map(|dek| Dek { login: Some(login), ..dek })
             }
         };
         self.objects.deks.insert(dek.ok_or(Error::BadKey)?).ok_or(Error::Exhausted)
@@ -358,15 +409,21 @@ impl<M: Memory> Device<M> {
         self.objects.cqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "CQ", number })
     }
 
-    /// Gives new queue pairs numbers from `first` to `last`, so that those of several devices differ.
+    /// Gives new objects of a kind numbers from `first` to `last`, so that those of several devices differ, or are the same.
     ///
     /// # Errors
     /// [`Error::BadAttribute`] for an empty range or numbers of more than 24 bits.
-    pub fn set_qpn_range(&mut self, first: u32, last: u32) -> Result<(), Error> {
+    pub fn set_numbers(&mut self, kind: Numbered, first: u32, last: u32) -> Result<(), Error> {
         if first > last || last > 0x00ff_ffff {
-            return Err(Error::BadAttribute("queue pair numbers"));
+            return Err(Error::BadAttribute("object numbers"));
         }
-        self.objects.qps.set_range(first, last);
+        let objects = &mut self.objects;
+        match kind {
+            Numbered::Mkey => objects.mkeys.set_range(first, last),
+            Numbered::Psv => objects.psvs.set_range(first, last),
+            Numbered::Dek => objects.deks.set_range(first, last),
+            Numbered::Qp => objects.qps.set_range(first, last),
+        }
         Ok(())
     }
 
@@ -480,6 +537,19 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere (`hw_sq_wqebb_counter`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] unless it is in [`QpState::Reset`].
+    pub fn set_send_counter(&mut self, number: u32, counter: u16) -> Result<(), Error> {
+        let qp = self.qp_mut(number)?;
+        if qp.state != QpState::Reset {
+            return Err(Error::InUse);
+        }
+        qp.sq_consumer = counter;
+        Ok(())
+    }
+
     /// Returns state and counters of a queue pair (QUERY_QP).
     ///
     /// # Errors
@@ -566,7 +636,8 @@ impl<M: Memory> Device<M> {
 
     /// Returns the events since the last call, oldest first.
     pub fn take_events(&mut self) -> Vec<Event> {
-        self.events.drain(..).collect()
+        let silent = self.faults.drained_not_told;
+        self.events.drain(..).filter(|event| !silent || !matches!(event, Event::SqDrained(_))).collect()
     }
 
     fn known_pd(&self, pd: u32) -> Result<(), Error> {

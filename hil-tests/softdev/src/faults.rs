@@ -37,6 +37,10 @@ pub struct Faults {
     pub length_counts_memory_bytes: bool,
     /// Of several signature errors the last one is reported, and again for each transfer (R183).
     pub error_not_kept_first: bool,
+    /// Keys are gone when the login ends that they were loaded under (M29).
+    pub keys_end_with_their_login: bool,
+    /// A send queue that is drained says so to nobody who does not ask (M19).
+    pub drained_not_told: bool,
     /// Seed 0 and seed all ones of CRCs are swapped (D17).
     pub crc_seed_inverted: bool,
 }

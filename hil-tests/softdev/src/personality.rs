@@ -44,6 +44,8 @@ pub struct Personality {
     pub crypto: CryptoMode,
     /// Transfers that end inside a protected block.
     pub partial_blocks: PartialBlocks,
+    /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
+    pub drain_sigerr: bool,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
     /// The most pieces of memory that one data segment may fall into, so that a request ends in bounded time.
@@ -56,6 +58,7 @@ impl Default for Personality {
             xts: XtsEngine::default(),
             crypto: CryptoMode::default(),
             partial_blocks: PartialBlocks::default(),
+            drain_sigerr: true,
             max_message_bytes: 1 << 31,
             max_pieces: 1 << 20,
         }

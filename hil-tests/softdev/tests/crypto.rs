@@ -251,12 +251,7 @@ fn crypto_reference(key: &[u8], data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn m32_m35_wrapped_keys_need_a_login() {
-    use aes::cipher::KeyInit;
-    let wrap = |kek: &[u8; 32], plain: &[u8]| {
-        let mut wrapped = vec![0; plain.len() + 8];
-        aes_kw::KwAes256::new_from_slice(kek).unwrap().wrap_key(plain, &mut wrapped).unwrap();
-        wrapped
-    };
+    let wrap = |kek: &[u8; 32], plain: &[u8]| crypto::wrap_key(kek, plain).unwrap();
     let personality = Personality { crypto: CryptoMode::Wrapped, ..Default::default() };
     let mut host = Host::with(personality, |_| {});
     let kek = [9; 32];

@@ -1,4 +1,4 @@
-//! Compares the library with the installed libmlx5: `differential [--count N] [--seed S]`. See `cargo xtask differential`.
+//! Compares the library with the installed libmlx5: `differential [--count N] [--seed S] [--engine KIND]`. See `cargo xtask differential`.
 
 use hil_tests::differential;
 use std::process::ExitCode;
@@ -9,19 +9,23 @@ const COUNT: u64 = 20_000;
 
 fn main() -> ExitCode {
     let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let (mut count, mut seed) = (COUNT, fresh);
+    let (mut count, mut seed, mut single_block) = (COUNT, fresh, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        match (argument.as_str(), arguments.next().and_then(|value| value.parse().ok())) {
-            ("--count", Some(value)) if value > 0 => count = value,
-            ("--seed", Some(value)) => seed = value,
+        let value = arguments.next();
+        let number = value.as_ref().and_then(|value| value.parse().ok());
+        match (argument.as_str(), number, value.as_deref()) {
+            ("--count", Some(value), _) if value > 0 => count = value,
+            ("--seed", Some(value), _) => seed = value,
+            ("--engine", _, Some("multi-block")) => single_block = false,
+            ("--engine", _, Some("single-block")) => single_block = true,
             _ => {
-                eprintln!("usage: differential [--count N] [--seed S]");
+                eprintln!("usage: differential [--count N] [--seed S] [--engine multi-block|single-block]");
                 return ExitCode::from(2);
             }
         }
     }
-    let tally = match differential::run(count, seed) {
+    let tally = match differential::run(count, seed, single_block) {
         Ok(tally) => tally,
         Err(error) => {
             eprintln!("error: {error}");
@@ -35,9 +39,22 @@ fn main() -> ExitCode {
         "{} chains, {} configurations in those that both sides post, {} blocks compared",
         tally.chains, tally.posted, tally.blocks
     );
+    let counts = tally.coverage.counts();
+    for (what, count) in counts {
+        println!("  {count:>8} {what}");
+    }
     println!(
-        "{} configurations, {} differ, {} refused by both (seed {seed})",
+        "mkey_check: {} errors compared in full, {} in presence only, {} times no error",
+        tally.coverage.checked, tally.presence_only, tally.without_error
+    );
+    let engine = if single_block { "single-block" } else { "multi-block" };
+    println!(
+        "{} configurations, {} differ, {} chains refused by both ({engine} engine, seed {seed})",
         tally.configurations, tally.differ, tally.refused
     );
-    if tally.differ == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let missing: Vec<_> = counts.into_iter().filter(|(_, count)| *count == 0).collect();
+    for (what, _) in &missing {
+        println!("not covered: {what}");
+    }
+    if tally.differ == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

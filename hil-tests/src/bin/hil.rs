@@ -1,24 +1,54 @@
-//! Runs the scenarios on a board: `hil --board softdev|uverbs|DEVICE [--filter TEXT]`. See `cargo xtask hil`.
+//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE]`, and tells what comes of them as
+//! `hil_tests::protocol` has it. NAME is `softdev`, `softdev-wrapped` (it takes wrapped keys), `uverbs`, or that of an mlx5
+//! device. See `cargo xtask hil`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard};
-use hil_tests::scenarios;
-use mlx5_softdev::Personality;
+use hil_tests::cases::{self, Selection};
+use hil_tests::lab::Verdict;
+use hil_tests::protocol::Event;
+use mlx5_softdev::{CryptoMode, Personality};
+use std::error::Error;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let (mut device, mut filter, mut after) = (String::from("softdev"), String::new(), None);
     let mut arguments = std::env::args().skip(1);
-    let (mut board, mut filter) = (String::from("softdev"), String::new());
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next()) {
-            ("--board", Some(value)) => board = value,
+            ("--device", Some(value)) => device = value,
             ("--filter", Some(value)) => filter = value,
+            ("--after", Some(value)) => after = Some(value),
             _ => {
-                eprintln!("usage: hil [--board softdev|uverbs|DEVICE] [--filter TEXT]");
+                eprintln!(
+                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] [--after CASE]"
+                );
                 return ExitCode::from(2);
             }
         }
     }
-    match run(&board, &filter) {
+    // Cases in which this program hangs, to test whoever runs it.
+    let hangs = std::env::var("HIL_HANG").unwrap_or_default();
+    let selection = Selection { filter: &filter, after: after.as_deref() };
+    let result = cases::run_guarded(
+        selection,
+        || open(&device),
+        guard,
+        |event| {
+            // Whoever listens is to know at once: the next thing may be that this process is killed.
+            let mut out = io::stdout();
+            if writeln!(out, "{event}").and_then(|()| out.flush()).is_err() {
+                std::process::exit(2);
+            }
+            if matches!(event, Event::Start(name) if hangs.split(',').any(|case| case == name)) {
+                loop {
+                    std::thread::park();
+                }
+            }
+        },
+    );
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -28,35 +58,22 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs all scenarios whose name holds `filter`, each on the board made anew; returns whether none failed.
-fn run(name: &str, filter: &str) -> Result<bool, Box<dyn std::error::Error>> {
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for scenario in scenarios::all().filter(|scenario| scenario.name.contains(filter)) {
-        let mut board = open(name)?;
-        match scenario.needs.missing(&board.capabilities()) {
-            Some(what) => {
-                println!("SKIPPED {}: the board lacks {what}", scenario.name);
-                skipped += 1;
-            }
-            None => match (scenario.run)(&mut *board) {
-                Ok(()) => {
-                    println!("passed  {}", scenario.name);
-                    passed += 1;
-                }
-                Err(what) => {
-                    println!("FAILED  {}: {what}", scenario.name);
-                    failed += 1;
-                }
-            },
-        }
-    }
-    println!("board {name}: {passed} passed, {failed} failed, {skipped} skipped");
-    Ok(failed == 0 && passed > 0)
+/// Makes a failure of a panic, lest the board count as lost: a board panics where the device refuses what every scenario needs.
+fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(case)).unwrap_or_else(|panic| {
+        let text =
+            panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("panicked: {}", text.unwrap_or("without words")))
+    })
 }
 
-fn open(name: &str) -> Result<Box<dyn Board>, Box<dyn std::error::Error>> {
+fn open(name: &str) -> Result<Box<dyn Board>, Box<dyn Error>> {
     Ok(match name {
         "softdev" => Box::new(SoftBoard::new(Personality::default())),
+        "softdev-wrapped" => {
+            let crypto = CryptoMode::Wrapped;
+            Box::new(SoftBoard::new(Personality { crypto, ..Personality::default() }))
+        }
         "uverbs" => Box::new(DevxBoard::open("uverbs", None)?),
         device => Box::new(DevxBoard::open("device", Some(device))?),
     })

@@ -3,32 +3,56 @@
 #![allow(unsafe_code)]
 
 use super::{
-    AnyDoorbell, Board, COMPLETIONS, Capabilities, DekSpec, MkeySpec, Port, RECEIVE_SLOTS, SEND_BLOCKS,
+    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, MkeySpec, Port, PortEvent,
+    RECEIVE_SLOTS, SEND_BLOCKS,
 };
-use mlx5_mkey::command::{DekKey, MkeyFeatures, QpState};
+use libloading::os::unix::Library;
+use mlx5_mkey::command::{
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState,
+};
 use mlx5_mkey::devx::{
-    Cq, Dek, Device, DevxError, MemoryRegion, MkeyObject, MkeySpec as DevxMkeySpec, ProtectionDomain,
-    QpControl, QueuePairSpec,
+    Cq, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
+    MkeySpec as DevxMkeySpec, ProtectionDomain, QpControl, QueuePairSpec,
 };
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
 use mlx5_mkey::queue::{CompletionQueue, DoorbellRecord, ReceiveQueue, SendQueue};
 use mlx5_mkey::types::{DekId, Key, Qpn};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_softdev::factory;
+use std::collections::VecDeque;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// How long the device may take until everything is quiet.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// What the user calls the stand-in's device.
+const UVERBS: &str = "uverbs";
+
+/// How long the device may take until everything is quiet: a bound for what never comes, far from what an emulated machine
+/// beside other work needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a completion may take to be seen behind the counter that tells of it.
+const ARRIVAL: Duration = Duration::from_secs(5);
+
+/// How long an event may take to be told behind what it tells of.
+const EVENT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
     name: &'static str,
+    begin: Instant,
     device: Device,
     pd: ProtectionDomain,
     // What lives as long as the board.
     regions: Vec<MemoryRegion>,
-    mkeys: Vec<MkeyObject>,
+    mkeys: Vec<MkeyHandle>,
     deks: Vec<Dek>,
     queues: Vec<Watched>,
+    events: Events,
+    /// Events by queue pair that no scenario has asked for yet.
+    told: VecDeque<(u32, PortEvent)>,
+    /// Numbers of credential and KEK, if it is known what to log in with.
+    factory: Option<(CredentialId, ImportKekId)>,
+    login: Option<Login>,
 }
 
 /// A queue pair, and where its progress can be seen.
@@ -47,7 +71,43 @@ impl DevxBoard {
     pub fn open(name: &'static str, device: Option<&str>) -> Result<Self, DevxError> {
         let device = Device::open(device)?;
         let pd = device.alloc_pd()?;
-        Ok(Self { name, device, pd, regions: vec![], mkeys: vec![], deks: vec![], queues: vec![] })
+        let events = device.events()?;
+        // The stand-in's device has one KEK and one credential. Those of another device only its owner knows.
+        let wrapped = device.crypto().key_import() == KeyImport::Wrapped && name == UVERBS;
+        let factory = if wrapped { Some((CredentialId::new(0)?, ImportKekId::new(0)?)) } else { None };
+        let mut board = Self {
+            name,
+            begin: Instant::now(),
+            device,
+            pd,
+            regions: vec![],
+            mkeys: vec![],
+            deks: vec![],
+            queues: vec![],
+            events,
+            told: VecDeque::new(),
+            factory,
+            login: None,
+        };
+        if board.factory.is_some() {
+            board.start_login()?;
+        }
+        Ok(board)
+    }
+
+    fn start_login(&mut self) -> Result<(), DevxError> {
+        if let Some((credential_id, kek_id)) = self.factory {
+            let shown = factory::wrapped(&factory::CREDENTIAL).expect("a credential that can be wrapped");
+            self.login = Some(self.device.login(credential_id, kek_id, Credential::new(&shown)?)?);
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, key: DekKey<'_>) -> Result<DekId, DevxError> {
+        let dek = self.pd.create_dek(key, [0; 8])?;
+        let id = dek.id();
+        self.deks.push(dek);
+        Ok(id)
     }
 
     fn port(&mut self) -> Result<(Port, Watched), DevxError> {
@@ -58,6 +118,9 @@ impl DevxBoard {
             &cq,
             QueuePairSpec::default(),
         )?;
+        let number = queue.qpn().get().into();
+        queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;
+        queue.control().notify(&self.events, &EventKind::QP_ERRORS, number)?;
         let leaked = queue.leak();
         let send: SendQueue<'static, AnyDoorbell, SEND_BLOCKS> =
             leaked.send.map_doorbell(|doorbell| AnyDoorbell(Box::new(doorbell)));
@@ -73,7 +136,7 @@ impl DevxBoard {
         found.expect("a port of this board")
     }
 
-    /// Whether a queue pair has done all that was published, or will not go on by itself.
+    /// Whether a queue pair has taken up all that was published, or will not go on by itself. Completions follow.
     fn is_quiet(queue: &Watched) -> bool {
         let [_, announced] = queue.record.bytes();
         let announced = u32::from_be_bytes(announced) as u16;
@@ -89,10 +152,15 @@ impl Board for DevxBoard {
 
     fn capabilities(&self) -> Capabilities {
         let general = self.device.capabilities();
+        // Without keys there is nothing to encipher with.
+        let keys = self.factory.is_some() || self.device.crypto().key_import() == KeyImport::Plaintext;
         Capabilities {
-            xts: general.xts_engine(),
+            xts: general.xts_engine().filter(|_| keys),
             signature: general.signatures().is_some(),
             drain: general.drain_signature_errors,
+            login: self.factory.is_some(),
+            // Whoever names a device means one.
+            hardware: self.name != UVERBS,
         }
     }
 
@@ -144,23 +212,23 @@ impl Board for DevxBoard {
             update_tag: true,
             ..MkeyFeatures::default()
         };
-        let object =
+        let MkeyObject { mkey, handle } =
             self.pd.create_mkey(DevxMkeySpec { max_entries: spec.entries, features }).expect("create mkey");
-        let mkey = object.mkey.clone();
-        self.mkeys.push(object);
+        self.mkeys.push(handle);
         mkey
     }
 
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {
+        if self.factory.is_some() {
+            let wrapped = self.wrap(spec);
+            return self.load_wrapped(&wrapped).expect("create DEK");
+        }
         let keytag = spec.keytag.map(Keytag);
         let key = match spec.key.len() {
             32 => DekKey::Plain128 { key: spec.key.try_into().expect("32 bytes"), keytag },
             _ => DekKey::Plain256 { key: spec.key.try_into().expect("32 or 64 bytes"), keytag },
         };
-        let dek = self.pd.create_dek(key, [0; 8]).expect("create DEK");
-        let id = dek.id();
-        self.deks.push(dek);
-        id
+        self.load(key).expect("create DEK")
     }
 
     fn connect(&mut self) -> (Port, Port) {
@@ -174,11 +242,22 @@ impl Board for DevxBoard {
         (near, far)
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self) -> bool {
         let end = Instant::now() + PATIENCE;
-        while Instant::now() < end && !self.queues.iter().all(Self::is_quiet) {
+        loop {
+            let late = Instant::now() >= end;
+            if self.queues.iter().all(Self::is_quiet) {
+                return true;
+            }
+            if late {
+                return false;
+            }
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    fn patience(&self) -> u64 {
+        u64::try_from(ARRIVAL.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn drain_on_signature_error(&mut self, port: &Port) {
@@ -194,5 +273,77 @@ impl Board for DevxBoard {
 
     fn resume(&mut self, port: &Port) {
         self.watched(port).control.resume().expect("resume a drained queue pair");
+    }
+
+    fn send_ring(&self, port: &Port) -> Option<u64> {
+        // The shim puts the record right behind the send ring. Whoever writes there looks first.
+        let record = ptr::from_ref(port.send.record()).expose_provenance() as u64;
+        record.checked_sub((SEND_BLOCKS * size_of::<Wqebb>()) as u64)
+    }
+
+    fn nanoseconds(&self) -> Option<u64> {
+        u64::try_from(self.begin.elapsed().as_nanos()).ok()
+    }
+
+    fn event(&mut self, port: &Port) -> Option<PortEvent> {
+        let number = port.send.qpn().get();
+        let end = Instant::now() + EVENT_PATIENCE;
+        loop {
+            if let Some(place) = self.told.iter().position(|(of, _)| *of == number) {
+                return self.told.remove(place).map(|(_, event)| event);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let event = self.events.wait(Some(left)).expect("events of this board")?;
+            let what = match event.kind {
+                EventKind::SQ_DRAINED => PortEvent::Drained,
+                EventKind::QP_ACCESS => PortEvent::AccessViolation,
+                _ => PortEvent::Error,
+            };
+            self.told.push_back((event.cookie as u32, what));
+        }
+    }
+
+    fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
+        self.factory.is_some().then_some(self)
+    }
+}
+
+impl Commissioned for DevxBoard {
+    fn log_in(&mut self) -> Result<(), String> {
+        self.start_login().map_err(|error| error.to_string())
+    }
+
+    fn log_out(&mut self) {
+        self.login = None;
+    }
+
+    fn revoke(&mut self) -> Result<(), String> {
+        let this = Library::this();
+        // SAFETY: the stand-in for the kernel, which is in this program, exports this function with these types.
+        unsafe {
+            let revoke = this.get::<unsafe extern "C" fn()>(b"mlx5_uverbs_revoke\0");
+            revoke.map_err(|error| format!("only the stand-in's device: {error}"))?();
+        }
+        Ok(())
+    }
+
+    fn logged_in(&mut self) -> bool {
+        self.login.as_ref().is_some_and(|login| login.state().is_ok_and(|state| state == LoginState::VALID))
+    }
+
+    fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8> {
+        factory::wrapped(&spec.bytes()).expect("a key that can be wrapped")
+    }
+
+    fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
+        let none = || format!("no wrapped key has {} bytes", wrapped.len());
+        let key = match wrapped.len() {
+            40 => wrapped.first_chunk().map(DekKey::Wrapped128),
+            48 => wrapped.first_chunk().map(DekKey::Wrapped128Tagged),
+            72 => wrapped.first_chunk().map(DekKey::Wrapped256),
+            80 => wrapped.first_chunk().map(DekKey::Wrapped256Tagged),
+            _ => None,
+        };
+        self.load(key.ok_or_else(none)?).map_err(|error| error.to_string())
     }
 }

@@ -250,8 +250,8 @@ fn local_invalidate(board: &mut dyn Board) -> Seen {
         .invalidate_mkey(&mut lab.mkeys[mkey])
         .map_err(|error| error.to_string())?;
     lab.near.send.ring_doorbell();
-    lab.board.settle();
-    let done: Vec<_> = lab.poll_near()?.into_iter().map(|completion| completion.outcome).collect();
+    lab.settle()?;
+    let done: Vec<_> = lab.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
     ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");
     let why = refused(&mut lab, "use after LOCAL_INV", |lab| lab.tx(Tx::Write, mkey, 0, 64))?;
     lab.configure(mkey, &config)?;
@@ -312,8 +312,8 @@ impl<'b> Setup<'b> {
         let entries = self.buffers.entries(self.images.memory.len())?;
         let config = MkeyConfig {
             layout: Some(Layout::list(&entries)),
-            signature: self.signature.map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: self.crypto,
+            signature: self.signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: self.crypto.as_ref(),
             ..OPEN
         };
         self.lab.configure(self.mkey, &config)

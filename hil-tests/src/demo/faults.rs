@@ -54,6 +54,9 @@ all! {
     dek256_as_128 true "256-bit keys are used as AES-128 keys",
     // Nor are wrapped keys: the demo loads its own in plaintext.
     key_wrap_integrity_ignored false "a damaged wrapped key is loaded as zeros",
+    // Nor are logins and drained queues.
+    keys_end_with_their_login false "keys are gone when their login ends",
+    drained_not_told false "no event tells of a drained queue",
     wire_signatures_ignored true "the wire has no signatures",
     check_mask_ignored true "all bytes of a signature are checked",
     copy_mask_ignored true "no byte of a signature is copied",

@@ -129,33 +129,34 @@ impl<'b> Trip<'b> {
         let mut data = chunk.to_vec();
         data.resize(blocks * BLOCK, 0);
         let first = report.blocks;
-        let (signature, crypto) = properties(first, self.dek);
+        let properties = properties(first, self.dek);
+        let (signature, crypto) = &properties;
         let sent_from = self.source.entries(data.len())?;
         let received_into = self.target.entries(data.len())?;
         if report.transfers == 0 {
             report.source = self.source.lengths(data.len());
             report.target = self.target.lengths(data.len());
             report.head = chunk.iter().take(SHOWN).copied().collect();
-            report.wqe = first_wqe(&self.lab, self.out, &config(&sent_from, signature, crypto))?;
+            report.wqe = first_wqe(&self.lab, self.out, &config(&sent_from, &properties))?;
         }
 
         // Out.
         self.source.write(&mut self.lab, &data);
         let far = Region { length: blocks * UNIT, ..self.far };
         let start = Instant::now();
-        self.lab.configure(self.out, &config(&sent_from, signature, crypto))?;
+        self.lab.configure(self.out, &config(&sent_from, &properties))?;
         let wire = self.lab.tx_to(Tx::Send, self.out, 0, &far)?.ok()?;
         report.device_time += start.elapsed();
         if report.transfers == 0 {
             report.wire = wire.iter().take(SHOWN).copied().collect();
         }
-        let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY)));
+        let images = expected::images(&data, Some(signature), Some((crypto, &KEY)));
         same("wire", &wire, &images.wire)?;
         no_signature_error(&mut self.lab, self.out)?;
 
         // Back.
         self.target.write(&mut self.lab, &vec![0; data.len()]);
-        let config = config(&received_into, signature, crypto);
+        let config = config(&received_into, &properties);
         let start = Instant::now();
         self.lab.configure(self.back, &config)?;
         self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
@@ -174,7 +175,7 @@ impl<'b> Trip<'b> {
         if report.transfers == 1 {
             // Inside the first block, and near the end of the last one's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
-                let caught = self.spoil(&wire, byte, bit, &config, &crypto);
+                let caught = self.spoil(&wire, byte, bit, &config, crypto);
                 report.spoilt.push(Spoilt { byte, bit, caught });
             }
             if let Some(wrong) = report.spoilt.iter().find_map(|spoilt| spoilt.caught.clone().err()) {
@@ -236,7 +237,7 @@ fn properties(first: u64, dek: DekId) -> (BlockSignature, Crypto) {
     (BlockSignature::wire(domain(signature, BlockSize::B512)), crypto)
 }
 
-fn config(entries: &[ListEntry], signature: BlockSignature, crypto: Crypto) -> MkeyConfig<'_> {
+fn config<'a>(entries: &'a [ListEntry], (signature, crypto): &'a (BlockSignature, Crypto)) -> MkeyConfig<'a> {
     MkeyConfig {
         layout: Some(Layout::list(entries)),
         signature: SignatureChange::Set(signature),
@@ -267,7 +268,6 @@ fn first_wqe(lab: &Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<
     let mut queue: SendQueue<'_, NoDoorbell, BLOCKS> =
         SendQueue::new(settings, &mut ring, &record, NoDoorbell).map_err(|error| error.to_string())?;
     queue.request(0).signaled().configure_mkey(&mut mkey, config).map_err(|error| error.to_string())?;
-    drop(queue);
     let octowords = usize::from(ring[start].0[7] & 0x3f);
     Ok(ring.iter().cycle().skip(start).flat_map(|block| block.0).take(octowords * 16).collect())
 }
@@ -304,8 +304,8 @@ mod tests {
     fn transfers_continue_one_another() {
         let data = pattern(6 * BLOCK);
         let wire = |data: &[u8], first| {
-            let (signature, crypto) = properties(first, DekId::default());
-            expected::images(data, Some(&signature), Some((&crypto, &KEY))).wire
+            let (signature, crypto) = &properties(first, DekId::default());
+            expected::images(data, Some(signature), Some((crypto, &KEY))).wire
         };
         let (start, rest) = data.split_at(2 * BLOCK);
         assert_eq!([wire(start, 0), wire(rest, 2)].concat(), wire(&data, 0));
@@ -318,10 +318,10 @@ mod tests {
         let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
         let mr = lab.region(&[0; BLOCK]);
         let entries = [ListEntry::new(mr.address, BLOCK as u32, mr.key).unwrap()];
-        let (signature, crypto) = properties(0, DekId::default());
+        let properties = properties(0, DekId::default());
         // Not only at the start of a ring.
-        lab.configure(mkey, &config(&entries, signature, crypto)).unwrap();
-        let config = config(&entries, signature, crypto);
+        lab.configure(mkey, &config(&entries, &properties)).unwrap();
+        let config = config(&entries, &properties);
         let wqe = first_wqe(&lab, mkey, &config).unwrap();
         let first = lab.near.send.producer();
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);

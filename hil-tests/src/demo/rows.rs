@@ -151,8 +151,8 @@ impl Row {
         let entries = buffers.entries(length)?;
         let config = MkeyConfig {
             layout: Some(Layout::list(&entries)),
-            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: Some(crypto),
+            signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: Some(&crypto),
             ..OPEN
         };
         lab.configure(mkey, &config)?;

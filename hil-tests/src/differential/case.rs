@@ -4,6 +4,14 @@ use mlx5_mkey::mkey::{Crypto, Direction, Domain, Escape, Guard, Keytag, Signatur
 use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
 use mlx5_mkey::wqe::Remote;
 
+/// Memory that the requests move data in: mkeys are laid over the first region and copied to and from the second.
+pub(super) const INNER: u64 = 0x12_2000;
+pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
+pub(super) const REGION_BYTES: usize = 0x1_0000;
+/// Index of the key of both; no mkey of the reference gets that far.
+pub(super) const REGION_INDEX: u32 = 0xf0_0000;
+const REGION: u32 = REGION_INDEX << 8;
+
 /// A small generator of numbers (SplitMix64), the same for the same seed everywhere.
 pub(super) struct Random(u64);
 
@@ -78,6 +86,8 @@ pub(super) struct Config {
     pub(super) layout: Option<Mapping>,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
+    /// Through `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, where access and layout are all there is.
+    pub(super) older: bool,
     /// In which order the setters are called: 0 access, 1 layout, 2 signature, 3 crypto.
     pub(super) order: [u8; 4],
 }
@@ -92,6 +102,9 @@ pub(super) enum Work {
     Write(Remote, Payload),
     WriteImm(Remote, u32, Payload),
     Read(Remote, Vec<(u64, u32, u32)>),
+    /// Compared value, new value.
+    CompareSwap(Remote, u64, u64, (u64, u32, u32)),
+    FetchAdd(Remote, u64, (u64, u32, u32)),
 }
 
 /// What requests are made for.
@@ -103,20 +116,153 @@ pub(super) struct Limits {
     pub(super) max_sge: usize,
     pub(super) dek: DekId,
     pub(super) key: u32,
+    /// Only one data unit fits an mkey.
+    pub(super) single_block: bool,
+    /// Bytes that the mkey has on the wire now; 0 where that is not known.
+    pub(super) wire_bytes: u32,
+    /// Requests for which there is room, where no completion will free more.
+    pub(super) room: Option<u32>,
 }
 
-/// A chain of one to four requests.
+/// A chain of one to four requests: of any, or of such that the device can execute; now and then one that fills the queue.
 pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
-    (0..=random.below(4))
-        .map(|_| {
+    let works = if let Some(room) = limits.room
+        && random.percent(8)
+    {
+        // Exactly what fits: the next chain will not.
+        (0..room).map(|_| Work::Invalidate(random.next() as u32)).collect()
+    } else if random.percent(50) {
+        (0..=random.below(4)).map(|_| work(random, limits)).collect()
+    } else {
+        executable(random, limits)
+    };
+    works
+        .into_iter()
+        .map(|work| {
             let flags = Flags {
                 fence: random.percent(20),
-                signaled: random.percent(40),
+                signaled: random.percent(50),
                 solicited: random.percent(20),
             };
-            (flags, work(random, limits))
+            (flags, work)
         })
         .collect()
+}
+
+/// A configuration over memory that is there, or the last one left as it is, and requests that move data through the mkey.
+fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
+    let mut works = Vec::new();
+    let mut bytes = limits.wire_bytes;
+    let known = bytes > 0 && bytes <= REGION_BYTES as u32;
+    if !known || random.percent(65) {
+        let (config, wire) = whole_blocks(random, limits);
+        works.push(Work::Configure(config));
+        bytes = wire;
+    } else if random.percent(50) {
+        // All but the access rights stays, and what a signature error has left to be done.
+        let config = Config { access: Some(15), layout: None, ..crypto_only(limits.dek) };
+        works.push(Work::Configure(Config { crypto: None, ..config }));
+    }
+    for _ in 0..1 + random.below(3) {
+        works.push(transfer(random, limits.key, bytes));
+    }
+    works
+}
+
+/// A configuration of so many whole blocks, and how many bytes they are on the wire.
+fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
+    let size = if random.percent(60) { BlockSize::B512 } else { random.pick(&BlockSize::ALL) };
+    let crypto = limits.kind.crypto.then(|| {
+        let crypto = crypto(random, limits.dek);
+        if random.percent(90) { Crypto { data_unit: size, ..crypto } } else { crypto }
+    });
+    let single = crypto.is_some() && limits.single_block;
+    let mut signature = match limits.kind.signature {
+        true if random.percent(80) => signature(random),
+        true => SignatureStep::Reset,
+        false => SignatureStep::Keep,
+    };
+    let (mut stored, mut sent) = (size.bytes(), size.bytes());
+    if let SignatureStep::Set { memory, wire, .. } = &mut signature {
+        if single {
+            // With a signature in memory it would be more than the unit.
+            *wire = wire.or(*memory);
+            *memory = None;
+        }
+        for (domain, bytes) in [(memory, &mut stored), (wire, &mut sent)] {
+            if let Some(domain) = domain {
+                domain.block_size = size;
+                *bytes += domain.signature.bytes();
+            }
+        }
+    }
+    if single && let SignatureStep::Set { copy_mask, .. } = &mut signature {
+        *copy_mask = None;
+    }
+    let blocks = if single { 1 } else { 1 + random.below(3) };
+    let most = u32::from(limits.max_entries);
+    let layout = if random.percent(60) {
+        let count = 1 + random.below(most.min(5));
+        let mut left = blocks * stored;
+        let entries = (0..count)
+            .map(|number| {
+                let length =
+                    if number + 1 == count { left } else { 1 + random.below(left - (count - 1 - number)) };
+                left -= length;
+                (INNER + u64::from(random.below(0x8000)), length, REGION)
+            })
+            .collect();
+        Mapping::List(entries)
+    } else {
+        let first = 1 + random.below(stored - 1);
+        let entries = [first, stored - first]
+            .map(|bytes| (INNER + u64::from(random.below(0x8000)), bytes, random.below(64), REGION));
+        Mapping::Interleaved(blocks, entries.into())
+    };
+    let config = Config {
+        access: Some(if random.percent(90) { 15 } else { random.below(16) }),
+        layout: Some(layout),
+        older: !limits.kind.signature && crypto.is_none() && random.percent(40),
+        signature,
+        crypto,
+        order: order(random),
+    };
+    (config, blocks * sent)
+}
+
+/// Moves data through the mkey, mostly all of it.
+fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
+    let (offset, length) = match random.below(20) {
+        0 => (0, 1 + random.below(wire + 8)),
+        1 => (u64::from(random.below(wire)), 1 + random.below(wire)),
+        _ => (0, wire),
+    };
+    let outside = OUTER + u64::from(random.below(0x1000)) * 8;
+    let (here, there) = ((offset, length, key), (outside, length, REGION));
+    let (inner, outer) = (
+        Remote { address: offset, rkey: Key::from_raw(key) },
+        Remote { address: outside, rkey: Key::from_raw(REGION) },
+    );
+    match random.below(12) {
+        0 => Work::Send(Payload::Sges(vec![here])),
+        1 => Work::SendImm(random.next() as u32, Payload::Sges(vec![here])),
+        2 => Work::WriteImm(outer, random.next() as u32, Payload::Sges(vec![here])),
+        3 => Work::WriteImm(inner, random.next() as u32, Payload::Sges(vec![there])),
+        4 => Work::FetchAdd(inner, random.next(), (outside, 8, REGION)),
+        5 => Work::CompareSwap(inner, random.next(), random.next(), (outside, 8, REGION)),
+        6 | 7 => Work::Write(outer, Payload::Sges(vec![here])),
+        8 => Work::Write(inner, Payload::Sges(vec![there])),
+        9 => Work::Read(inner, vec![there]),
+        _ => Work::Read(outer, vec![here]),
+    }
+}
+
+fn order(random: &mut Random) -> [u8; 4] {
+    let mut order = [0, 1, 2, 3];
+    for last in (1..4).rev() {
+        order.swap(last, random.below(last as u32 + 1) as usize);
+    }
+    order
 }
 
 /// A configuration after which the key of the DEK stands in the request.
@@ -133,13 +279,16 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
             dek,
             keytag: Keytag([0; 8]),
         }),
+        older: false,
         order: [0, 1, 2, 3],
     }
 }
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
     let remote = Remote { address: random.next(), rkey: Key::from_raw(random.next() as u32) };
-    match random.below(16) {
+    match random.below(18) {
+        16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
+        17 => Work::FetchAdd(remote, random.next(), sge(random)),
         0 => Work::Send(payload(random, limits)),
         1 => Work::SendImm(random.next() as u32, payload(random, limits)),
         2 => Work::SendInvalidate(random.next() as u32, payload(random, limits)),
@@ -174,7 +323,11 @@ fn sges(random: &mut Random, limits: &Limits) -> Vec<(u64, u32, u32)> {
         2 => 0,
         _ => random.below(most.min(8) + 1),
     };
-    (0..count).map(|_| (random.next(), 1 + random.below(0x7fff_ffff), random.next() as u32)).collect()
+    (0..count).map(|_| sge(random)).collect()
+}
+
+fn sge(random: &mut Random) -> (u64, u32, u32) {
+    (random.next(), 1 + random.below(0x7fff_ffff), random.next() as u32)
 }
 
 fn config(random: &mut Random, limits: &Limits) -> Config {
@@ -185,17 +338,10 @@ fn config(random: &mut Random, limits: &Limits) -> Config {
         SignatureStep::Keep
     };
     let crypto = wanted(random, limits.kind.crypto).then(|| crypto(random, limits.dek));
-    let mut order = [0, 1, 2, 3];
-    for last in (1..4).rev() {
-        order.swap(last, random.below(last as u32 + 1) as usize);
-    }
-    Config {
-        access: random.percent(60).then(|| random.below(16)),
-        layout: random.percent(75).then(|| layout(random, limits)),
-        signature,
-        crypto,
-        order,
-    }
+    let access = random.percent(60).then(|| random.below(16));
+    let layout = random.percent(75).then(|| layout(random, limits));
+    let only = access.is_some() && layout.is_some() && signature == SignatureStep::Keep && crypto.is_none();
+    Config { access, layout, signature, crypto, older: only && random.percent(30), order: order(random) }
 }
 
 /// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits (D24).

@@ -1,46 +1,61 @@
-//! Random requests, issued by the installed libmlx5 and by the library, and compared byte by byte.
+//! Random requests, issued by the installed libmlx5 and by the library: compared byte by byte, then executed.
 //!
-//! The reference writes into the ring of a queue pair that the device does not execute; the library into an array, with
+//! The reference writes into the ring of a queue pair that its device does not execute; the library into an array, with
 //! the same numbers and limits. What the reference keeps to itself, the numbers of an mkey's PSVs and of the DEK, is read
 //! from what it wrote first, and must stay the same from then on.
 //!
-//! Not reached: the end of the ring and full queues (the reference frees room with completions, which never come; both
-//! are in `vectors/`), error counts behind a signature error, and what differs on purpose (`vectors/DIFFERENCES.md`; sums
-//! of lengths over 2^31, D24). Chains that both sides refuse are not compared further: the mkey is then made anew.
+//! Then both rings are copied as they stand to software devices that were alike so far, and must be alike afterwards
+//! (`execute`). The completions go back to the reference's completion queue and to one of the library's, which frees room
+//! in the rings and tells both sides of signature errors; what they say of them must be the same.
+//!
+//! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31, D24). Chains that both sides
+//! refuse are not compared further: the mkey is then made anew.
 
 mod case;
+mod check;
+mod compare;
+mod execute;
 mod ffi;
+mod post;
 
-use case::{Config, Flags, Kind, Limits, Mapping, Payload, Random, SignatureStep, Work};
-use ffi::{Device, PATTERN, RefMkey, RefQueue};
+use case::{Config, Flags, Kind, Limits, Random, SignatureStep, Work};
+use check::{Answers, Unread};
+use compare::{SET_PSV, compare, in_words, straight, word};
+use execute::{Executed, Twins};
+use libmlx5::abi::QpCap;
+use libmlx5::{Completions, Device, RefMkey, RefQueue};
 use mlx5_mkey::inspect::Requests;
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig,
-    SignatureAttributes, SignatureChange, XtsEngine,
-};
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, Request, SendQueue, SendQueueConfig};
+use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::queue::{CompletionQueue, DoorbellRecord, Endpoint, Outcome, SendQueueConfig, WorkCompletion};
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{Payload as Data, Sge};
-use std::fmt::Write as _;
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
+use post::{Ours, Silent, post_chain};
 use std::io;
 use std::rc::Rc;
 
 /// The device that is opened: that of the stand-in.
 const DEVICE: &str = "mlx5_0";
+/// Bytes that the reference's ring holds before a chain.
+const PATTERN: u8 = 0xcc;
 /// Largest ring of the reference, in blocks.
 const MAX_BLOCKS: usize = 8192;
 /// What queue pairs are asked for; they may get more.
-const REQUESTS: u32 = 64;
+const REQUESTS: [u32; 4] = [64, 16, 8, 4];
 const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 380, 200, 0];
 const SGES: [u32; 4] = [16, 1, 4, 30];
-/// Blocks and requests that no chain exceeds.
-const MOST_BLOCKS: usize = 128;
-const MOST_REQUESTS: u32 = 16;
+/// How many chains a queue pair lives through, at most.
+const CHAINS: [u32; 3] = [50, 200, 1000];
+/// Entries that the completion queue of the reference is asked for.
+const ENTRIES: u16 = 1000;
+/// Completions that are taken at once, at most.
+const COMPLETIONS: usize = 512;
 /// Differences that are described; the rest is counted.
 const DESCRIBED: usize = 5;
 /// Chains that an mkey lives through, at most.
 const LIFE: u32 = 8;
+/// `ENOMEM`, which the reference says of a full queue.
+const ENOMEM: i32 = 12;
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -57,78 +72,105 @@ pub struct Tally {
     pub differ: u64,
     /// Chains that both sides refuse.
     pub refused: u64,
+    /// Times that `mlx5dv_mkey_check` had no error to name, on both sides.
+    pub without_error: u64,
+    /// Errors that both sides named, but read by different signatures: only that there is one was compared (`check`).
+    pub presence_only: u64,
     /// The first differences, described.
     pub differences: Vec<String>,
+    /// What must not be missing.
+    pub coverage: Coverage,
 }
 
-/// Runs chains until so many configurations have been tried.
+/// How often what must not be missing from a run was there.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    /// Configurations that both devices executed.
+    pub executed: u64,
+    /// Those of them in chains that moved data through the mkey.
+    pub moved: u64,
+    /// Chains that ended in an error completion.
+    pub failed: u64,
+    /// Signature errors that both sides were told of.
+    pub signature_errors: u64,
+    /// Those of them that both sides named alike when asked, value by value (`mlx5dv_mkey_check`).
+    pub checked: u64,
+    /// Configurations of mkeys that had a signature error before.
+    pub behind_errors: u64,
+    /// Chains over the end of the ring.
+    pub wrapped: u64,
+    /// Chains for which the queue was too full.
+    pub full: u64,
+    /// Atomics.
+    pub atomics: u64,
+    /// Configurations through the reference's older calls.
+    pub older: u64,
+    /// Configurations of the cipher.
+    pub crypto: u64,
+}
+
+impl Coverage {
+    /// Each count with its name.
+    pub fn counts(&self) -> [(&'static str, u64); 11] {
+        [
+            ("configurations executed", self.executed),
+            ("configurations that moved data", self.moved),
+            ("chains with an error completion", self.failed),
+            ("signature errors", self.signature_errors),
+            ("signature errors named alike by mkey_check", self.checked),
+            ("configurations behind a signature error", self.behind_errors),
+            ("chains over the ring's end", self.wrapped),
+            ("chains that a full queue refused", self.full),
+            ("atomics executed", self.atomics),
+            ("configurations by mr_list or mr_interleaved", self.older),
+            ("cipher configurations executed", self.crypto),
+        ]
+    }
+}
+
+/// Runs chains until so many configurations have been tried, on a device whose engine takes one data unit, or many.
 ///
 /// # Errors
 /// What the installed libraries could not do.
-pub fn run(count: u64, seed: u64) -> io::Result<Tally> {
-    let mut random = Random::new(seed);
-    let device = Device::open(DEVICE)?;
-    let mut tally = Tally::default();
+pub fn run(count: u64, seed: u64, single_block: bool) -> io::Result<Tally> {
+    let device = Device::open(DEVICE, ENTRIES)?;
     let dek = learn_dek(&device)?;
-    let mut queue = Queue::create(&device, &mut random)?;
-    let mut pair: Option<Pair> = None;
-    while tally.configurations < count {
-        if queue.is_nearly_full() {
-            queue = Queue::create(&device, &mut random)?;
-        }
-        let mut this = match pair.take() {
-            Some(pair) => pair,
-            None => Pair::create(&device, &mut random)?,
-        };
-        if random.percent(25) {
-            this.retag(random.next() as u8)?;
-        }
-        let limits = Limits {
-            kind: this.kind,
-            max_entries: this.max_entries,
-            max_inline_data: queue.reference.max_inline_data,
-            max_sge: queue.reference.max_sge,
-            dek,
-            key: this.reference.key(),
-        };
-        let chain = case::chain(&mut random, &limits);
-        tally.chains += 1;
-        let configurations =
-            chain.iter().filter(|(_, work)| matches!(work, Work::Configure(_))).count() as u64;
-        tally.configurations += configurations;
-        match queue.try_chain(&chain, &mut this) {
-            Outcome::Same(blocks) => {
-                tally.posted += configurations;
-                tally.blocks += blocks as u64;
-                this.life += 1;
-                if this.life < LIFE && this.is_known() {
-                    pair = Some(this);
-                }
-            }
-            Outcome::Refused => tally.refused += 1,
-            Outcome::Differs(what) => {
-                tally.differ += 1;
-                if tally.differences.len() < DESCRIBED {
-                    tally.differences.push(format!(
-                        "chain {}, mkey with {} entries, {:?}, chain {} of its life: {what}\n{chain:#x?}",
-                        tally.chains, this.max_entries, this.kind, this.life
-                    ));
-                }
-                queue = Queue::create(&device, &mut random)?;
-            }
-        }
+    let twins = new_twins(single_block, dek)?;
+    let (random, tally) = (Random::new(seed), Tally::default());
+    let completions = Completions::new(&device)?;
+    let mut session = Session {
+        device,
+        completions,
+        random,
+        tally,
+        dek,
+        single_block,
+        twins,
+        pending: Vec::new(),
+        next_id: 0,
+    };
+    let mut pair = None;
+    while session.tally.configurations < count {
+        session.run_queue(count, &mut pair)?;
     }
-    Ok(tally)
+    Ok(session.tally)
+}
+
+fn new_twins(single_block: bool, dek: DekId) -> io::Result<Twins> {
+    use mlx5_softdev::XtsEngine;
+    let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
+    Twins::new(engine, dek, &libmlx5::DEK_KEY)
 }
 
 /// Has the reference configure an mkey for encryption and reads the number of the DEK from it.
 fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     let kind = Kind { signature: false, crypto: true };
-    let mkey = RefMkey::create(device, kind, 4)?;
-    let mut queue = RefQueue::create(device, REQUESTS, INLINE[0], SGES[0])?;
-    queue.wipe();
+    let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
+    let mut queue = RefQueue::create(device, capacity(REQUESTS[0], INLINE[0], SGES[0]))?;
+    queue.fill(PATTERN);
     let flags = Flags { fence: false, signaled: false, solicited: false };
-    let errno = queue.issue(&[(flags, Work::Configure(case::crypto_only(DekId::from_low_bits(0))))], &mkey);
+    let chain = [(flags, Work::Configure(case::crypto_only(DekId::from_low_bits(0))))];
+    let errno = ffi::issue(&mut queue, 0, &chain, &mkey);
     if errno != 0 {
         return Err(io::Error::from_raw_os_error(errno));
     }
@@ -138,8 +180,9 @@ fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+/// What a queue pair is asked for.
+fn capacity(max_send_wr: u32, max_inline_data: u32, max_send_sge: u32) -> QpCap {
+    QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() }
 }
 
 /// An mkey of the reference, and what the library knows of it.
@@ -152,14 +195,36 @@ struct Pair {
     /// Made when the reference has issued its first chain.
     ours: Option<Mkey>,
     life: u32,
+    /// There was a signature error.
+    erred: bool,
+    /// A signature error that nobody has asked for yet.
+    unread: Option<Unread>,
+    /// Requests posted since the last poll, and whether one behind the first configured the mkey: an error that is polled
+    /// now may come from before.
+    unpolled: usize,
+    reconfigured: bool,
+    /// The reference keeps something that the library does not: it must not be used again.
+    torn: bool,
 }
 
 impl Pair {
     fn create(device: &Rc<Device>, random: &mut Random) -> io::Result<Self> {
         let kind = Kind { signature: random.percent(65), crypto: random.percent(55) };
         let max_entries = (1 + random.below(8) as u16) * 4;
-        let reference = RefMkey::create(device, kind, max_entries)?;
-        Ok(Self { kind, max_entries, reference, psvs: [None; 2], ours: None, life: 0 })
+        let reference = RefMkey::create(device, kind.signature, kind.crypto, max_entries)?;
+        Ok(Self {
+            kind,
+            max_entries,
+            reference,
+            psvs: [None; 2],
+            ours: None,
+            life: 0,
+            erred: false,
+            unread: None,
+            unpolled: 0,
+            reconfigured: false,
+            torn: false,
+        })
     }
 
     /// Gives the key another tag, which the next configuration writes.
@@ -168,6 +233,16 @@ impl Pair {
         match &mut self.ours {
             Some(mkey) => mkey.set_tag(tag).map_err(|error| io::Error::other(format!("{error:?}"))),
             None => Ok(()),
+        }
+    }
+
+    /// Notes that a chain was posted: which signature an error is read by may change with it.
+    fn note(&mut self, chain: &[(Flags, Work)]) {
+        for (_, work) in chain {
+            let configures = matches!(work, Work::Configure(_));
+            self.reconfigured |= configures && self.unpolled > 0;
+            self.unread = self.unread.map(|unread| Unread { stale: unread.stale || configures, ..unread });
+            self.unpolled += 1;
         }
     }
 
@@ -195,349 +270,392 @@ impl Pair {
         }
     }
 
-    fn mkey(&self) -> Result<Mkey, String> {
+    fn mkey(&self, single_block: bool) -> Result<Mkey, String> {
         let psv = |at: usize| PsvIndex::from_low_bits(self.psvs[at].unwrap_or(0));
+        let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
         Mkey::new(MkeyAttributes {
             key: Key::from_raw(self.reference.key()),
             max_entries: self.max_entries,
             signature: self.kind.signature.then(|| SignatureAttributes::new(psv(0), psv(1))),
-            crypto: self.kind.crypto.then_some(XtsEngine::MultiBlock),
+            crypto: self.kind.crypto.then_some(engine),
             tag_update: true,
         })
         .map_err(|error| format!("{error:?}"))
     }
 }
 
-/// A queue pair of the reference, and the state that the library's queue is given.
-struct Queue {
+/// The queues of both sides.
+struct Queues<'r> {
     reference: RefQueue,
-    producer: u32,
-    outstanding: u32,
-    small_fence: bool,
+    ours: Ours<'r>,
+    /// The library's ring as it was before the chain.
+    before: Vec<u8>,
 }
 
-enum Outcome {
-    /// Nothing differs, in so many blocks.
-    Same(usize),
-    Refused,
+impl Queues<'_> {
+    /// Copies the library's ring.
+    fn ring(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.before.len());
+        for block in 0..self.reference.blocks {
+            bytes.extend_from_slice(&self.ours.block(block as u32).0);
+        }
+        bytes
+    }
+}
+
+/// What comes of a chain.
+enum Verdict {
+    Same,
+    Refused { full: bool },
     Differs(String),
 }
 
-struct Silent;
-
-impl Doorbell for Silent {
-    fn ring(&mut self, _control: [u8; 8]) {}
+struct Session {
+    device: Rc<Device>,
+    completions: Completions,
+    random: Random,
+    tally: Tally,
+    dek: DekId,
+    single_block: bool,
+    twins: Twins,
+    /// Completions that neither side has been given yet.
+    pending: Vec<Cqe>,
+    /// Name of the next request.
+    next_id: u64,
 }
 
-type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
-
-impl Queue {
-    fn create(device: &Rc<Device>, random: &mut Random) -> io::Result<Self> {
-        let (inline, sges) = (random.pick(&INLINE), random.pick(&SGES));
-        let reference = RefQueue::create(device, REQUESTS, inline, sges)?;
-        if reference.blocks > MAX_BLOCKS || reference.blocks < 2 * MOST_BLOCKS {
+impl Session {
+    /// Makes a queue pair and runs chains on it.
+    fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
+        let random = &mut self.random;
+        let (requests, inline, sges) = (random.pick(&REQUESTS), random.pick(&INLINE), random.pick(&SGES));
+        // Completions wait until the queue is full.
+        let lazy = random.percent(50);
+        let chains = random.pick(&CHAINS);
+        let reference = RefQueue::create(&self.device, capacity(requests, inline, sges))?;
+        if reference.blocks > MAX_BLOCKS {
             return Err(io::Error::other(format!("a ring of {} blocks", reference.blocks)));
         }
-        Ok(Self { reference, producer: 0, outstanding: 0, small_fence: false })
-    }
-
-    /// The reference frees room only with completions, which never come.
-    fn is_nearly_full(&self) -> bool {
-        self.producer as usize + MOST_BLOCKS > self.reference.blocks
-            || self.outstanding + MOST_REQUESTS > self.reference.max_requests
-    }
-
-    fn try_chain(&mut self, chain: &[(Flags, Work)], pair: &mut Pair) -> Outcome {
-        self.reference.wipe();
-        let before = self.reference.counter();
-        let errno = self.reference.issue(chain, &pair.reference);
-        let theirs = self.reference.ring();
-        let counter = self.reference.counter();
-        let end = u32::from_be_bytes(counter) as usize;
-        let start = self.producer as usize;
-        if errno == 0 {
-            match theirs.get(start * 64..end * 64) {
-                Some(requests) => pair.learn(chain, requests),
-                None => return Outcome::Differs(format!("the reference counts from {start} to {end}")),
-            }
-        } else if counter != before {
-            return Outcome::Differs("the reference has refused and counted on".into());
-        }
-
-        let mut ring = vec![Wqebb([!PATTERN; 64]); self.reference.blocks];
+        self.twins.set_queue(reference.number, reference.blocks)?;
+        let mut ring = vec![Wqebb([!PATTERN; 64]); reference.blocks];
+        let before = vec![!PATTERN; reference.blocks * 64];
         let record = DoorbellRecord::new();
         let config = SendQueueConfig {
-            max_inline_data: self.reference.max_inline_data,
-            max_sge: self.reference.max_sge,
-            max_requests: self.reference.max_requests - self.outstanding,
-            first_block: self.producer,
-            small_fence: self.small_fence,
-            ..SendQueueConfig::new(Qpn::from_low_bits(self.reference.number))
+            max_inline_data: reference.max_inline_data,
+            max_sge: reference.max_sge,
+            max_requests: reference.max_requests,
+            ..SendQueueConfig::new(Qpn::from_low_bits(reference.number))
         };
-        let mut queue = match Ours::new(config, &mut ring, &record, Silent) {
-            Ok(queue) => queue,
-            Err(error) => return Outcome::Differs(format!("queue: {error:?}")),
-        };
-        let mut mkey = match pair.ours.take().map_or_else(|| pair.mkey(), Ok) {
-            Ok(mkey) => mkey,
-            Err(error) => return Outcome::Differs(error),
-        };
-        let posted = chain.iter().enumerate().try_for_each(|(number, (flags, work))| {
-            let mut request = queue.request(number as u64);
-            if flags.fence {
-                request = request.fenced();
+        let ours = Ours::new(config, &mut ring, &record, Silent)
+            .map_err(|error| io::Error::other(format!("queue: {error:?}")))?;
+        let mut queues = Queues { reference, ours, before };
+        for _ in 0..chains {
+            if self.tally.configurations >= count {
+                break;
             }
-            if flags.signaled {
-                request = request.signaled();
+            let mut pair = match kept.take() {
+                Some(pair) => pair,
+                None => {
+                    let pair = Pair::create(&self.device, &mut self.random)?;
+                    let key = Key::from_raw(pair.reference.key());
+                    self.twins.set_mkey(key, pair.kind, pair.max_entries)?;
+                    pair
+                }
+            };
+            let mut verdict = self.run_chain(&mut queues, &mut pair, lazy)?;
+            // The reference keeps what a refused chain has half set up.
+            pair.torn |= matches!(verdict, Verdict::Refused { .. });
+            // The mkeys of completions that wait must not go before them.
+            let last = pair.torn || pair.life >= LIFE || !pair.is_known();
+            let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
+            if poll
+                && !matches!(verdict, Verdict::Differs(_))
+                && let Some(what) = self.poll(&mut queues, &mut pair)?
+            {
+                verdict = Verdict::Differs(format!("completions: {what}"));
             }
-            if flags.solicited {
-                request = request.solicited();
-            }
-            post(request, work, &mut mkey)
-        });
-        queue.ring_doorbell();
-        let (producer, outstanding, fence) = (queue.producer(), queue.outstanding(), queue.next_fence());
-        drop(queue);
-        match (errno, posted) {
-            (0, Err(error)) => {
-                let theirs = in_words(theirs.get(start * 64..end * 64).unwrap_or_default());
-                Outcome::Differs(format!("the reference posts it, the library refuses: {error}\n{theirs}"))
-            }
-            (errno, Ok(())) if errno != 0 => {
-                Outcome::Differs(format!("the library posts it, the reference refuses with errno {errno}"))
-            }
-            (0, Ok(())) => {
-                let [_, ours_counted] = record.bytes();
-                let ours: Vec<u8> = ring.iter().flat_map(|block| block.0).collect();
-                let difference = if ours_counted != counter {
-                    Some(format!("counter {ours_counted:02x?}, the reference has {counter:02x?}"))
-                } else {
-                    compare(&ours, &theirs, start, end)
-                };
-                self.producer = producer;
-                self.outstanding += outstanding;
-                self.small_fence = fence != 0;
-                pair.ours = Some(mkey);
-                match difference {
-                    None => Outcome::Same(end - start),
-                    Some(what) => {
-                        let (ours, theirs) = (
-                            in_words(&ours[start * 64..producer as usize * 64]),
-                            in_words(&theirs[start * 64..end * 64]),
-                        );
-                        Outcome::Differs(format!("{what}\nlibrary:\n{ours}\nreference:\n{theirs}"))
+            match verdict {
+                Verdict::Same if !last && !pair.torn => *kept = Some(pair),
+                Verdict::Same => {}
+                Verdict::Refused { full } => {
+                    self.tally.refused += 1;
+                    self.tally.coverage.full += u64::from(full);
+                    // All completions are taken; nothing else will free room.
+                    if full && queues.ours.outstanding() + 8 > queues.reference.max_requests {
+                        return Ok(());
                     }
                 }
-            }
-            (_, Err(error)) if error.starts_with("RingFull") || error.starts_with("TooManyRequests") => {
-                Outcome::Differs(format!("the reference refuses it with errno {errno}, the library: {error}"))
-            }
-            (_, Err(_) | Ok(())) => Outcome::Refused,
-        }
-    }
-}
-
-fn in_words(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for (offset, request) in Requests::new(bytes) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "block {}:\n{request}", offset / 64);
-    }
-    text
-}
-
-const RDMA_WRITE_IMM: u8 = 0x09;
-const SEND_IMM: u8 = 0x0b;
-const SEND_INVALIDATE: u8 = 0x01;
-const SET_PSV: u8 = 0x20;
-const UMR: u8 = 0x25;
-
-/// Compares two rings in which the blocks from `start` to `end` were written.
-fn compare(ours: &[u8], theirs: &[u8], start: usize, end: usize) -> Option<String> {
-    let outside = |ring: &[u8], pattern: u8| {
-        let (before, behind) = (&ring[..start * 64], &ring[end * 64..]);
-        before == vec![pattern; before.len()] && behind == vec![pattern; behind.len()]
-    };
-    if !outside(ours, !PATTERN) {
-        return Some("blocks written beside the requests".into());
-    }
-    if !outside(theirs, PATTERN) {
-        return Some("blocks written beside the requests, by the reference".into());
-    }
-    let mut block = start;
-    while block < end {
-        let from = block * 64;
-        let octowords = usize::from(theirs[from + 7] & 0x3f);
-        let length = octowords * 16;
-        if length == 0 {
-            return Some(format!("block {block} of the reference has no size"));
-        }
-        let opcode = theirs[from + 3];
-        for at in 0..length {
-            let (our, their) = (ours[from + at], theirs[from + at]);
-            // A byte that the reference may leave as it was, and did.
-            let untouched = their == PATTERN && may_be_untouched(opcode, at, length, &theirs[from..]);
-            if our != their && !untouched {
-                return Some(format!(
-                    "block {block} byte {at} of {length}: {our:#04x}, the reference has {their:#04x}"
-                ));
-            }
-        }
-        block += length.div_ceil(64);
-    }
-    None
-}
-
-/// Returns whether the reference leaves this byte of a request as it finds it.
-fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
-    /// Control and UMR segment, and the mkey's segment: no more, as of a LOCAL_INV.
-    const INVALIDATE_BYTES: usize = 128;
-    match opcode {
-        // Only its key (4..8) and the state (0) are set.
-        UMR => length == INVALIDATE_BYTES && ((65..68).contains(&at) || at >= 72),
-        RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),
-        _ => (12..16).contains(&at) || opcode != SET_PSV && in_inline_padding(opcode, at, length, request),
-    }
-}
-
-/// Returns whether this byte lies behind inline data that end within the request's last 16 bytes.
-fn in_inline_padding(opcode: u8, at: usize, length: usize, request: &[u8]) -> bool {
-    // RDMA WRITE (8) and READ (16) have a remote address behind the control segment.
-    let header = if matches!(opcode, 0x08 | RDMA_WRITE_IMM | 0x10) { 32 } else { 16 };
-    if length <= header {
-        return false;
-    }
-    let count = word(request, header);
-    let data = (count & 0x3ff) as usize;
-    let inline = count >> 31 == 1;
-    let end = header + 4 + data;
-    inline && end.next_multiple_of(16) == length && at >= end
-}
-
-/// Posts one request with the library.
-fn post(request: Request<'_, '_, Silent, MAX_BLOCKS>, work: &Work, mkey: &mut Mkey) -> Result<(), String> {
-    let posted = match work {
-        Work::Configure(config) => return configure(request, config, mkey),
-        Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
-        Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)?),
-        Work::Send(payload)
-        | Work::SendImm(_, payload)
-        | Work::SendInvalidate(_, payload)
-        | Work::Write(_, payload)
-        | Work::WriteImm(_, _, payload) => {
-            let list;
-            let data = match payload {
-                Payload::Inline(bytes) => Data::Inline(bytes),
-                Payload::Sges(entries) => {
-                    list = sges(entries)?;
-                    Data::Sges(&list)
+                Verdict::Differs(what) => {
+                    self.tally.differ += 1;
+                    if self.tally.differences.len() < DESCRIBED {
+                        self.tally.differences.push(format!(
+                            "chain {}, mkey with {} entries, {:?}, chain {} of its life: {what}",
+                            self.tally.chains, pair.max_entries, pair.kind, pair.life
+                        ));
+                    }
+                    self.pending.clear();
+                    self.twins = new_twins(self.single_block, self.dek)?;
+                    return Ok(());
                 }
-            };
+            }
+        }
+        // What waits belongs to this queue.
+        if let Some(mut pair) = kept.take()
+            && let Some(what) = self.poll(&mut queues, &mut pair)?
+        {
+            self.tally.differ += 1;
+            self.tally.differences.push(format!("completions: {what}"));
+        }
+        Ok(())
+    }
+
+    fn run_chain(&mut self, queues: &mut Queues<'_>, pair: &mut Pair, lazy: bool) -> io::Result<Verdict> {
+        if self.random.percent(25) {
+            pair.retag(self.random.next() as u8)?;
+        }
+        let wire = pair.ours.as_ref().and_then(Mkey::wire_length).unwrap_or(0);
+        let limits = Limits {
+            kind: pair.kind,
+            max_entries: pair.max_entries,
+            max_inline_data: queues.reference.max_inline_data,
+            max_sge: queues.reference.max_sge,
+            dek: self.dek,
+            key: pair.reference.key(),
+            single_block: self.single_block,
+            wire_bytes: u32::try_from(wire).unwrap_or(0),
+            room: lazy.then(|| queues.reference.max_requests - queues.ours.outstanding()),
+        };
+        let chain = case::chain(&mut self.random, &limits);
+        self.tally.chains += 1;
+        self.tally.configurations += configurations(&chain);
+        let verdict = self.compare_chain(queues, pair, &chain)?;
+        pair.life += 1;
+        Ok(match verdict {
+            Verdict::Differs(what) => Verdict::Differs(format!("{what}\n{chain:#x?}")),
+            other => other,
+        })
+    }
+
+    /// Has both sides issue a chain, compares their rings, and executes them.
+    fn compare_chain(
+        &mut self,
+        queues: &mut Queues<'_>,
+        pair: &mut Pair,
+        chain: &[(Flags, Work)],
+    ) -> io::Result<Verdict> {
+        let first = self.next_id;
+        self.next_id += chain.len() as u64;
+        let reference = &mut queues.reference;
+        reference.fill(PATTERN);
+        let counter_before = reference.counter();
+        let errno = ffi::issue(reference, first, chain, &pair.reference);
+        let (theirs, counter) = (reference.ring(), reference.counter());
+        if errno != 0 {
+            if counter != counter_before {
+                return Ok(Verdict::Differs("the reference has refused and counted on".into()));
+            }
+            return Ok(self.refuse(queues, pair, chain, errno));
+        }
+        let blocks = reference.blocks;
+        let producer = queues.ours.producer();
+        let count = usize::from((u32::from_be_bytes(counter) as u16).wrapping_sub(producer as u16));
+        let start = producer as usize % blocks;
+        if count > blocks {
+            return Ok(Verdict::Differs(format!("the reference counts {count} blocks")));
+        }
+        let requests = straight(&theirs, start, count);
+        pair.learn(chain, &requests);
+        let mut mkey = match pair.ours.take().map_or_else(|| pair.mkey(self.single_block), Ok) {
+            Ok(mkey) => mkey,
+            Err(error) => return Ok(Verdict::Differs(error)),
+        };
+        let starts = match post_chain(&mut queues.ours, first, chain, &mut mkey) {
+            Ok(starts) => starts,
+            Err((number, error)) => {
+                let words = in_words(&requests);
+                let what = format!("the reference posts it, the library refuses request {number}: {error}");
+                return Ok(Verdict::Differs(format!("{what}\n{words}")));
+            }
+        };
+        pair.ours = Some(mkey);
+        queues.ours.ring_doorbell();
+        let ours = queues.ring();
+        let [_, our_counter] = queues.ours.record().bytes();
+        let difference = if our_counter == counter {
+            compare(&ours, &queues.before, &theirs, start, count)
+        } else {
+            Some(format!("counter {our_counter:02x?}, the reference has {counter:02x?}"))
+        };
+        if let Some(what) = difference {
+            let ours = in_words(&straight(&ours, start, count));
+            let theirs = in_words(&requests);
+            return Ok(Verdict::Differs(format!("{what}\nlibrary:\n{ours}\nreference:\n{theirs}")));
+        }
+        self.tally.posted += configurations(chain);
+        pair.note(chain);
+        self.tally.blocks += count as u64;
+        self.tally.coverage.wrapped += u64::from(start + count > blocks);
+        self.twins.add_psvs(&pair.psvs.iter().flatten().copied().collect::<Vec<_>>())?;
+        let executed = self.twins.execute((&theirs, counter), (&ours, our_counter))?;
+        queues.before = ours;
+        match executed {
+            Ok(executed) => {
+                self.count(pair, chain, &starts, &executed);
+                self.pending.extend(executed.completions);
+                Ok(Verdict::Same)
+            }
+            Err(what) => Ok(Verdict::Differs(format!("{what}\nreference:\n{}", in_words(&requests)))),
+        }
+    }
+
+    /// Sees that the library refuses a chain, too, and changes nothing.
+    fn refuse(&self, queues: &mut Queues<'_>, pair: &Pair, chain: &[(Flags, Work)], errno: i32) -> Verdict {
+        let mut mkey = match pair.ours.clone().map_or_else(|| pair.mkey(self.single_block), Ok) {
+            Ok(mkey) => mkey,
+            Err(error) => return Verdict::Differs(error),
+        };
+        // Tried on a queue like this, for the requests before the one that is refused cannot be taken back.
+        let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
+        let record = DoorbellRecord::new();
+        let reference = &queues.reference;
+        let config = SendQueueConfig {
+            max_inline_data: reference.max_inline_data,
+            max_sge: reference.max_sge,
+            max_requests: reference.max_requests - queues.ours.outstanding(),
+            ..SendQueueConfig::new(Qpn::from_low_bits(reference.number))
+        };
+        let mut trial = match Ours::new(config, &mut ring, &record, Silent) {
+            Ok(queue) => queue,
+            Err(error) => return Verdict::Differs(format!("queue: {error:?}")),
+        };
+        let untouched = mkey.clone();
+        let (number, error) = match post_chain(&mut trial, 0, chain, &mut mkey) {
+            Err(refused) => refused,
+            Ok(_) => {
+                let what = format!("the library posts it, the reference refuses with errno {errno}");
+                return Verdict::Differs(what);
+            }
+        };
+        let full = error.starts_with("RingFull") || error.starts_with("TooManyRequests");
+        if full && errno != ENOMEM {
+            return Verdict::Differs(format!(
+                "the reference refuses with errno {errno}, the library: {error}"
+            ));
+        }
+        if number == 0 {
+            let (mut again, producer) = (untouched.clone(), queues.ours.producer());
+            let refused = post_chain(&mut queues.ours, 0, chain, &mut again);
+            let changed =
+                again != untouched || queues.ours.producer() != producer || queues.ring() != queues.before;
+            if refused.is_ok() || changed {
+                return Verdict::Differs(format!("the library refuses and has changed something: {error}"));
+            }
+        }
+        Verdict::Refused { full }
+    }
+
+    fn count(&mut self, pair: &mut Pair, chain: &[(Flags, Work)], starts: &[u32], executed: &Executed) {
+        let coverage = &mut self.tally.coverage;
+        let end = executed.failed.and_then(|block| starts.iter().rposition(|start| *start as u16 <= block));
+        let done = chain.get(..end.unwrap_or(chain.len())).unwrap_or_default();
+        let configured = configurations(done);
+        coverage.executed += configured;
+        coverage.moved += if executed.moved { configured } else { 0 };
+        coverage.failed += u64::from(executed.failed.is_some());
+        coverage.signature_errors += executed.signature_errors;
+        if pair.erred {
+            coverage.behind_errors += configured;
+        }
+        for (_, work) in done {
             match work {
-                Work::SendImm(imm, _) => request.send_imm(*imm, data),
-                Work::SendInvalidate(key, _) => request.send_invalidate(Key::from_raw(*key), data),
-                Work::Write(remote, _) => request.rdma_write(*remote, data),
-                Work::WriteImm(remote, imm, _) => request.rdma_write_imm(*remote, *imm, data),
-                _ => request.send(data),
+                Work::Configure(config) => {
+                    coverage.older += u64::from(config.older);
+                    coverage.crypto += u64::from(config.crypto.is_some());
+                }
+                Work::CompareSwap(..) | Work::FetchAdd(..) => coverage.atomics += 1,
+                _ => {}
             }
         }
-    };
-    posted.map_err(|error| format!("{error:?}"))
-}
-
-fn sges(list: &[(u64, u32, u32)]) -> Result<Vec<Sge>, String> {
-    list.iter()
-        .map(|&(address, length, key)| Sge::new(address, length, Key::from_raw(key)))
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{error:?}"))
-}
-
-fn configure(
-    request: Request<'_, '_, Silent, MAX_BLOCKS>,
-    config: &Config,
-    mkey: &mut Mkey,
-) -> Result<(), String> {
-    let mut list = Vec::new();
-    let mut strides = Vec::new();
-    let layout = match &config.layout {
-        None => None,
-        Some(Mapping::List(entries)) => {
-            for &(address, length, key) in entries {
-                let entry = ListEntry::new(address, length, Key::from_raw(key));
-                list.push(entry.map_err(|error| format!("{error:?}"))?);
-            }
-            Some(Layout::list(&list))
-        }
-        Some(Mapping::Interleaved(repeat, entries)) => {
-            for &(address, bytes, skip, key) in entries {
-                let entry = InterleavedEntry::new(address, bytes, skip, Key::from_raw(key));
-                strides.push(entry.map_err(|error| format!("{error:?}"))?);
-            }
-            Some(Layout::interleaved(*repeat, &strides).map_err(|error| format!("{error:?}"))?)
-        }
-    };
-    let signature = match &config.signature {
-        SignatureStep::Keep => SignatureChange::Keep,
-        SignatureStep::Reset => SignatureChange::Reset,
-        SignatureStep::Set { memory, wire, check_mask, copy_mask } => {
-            let signature = match (*memory, *wire) {
-                (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-                (Some(memory), None) => BlockSignature::memory(memory),
-                (None, Some(wire)) => BlockSignature::wire(wire),
-                (None, None) => return Err("signature of no domain".into()),
-            };
-            let signature = signature.with_check_mask(*check_mask);
-            SignatureChange::Set(match copy_mask {
-                Some(mask) => signature.with_copy_mask(*mask).map_err(|error| format!("{error:?}"))?,
-                None => signature,
-            })
-        }
-    };
-    let access = config.access.map(|bits| {
-        // IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
-        [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
-            .into_iter()
-            .enumerate()
-            .filter(|(bit, _)| bits >> bit & 1 == 1)
-            .fold(Access::NONE, |rights, (_, right)| rights | right)
-    });
-    let config = MkeyConfig { access, layout, signature, crypto: config.crypto };
-    request.configure_mkey(mkey, &config).map_err(|error| format!("{error:?}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A SEND with 5 bytes of inline data behind an empty block: written by the library, and by the reference.
-    fn rings() -> (Vec<u8>, Vec<u8>) {
-        let (mut ours, mut theirs) = (vec![!PATTERN; 192], vec![PATTERN; 192]);
-        for ring in [&mut ours, &mut theirs] {
-            ring[64..76].copy_from_slice(&[0, 0, 1, 0x0a, 0, 0, 7, 2, 0, 0, 0, 0]);
-            ring[80..89].copy_from_slice(&[0x80, 0, 0, 5, 1, 2, 3, 4, 5]);
-        }
-        (ours, theirs)
     }
 
-    #[test]
-    fn only_what_the_reference_left_alone_may_differ() {
-        let (ours, theirs) = rings();
-        assert_eq!(compare(&ours, &theirs, 1, 2), None);
-        // Control segment but for its immediate data, and inline data.
-        for at in (64..76).chain(80..89) {
-            let mut wrong = ours.clone();
-            wrong[at] ^= 1;
-            assert!(compare(&wrong, &theirs, 1, 2).is_some(), "byte {at}");
+    /// Gives both sides the completions that wait, and says what they make of them if it is not the same.
+    fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
+        let mut ring = vec![Cqe::UNWRITTEN; COMPLETIONS];
+        let record = DoorbellRecord::new();
+        for (entry, slot) in self.pending.iter().zip(&mut ring) {
+            self.completions.deliver(zerocopy::transmute!(*entry))?;
+            // The library's queue is a new one each time, in its first lap.
+            *slot = Cqe { op_own: entry.op_own & !1, ..*entry };
         }
-        // Blocks beside it.
-        for at in [0, 63, 128, 191] {
-            let mut wrong = ours.clone();
-            wrong[at] ^= 1;
-            assert!(compare(&wrong, &theirs, 1, 2).is_some(), "byte {at}");
+        if self.pending.len() > COMPLETIONS {
+            return Err(io::Error::other("more completions than there is room for"));
         }
-        // The reference has written the immediate data after all.
-        let mut wrong = theirs.clone();
-        wrong[76] = 0;
-        assert!(compare(&ours, &wrong, 1, 2).is_some());
+        let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
+        self.pending.clear();
+        let theirs: Vec<_> = self.completions.poll()?.iter().map(|done| (done.wr_id, done.status)).collect();
+        let Some(mkey) = &mut pair.ours else {
+            return Ok((!theirs.is_empty()).then(|| "of an mkey that was never configured".into()));
+        };
+        let mut completions = CompletionQueue::new(&mut ring, &record)
+            .map_err(|error| io::Error::other(format!("completion queue: {error:?}")))?;
+        let mut ours = Vec::new();
+        let mut endpoint = Endpoint::<_, MAX_BLOCKS, 1> {
+            send: &mut queues.ours,
+            receive: None,
+            mkeys: core::slice::from_mut(mkey),
+        };
+        while let Some(completion) = completions.poll(&mut endpoint) {
+            match completion {
+                Ok(completion) => ours.push(as_reference(&completion)),
+                Err(error) => return Ok(Some(format!("{error:?}"))),
+            }
+        }
+        if ours != theirs {
+            return Ok(Some(format!("{ours:x?}, the reference has {theirs:x?}")));
+        }
+        if errors != 0 {
+            pair.erred = true;
+            let (late, stale) = (pair.reconfigured, errors > 1);
+            pair.unread = Some(match pair.unread {
+                Some(first) => Unread { stale: true, ..first },
+                None => Unread { late, stale },
+            });
+        }
+        (pair.unpolled, pair.reconfigured) = (0, false);
+        if self.random.percent(40) {
+            return Ok(None);
+        }
+        let mut unread = pair.unread.take().unwrap_or_default();
+        unread.stale |= pair.torn;
+        let (ours, theirs) = (mkey.check(), pair.reference.check());
+        // What the reference cannot read it keeps for the next time.
+        pair.torn |= pair.kind.signature && theirs.is_err();
+        match check::compare(&ours, &theirs, unread) {
+            Answers::NoError => self.tally.without_error += 1,
+            Answers::SameError => self.tally.coverage.checked += 1,
+            Answers::BothErrors => self.tally.presence_only += 1,
+            Answers::Differ => {
+                let what = format!("mkey_check: {ours:x?}, the reference has {theirs:x?}, {unread:?}");
+                return Ok(Some(what));
+            }
+        }
+        Ok(None)
     }
+}
+
+fn configurations(chain: &[(Flags, Work)]) -> u64 {
+    chain.iter().filter(|(_, work)| matches!(work, Work::Configure(_))).count() as u64
+}
+
+/// Puts a completion as verbs do: name and `enum ibv_wc_status`.
+fn as_reference(completion: &WorkCompletion) -> (u64, u32) {
+    let status = match completion.outcome {
+        Outcome::Failed(failure) => match failure.syndrome {
+            Syndrome(code @ (1 | 2 | 4 | 5 | 6)) => code.into(),
+            Syndrome(code @ 0x10..=0x16) => u32::from(code) - 9,
+            Syndrome(_) => 21,
+        },
+        _ => 0,
+    };
+    (completion.id, status)
 }

@@ -111,7 +111,6 @@ fn run(qp: &Qp, chain: &Chain, state: &mut State) -> Verdict {
                 outstanding: state.outstanding,
                 doorbell: queue.doorbell().0,
             };
-            drop(queue);
             match compare(qp, chain, &ring, &record, &after, &state.mkeys) {
                 Ok(()) => Verdict::Matched,
                 Err(what) => Verdict::Differs(what),
@@ -235,7 +234,7 @@ struct OpenConfig {
     setters_to_come: usize,
     access: Option<Access>,
     layout: Option<OwnedLayout>,
-    signature: SignatureChange,
+    signature: SignatureChange<BlockSignature>,
     signature_set: bool,
     crypto: Option<Crypto>,
 }
@@ -512,8 +511,12 @@ impl<'r> Driver<'_, 'r> {
             }
             None => None,
         };
-        let config =
-            MkeyConfig { access: open.access, layout, signature: open.signature, crypto: open.crypto };
+        let config = MkeyConfig {
+            access: open.access,
+            layout,
+            signature: open.signature.as_ref(),
+            crypto: open.crypto.as_ref(),
+        };
         let before = mkey.clone();
         let result = self.request()?.configure_mkey(&mut mkey, &config);
         if result.is_err() {

@@ -21,7 +21,7 @@ const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// `cmd_hca_cap`, whatever the crypto.
+/// `cmd_hca_cap`, whatever the personality.
 const GENERAL: &[Field] = &[
     number(0x11, 0, 8, 15),    // log_max_qp_sz
     number(0x13, 3, 5, 16),    // log_max_qp
@@ -40,7 +40,6 @@ const GENERAL: &[Field] = &[
     number(0x38, 3, 5, 30),    // log_max_msg
     flag(0x3e, 0),             // sig_block_4048
     number(0x3f, 4, 4, 1),     // cqe_version
-    flag(0x41, 7),             // drain_sigerr
     flag(0x42, 2),             // sigerr_cqe
     flag(0x42, 7),             // sho
     flag(0x43, 6),             // atomic
@@ -71,6 +70,9 @@ pub(crate) fn capabilities(op_mod: u16, personality: &Personality) -> Option<Vec
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
+            if personality.drain_sigerr {
+                put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
+            }
             let mut objects = 0;
             if crypto {
                 put(&mut bytes, &flag(0x8d, 1)); // crypto

@@ -10,12 +10,27 @@ use std::io;
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 
-/// The longest event (`struct ib_uverbs_async_event_desc`).
-const LONGEST: usize = 16;
+/// The longest event: a cookie and an entry of an event queue (`struct mlx5_ib_uapi_devx_async_event_hdr`).
+const LONGEST: usize = 8 + 64;
+
+/// What a channel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Asynchronous events, or completions.
+    Verbs,
+    /// Events of the device, with or without their data.
+    Devx {
+        /// Cookies alone.
+        omit_data: bool,
+    },
+}
 
 /// A queue of events with a file descriptor at its end.
 #[derive(Debug)]
 pub(crate) struct Channel {
+    kind: Kind,
+    /// The context that it was made on.
+    context: u32,
     writer: UnixDatagram,
     reader: OwnedFd,
     /// What did not fit into the socket yet.
@@ -27,13 +42,33 @@ impl Channel {
     ///
     /// # Errors
     /// When there are no file descriptors left.
-    pub(crate) fn new() -> io::Result<(Self, RawFd)> {
+    pub(crate) fn new(kind: Kind, context: u32) -> io::Result<(Self, RawFd)> {
         let (writer, reader) = UnixDatagram::pair()?;
         writer.set_nonblocking(true)?;
         let ours = reader.as_fd().try_clone_to_owned()?;
         shared::keep(&writer);
         shared::keep(&ours);
-        Ok((Self { writer, reader: ours, backlog: VecDeque::new() }, reader.into_raw_fd()))
+        Ok((Self { kind, context, writer, reader: ours, backlog: VecDeque::new() }, reader.into_raw_fd()))
+    }
+
+    /// Returns what it is for.
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether events go without their data.
+    pub(crate) fn omits_data(&self) -> bool {
+        self.kind == Kind::Devx { omit_data: true }
+    }
+
+    /// Whether it was made on this context.
+    pub(crate) const fn is_of(&self, context: u32) -> bool {
+        self.context == context
+    }
+
+    /// Ends it: who waits for an event wakes up and gets none, for its context is gone.
+    pub(crate) fn end(&self) {
+        sys::end_socket(self.reader.as_fd());
     }
 
     /// Appends an event.
@@ -76,12 +111,12 @@ mod tests {
 
     #[test]
     fn unread_events_can_be_taken_back() {
-        let (mut channel, _program) = Channel::new().unwrap();
+        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
         for event in [1u8, 2, 1, 3] {
             channel.push(&[event; 8]);
         }
         assert_eq!(channel.retract(|event| event[0] == 1), 2);
-        let mut buffer = [0; 16];
+        let mut buffer = [0; LONGEST];
         assert_eq!(sys::take_message(channel.reader.as_fd(), &mut buffer), Some(8));
         assert_eq!(buffer[0], 2);
         assert_eq!(channel.retract(|_| true), 1);
@@ -90,11 +125,11 @@ mod tests {
 
     #[test]
     fn more_events_than_the_socket_holds_are_kept_in_order() {
-        let (mut channel, _program) = Channel::new().unwrap();
+        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
         for event in 0..5000u64 {
             channel.push(&event.to_ne_bytes());
         }
-        let mut buffer = [0; 16];
+        let mut buffer = [0; LONGEST];
         for event in 0..5000u64 {
             channel.flush();
             assert_eq!(sys::take_message(channel.reader.as_fd(), &mut buffer), Some(8));

@@ -1,15 +1,14 @@
 //! The functions of the C library that are taken over: each hands on what is not about the device.
 //!
 //! The names are those that libibverbs and libmlx5 import, and their 64-bit twins, which programs import that ask for
-//! large files. All of them have no effect on other files but the time for one comparison.
+//! large files; and for programs, what else makes a descriptor of another (`dup` and its like) or closes many. All of them have no effect on other files but the time for one comparison.
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
 use crate::fabric::private_directory;
 use crate::request::VERBS_IOCTL;
-use crate::settings::Settings;
-use crate::{shared, sys, sysfs};
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use crate::{settings, shared, sys, sysfs};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -241,7 +240,7 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     if !shared::may_close(descriptor) {
         return fail(Errno::BADF);
     }
-    if shared::is_ours(descriptor) && !shared::is_borrowed() {
+    if shared::is_ours(descriptor) && !shared::is_borrowed() && !shared::is_inside() {
         let _ = guarded(|| {
             shared::close(descriptor);
             Ok(())
@@ -250,6 +249,139 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     let next = next!(close(c_int));
     // SAFETY: handed on from the caller.
     unsafe { next(descriptor) }
+}
+
+/// Closes a range of descriptors, each as `close` does. Some flags ask for something else than closing now.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let next = next!(close_range(c_uint, c_uint, c_int));
+    // What makes no sense is for the kernel to refuse.
+    if first > last || flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) != 0 {
+        // SAFETY: handed on from the caller.
+        return unsafe { next(first, last, flags) };
+    }
+    let one = |descriptor| {
+        // SAFETY: as the caller asks for, one by one.
+        unsafe { close(descriptor) };
+    };
+    // SAFETY: handed on from the caller, in parts.
+    let part = |first, last| unsafe { next(first, last, flags) };
+    shared::close_range(first, last, one, part)
+}
+
+/// Closes all descriptors from `low` up, each as `close` does.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
+    let low = low.max(0);
+    // SAFETY: handed on from the caller.
+    if unsafe { close_range(low.unsigned_abs(), c_uint::MAX, 0) } < 0 {
+        // An old kernel. Higher numbers are not given out unless a program asks for them.
+        for descriptor in low..shared::DESCRIPTORS as c_int {
+            // SAFETY: as the caller asks for, one by one.
+            unsafe { close(descriptor) };
+        }
+    }
+}
+
+/// Notes that `new` was made of `old`, unless the call failed, and returns it.
+///
+/// # Safety
+/// `new` is the result of such a call, and belongs to nobody yet.
+unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
+    let known = shared::is_ours(old) || shared::is_ours(new);
+    if new < 0 || old == new || !known || shared::is_borrowed() || shared::is_inside() {
+        return new;
+    }
+    if shared::is_too_high(new) {
+        // SAFETY: by contract nobody else has it.
+        unsafe { libc::close(new) };
+        return fail(Errno(libc::EMFILE));
+    }
+    let _ = guarded(|| {
+        shared::duplicate(old, new);
+        Ok(())
+    });
+    new
+}
+
+/// Makes another descriptor for a file; one for the device's is the device.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
+    let next = next!(dup(c_int));
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(descriptor, next(descriptor)) }
+}
+
+/// As `dup`, with the number of the new descriptor, whose file is closed.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if old != new && !shared::may_close(new) {
+        return fail(Errno::BUSY);
+    }
+    let next = next!(dup2(c_int, c_int));
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(old, next(old, new)) }
+}
+
+/// As `dup2`, with flags.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if old != new && !shared::may_close(new) {
+        return fail(Errno::BUSY);
+    }
+    let next = next!(dup3(c_int, c_int, c_int));
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(old, next(old, new, flags)) }
+}
+
+macro_rules! controls {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is that of the function that it stands before.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name(descriptor: c_int, command: c_int, argument: *mut c_void) -> c_int {
+                let next = next!($name(c_int, c_int, *mut c_void));
+                // SAFETY: handed on from the caller.
+                let result = unsafe { next(descriptor, command, argument) };
+                match command {
+                    // SAFETY: the result is a new descriptor.
+                    libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => unsafe { duplicated(descriptor, result) },
+                    _ => result,
+                }
+            }
+        )*
+    };
+}
+
+controls! {
+    /// Controls a file; some commands make another descriptor for it.
+    fcntl;
+    /// As `fcntl`.
+    fcntl64;
 }
 
 /// Makes a socket, but none to the kernel's list of RDMA devices: libibverbs then looks where we have put ours.
@@ -274,7 +406,7 @@ extern "C" fn loaded() {
         if cfg!(test) {
             return;
         }
-        let directory = Settings::from_environment().directory;
+        let directory = settings::directory();
         let tree = private_directory(&directory).and_then(|()| sysfs::write(&directory));
         let Ok(tree) = tree else { return };
         if let Ok(path) = CString::new(tree.into_os_string().into_vec()) {

@@ -1,7 +1,7 @@
 //! Stands in for the kernel's uverbs device: a preload library, behind it a software mlx5 device.
 //!
 //! ```text
-//! program ─ libibverbs ─ libmlx5 ─ open, ioctl, mmap, close ─▶ interpose ─▶ shared ─▶ dispatch ─▶ command/*
+//! program ─ libibverbs ─ libmlx5 ── open, ioctl, dup, close ─▶ interpose ─▶ shared ─▶ dispatch ─▶ command/*
 //!                 │                                                            │          │
 //!                 └── rings, doorbell records, data in its own memory ◀─ process ── Device (softdev)
 //!                                                                              │
@@ -16,10 +16,13 @@ mod caps;
 mod channel;
 mod command;
 mod errno;
+mod events;
 mod fabric;
 mod interpose;
 mod log;
 mod object;
+mod pipe;
+mod probe;
 mod process;
 mod request;
 mod settings;

@@ -5,13 +5,24 @@ use mlx5_mkey::types::MkeyIndex;
 use mlx5_softdev::QpState;
 use std::collections::BTreeMap;
 
+/// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay while it is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Base {
+    /// Memory of ring and doorbell record.
+    pub(crate) umems: [Option<u32>; 2],
+    /// The page.
+    pub(crate) uar: Option<u32>,
+}
+
 /// A completion queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Cq {
     /// Its number.
     pub(crate) number: u32,
-    /// What the program calls it in events.
-    pub(crate) user_handle: u64,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
     /// The completion channel.
     pub(crate) channel: Option<u32>,
     /// Address of the ring.
@@ -35,8 +46,10 @@ pub(crate) struct Cq {
 pub(crate) struct Qp {
     /// Its number.
     pub(crate) number: u32,
-    /// What the program calls it in events.
-    pub(crate) user_handle: u64,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
     /// Address of the doorbell record.
     pub(crate) record: u64,
     /// Address of the send ring.
@@ -125,6 +138,18 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Whether a queue is made over the memory or page of a handle.
+    pub(crate) fn is_base(&self, handle: u32) -> bool {
+        self.objects().any(|object| {
+            let base = match object {
+                Object::Qp(qp) => &qp.base,
+                Object::Cq(cq) => &cq.base,
+                _ => return false,
+            };
+            base.umems.contains(&Some(handle)) || base.uar == Some(handle)
+        })
+    }
+
     /// Stores an object and returns its handle, `None` when the handles are used up.
     pub(crate) fn insert(&mut self, object: Object) -> Option<u32> {
         let free = |handle: &u32| !self.objects.contains_key(handle);

@@ -2,17 +2,23 @@
 //!
 //! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at any time. So
 //! every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this process), which answers EFAULT
-//! where plain loads and stores would end the program, and which respects the protection of pages.
+//! where plain loads and stores would end the program, and which respects the protection of pages. Where those calls are
+//! not to be had, a pipe does the same.
 #![allow(unsafe_code)]
 
+use crate::pipe;
 use mlx5_softdev::{Fault, Memory};
-use std::sync::atomic::{Ordering, fence};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// The kernel takes no more pieces in one call (UIO_MAXIOV).
 const MAX_PIECES: usize = 1024;
 
 /// How often a doorbell record that changes under our eyes is read again.
 const RETRIES: usize = 8;
+
+/// The kernel was asked for the calls on processes and has none for us.
+static BY_PIPE: AtomicBool = AtomicBool::new(false);
 
 /// The memory of this process.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,15 +28,41 @@ fn piece(address: u64, length: usize) -> libc::iovec {
     libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
 }
 
-/// Reads the pieces one after the other into `out`. Returns how many bytes were read before the first bad address.
+/// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the first bad address.
+fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
+    if !BY_PIPE.load(Ordering::Relaxed) {
+        if let Ok(count) = usize::try_from(call()) {
+            return count;
+        }
+        if !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+            return 0;
+        }
+        BY_PIPE.store(true, Ordering::Relaxed);
+    }
+    by_pipe()
+}
+
+/// Reads the pieces, which are as long as `out` together, one after the other into it. Returns how many bytes were read
+/// before the first bad address.
 fn readv(out: &mut [u8], pieces: &[libc::iovec]) -> usize {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
     // kernel, which reports those that are not mapped. Getpid cannot fail.
-    let read = unsafe {
+    let call = || unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, pieces.as_ptr(), pieces.len() as u64, 0)
     };
-    usize::try_from(read).unwrap_or(0)
+    moved(call, || {
+        let mut done = 0;
+        for piece in pieces {
+            let part = out.get_mut(done..done + piece.iov_len).unwrap_or_default();
+            let read = pipe::load(piece.iov_base.addr() as u64, part);
+            done += read;
+            if read < piece.iov_len {
+                break;
+            }
+        }
+        done
+    })
 }
 
 impl ProcessMemory {
@@ -105,15 +137,16 @@ impl Memory for ProcessMemory {
         while done < bytes.len() {
             let rest = bytes.get(done..).unwrap_or_default();
             let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
-            let remote = piece(address.wrapping_add(done as u64), rest.len());
+            let from = address.wrapping_add(done as u64);
+            let remote = piece(from, rest.len());
             // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
             // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
-            let written = unsafe {
+            let call = || unsafe {
                 libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
             };
-            match usize::try_from(written) {
-                Ok(written) if written > 0 => done += written,
-                _ => return Err(Fault { address, length: bytes.len() as u64 }),
+            match moved(call, || pipe::store(from, rest)) {
+                0 => return Err(Fault { address, length: bytes.len() as u64 }),
+                written => done += written,
             }
         }
         Ok(())

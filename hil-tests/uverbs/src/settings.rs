@@ -1,24 +1,22 @@
 //! What the environment asks for.
 
 use mlx5_softdev::{CryptoMode, Personality, XtsEngine};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Directory in which devices of several processes find each other.
 pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
-/// `wrapped`, `plaintext` or `none`: how data encryption keys are imported.
+/// `plaintext`, which it is if not set, `wrapped` or `none`: how data encryption keys are imported.
 pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
-/// `single-block` or `multi-block`: the AES-XTS engine.
+/// `multi-block`, which it is if not set, or `single-block`: the AES-XTS engine.
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
+/// `yes`, which it is if not set, or `no`: whether queue pairs can be made to drain on signature errors.
+pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
 /// The longest message: as the port says, 1 GiB.
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
-
-/// The 256-bit key that wraps keys and credentials for an emulated device. Not a secret.
-pub(crate) const FACTORY_KEK: [u8; 32] = *b"mlx5 emulated key-encryption key";
-/// The credential that an emulated device knows. Not a secret.
-pub(crate) const FACTORY_CREDENTIAL: [u8; 40] = *b"mlx5 emulated device: login credential..";
 
 /// How this process's device is to be.
 #[derive(Clone, Debug)]
@@ -32,28 +30,63 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Takes the settings from the environment. What makes no sense is as if it were not there.
-    pub(crate) fn from_environment() -> Self {
-        let crypto = match std::env::var(CRYPTO).as_deref() {
-            Ok("wrapped") => CryptoMode::Wrapped,
-            Ok("none") => CryptoMode::None,
-            _ => CryptoMode::Plaintext,
-        };
-        let xts = match std::env::var(ENGINE).as_deref() {
-            Ok("single-block") => XtsEngine::SingleBlock,
-            _ => XtsEngine::MultiBlock,
+    /// Takes the settings from the environment.
+    ///
+    /// # Errors
+    /// What is wrong with which variable, in a sentence.
+    pub(crate) fn from_environment() -> Result<Self, String> {
+        let crypto = [
+            ("plaintext", CryptoMode::Plaintext),
+            ("wrapped", CryptoMode::Wrapped),
+            ("none", CryptoMode::None),
+        ];
+        let xts = [("multi-block", XtsEngine::MultiBlock), ("single-block", XtsEngine::SingleBlock)];
+        let personality = Personality {
+            crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
+            xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
+            drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
+            max_message_bytes: MAX_MESSAGE,
+            ..Personality::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
-        let personality =
-            Personality { crypto, xts, max_message_bytes: MAX_MESSAGE, ..Personality::default() };
-        Self { directory: directory(), personality, log }
+        Ok(Self { directory: directory(), personality, log })
     }
 }
 
+/// Returns what `value` stands for; the first of the choices if it is empty or not set.
+fn choice<T: Copy, const N: usize>(
+    name: &str,
+    value: Option<OsString>,
+    choices: [(&str, T); N],
+) -> Result<T, String> {
+    let value = value.unwrap_or_default();
+    let chosen = choices.iter().find(|(word, _)| value.is_empty() || value == **word);
+    chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+        let words = choices.map(|(word, _)| word).join(", ");
+        format!("{name} is `{}`, but there is only: {words}", value.display())
+    })
+}
+
 /// Returns where devices meet unless the environment says otherwise: one place for each user.
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     match std::env::var_os(DIRECTORY) {
         Some(directory) if !directory.is_empty() => directory.into(),
         _ => std::env::temp_dir().join(format!("mlx5-uverbs-{}", crate::sys::user())),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_stand_for_nothing_are_refused() {
+        let choose =
+            |value: Option<&str>| choice("NAME", value.map(OsString::from), [("one", 1), ("two", 2)]);
+        assert_eq!((choose(None), choose(Some("")), choose(Some("one"))), (Ok(1), Ok(1), Ok(1)));
+        assert_eq!(choose(Some("two")), Ok(2));
+        assert_eq!(choose(Some("too")).unwrap_err(), "NAME is `too`, but there is only: one, two");
+        assert!(choose(Some("One")).is_err());
     }
 }

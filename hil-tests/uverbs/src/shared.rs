@@ -2,18 +2,21 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
+use crate::probe::{self, CallId};
 use crate::settings::Settings;
 use crate::state::State;
 use crate::{sys, worker};
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeSet;
+use std::ffi::{c_int, c_uint};
+use std::io::Write as _;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// File descriptors from here on are not given out as devices.
-const DESCRIPTORS: usize = 1 << 16;
+pub(crate) const DESCRIPTORS: usize = 1 << 16;
 
 /// How long the end of the process waits for peers to take what is theirs.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -31,12 +34,42 @@ static INSIDE: Mutex<Inside> = Mutex::new(Inside { state: None, orphans: BTreeSe
 /// Calls that wait for the lock; the worker steps back for them.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Descriptors that are contexts or channels, one bit each, for a quick answer without the lock.
-static OURS: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
+/// A set of descriptors, one bit each.
+struct Bits([AtomicU64; DESCRIPTORS / 64]);
 
-/// Descriptors that this library keeps for itself, one bit each. A program that closes all that it does not know, as
+impl Bits {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; DESCRIPTORS / 64])
+    }
+
+    fn word(&self, descriptor: RawFd) -> Option<(&AtomicU64, u64)> {
+        let number = usize::try_from(descriptor).ok()?;
+        Some((self.0.get(number / 64)?, 1 << (number % 64)))
+    }
+
+    fn set(&self, descriptor: RawFd) {
+        if let Some((word, bit)) = self.word(descriptor) {
+            word.fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    fn clear(&self, descriptor: RawFd) {
+        if let Some((word, bit)) = self.word(descriptor) {
+            word.fetch_and(!bit, Ordering::Release);
+        }
+    }
+
+    fn has(&self, descriptor: RawFd) -> bool {
+        self.word(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+    }
+}
+
+/// Descriptors that are contexts or channels, for a quick answer without the lock.
+static OURS: Bits = Bits::new();
+
+/// Descriptors that this library keeps for itself. A program that closes all that it does not know, as
 /// daemons do, must not close these: other files would get their numbers, and the device would write into them.
-static KEPT: [AtomicU64; DESCRIPTORS / 64] = [const { AtomicU64::new(0) }; DESCRIPTORS / 64];
+static KEPT: Bits = Bits::new();
 
 thread_local! {
     /// This thread is inside the device, whose own closing is real.
@@ -51,34 +84,55 @@ static PREPARED: Once = Once::new();
 /// Whether a worker was started in this process.
 static WORKING: AtomicBool = AtomicBool::new(false);
 
-fn bit(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
-    let number = usize::try_from(descriptor).ok()?;
-    Some((OURS.get(number / 64)?, 1 << (number % 64)))
-}
-
-fn kept_bit(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
-    let number = usize::try_from(descriptor).ok()?;
-    Some((KEPT.get(number / 64)?, 1 << (number % 64)))
-}
-
 /// Keeps a descriptor from being closed by the program.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
-    if let Some((word, bit)) = kept_bit(descriptor.as_raw_fd()) {
-        word.fetch_or(bit, Ordering::Release);
-    }
+    KEPT.set(descriptor.as_raw_fd());
 }
 
 /// Whether the program may close a descriptor. This library may close its own.
 pub(crate) fn may_close(descriptor: RawFd) -> bool {
-    let Some((word, bit)) = kept_bit(descriptor) else { return true };
-    if word.load(Ordering::Acquire) & bit == 0 {
+    if !KEPT.has(descriptor) {
         return true;
     }
-    let own = INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true);
+    let own = is_inside();
     if own && !is_borrowed() {
-        word.fetch_and(!bit, Ordering::Release);
+        KEPT.clear(descriptor);
     }
     own
+}
+
+/// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of the range that
+/// lie between those that the program may not close to `rest`, until one of them fails.
+pub(crate) fn close_range(
+    first: c_uint,
+    last: c_uint,
+    close: impl Fn(RawFd),
+    rest: impl Fn(c_uint, c_uint) -> c_int,
+) -> c_int {
+    let mut from = first;
+    for descriptor in RawFd::try_from(first).unwrap_or(RawFd::MAX)..DESCRIPTORS as RawFd {
+        let number = descriptor.unsigned_abs();
+        if number > last {
+            break;
+        }
+        if OURS.has(descriptor) {
+            close(descriptor);
+        }
+        if KEPT.has(descriptor) {
+            if let Some(before) = number.checked_sub(1).filter(|before| from <= *before)
+                && let failed @ ..0 = rest(from, before)
+            {
+                return failed;
+            }
+            from = number + 1;
+        }
+    }
+    if from <= last { rest(from, last) } else { 0 }
+}
+
+/// Whether this thread is inside the device: what it opens and closes there is the device's own, and the lock may be taken.
+pub(crate) fn is_inside() -> bool {
+    INSIDE_DEVICE.try_with(Cell::get).unwrap_or(true)
 }
 
 /// Runs `body` as the device: what it closes is closed.
@@ -89,26 +143,14 @@ pub(crate) fn as_device<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-fn mark(descriptor: RawFd) {
-    if let Some((word, bit)) = bit(descriptor) {
-        word.fetch_or(bit, Ordering::Release);
-    }
-}
-
-fn unmark(descriptor: RawFd) {
-    if let Some((word, bit)) = bit(descriptor) {
-        word.fetch_and(!bit, Ordering::Release);
-    }
-}
-
 /// Whether a descriptor is a context or a channel.
 pub(crate) fn is_ours(descriptor: RawFd) -> bool {
-    bit(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+    OURS.has(descriptor)
 }
 
 /// Whether a descriptor is so high that it cannot be remembered.
 pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
-    bit(descriptor).is_none()
+    OURS.word(descriptor).is_none()
 }
 
 /// Whether this is not the process that the state belongs to: a child that shares its parent's memory until it executes
@@ -128,19 +170,27 @@ fn lock() -> MutexGuard<'static, Inside> {
 /// A program has opened the device.
 ///
 /// # Errors
-/// As [`State::new`].
+/// As [`State::new`]; [`Errno::INVAL`] for an environment that makes no sense, after a line to standard error.
 pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     prepare();
+    if let Some(failure) = probe::next_call(CallId::OPEN) {
+        return Err(failure.errno);
+    }
     {
         let mut inside = lock();
         inside.orphans.remove(&descriptor);
         if inside.state.is_none() {
-            inside.state = Some(State::new(&Settings::from_environment())?);
+            let settings = Settings::from_environment().map_err(|what| {
+                // Without it nobody would know what the kernel's word means.
+                let _ = writeln!(std::io::stderr(), "mlx5-uverbs: {what}");
+                Errno::INVAL
+            })?;
+            inside.state = Some(State::new(&settings)?);
         }
         if let Some(state) = inside.state.as_mut() {
             state.open(descriptor);
         }
-        mark(descriptor);
+        OURS.set(descriptor);
         if !WORKING.swap(true, Ordering::AcqRel) && !worker::start() {
             WORKING.store(false, Ordering::Release);
             return Err(Errno::NOMEM);
@@ -151,13 +201,44 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Makes all crypto logins invalid.
+pub(crate) fn revoke() {
+    if let Some(state) = lock().state.as_mut()
+        && let Some((_, credential)) = state.factory
+    {
+        state.device.revoke(credential);
+    }
+}
+
+/// Returns how many contexts, objects and channels there are.
+pub(crate) fn counts() -> [u64; 3] {
+    lock().state.as_ref().map_or([0; 3], State::counts)
+}
+
 /// A program is about to close a descriptor that [`is_ours`].
 pub(crate) fn close(descriptor: RawFd) {
     let mut inside = lock();
-    unmark(descriptor);
+    OURS.clear(descriptor);
     inside.orphans.remove(&descriptor);
     if let Some(state) = inside.state.as_mut() {
         state.close(descriptor);
+    }
+}
+
+/// A program has made `new` of `old`, one of which [`is_ours`]; what `new` was before is closed.
+pub(crate) fn duplicate(old: RawFd, new: RawFd) {
+    let mut inside = lock();
+    if is_ours(old) {
+        OURS.set(new);
+    } else {
+        OURS.clear(new);
+    }
+    inside.orphans.remove(&new);
+    if inside.orphans.contains(&old) {
+        inside.orphans.insert(new);
+    }
+    if let Some(state) = inside.state.as_mut() {
+        state.duplicate(old, new);
     }
 }
 
@@ -172,12 +253,10 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
             return Err(Errno::IO);
         }
         let state = inside.state.as_mut().ok_or(Errno::IO)?;
-        if !state.contexts.contains_key(&descriptor) {
-            return Err(Errno(libc::ENOTTY));
-        }
-        let outcome = crate::command::dispatch(state, descriptor, address);
+        let context = state.context_of(descriptor).ok_or(Errno(libc::ENOTTY))?;
+        let outcome = crate::command::dispatch(state, context, address);
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
-            mark(made);
+            OURS.set(made);
         }
         worker::wake();
         outcome
@@ -243,7 +322,7 @@ extern "C" fn after_fork_in_child() {
     if let Some(mut inside) = guard
         && let Some(state) = inside.state.take()
     {
-        inside.orphans.extend(state.contexts.keys());
+        inside.orphans.extend(state.context_descriptors());
         // Closes this process's copies of lock and sockets. The parent keeps its own.
         as_device(|| drop(state));
     }
@@ -266,4 +345,41 @@ extern "C" fn at_exit() {
             sys::yield_now();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn ranges_leave_out_what_is_kept() {
+        // Numbers that no other test of this program opens.
+        for kept in [60_003, 60_004, 60_010] {
+            KEPT.set(kept);
+        }
+        OURS.set(60_006);
+        let parts = |first, last| {
+            let (ours, others) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+            let close = |descriptor| ours.borrow_mut().push(descriptor);
+            let rest = |first, last| {
+                others.borrow_mut().push((first, last));
+                0
+            };
+            assert_eq!(close_range(first, last, close, rest), 0);
+            (ours.into_inner(), others.into_inner())
+        };
+        assert_eq!(parts(60_000, 60_002), (vec![], vec![(60_000, 60_002)]));
+        assert_eq!(parts(60_003, 60_004), (vec![], vec![]));
+        assert_eq!(parts(60_004, 60_006), (vec![60_006], vec![(60_005, 60_006)]));
+        let all = vec![(60_000, 60_002), (60_005, 60_009), (60_011, c_uint::MAX)];
+        assert_eq!(parts(60_000, c_uint::MAX), (vec![60_006], all));
+        assert_eq!(parts(c_uint::MAX, c_uint::MAX), (vec![], vec![(c_uint::MAX, c_uint::MAX)]));
+        let refused = |_, _| -1;
+        assert_eq!(close_range(60_000, 60_009, |_| (), refused), -1);
+        for kept in [60_003, 60_004, 60_010] {
+            KEPT.clear(kept);
+        }
+        OURS.clear(60_006);
+    }
 }

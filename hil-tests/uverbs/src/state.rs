@@ -1,17 +1,18 @@
 //! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the fabric.
 
 use crate::abi::AsyncEvent;
-use crate::channel::Channel;
+use crate::channel::{Channel, Kind};
 use crate::errno::Errno;
+use crate::events::{self, Subject, Subscriptions};
 use crate::fabric::Fabric;
 use crate::log;
 use crate::object::{Context, Cq, Devx, Object};
 use crate::process::ProcessMemory;
-use crate::settings::{FACTORY_CREDENTIAL, FACTORY_KEK, Settings};
+use crate::settings::Settings;
 use mlx5_mkey::inspect::DeviceContext;
 use mlx5_mkey::mkey;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
-use mlx5_softdev::{CryptoMode, Device, Event, Memory, Message, Peer, QpState, XtsEngine};
+use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState, XtsEngine, factory};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -26,27 +27,22 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// An arm word that no program has written.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
 
-/// Numbers of asynchronous events (`enum ib_event_type`).
-mod event {
-    pub(super) const CQ_ERR: u32 = 0;
-    pub(super) const QP_FATAL: u32 = 1;
-    pub(super) const QP_ACCESS_ERR: u32 = 3;
-    pub(super) const SQ_DRAINED: u32 = 5;
-}
-
 /// The device of this process and all that hangs on it.
 #[derive(Debug)]
 pub(crate) struct State {
     /// The device.
     pub(crate) device: Device<ProcessMemory>,
-    /// Contexts by the file descriptor that they were opened with.
-    pub(crate) contexts: BTreeMap<RawFd, Context>,
+    /// What the program's descriptors stand for. Several may stand for one thing, which lives until the last is closed.
+    files: BTreeMap<RawFd, File>,
+    /// Contexts by their numbers.
+    pub(crate) contexts: BTreeMap<u32, Context>,
     /// Key encryption key and credential that the device was built with, if it takes wrapped keys.
     pub(crate) factory: Option<(u32, u32)>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
-    channel_descriptors: BTreeMap<RawFd, u32>,
-    next_channel: u32,
+    next_file: u32,
+    /// Who wants which events of queues that commands made.
+    pub(crate) subscriptions: Subscriptions,
     /// Requests that came before their queue pair was ready.
     early: Vec<(Instant, Message)>,
     /// The doorbell records, as they were last seen.
@@ -55,6 +51,13 @@ pub(crate) struct State {
     changed: bool,
     last_period: Instant,
     log: bool,
+}
+
+/// What a descriptor stands for, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    Context(u32),
+    Channel(u32),
 }
 
 /// A doorbell record that is looked at.
@@ -73,21 +76,20 @@ impl State {
         let mut device = Device::new(ProcessMemory, settings.personality);
         let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
         let (first, last) = fabric.qpns();
-        device.set_qpn_range(first, last)?;
+        device.set_numbers(Numbered::Qp, first, last)?;
         let factory = match settings.personality.crypto {
-            CryptoMode::Wrapped => {
-                Some((device.import_kek(&FACTORY_KEK)?, device.import_credential(&FACTORY_CREDENTIAL)?))
-            }
+            CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
         };
         Ok(Self {
             device,
+            files: BTreeMap::new(),
             contexts: BTreeMap::new(),
             factory,
             fabric,
             channels: BTreeMap::new(),
-            channel_descriptors: BTreeMap::new(),
-            next_channel: 1,
+            next_file: 1,
+            subscriptions: Subscriptions::default(),
             early: Vec::new(),
             watched: Vec::new(),
             changed: true,
@@ -98,51 +100,111 @@ impl State {
 
     /// A program has opened the device as `descriptor`.
     pub(crate) fn open(&mut self, descriptor: RawFd) {
+        let number = self.number();
+        self.contexts.insert(number, Context::default());
+        self.place(descriptor, File::Context(number));
+    }
+
+    /// A program has made another descriptor for what `old` stands for.
+    pub(crate) fn duplicate(&mut self, old: RawFd, new: RawFd) {
+        match self.files.get(&old) {
+            Some(file) => self.place(new, *file),
+            None => self.close(new),
+        }
+    }
+
+    /// A program has closed a descriptor. What it stood for is released with the last one. Others are nothing to us.
+    pub(crate) fn close(&mut self, descriptor: RawFd) {
+        let Some(file) = self.files.remove(&descriptor) else { return };
+        if self.files.values().any(|other| *other == file) {
+            return;
+        }
+        match file {
+            File::Context(number) => self.close_context(number),
+            File::Channel(number) => {
+                self.channels.remove(&number);
+                self.subscriptions.forget_channel(number);
+            }
+        }
+    }
+
+    fn close_context(&mut self, number: u32) {
+        let Some(mut context) = self.contexts.remove(&number) else { return };
+        for object in context.drain() {
+            // With their context, all go, whatever the device thinks of it.
+            let _ = self.destroy(object);
+        }
+        self.changed = true;
+        for channel in self.channels.values().filter(|channel| channel.is_of(number)) {
+            channel.end();
+        }
+    }
+
+    /// Has a descriptor stand for something from now on.
+    fn place(&mut self, descriptor: RawFd, file: File) {
+        if self.files.get(&descriptor) == Some(&file) {
+            return;
+        }
         // A number that was closed behind our back.
         self.close(descriptor);
-        self.contexts.insert(descriptor, Context::default());
+        self.files.insert(descriptor, file);
     }
 
-    /// A program has closed a descriptor: what hangs on it is released. Others are nothing to us.
-    pub(crate) fn close(&mut self, descriptor: RawFd) {
-        if let Some(mut context) = self.contexts.remove(&descriptor) {
-            for object in context.drain() {
-                // With their context, all go, whatever the device thinks of it.
-                let _ = self.destroy(object);
-            }
-            self.changed = true;
-        }
-        if let Some(number) = self.channel_descriptors.remove(&descriptor) {
-            self.channels.remove(&number);
+    fn number(&mut self) -> u32 {
+        let number = self.next_file;
+        self.next_file = number.wrapping_add(1);
+        number
+    }
+
+    /// Returns the context that a descriptor stands for.
+    pub(crate) fn context_of(&self, descriptor: RawFd) -> Option<u32> {
+        match self.files.get(&descriptor) {
+            Some(File::Context(number)) => Some(*number),
+            _ => None,
         }
     }
 
-    /// Makes a channel and returns its number and the program's descriptor.
+    /// Returns the descriptors that stand for contexts.
+    pub(crate) fn context_descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.files
+            .iter()
+            .filter(|(_, file)| matches!(file, File::Context(_)))
+            .map(|(descriptor, _)| *descriptor)
+    }
+
+    /// Makes a channel of a context and returns its number and the program's descriptor.
     ///
     /// # Errors
     /// [`Errno::NOMEM`] when there are no descriptors left.
-    pub(crate) fn open_channel(&mut self) -> Result<(u32, RawFd), Errno> {
-        let (channel, descriptor) = Channel::new().map_err(|_| Errno::NOMEM)?;
-        let number = self.next_channel;
-        self.next_channel = self.next_channel.wrapping_add(1);
+    pub(crate) fn open_channel(&mut self, kind: Kind, context: u32) -> Result<(u32, RawFd), Errno> {
+        let (channel, descriptor) = Channel::new(kind, context).map_err(|_| Errno::NOMEM)?;
+        let number = self.number();
         self.channels.insert(number, channel);
-        if let Some(stale) = self.channel_descriptors.insert(descriptor, number) {
-            self.channels.remove(&stale);
-        }
+        self.place(descriptor, File::Channel(number));
         Ok((number, descriptor))
     }
 
-    /// Returns the channel that a descriptor stands for.
-    pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<u32> {
-        self.channel_descriptors.get(&descriptor).copied()
+    /// Returns the channel that a descriptor stands for, and what it is for.
+    pub(crate) fn channel_of(&self, descriptor: RawFd) -> Option<(u32, Kind)> {
+        match self.files.get(&descriptor) {
+            Some(File::Channel(number)) => Some((*number, self.channels.get(number)?.kind())),
+            _ => None,
+        }
     }
 
     /// Takes unread events back. Returns how many of those sent were read.
-    pub(crate) fn read_events(&mut self, channel: Option<u32>, sent: u32, user_handle: u64) -> u32 {
+    pub(crate) fn read_events(&mut self, channel: Option<u32>, sent: u32, user_handle: Option<u64>) -> u32 {
+        let Some(user_handle) = user_handle else { return 0 };
         let element = user_handle.to_ne_bytes();
         let channel = channel.and_then(|number| self.channels.get_mut(&number));
         let unread = channel.map_or(0, |channel| channel.retract(|event| event.starts_with(&element)));
         sent.saturating_sub(unread)
+    }
+
+    /// Returns how many contexts, objects and channels there are.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        let objects = self.contexts.values().flat_map(Context::objects).count();
+        [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
     }
 
     /// Notes that objects have changed.
@@ -165,8 +227,14 @@ impl State {
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
             Object::Mr(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
-            Object::Cq(cq) => device.destroy_cq(cq.number)?,
-            Object::Qp(qp) => device.destroy_qp(qp.number)?,
+            Object::Cq(cq) => {
+                device.destroy_cq(cq.number)?;
+                self.subscriptions.forget(Subject::Cq(cq.number));
+            }
+            Object::Qp(qp) => {
+                device.destroy_qp(qp.number)?;
+                self.subscriptions.forget(Subject::Qp(qp.number));
+            }
             Object::Uar | Object::Umem(_) => {}
             Object::Devx(Devx::Psvs(numbers)) => {
                 for number in numbers {
@@ -311,23 +379,18 @@ impl State {
     /// Turns the device's events into asynchronous events of the contexts.
     fn report(&mut self) {
         for event in self.device.take_events() {
-            let (number, kind) = match event {
-                Event::SqDrained(number) => (number, event::SQ_DRAINED),
-                Event::QpAccess(number) => (number, event::QP_ACCESS_ERR),
-                Event::QpFatal(number) => (number, event::QP_FATAL),
-                Event::CqError(number) => (number, event::CQ_ERR),
-            };
-            let of_cq = matches!(event, Event::CqError(_));
+            self.subscriptions.deliver(event, &mut self.channels);
+            let (subject, kind) = events::of_kernel(event);
             for context in self.contexts.values_mut() {
                 let channel = context.async_channel;
                 let found = context.objects_mut().find_map(|object| match object {
-                    Object::Qp(qp) if !of_cq && qp.number == number => {
+                    Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
                         qp.async_events = qp.async_events.wrapping_add(1);
-                        Some(qp.user_handle)
+                        qp.user_handle
                     }
-                    Object::Cq(cq) if of_cq && cq.number == number => {
+                    Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
                         cq.async_events = cq.async_events.wrapping_add(1);
-                        Some(cq.user_handle)
+                        cq.user_handle
                     }
                     _ => None,
                 });
@@ -361,9 +424,10 @@ impl State {
             if solicited && !(0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index))) {
                 continue;
             }
+            let Some(user_handle) = cq.user_handle else { continue };
             cq.fired = Some(sequence);
             cq.completion_events = cq.completion_events.wrapping_add(1);
-            channel.push(&cq.user_handle.to_ne_bytes());
+            channel.push(&user_handle.to_ne_bytes());
         }
     }
 

@@ -48,6 +48,12 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
     usize::try_from(length).ok()
 }
 
+/// Ends a socket: whoever reads from it, from whichever descriptor, gets nothing from now on.
+pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open as long as `socket` is borrowed.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Sets an environment variable, as the library is loaded, unless it is set.
 pub(crate) fn set_default(name: &std::ffi::CStr, value: &std::ffi::CStr) {
     // SAFETY: called by the loader before the program's first line, while there is one thread.

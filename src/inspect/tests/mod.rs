@@ -47,7 +47,6 @@ fn encoded(post: impl FnOnce(&mut Queue<'_>) -> Result<(), PostError>) -> Result
     post(&mut queue)?;
     queue.ring_doorbell();
     let blocks = queue.producer() as usize;
-    drop(queue);
     assert_eq!(recorder.0.len(), 1);
     Ok(ring.iter().take(blocks).flat_map(|block| block.0).collect())
 }

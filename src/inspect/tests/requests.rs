@@ -41,8 +41,8 @@ pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
     let config = MkeyConfig {
         access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
         layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(block),
-        crypto: Some(crypto),
+        signature: SignatureChange::Set(&block),
+        crypto: Some(&crypto),
     };
     let posted = configured(attributes(true, Some(XtsEngine::MultiBlock)), &config);
     posted.unwrap()

@@ -34,7 +34,7 @@ proptest! {
         change in changes(),
         crypto in of(cryptos()),
     ) {
-        let config = MkeyConfig { access, layout: entries.layout(), signature: change, crypto };
+        let config = MkeyConfig { access, layout: entries.layout(), signature: change.as_ref(), crypto: crypto.as_ref() };
         // What the library refuses has no bytes.
         let Ok(bytes) = configured(attributes(signature_mkey, engine), &config) else { return Ok(()) };
         let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL) };
@@ -104,8 +104,8 @@ proptest! {
         let config = MkeyConfig {
             access: Some(Access::ALL),
             layout: entries.layout(),
-            signature: SignatureChange::Set(block),
-            crypto: Some(crypto),
+            signature: SignatureChange::Set(&block),
+            crypto: Some(&crypto),
         };
         let posted = configured(attributes(true, Some(XtsEngine::Unspecified)), &config);
         let Ok(mut bytes) = posted else { return Ok(()) };

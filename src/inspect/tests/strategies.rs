@@ -65,7 +65,7 @@ pub(super) fn cryptos() -> impl Strategy<Value = Crypto> {
     )
 }
 
-pub(super) fn changes() -> impl Strategy<Value = SignatureChange> {
+pub(super) fn changes() -> impl Strategy<Value = SignatureChange<BlockSignature>> {
     prop_oneof![
         Just(SignatureChange::Keep),
         Just(SignatureChange::Reset),

@@ -1,6 +1,7 @@
 //! CREATE_CQ: the context of a completion queue (PRM `cqc`, from the kernel's and DPDK's headers: rdma-core has none).
 
 use super::command::RequestHeader;
+use crate::wire::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +13,7 @@ pub struct CqcFlags {
     #[bits(8)]
     __: u8,
     /// State; set by the device.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub st: u8,
     #[bits(2)]
     __: u8,
@@ -27,7 +28,7 @@ pub struct CqcFlags {
     /// Collapsed: all completions go to the first entry.
     pub cc: bool,
     /// [`CqcFlags::BYTES_64`] or [`CqcFlags::BYTES_128`].
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub cqe_sz: u8,
     #[bits(1)]
     __: u8,
@@ -36,7 +37,7 @@ pub struct CqcFlags {
     #[bits(2)]
     __: u8,
     /// Status; set by the device.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub status: u8,
 }
 
@@ -52,10 +53,10 @@ impl CqcFlags {
 #[derive(PartialEq, Eq)]
 pub struct CqcSize {
     /// Number of the UAR page.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
     /// Logarithm of the entries.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_cq_size: u8,
     #[bits(3)]
     __: u8,

@@ -1,5 +1,6 @@
 //! Crypto capabilities of the device (PRM `crypto_caps`).
 
+use crate::wire::low::low8;
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -28,17 +29,17 @@ impl CryptoMode {
 #[derive(PartialEq, Eq)]
 pub struct CryptoLimits {
     /// Logarithm of the most credentials.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_num_creds: u8,
     #[bits(3)]
     __: u8,
     /// Logarithm of the most import keys.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_num_import_keks: u8,
     #[bits(3)]
     __: u8,
     /// Logarithm of the most data encryption keys.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_num_deks: u8,
     #[bits(11)]
     __: u16,

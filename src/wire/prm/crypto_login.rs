@@ -1,6 +1,7 @@
 //! Logins, which let wrapped keys be opened (PRM `crypto_login_obj`).
 
 use super::object::{ObjectReplyHeader, ObjectRequestHeader};
+use crate::wire::low::{low8, low32};
 use bitfield_struct::bitfield;
 use core::fmt;
 use zerocopy::big_endian::{U32, U64};
@@ -11,10 +12,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct LoginFlags {
     /// Number of the credential on the device.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub credential_pointer: u32,
     /// [`LoginFlags::VALID`] or [`LoginFlags::INVALID`].
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub state: u8,
     #[bits(4)]
     __: u8,

@@ -1,6 +1,7 @@
 //! Data encryption keys (PRM `encryption_key_obj`).
 
 use super::object::{ObjectReplyHeader, ObjectRequestHeader};
+use crate::wire::low::low8;
 use bitfield_struct::bitfield;
 use core::fmt;
 use zerocopy::big_endian::{U32, U64};
@@ -11,14 +12,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct KeyFlags {
     /// [`KeyFlags::PURPOSE_AES_XTS`].
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub key_purpose: u8,
     #[bits(3)]
     __: u8,
     /// The key ends with a tag of 8 bytes.
     pub has_keytag: bool,
     /// [`KeyFlags::SIZE_128`] or [`KeyFlags::SIZE_256`].
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub key_size: u8,
     #[bits(12)]
     __: u16,

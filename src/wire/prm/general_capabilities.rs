@@ -1,5 +1,6 @@
 //! General capabilities of the device (PRM `cmd_hca_cap`), as far as this library decides on them.
 
+use crate::wire::low::low8;
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -22,7 +23,7 @@ pub struct CapIdentity {
 pub struct CapDma {
     __: u16,
     /// Logarithm of the longest copy in bytes; 0 when not told.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_dma_mmo_max_size: u8,
     #[bits(11)]
     __: u16,
@@ -33,7 +34,7 @@ pub struct CapDma {
 #[derive(PartialEq, Eq)]
 pub struct CapQueuePairs {
     /// Logarithm of the most queue pairs.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_qp: u8,
     #[bits(11)]
     __: u16,
@@ -47,7 +48,7 @@ pub struct CapQueuePairs {
 #[derive(PartialEq, Eq)]
 pub struct CapCompletionQueues {
     /// Logarithm of the most queues.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_cq: u8,
     #[bits(11)]
     __: u16,
@@ -62,7 +63,7 @@ pub struct CapCompletionQueues {
 pub struct CapMkeys {
     __: u16,
     /// Logarithm of the most mkeys.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub log_max_mkey: u8,
     #[bits(1)]
     __: u8,
@@ -76,19 +77,19 @@ pub struct CapMkeys {
 #[derive(PartialEq, Eq)]
 pub struct CapMkeyLimits {
     /// Logarithm of the most translation entries of an mkey.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub log_max_klm_list_size: u8,
     /// There is an mkey that reads and writes nothing.
     pub null_mkey: bool,
     /// A UMR may give a translation offset of more than 16 bits.
     pub umr_extended_translation_offset: bool,
     /// Logarithm of the most octowords of BSFs.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub log_max_bsf_list_size: u8,
     #[bits(2)]
     __: u8,
     /// Logarithm of the longest mkey in bytes.
-    #[bits(7)]
+    #[bits(7, into = low8::<7>)]
     pub log_max_mrw_sz: u8,
     #[bits(1)]
     __: u8,
@@ -113,7 +114,7 @@ pub struct CapExtension {
 #[derive(PartialEq, Eq)]
 pub struct CapSignatureTypes {
     /// Logarithm of the most that a responder keeps.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub log_max_ra_res_qp: u8,
     #[bits(6)]
     __: u8,
@@ -122,7 +123,7 @@ pub struct CapSignatureTypes {
     #[bits(3)]
     __: u8,
     /// Logarithm of the most RDMA READs and atomics that a requester has in flight.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub log_max_ra_req_qp: u8,
     #[bits(1)]
     __: u8,
@@ -150,12 +151,12 @@ pub struct CapPorts {
     /// Ports.
     pub num_ports: u8,
     /// 0 InfiniBand, 1 Ethernet.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub port_type: u8,
     #[bits(6)]
     __: u8,
     /// How long the device may take to acknowledge, in the code of the InfiniBand specification.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub local_ca_ack_delay: u8,
     #[bits(11)]
     __: u16,
@@ -168,7 +169,7 @@ pub struct CapMessages {
     #[bits(24)]
     __: u32,
     /// Logarithm of the longest message in bytes.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_msg: u8,
     #[bits(3)]
     __: u8,
@@ -179,7 +180,7 @@ pub struct CapMessages {
 #[derive(PartialEq, Eq)]
 pub struct CapBlocks {
     /// 1 when completion entries carry a user index.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub cqe_version: u8,
     #[bits(11)]
     __: u16,
@@ -219,7 +220,7 @@ pub struct CapOffloads {
     #[bits(3)]
     __: u8,
     /// Which fence a UMR needs.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub umr_fence: u8,
     /// A UMR may not build on indirect mkeys.
     pub umr_indirect_mkey_disabled: bool,
@@ -256,7 +257,7 @@ pub struct CapPages {
     #[bits(2)]
     __: u8,
     /// Size of the UAR space, as a code.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub uar_sz: u8,
     #[bits(1)]
     __: u8,
@@ -274,7 +275,7 @@ pub struct CapPages {
 pub struct CapBlueFlame {
     __: u16,
     /// Logarithm of the size in bytes of a BlueFlame register, both halves.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_bf_reg_size: u8,
     #[bits(10)]
     __: u16,
@@ -306,7 +307,7 @@ pub struct CapReceiveRequest {
 pub struct CapProtectionDomains {
     __: u16,
     /// Logarithm of the most protection domains.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_max_pd: u8,
     #[bits(11)]
     __: u16,
@@ -333,10 +334,10 @@ pub struct CapTimestamps {
     #[bits(28)]
     __: u32,
     /// Which formats receive queues know.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub rq_ts_format: u8,
     /// Which formats send queues know.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub sq_ts_format: u8,
 }
 

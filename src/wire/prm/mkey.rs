@@ -1,6 +1,7 @@
 //! CREATE_MKEY: the whole context of an mkey (PRM `mkc`), of which a UMR later changes a part.
 
 use super::command::RequestHeader;
+use crate::wire::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct MkcFlags {
     __: u8,
     /// How addresses are translated: [`MkcFlags::MTT`] or [`MkcFlags::KLM`].
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub access_mode_1_0: u8,
     /// Local reads.
     pub local_read: bool,
@@ -34,7 +35,7 @@ pub struct MkcFlags {
     #[bits(7)]
     __: u8,
     /// How addresses are translated, high bits; 0 for the modes here.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub access_mode_4_2: u8,
     #[bits(1)]
     __: u8,
@@ -56,7 +57,7 @@ impl MkcFlags {
 #[derive(PartialEq, Eq)]
 pub struct MkcPd {
     /// Protection domain.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub pd: u32,
     /// The peer may invalidate the key.
     pub en_rinval: bool,
@@ -77,7 +78,7 @@ pub struct MkcPd {
 #[derive(PartialEq, Eq)]
 pub struct MkcPages {
     /// Logarithm of the page size in bytes.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]
     __: u8,
@@ -94,7 +95,7 @@ pub struct MkcCrypto {
     #[bits(27)]
     __: u32,
     /// 1: the mkey enciphers.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub crypto_en: u8,
     #[bits(3)]
     __: u8,

@@ -9,6 +9,7 @@ pub mod cq;
 pub mod crypto_capabilities;
 pub mod crypto_login;
 pub mod encryption_key;
+pub mod event;
 pub mod general_capabilities;
 pub mod mkey;
 pub mod object;

@@ -1,6 +1,7 @@
 //! CREATE_PSV: protection signature values.
 
 use super::command::{ReplyHeader, RequestHeader};
+use crate::wire::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,12 +11,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct PsvCount {
     /// Protection domain.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub pd: u32,
     #[bits(4)]
     __: u8,
     /// PSVs, 1 to 4.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub num_psv: u8,
 }
 

@@ -1,5 +1,6 @@
 //! The context of a queue pair (PRM `qpc`) and of its path (PRM `ads`).
 
+use crate::wire::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -25,7 +26,7 @@ pub struct PathLid {
     /// LID of the peer.
     pub rlid: u16,
     /// Source path bits.
-    #[bits(7)]
+    #[bits(7, into = low8::<7>)]
     pub mlid: u8,
     /// Packets carry a global route header.
     pub grh: bool,
@@ -39,7 +40,7 @@ pub struct PathHops {
     /// Hop limit.
     pub hop_limit: u8,
     /// Static rate, as a code.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub stat_rate: u8,
     #[bits(4)]
     __: u8,
@@ -48,7 +49,7 @@ pub struct PathHops {
     #[bits(3)]
     __: u8,
     /// Time-out for acknowledgements: 4.096 us * 2^n, 0 for none.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub ack_timeout: u8,
 }
 
@@ -57,7 +58,7 @@ pub struct PathHops {
 #[derive(PartialEq, Eq)]
 pub struct PathFlow {
     /// Flow label.
-    #[bits(20)]
+    #[bits(20, into = low32::<20>)]
     pub flow_label: u32,
     /// Traffic class.
     pub tclass: u8,
@@ -72,10 +73,10 @@ pub struct PathUdp {
     /// UDP source port (RoCE v2).
     pub udp_sport: u16,
     /// DSCP.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub dscp: u8,
     /// ECN bits.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub ecn: u8,
     /// Take the Ethernet priority from here.
     pub f_eth_prio: bool,
@@ -96,10 +97,10 @@ pub struct PathPort {
     /// Port of the device, from 1.
     pub vhca_port_num: u8,
     /// InfiniBand service level.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub sl: u8,
     /// Ethernet priority.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub eth_prio: u8,
     /// Drop eligible.
     pub dei_cfi: bool,
@@ -136,12 +137,12 @@ pub struct QpcState {
     #[bits(2)]
     __: u8,
     /// Padding of receives.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub end_padding_mode: u8,
     #[bits(7)]
     __: u8,
     /// Path migration: [`QpcState::MIGRATED`].
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub pm_state: u8,
     /// Keep to an own virtual lane.
     pub isolate_vl_tc: bool,
@@ -150,10 +151,10 @@ pub struct QpcState {
     /// Service type: [`QpcState::RELIABLE_CONNECTION`].
     pub st: u8,
     /// Port of a bond to send from.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub lag_tx_port_affinity: u8,
     /// State, see [`QpcState::RESET`] and others.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub state: u8,
 }
 
@@ -183,7 +184,7 @@ impl QpcState {
 #[derive(PartialEq, Eq)]
 pub struct QpcPd {
     /// Protection domain.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub pd: u32,
     #[bits(2)]
     __: u8,
@@ -208,28 +209,28 @@ pub struct QpcSizes {
     /// Data is written in order.
     pub data_in_order: bool,
     /// Format of time stamps.
-    #[bits(2)]
+    #[bits(2, into = low8::<2>)]
     pub ts_format: u8,
     #[bits(3)]
     __: u8,
     /// Logarithm of the 64-byte blocks of the send queue.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub log_sq_size: u8,
     /// There is no send queue.
     pub no_sq: bool,
     /// Logarithm of the octowords of such a slot.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub log_rq_stride: u8,
     /// Logarithm of the slots of the receive queue.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub log_rq_size: u8,
     #[bits(1)]
     __: u8,
     /// Logarithm of the longest message in bytes.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_msg_max: u8,
     /// Largest packet, as a code: 1 is 256 bytes, 5 is 4096.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub mtu: u8,
 }
 
@@ -238,7 +239,7 @@ pub struct QpcSizes {
 #[derive(PartialEq, Eq)]
 pub struct QpcUar {
     /// Number of the UAR page.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub uar_page: u32,
     /// Set of counters.
     pub counter_set_id: u8,
@@ -249,10 +250,10 @@ pub struct QpcUar {
 #[derive(PartialEq, Eq)]
 pub struct QpcPeer {
     /// Queue pair of the peer.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub remote_qpn: u32,
     /// Logarithm of the page size of the rings, less 12.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(3)]
     __: u8,
@@ -265,30 +266,30 @@ pub struct QpcRetry {
     #[bits(5)]
     __: u8,
     /// Retries that are left.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub cur_retry_count: u8,
     /// Such retries that are left.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub cur_rnr_retry: u8,
     /// Fast registration.
     pub fre: bool,
     #[bits(1)]
     __: u8,
     /// Retries when the peer has no receive request; 7 for no limit.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub rnr_retry: u8,
     /// Retries after a time-out.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub retry_count: u8,
     #[bits(2)]
     __: u8,
     /// Logarithm of the RDMA READs and atomics in flight as requester.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub log_sra_max: u8,
     #[bits(4)]
     __: u8,
     /// Logarithm of the packets between requests for acknowledgement.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub log_ack_req_freq: u8,
 }
 
@@ -299,7 +300,7 @@ pub struct QpcRights {
     #[bits(6)]
     __: u8,
     /// Offset of the rings in their first page, in blocks of 64 bytes.
-    #[bits(6)]
+    #[bits(6, into = low8::<6>)]
     pub page_offset: u8,
     #[bits(1)]
     __: u8,
@@ -310,12 +311,12 @@ pub struct QpcRights {
     /// RDMA READ.
     pub rre: bool,
     /// Kind of atomics.
-    #[bits(4)]
+    #[bits(4, into = low8::<4>)]
     pub atomic_mode: u8,
     #[bits(1)]
     __: u8,
     /// Logarithm of the RDMA READs and atomics in flight as responder.
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub log_rra_max: u8,
     __: u8,
 }
@@ -325,10 +326,10 @@ pub struct QpcRights {
 #[derive(PartialEq, Eq)]
 pub struct QpcReceive {
     /// Number of the next packet to receive.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub next_rcv_psn: u32,
     /// Timer that the peer waits for, as a code of the InfiniBand specification.
-    #[bits(5)]
+    #[bits(5, into = low8::<5>)]
     pub min_rnr_nak: u8,
     #[bits(3)]
     __: u8,
@@ -339,10 +340,10 @@ pub struct QpcReceive {
 #[derive(PartialEq, Eq)]
 pub struct QpcReceiveQueue {
     /// Number of a shared receive queue.
-    #[bits(24)]
+    #[bits(24, into = low32::<24>)]
     pub srqn_rmpn_xrqn: u32,
     /// [`QpcReceiveQueue::REGULAR`] or [`QpcReceiveQueue::NONE`].
-    #[bits(3)]
+    #[bits(3, into = low8::<3>)]
     pub rq_type: u8,
     #[bits(5)]
     __: u8,

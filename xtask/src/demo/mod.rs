@@ -16,8 +16,9 @@ cargo xtask demo [--file PATH] [--fault NAME | --fault list]
 
   --file PATH    the file that is sent and received (default: LICENSE-APACHE of this repository)
   --fault NAME   breaks the software device; the demo must then fail. `list` lists the names.
-                 It cannot show remote-invalidate-ignored and key-wrap-integrity-ignored, since
-                 neither SEND with invalidation nor wrapped keys are in the three manual pages
+                 It cannot show remote-invalidate-ignored, key-wrap-integrity-ignored,
+                 keys-end-with-their-login and drained-not-told: SEND with invalidation, wrapped
+                 keys, logins and draining are in none of the three manual pages
   --help         this text
 
 Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sense.
@@ -216,7 +217,12 @@ mod tests {
     }
 
     /// Those that break what is in none of the three pages.
-    const NOT_SHOWN: &[&str] = &["remote-invalidate-ignored", "key-wrap-integrity-ignored"];
+    const NOT_SHOWN: &[&str] = &[
+        "remote-invalidate-ignored",
+        "key-wrap-integrity-ignored",
+        "keys-end-with-their-login",
+        "drained-not-told",
+    ];
 
     #[test]
     fn a_broken_device_fails_where_it_is_broken() {

@@ -79,6 +79,7 @@ impl Drop for Secret {
 #[derive(Debug)]
 pub(crate) struct Login {
     pub(crate) kek: u32,
+    pub(crate) credential: u32,
     pub(crate) state: LoginState,
 }
 
@@ -87,6 +88,8 @@ pub(crate) struct Dek {
     pub(crate) pd: u32,
     pub(crate) cipher: Xts,
     pub(crate) keytag: Option<[u8; 8]>,
+    /// The login that it was loaded under. It need not be there any more.
+    pub(crate) login: Option<u32>,
 }
 
 impl Dek {
@@ -110,7 +113,7 @@ impl Dek {
         } else {
             Xts::new(keys)?
         };
-        Some(Self { pd, cipher, keytag })
+        Some(Self { pd, cipher, keytag, login: None })
     }
 
     /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong (M32).

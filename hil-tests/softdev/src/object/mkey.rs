@@ -85,7 +85,7 @@ impl MkeyAttributes {
 }
 
 /// Where the bytes of a key are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// In one piece of memory from this address on: a registered region.
     Direct(u64),
@@ -98,7 +98,11 @@ pub(crate) enum Layout {
 /// One BSF of 64 bytes, as written.
 pub(crate) type BsfBytes = [u8; 64];
 
-#[derive(Clone, Debug)]
+/// Everything that a key holds, to be compared with another and printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MkeyView(pub(crate) Mkey);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mkey {
     pub(crate) tag: u8,
     pub(crate) pd: u32,

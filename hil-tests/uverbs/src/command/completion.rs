@@ -2,8 +2,9 @@
 
 use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
 use crate::abi::{CreateCq, DestroyCqResponse};
+use crate::channel::Kind;
 use crate::errno::Errno;
-use crate::object::{Cq, Object};
+use crate::object::{Base, Cq, Object};
 use crate::process::{self, ProcessMemory};
 use crate::state::NEVER_ARMED;
 use mlx5_softdev::{CqAttributes, Memory};
@@ -17,7 +18,7 @@ const UAR_PAGE_INDEX: u16 = 1 << 1;
 
 /// CREATE_COMP_CHANNEL.
 pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (_, descriptor) = call.state.open_channel()?;
+    let (_, descriptor) = call.state.open_channel(Kind::Verbs, call.context)?;
     call.made = Some(descriptor);
     call.request.answer(CORE_OUT, &descriptor.to_ne_bytes())
 }
@@ -37,7 +38,10 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     let channel = match call.request.descriptor(3) {
         None => None,
-        Some(descriptor) => Some(call.state.channel_of(descriptor).ok_or(Errno::BADF)?),
+        Some(descriptor) => match call.state.channel_of(descriptor) {
+            Some((number, Kind::Verbs)) => Some(number),
+            _ => return Err(Errno::BADF),
+        },
     };
     let entries = (wanted as u32).wrapping_add(1).next_power_of_two();
     if !process::mapped(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size), true)
@@ -56,7 +60,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     })?;
     let cq = Cq {
         number,
-        user_handle: call.request.number(2),
+        user_handle: Some(call.request.number(2)),
+        base: Base::default(),
         channel,
         ring: asked.buffer,
         entries,

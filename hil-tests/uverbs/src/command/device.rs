@@ -4,6 +4,7 @@ use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
 use crate::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
+use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::settings::MAX_MESSAGE;
 use crate::sysfs;
@@ -175,7 +176,7 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// ASYNC_EVENT_ALLOC.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (number, descriptor) = call.state.open_channel()?;
+    let (number, descriptor) = call.state.open_channel(Kind::Verbs, call.context)?;
     call.made = Some(descriptor);
     call.context()?.async_channel = Some(number);
     call.request.answer_object(0, descriptor.into())

@@ -2,7 +2,9 @@
 
 use super::{Call, devx_queue};
 use crate::caps;
+use crate::channel::Kind;
 use crate::errno::Errno;
+use crate::events::{self, Subject};
 use crate::object::{Devx, Object};
 use mlx5_softdev::{
     Access, CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState, MkeyAttributes, QpState,
@@ -127,6 +129,16 @@ fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> 
     }
 }
 
+/// Writes the refusal of a command that the device is to refuse with `status`. `None` where the call carries none.
+pub(super) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
+    let output = match (call.request.object, call.request.method) {
+        (super::DEVX, 0x1000) => OTHER_OUT,
+        (super::DEVX_OBJECT, 0x1000 | 0x1002 | 0x1003) => OUT,
+        _ => return None,
+    };
+    (status != 0).then(|| answer(call, output, Err(Status(status, 0xfa11))).err()).flatten()
+}
+
 fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
     let mut bytes = vec![status, 0, 0, 0];
     bytes.extend_from_slice(&syndrome.to_be_bytes());
@@ -159,6 +171,50 @@ pub(super) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     call.request.answer(0x1001, &1u32.to_ne_bytes())
+}
+
+/// The most numbers of events in one call.
+const MAX_EVENTS: usize = 16;
+
+/// `MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA`.
+const OMIT_DATA: u64 = 1;
+
+/// DEVX_ASYNC_EVENT_FD_ALLOC.
+pub(super) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
+    let flags = call.request.number(0x1001);
+    if flags & !OMIT_DATA != 0 {
+        return Err(Errno::INVAL);
+    }
+    let kind = Kind::Devx { omit_data: flags & OMIT_DATA != 0 };
+    let (_, descriptor) = call.state.open_channel(kind, call.context)?;
+    call.made = Some(descriptor);
+    call.request.answer_object(0x1000, descriptor.into())
+}
+
+/// DEVX_SUBSCRIBE_EVENT: of an object that a command made. Events of the device as a whole there are none here, and no
+/// eventfd is written to.
+pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
+    let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
+    let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
+        return Err(Errno::BADF);
+    };
+    if call.request.has(0x1003) || !call.request.has(0x1001) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let subject = match call.object(call.request.handle(0x1001)?)? {
+        Object::Qp(qp) if qp.user_handle.is_none() => Subject::Qp(qp.number),
+        Object::Cq(cq) if cq.user_handle.is_none() => Subject::Cq(cq.number),
+        _ => return Err(Errno::NOENT),
+    };
+    let bytes = call.request.bytes(0x1002)?;
+    let (numbers, rest) = bytes.as_chunks();
+    let numbers: Vec<u16> = numbers.iter().map(|number| u16::from_ne_bytes(*number)).collect();
+    let good = rest.is_empty() && numbers.len() <= MAX_EVENTS;
+    if !good || !numbers.iter().all(|number| events::is_askable(*number)) {
+        return Err(Errno::INVAL);
+    }
+    call.state.subscriptions.add(channel, subject, &numbers, call.request.number(0x1004));
+    Ok(())
 }
 
 /// OBJ_CREATE.

@@ -4,12 +4,12 @@ use super::Call;
 use super::devx::{Answer, Status};
 use crate::abi::{ModifyQp, QpCapabilities};
 use crate::errno::Errno;
-use crate::object::{Cq, Object, Qp, Umem};
+use crate::object::{Base, Cq, Object, Qp, Umem};
 use crate::process;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
 use mlx5_mkey::wire::prm::qp_context::{
-    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcSizes, QpcState,
+    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcSizes, QpcState, QpcUar,
 };
 use mlx5_softdev::{CqAttributes, QpAttributes, QpState, Retries};
 use zerocopy::FromBytes;
@@ -56,6 +56,15 @@ fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64
     umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
 }
 
+/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there. Numbers are handles and one.
+fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: u32) -> Result<Base, Status> {
+    let uar = uar_page.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
+    match call.object(uar) {
+        Ok(Object::Uar) => Ok(Base { umems: umems.map(|umem| umem.checked_sub(1)), uar: Some(uar) }),
+        _ => Err(Status::BAD_RESOURCE),
+    }
+}
+
 /// CREATE_CQ.
 pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
@@ -69,6 +78,8 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let bytes = u64::from(entries) * BLOCK;
     let ring = place(call, request.cq_umem_id.get(), request.cq_umem_offset.get(), bytes)?;
     let record = place(call, request.cqc.dbr_umem_id.get(), request.cqc.dbr_addr.get(), RECORD)?;
+    let umems = [request.cq_umem_id.get(), request.cqc.dbr_umem_id.get()];
+    let base = base(call, umems, CqcSize::from_bits(request.cqc.size.get()).uar_page())?;
     let number = call.state.device.create_cq(CqAttributes {
         ring,
         log_entries: size.log_cq_size(),
@@ -77,7 +88,8 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     })?;
     let cq = Cq {
         number,
-        user_handle: 0,
+        user_handle: None,
+        base,
         channel: None,
         ring,
         entries,
@@ -108,6 +120,8 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let sq_bytes = BLOCK << sizes.log_sq_size();
     let rings = place(call, request.wq_umem_id.get(), request.wq_umem_offset.get(), sq_at + sq_bytes)?;
     let record = place(call, qpc.dbr_umem_id.get(), qpc.dbr_addr.get(), RECORD)?;
+    let umems = [request.wq_umem_id.get(), qpc.dbr_umem_id.get()];
+    let base = base(call, umems, QpcUar::from_bits(qpc.uar.get()).uar_page())?;
     let number = call.state.device.create_qp(QpAttributes {
         pd: QpcPd::from_bits(qpc.pd.get()).pd(),
         sq: rings + sq_at,
@@ -124,7 +138,8 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     })?;
     let qp = Qp {
         number,
-        user_handle: 0,
+        user_handle: None,
+        base,
         record,
         sq: rings + sq_at,
         blocks: 1 << sizes.log_sq_size(),
@@ -189,6 +204,9 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, number: u32, command: &[u
             }
             if mask.drain_sigerr() {
                 let drain = QpcPd::from_bits(request.qpc.pd.get()).drain_sigerr();
+                if drain && !call.state.device.personality().drain_sigerr {
+                    return Err(Status::BAD_PARAMETER);
+                }
                 call.state.device.set_drain_sigerr(number, drain)?;
             }
         }

@@ -9,6 +9,7 @@ mod queue_pair;
 
 use crate::errno::Errno;
 use crate::object::{Context, Cq, Object};
+use crate::probe::{self, CallId, Failure};
 use crate::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
 use crate::request::{Request, Spec, needs, takes};
 use crate::state::State;
@@ -29,7 +30,8 @@ const EXTENDED: u64 = 0x8000_0000;
 /// A call on its way.
 pub(crate) struct Call<'a> {
     pub(crate) state: &'a mut State,
-    pub(crate) descriptor: RawFd,
+    /// The number of the context that it is made on.
+    pub(crate) context: u32,
     pub(crate) request: &'a Request,
     /// A file descriptor that the program gets.
     pub(crate) made: Option<RawFd>,
@@ -43,12 +45,19 @@ struct Method {
     method: u16,
     /// Works before GET_CONTEXT.
     early: bool,
+    /// Destroys something.
+    ends: bool,
     attributes: &'static [Spec],
     run: Run,
 }
 
 const fn method(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
-    Method { object, method, early: false, attributes, run }
+    Method { object, method, early: false, ends: false, attributes, run }
+}
+
+/// A method that destroys an object.
+const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
+    Method { object, method, early: false, ends: true, attributes, run }
 }
 
 const DEVICE: u16 = 0;
@@ -60,7 +69,11 @@ const ASYNC_EVENT: u16 = 0x10;
 const DEVX: u16 = 0x1000;
 const DEVX_OBJECT: u16 = 0x1001;
 const DEVX_UMEM: u16 = 0x1002;
+const DEVX_EVENTS: u16 = 0x1005;
 const UAR: u16 = 0x1008;
+
+/// Object and method of a command of the older interface.
+const INVOKE_WRITE: (u16, u16) = (DEVICE, 0);
 
 /// All methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
 const METHODS: &[Method] = &[
@@ -68,6 +81,7 @@ const METHODS: &[Method] = &[
         object: DEVICE,
         method: 0,
         early: true,
+        ends: false,
         attributes: &[
             takes(CORE_IN, InAny),
             takes(CORE_OUT, OutAny),
@@ -81,6 +95,7 @@ const METHODS: &[Method] = &[
         object: DEVICE,
         method: 3,
         early: true,
+        ends: false,
         attributes: &[takes(0, Out(4)), takes(1, Out(8)), needs(UHW_IN, In(8)), needs(UHW_OUT, Out(16))],
         run: device::get_context,
     },
@@ -98,8 +113,8 @@ const METHODS: &[Method] = &[
         device::query_gid_entry,
     ),
     method(ASYNC_EVENT, 0, &[needs(0, NewObject)], device::alloc_async_event),
-    method(PD, 0, &[needs(0, Handle)], memory::destroy_pd),
-    method(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
+    ending(PD, 0, &[needs(0, Handle)], memory::destroy_pd),
+    ending(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
     method(
         CQ,
         0,
@@ -117,7 +132,7 @@ const METHODS: &[Method] = &[
         ],
         completion::create_cq,
     ),
-    method(CQ, 1, &[needs(0, Handle), needs(1, Out(8))], completion::destroy_cq),
+    ending(CQ, 1, &[needs(0, Handle), needs(1, Out(8))], completion::destroy_cq),
     method(
         QP,
         0,
@@ -142,17 +157,30 @@ const METHODS: &[Method] = &[
         ],
         queue_pair::create,
     ),
-    method(QP, 1, &[needs(0, Handle), needs(1, Out(4))], queue_pair::destroy),
+    ending(QP, 1, &[needs(0, Handle), needs(1, Out(4))], queue_pair::destroy),
     method(DEVX, 0x1000, &[needs(0x1000, In(16)), needs(0x1001, Out(16))], devx::other),
     method(DEVX, 0x1001, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_uar),
     method(DEVX, 0x1002, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_eqn),
+    method(
+        DEVX,
+        0x1003,
+        &[
+            needs(0x1000, Handle),
+            takes(0x1001, Handle),
+            needs(0x1002, InAny),
+            takes(0x1003, In(4)),
+            takes(0x1004, In(8)),
+        ],
+        devx::subscribe,
+    ),
+    method(DEVX_EVENTS, 0x1000, &[needs(0x1000, NewObject), takes(0x1001, In(4))], devx::alloc_event_channel),
     method(
         DEVX_OBJECT,
         0x1000,
         &[needs(0x1000, NewObject), needs(0x1001, In(16)), needs(0x1002, Out(16))],
         devx::create,
     ),
-    method(DEVX_OBJECT, 0x1001, &[needs(0x1000, Handle)], devx::destroy),
+    ending(DEVX_OBJECT, 0x1001, &[needs(0x1000, Handle)], devx::destroy),
     method(
         DEVX_OBJECT,
         0x1002,
@@ -178,7 +206,7 @@ const METHODS: &[Method] = &[
         ],
         devx_queue::register_umem,
     ),
-    method(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], devx_queue::deregister_umem),
+    ending(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], devx_queue::deregister_umem),
     method(
         UAR,
         0x1000,
@@ -191,7 +219,7 @@ const METHODS: &[Method] = &[
         ],
         memory::alloc_uar,
     ),
-    method(UAR, 0x1001, &[needs(0x1000, Handle)], memory::destroy_uar),
+    ending(UAR, 0x1001, &[needs(0x1000, Handle)], memory::destroy_uar),
 ];
 
 /// A command of the older interface: number, least length of its structure and of its answer.
@@ -222,17 +250,34 @@ const COMMANDS: &[Command] = &[
 ///
 /// # Errors
 /// What the kernel would say.
-pub(crate) fn dispatch(state: &mut State, descriptor: RawFd, address: u64) -> Result<Option<RawFd>, Errno> {
+pub(crate) fn dispatch(state: &mut State, context: u32, address: u64) -> Result<Option<RawFd>, Errno> {
     let request = Request::read(address)?;
     let same = |method: &&Method| method.object == request.object && method.method == request.method;
     let method = METHODS.iter().find(same).ok_or(Errno::PROTONOSUPPORT)?;
     request.check(method.attributes)?;
-    let mut call = Call { state, descriptor, request: &request, made: None };
+    let mut call = Call { state, context, request: &request, made: None };
     if !method.early && !call.context()?.opened {
         return Err(Errno::INVAL);
     }
-    (method.run)(&mut call)?;
-    Ok(call.made)
+    // Asking whether the older interface is there is no call of its own.
+    if !method.ends && (method.object, method.method) != INVOKE_WRITE {
+        fail_if_due(&mut call)?;
+    }
+    let outcome = (method.run)(&mut call);
+    if method.ends && outcome.is_err() {
+        probe::refused();
+    }
+    outcome.map(|()| call.made)
+}
+
+/// Fails where a test wants that.
+fn fail_if_due(call: &mut Call<'_>) -> Result<(), Errno> {
+    let Request { object, method, .. } = *call.request;
+    let command = if (object, method) == INVOKE_WRITE { call.request.number(COMMAND) } else { 0 };
+    match probe::next_call(CallId::new(object, method, command)) {
+        None => Ok(()),
+        Some(Failure { errno, status }) => Err(devx::refuse(call, status).unwrap_or(errno)),
+    }
 }
 
 fn invoke_write(call: &mut Call<'_>) -> Result<(), Errno> {
@@ -245,13 +290,14 @@ fn invoke_write(call: &mut Call<'_>) -> Result<(), Errno> {
     if !call.context()?.opened {
         return Err(Errno::INVAL);
     }
+    fail_if_due(call)?;
     (command.run)(call)
 }
 
 impl Call<'_> {
     /// Returns the context that the call is made on.
     pub(crate) fn context(&mut self) -> Result<&mut Context, Errno> {
-        self.state.contexts.get_mut(&self.descriptor).ok_or(Errno::IO)
+        self.state.contexts.get_mut(&self.context).ok_or(Errno::IO)
     }
 
     /// Returns the object of a handle.
@@ -300,6 +346,9 @@ impl Call<'_> {
         let object = self.object(handle)?.clone();
         if !wanted(&object) {
             return Err(Errno::NOENT);
+        }
+        if self.context()?.is_base(handle) {
+            return Err(Errno::BUSY);
         }
         self.state.destroy(object)?;
         self.context()?.remove(handle);

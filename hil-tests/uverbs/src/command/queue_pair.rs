@@ -3,7 +3,7 @@
 use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT, memory};
 use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
 use crate::errno::Errno;
-use crate::object::{Object, Qp, state_number, state_of};
+use crate::object::{Base, Object, Qp, state_number, state_of};
 use crate::process;
 use mlx5_softdev::{QpAttributes, QpState, Retries};
 use zerocopy::IntoBytes;
@@ -109,7 +109,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     })?;
     let qp = Qp {
         number,
-        user_handle: call.request.number(7),
+        user_handle: Some(call.request.number(7)),
+        base: Base::default(),
         record: asked.doorbell_record,
         sq,
         blocks: asked.sq_blocks,

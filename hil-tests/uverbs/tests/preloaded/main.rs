@@ -1,55 +1,35 @@
 //! The library before a program: this one, which starts itself again with it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod verbs;
 
+use common::{INSIDE, directory, preloaded, prepared, program};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use verbs::{Attribute, Context, End, Pages, call, call_at, close, command, in_child, open};
 
-const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 const ALL_ACCESS: u32 = 0xf;
 
 /// Opcodes of completions.
 const DONE: u8 = 0;
 const REQUEST_FAILED: u8 = 13;
 
-/// Returns the test called `name` as a program with the library before it.
-fn program(name: &str, role: &str, directory: &std::path::Path) -> Command {
-    let this = std::env::current_exe().unwrap();
-    let library = this.parent().unwrap().join("libmlx5_uverbs.so");
-    assert!(library.exists(), "{} is missing", library.display());
-    let mut command = Command::new(this);
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-    command.env("LD_PRELOAD", library).env(INSIDE, role).env("MLX5_UVERBS_DIR", directory);
-    command
-}
-
-fn directory(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("mlx5-uverbs-test-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
-/// Runs `body` in a program of its own.
-fn preloaded(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(INSIDE).is_some() {
-        body();
-        return;
-    }
-    let directory = directory(name);
-    let status = program(name, "alone", &directory).status().unwrap();
-    let _ = std::fs::remove_dir_all(directory);
-    assert!(status.success(), "{status}");
-}
-
 #[test]
 fn without_the_library_there_is_no_device() {
     if std::env::var_os(INSIDE).is_none() && !std::path::Path::new("/dev/infiniband/uverbs0").exists() {
         assert_eq!(open(), Err(libc::ENOENT));
     }
+}
+
+#[test]
+fn a_mistyped_setting_is_no_other_device() {
+    let prepare = |command: &mut Command, _: &std::path::Path| {
+        command.env("MLX5_UVERBS_CRYPTO", "Wrapped");
+    };
+    prepared("a_mistyped_setting_is_no_other_device", prepare, || assert_eq!(open(), Err(libc::EINVAL)));
 }
 
 #[test]
@@ -183,6 +163,80 @@ fn what_a_context_holds_goes_with_it() {
 }
 
 #[test]
+fn a_context_lives_until_its_last_descriptor_is_closed() {
+    preloaded("a_context_lives_until_its_last_descriptor_is_closed", || {
+        for way in verbs::DUPLICATIONS {
+            let mut end = End::new();
+            end.connect(end.qpn);
+            let twin = verbs::duplicate(way, end.context.0);
+            close(end.context.0);
+            end.context.0 = twin;
+            end.write(8, end.data.0 + 64, end.key);
+            assert_eq!(end.poll().0, DONE, "{way:?}");
+            assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok(), "{way:?}");
+            close(twin);
+            assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS), Err(libc::EBADF), "{way:?}");
+        }
+        // A descriptor of another file in its place closes it.
+        let end = End::new();
+        let (other, channel) = (verbs::duplicate(verbs::DUPLICATIONS[0], 0), event_channel(&end.context));
+        let twin = verbs::duplicate(verbs::DUPLICATIONS[0], channel);
+        assert_eq!(verbs::duplicate_to(other, end.context.0), Ok(end.context.0));
+        assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS), Err(libc::ENOTTY));
+        assert_eq!(verbs::read(twin), Ok(0), "its channels have ended");
+    });
+}
+
+/// Makes a channel for events of the device and returns its descriptor.
+fn event_channel(context: &Context) -> i32 {
+    let mut attributes = [Attribute::New(0x1000), Attribute::Number(0x1001, 0)];
+    call(context.0, 0x1005, 0x1000, &mut attributes).unwrap() as i32
+}
+
+#[test]
+fn channels_end_with_their_context() {
+    preloaded("channels_end_with_their_context", || {
+        let context = Context::new();
+        let channel = event_channel(&context);
+        let waiting = std::thread::spawn(move || verbs::read(channel));
+        std::thread::sleep(Duration::from_millis(20));
+        close(context.0);
+        assert_eq!(waiting.join().unwrap(), Ok(0), "nothing will come");
+        assert_eq!(verbs::read(channel), Ok(0));
+        close(channel);
+    });
+}
+
+#[test]
+fn what_events_are_asked_for_is_checked() {
+    preloaded("what_events_are_asked_for_is_checked", || {
+        let end = End::new();
+        let channel = event_channel(&end.context);
+        let drained = 3_u16.to_ne_bytes();
+        let ask = |channel: i32, object: Option<u32>, numbers: &[u8]| {
+            let mut attributes = vec![
+                Attribute::Handle(0x1000, channel as u32),
+                Attribute::In(0x1002, numbers),
+                Attribute::Number(0x1004, 7),
+            ];
+            attributes.extend(object.map(|handle| Attribute::Handle(0x1001, handle)));
+            call(end.context.0, 0x1000, 0x1003, &mut attributes)
+        };
+        assert_eq!(ask(channel + 50, Some(end.qp), &drained), Err(libc::EBADF), "no channel");
+        assert_eq!(ask(end.context.0, Some(end.qp), &drained), Err(libc::EBADF), "a context");
+        assert_eq!(ask(channel, None, &drained), Err(libc::EOPNOTSUPP), "events of the device as a whole");
+        assert_eq!(ask(channel, Some(99), &drained), Err(libc::ENOENT), "no object");
+        assert_eq!(ask(channel, Some(end.qp), &drained), Err(libc::ENOENT), "a queue pair of verbs");
+        let mut attributes = [Attribute::New(0x1000), Attribute::Number(0x1001, 2)];
+        assert_eq!(
+            call(end.context.0, 0x1005, 0x1000, &mut attributes),
+            Err(libc::EINVAL),
+            "an unknown flag"
+        );
+    });
+}
+
+#[test]
 fn threads_have_contexts_of_their_own() {
     preloaded("threads_have_contexts_of_their_own", || {
         std::thread::scope(|scope| {
@@ -242,6 +296,38 @@ fn a_program_that_closes_everything_leaves_the_device_whole() {
         end.write(8, end.data.0 + 64, end.key);
         assert_eq!(end.poll().0, DONE);
         assert!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).is_ok());
+    });
+}
+
+#[test]
+fn ranges_of_descriptors_are_closed_without_the_device_s_own() {
+    preloaded("ranges_of_descriptors_are_closed_without_the_device_s_own", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        let descriptor = end.context.0.unsigned_abs();
+        if descriptor > 3 {
+            verbs::close_all(3..=descriptor - 1);
+        }
+        verbs::close_all(descriptor + 1..);
+        verbs::close_all(descriptor + 1..=u32::MAX);
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
+        // A context in the range is closed, and the next one is a new one.
+        let other = Context::new();
+        other.pd();
+        verbs::close_all(other.0.unsigned_abs()..=other.0.unsigned_abs());
+        assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).map(drop), Ok(()));
+        let twin = verbs::duplicate(verbs::DUPLICATIONS[0], 0);
+        assert_eq!(twin, other.0, "its number is free");
+        let registered = other.register(0, end.data.0, 4096, ALL_ACCESS).map(drop);
+        assert_eq!(registered, Err(libc::ENOTTY), "another file, not the device");
+        verbs::close_all(descriptor..);
+        assert_eq!(end.context.register(0, end.data.0, 4096, ALL_ACCESS).map(drop), Err(libc::EBADF));
+        // The device goes on for who opens it again.
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.write(8, end.data.0 + 64, end.key);
+        assert_eq!(end.poll().0, DONE);
     });
 }
 

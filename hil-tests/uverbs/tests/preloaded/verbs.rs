@@ -1,7 +1,8 @@
 //! The smallest user of the kernel's interface: builds calls, posts requests, polls completions. No other library is in it.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
+use std::ops::{Bound, RangeBounds};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -94,10 +95,81 @@ pub(crate) fn try_close(descriptor: RawFd) -> Result<(), Errno> {
     if result < 0 { Err(errno()) } else { Ok(()) }
 }
 
+// SAFETY: as the C library declares it.
+unsafe extern "C" {
+    fn closefrom(low: c_int);
+}
+
+/// Closes all descriptors of a range, or all from its beginning up.
+pub(crate) fn close_all(range: impl RangeBounds<u32>) {
+    let first = match range.start_bound() {
+        Bound::Included(first) => *first,
+        _ => 0,
+    };
+    // SAFETY: only called where nothing else of this process has descriptors that it needs.
+    unsafe {
+        match range.end_bound() {
+            Bound::Included(last) => assert_eq!(libc::close_range(first, *last, 0), 0),
+            _ => closefrom(first.cast_signed()),
+        }
+    }
+}
+
 /// Closes a descriptor.
 pub(crate) fn close(descriptor: RawFd) {
     // SAFETY: tests close what they have opened, once.
     assert_eq!(unsafe { libc::close(descriptor) }, 0);
+}
+
+/// A way to make another descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Duplication {
+    Dup,
+    Dup2,
+    Dup3,
+    Control,
+    ControlCloseOnExec,
+}
+
+/// All ways.
+pub(crate) const DUPLICATIONS: [Duplication; 5] = [
+    Duplication::Dup,
+    Duplication::Dup2,
+    Duplication::Dup3,
+    Duplication::Control,
+    Duplication::ControlCloseOnExec,
+];
+
+/// Makes another descriptor.
+pub(crate) fn duplicate(way: Duplication, descriptor: RawFd) -> RawFd {
+    const FREE: RawFd = 900;
+    // SAFETY: no memory is involved, and the numbers that are named are nobody's.
+    let new = unsafe {
+        match way {
+            Duplication::Dup => libc::dup(descriptor),
+            Duplication::Dup2 => libc::dup2(descriptor, FREE),
+            Duplication::Dup3 => libc::dup3(descriptor, FREE, libc::O_CLOEXEC),
+            Duplication::Control => libc::fcntl(descriptor, libc::F_DUPFD, FREE),
+            Duplication::ControlCloseOnExec => libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, FREE),
+        }
+    };
+    assert!(new >= 0);
+    new
+}
+
+/// Makes a descriptor stand for what another stands for.
+pub(crate) fn duplicate_to(old: RawFd, new: RawFd) -> Result<RawFd, Errno> {
+    // SAFETY: only called with descriptors of the test.
+    let result = unsafe { libc::dup2(old, new) };
+    if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+/// Reads what comes next from a descriptor; returns how much it is.
+pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
+    let mut buffer = [0_u8; 128];
+    // SAFETY: the buffer lives until the call is over.
+    let length = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(length).map_err(|_| errno())
 }
 
 /// Calls with any address in place of a request.

@@ -1,0 +1,29 @@
+//! Tells the linker which scripts make an image: a memory map for each program, and the sections.
+
+use std::env;
+
+/// Programs are named after their maps in `linker/`.
+const MAPS: [&str; 2] = ["qemu-virt", "bluefield"];
+
+fn main() {
+    if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {
+        return;
+    }
+    let scripts = format!("{}/../../linker", env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
+    for map in MAPS {
+        println!("cargo::rerun-if-changed={scripts}/{map}.x");
+        println!("cargo::rustc-link-arg-bin=hil-firmware-{map}=--script={scripts}/{map}.x");
+    }
+    println!("cargo::rerun-if-changed={scripts}/sections.x");
+    // defmt's own script is where its build script says.
+    for argument in [
+        &format!("--script={scripts}/sections.x"),
+        "--script=defmt.x",
+        "--gc-sections",
+        "-zmax-page-size=4096",
+    ] {
+        println!("cargo::rustc-link-arg-bins={argument}");
+    }
+    // What is less is left out of the image.
+    println!("cargo::rustc-env=DEFMT_LOG=info");
+}

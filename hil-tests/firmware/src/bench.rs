@@ -1,0 +1,79 @@
+//! The work of the benchmarks, and how many instructions it takes.
+//!
+//! One line for each count: work, requests in a batch, side, requests, instructions. Told to count instructions, QEMU lets
+//! a cycle pass for each, so that the counter of cycles is one of instructions. On a core it would count cycles.
+
+#![allow(unsafe_code)]
+
+use alloc::boxed::Box;
+use alloc::format;
+use core::arch::asm;
+use core::hint::black_box;
+use mlx5_bench::floor::{self, Floor, FloorMemory};
+use mlx5_bench::ours::{Ours, OursMemory};
+use mlx5_bench::{Fault, Side, Work};
+use mlx5_mkey::queue::UarDoorbell;
+
+/// Counts all work.
+pub(crate) fn run() -> Result<(), Fault> {
+    start_counting();
+    let (mut ours_memory, mut floor_memory) = (Box::new(OursMemory::new()), Box::new(FloorMemory::new()));
+    let mut ours = Ours::new(&mut ours_memory, [doorbell(), doorbell()]);
+    let mut floor = Floor::new(&mut floor_memory, doorbell());
+    let mut sides: [(&str, &mut dyn Side); 2] = [("ours", &mut ours), ("floor", &mut floor)];
+    for work in Work::ALL {
+        for batch in work.batches() {
+            for (name, side) in &mut sides {
+                let once = work.requests(*batch);
+                for requests in [once, 2 * once] {
+                    if side.does(*work) {
+                        let count = count(&mut **side, *work, *batch, requests)?;
+                        defmt::println!("{=str}", &*format!("{work} {batch} {name} {requests} {count}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn count(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Result<u64, Fault> {
+    side.prepare(work, requests)?;
+    let side = black_box(side);
+    let start = counter();
+    side.run(work, batch, requests)?;
+    let end = counter();
+    side.drain(work, requests)?;
+    Ok(end.wrapping_sub(start))
+}
+
+/// A register that nobody reads, and its twin.
+fn doorbell() -> UarDoorbell {
+    floor::doorbell(Box::leak(Box::new([0; 512])))
+}
+
+/// Has the counter of cycles (PMCCNTR_EL0) count from 0, in 64 bits.
+fn start_counting() {
+    // SAFETY: registers of the performance monitors, which nobody else uses: PMCR_EL0.{E,C,LC} and PMCNTENSET_EL0.C.
+    unsafe {
+        asm!(
+            "msr pmccfiltr_el0, xzr",
+            "msr pmcntenset_el0, {cycles}",
+            "msr pmcr_el0, {on}",
+            "isb",
+            cycles = in(reg) 1_u64 << 31,
+            on = in(reg) 0b100_0101_u64,
+            options(nostack, preserves_flags)
+        );
+    }
+}
+
+/// Returns how many cycles have passed, with everything before done and nothing behind begun.
+fn counter() -> u64 {
+    let count: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("isb", "mrs {count}, pmccntr_el0", "isb", count = out(reg) count, options(nostack, preserves_flags));
+    }
+    count
+}

@@ -1,0 +1,80 @@
+//! The words on the image's command line.
+
+/// What the image is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options<'a> {
+    /// Only scenarios whose name holds this text.
+    pub(crate) filter: &'a str,
+    /// Only scenarios behind this one.
+    pub(crate) after: Option<&'a str>,
+    /// Instead of scenarios: go wrong in this way.
+    pub(crate) provoke: Option<Provoke>,
+}
+
+/// Ways to go wrong, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provoke {
+    /// Read where nothing is mapped.
+    DataAbort,
+    /// Write to code.
+    WriteToCode,
+    /// Recurse for ever.
+    StackOverflow,
+    /// Panic.
+    Panic,
+    /// Panic while a line is being logged.
+    PanicWhileLogging,
+    /// Stand still.
+    Hang,
+}
+
+impl Provoke {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "data-abort" => Self::DataAbort,
+            "write-to-code" => Self::WriteToCode,
+            "stack-overflow" => Self::StackOverflow,
+            "panic" => Self::Panic,
+            "panic-while-logging" => Self::PanicWhileLogging,
+            "hang" => Self::Hang,
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Options<'a> {
+    /// Reads the words behind the program's name.
+    ///
+    /// # Errors
+    /// The word that makes no sense.
+    pub(crate) fn parse(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
+        let mut options = Self::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            match (word, words.next()) {
+                ("--filter", Some(value)) => options.filter = value,
+                ("--after", Some(value)) => options.after = Some(value),
+                ("--provoke", Some(value)) => options.provoke = Some(Provoke::named(value).ok_or(value)?),
+                _ => return Err(word),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_options() {
+        assert_eq!(Options::parse([]), Ok(Options::default()));
+        let options = Options { filter: "r1", after: Some("r170"), provoke: None };
+        assert_eq!(Options::parse(["--filter", "r1", "--after", "r170"]), Ok(options));
+        let options = Options { provoke: Some(Provoke::DataAbort), ..Options::default() };
+        assert_eq!(Options::parse(["--provoke", "data-abort"]), Ok(options));
+        assert_eq!(Options::parse(["--provoke", "nothing"]), Err("nothing"));
+        assert_eq!(Options::parse(["--filter"]), Err("--filter"));
+        assert_eq!(Options::parse(["x", "y"]), Err("x"));
+    }
+}

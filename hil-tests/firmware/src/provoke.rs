@@ -1,0 +1,46 @@
+//! Goes wrong on purpose.
+
+#![allow(unsafe_code, clippy::panic)]
+
+use crate::memory;
+use crate::options::Provoke;
+use core::hint::black_box;
+use core::ptr;
+
+/// Goes wrong in the way named. It returns only if nothing came of it.
+pub(crate) fn provoke(how: Provoke) {
+    match how {
+        // SAFETY: none; nothing is mapped there, and the data abort that must follow ends the program.
+        Provoke::DataAbort => unsafe {
+            ptr::with_exposed_provenance::<u64>(0x10).read_volatile();
+        },
+        // SAFETY: none; code is not writable, and the data abort that must follow ends the program.
+        Provoke::WriteToCode => unsafe {
+            ptr::with_exposed_provenance_mut::<u32>(memory::code().start as usize).write_volatile(0);
+        },
+        Provoke::StackOverflow => {
+            black_box(deeper(0));
+        }
+        Provoke::Panic => panic!("asked for"),
+        Provoke::PanicWhileLogging => defmt::info!("{}", Rude),
+        Provoke::Hang => loop {
+            core::hint::spin_loop();
+        },
+    }
+}
+
+/// Calls itself for ever, as far as the compiler can tell.
+#[expect(unconditional_recursion, reason = "that is what it is for")]
+fn deeper(depth: u64) -> u64 {
+    let frame = black_box([depth; 64]);
+    deeper(depth + 1) + frame.iter().sum::<u64>()
+}
+
+/// Panics when it is printed.
+struct Rude;
+
+impl defmt::Format for Rude {
+    fn format(&self, _: defmt::Formatter<'_>) {
+        panic!("asked for");
+    }
+}

@@ -1,0 +1,231 @@
+//! Uses every generic part of the library, without std and alloc. Nobody runs it: `cargo xtask test` builds it for a
+//! machine without a system and reads what the compiler made of it.
+//!
+//! Had the library pulled std in, it would not build there; had it pulled alloc in, the allocator would be missing.
+//! Each function is an entry, by its name; the arguments keep the compiler from knowing more than a program would.
+
+#![cfg_attr(target_os = "none", no_std)]
+// Entries are found by their names, which nothing else has.
+#![allow(unsafe_code)]
+
+use core::fmt::{self, Write};
+use embedded_hal::delay::DelayNs;
+use mlx5_mkey::command::{Command, CreateMkey, QueryQp, Secret};
+use mlx5_mkey::error::{CompletionError, PostError};
+use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
+use mlx5_mkey::mkey::{Mkey, MkeyConfig};
+use mlx5_mkey::queue::{
+    CompletionQueue, Doorbell, DoorbellRecord, Endpoint, ReceiveQueue, ReceiveQueueConfig, SendQueue,
+    SendQueueConfig, SharedSendQueue, UarDoorbell, WorkCompletion,
+};
+use mlx5_mkey::types::{Key, Qpn};
+use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
+use mlx5_mkey::wqe::{Remote, Sge};
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// A queue with the doorbell of a real device.
+type Queue<'r> = SendQueue<'r, UarDoorbell, 64>;
+
+/// Makes a send queue.
+#[unsafe(no_mangle)]
+pub fn entry_new_send<'r>(
+    ring: &'r mut [Wqebb],
+    record: &'r DoorbellRecord,
+    doorbell: UarDoorbell,
+) -> Option<Queue<'r>> {
+    SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(1)), ring, record, doorbell).ok()
+}
+
+/// Publishes what was posted.
+#[unsafe(no_mangle)]
+pub fn entry_ring_doorbell(queue: &mut Queue<'_>) {
+    queue.ring_doorbell();
+}
+
+/// Posts the smallest request and publishes it.
+#[unsafe(no_mangle)]
+pub fn entry_post_and_ring(queue: &mut Queue<'_>) {
+    if queue.request(1).nop().is_ok() {
+        queue.ring_doorbell();
+    }
+}
+
+/// Configures an mkey.
+#[unsafe(no_mangle)]
+pub fn entry_configure(
+    queue: &mut Queue<'_>,
+    id: u64,
+    mkey: &mut Mkey,
+    config: &MkeyConfig<'_>,
+) -> Result<(), PostError> {
+    queue.request(id).fenced().solicited().configure_mkey(mkey, config)
+}
+
+/// Invalidates an mkey, and a key.
+#[unsafe(no_mangle)]
+pub fn entry_invalidate(queue: &mut Queue<'_>, mkey: &mut Mkey, key: Key) -> Result<(), PostError> {
+    queue.request(1).invalidate_mkey(mkey)?;
+    queue.request(2).invalidate(key)
+}
+
+/// Posts each request that moves data out of pieces of memory.
+#[unsafe(no_mangle)]
+pub fn entry_data_path(
+    queue: &mut Queue<'_>,
+    remote: Remote,
+    sges: &[Sge],
+    sge: &Sge,
+    imm: u32,
+) -> Result<(), PostError> {
+    queue.request(1).send(sges)?;
+    queue.request(2).send_imm(imm, sges)?;
+    queue.request(3).send_invalidate(Key::from_raw(imm), sges)?;
+    queue.request(4).signaled().rdma_write(remote, sges)?;
+    queue.request(5).rdma_write_imm(remote, imm, sges)?;
+    queue.request(6).rdma_read(remote, sges)?;
+    queue.request(7).compare_swap(remote, 1, 2, sge)?;
+    queue.request(8).fetch_add(remote, 1, sge)
+}
+
+/// What a send queue tells, and how it takes things back.
+#[unsafe(no_mangle)]
+pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, counter: u16) -> Option<u64> {
+    let block = queue.block(u32::from(counter));
+    let _ = queue.cancel(id, counter);
+    let known = u64::from(queue.free_blocks() ^ queue.outstanding() ^ queue.producer());
+    let bell = usize::from(queue.next_fence()) + size_of_val(queue.doorbell()) + queue.record().bytes().len();
+    let (first, _) = queue.complete(counter)?;
+    Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
+}
+
+/// Shares a queue and takes it back with another doorbell.
+#[unsafe(no_mangle)]
+pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell, 64>) -> Result<u32, PostError> {
+    shared.with(|queue| queue.request(1).nop())?;
+    let mut queue = shared.into_inner().map_doorbell(|_| Silent(0));
+    queue.ring_doorbell();
+    Ok(queue.producer())
+}
+
+/// Makes a receive queue.
+#[unsafe(no_mangle)]
+pub fn entry_new_receive<'r>(
+    ring: &'r mut [DataSegment],
+    record: &'r DoorbellRecord,
+    entries_per_slot: u32,
+) -> Option<ReceiveQueue<'r, 64>> {
+    let qpn = Qpn::from_low_bits(1);
+    ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, ring, record).ok()
+}
+
+/// Posts buffers for messages.
+#[unsafe(no_mangle)]
+pub fn entry_post_receive(queue: &mut ReceiveQueue<'_, 64>, id: u64, sges: &[Sge]) -> Result<u32, PostError> {
+    queue.post(id, sges)?;
+    Ok(queue.free_slots())
+}
+
+/// Publishes the buffers.
+#[unsafe(no_mangle)]
+pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
+    queue.publish();
+}
+
+/// Takes a completion of a receive queue.
+#[unsafe(no_mangle)]
+pub fn entry_complete_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
+    queue.complete(counter)
+}
+
+/// Takes an entry as it is.
+#[unsafe(no_mangle)]
+pub fn entry_take(completions: &mut CompletionQueue<'_>) -> Option<Cqe> {
+    completions.take_entry()
+}
+
+/// Gives the slots of entries back.
+#[unsafe(no_mangle)]
+pub fn entry_release(completions: &mut CompletionQueue<'_>) {
+    completions.release();
+}
+
+/// Takes completions with their identities: one, many, and with patience.
+#[unsafe(no_mangle)]
+pub fn entry_poll(
+    completions: &mut CompletionQueue<'_>,
+    endpoint: &mut Endpoint<'_, '_, UarDoorbell, 64, 64>,
+    delay: &mut Silent,
+) -> Result<u64, CompletionError> {
+    let mut sum = 0;
+    let mut add = |completion: Result<WorkCompletion, _>| completion.map(|completion| sum ^= completion.id);
+    if let Some(completion) = completions.poll(endpoint) {
+        add(completion)?;
+    }
+    completions.poll_batch(16, endpoint, |completion| {
+        let _ = add(completion);
+    });
+    add(completions.wait(endpoint, delay, 3, 10))?;
+    Ok(sum)
+}
+
+/// Encodes commands and decodes replies.
+#[unsafe(no_mangle)]
+pub fn entry_command(
+    command: &CreateMkey,
+    mailbox: &mut [u8],
+    reply: &[u8],
+    key: &mut [u8; 40],
+) -> Option<usize> {
+    let length = command.encode(mailbox).ok()?.len();
+    command.decode(reply).ok()?;
+    QueryQp(Qpn::from_low_bits(1)).decode(reply).ok()?;
+    let secret = Secret::take(key);
+    Some(length + usize::from(secret.expose().first().copied()?))
+}
+
+/// Reads requests and completion entries, and prints them in words.
+#[unsafe(no_mangle)]
+pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mut Silent) -> fmt::Result {
+    for (offset, request) in Requests::new(bytes) {
+        request.findings(&device, |finding| out.0 ^= finding.offset as u32);
+        out.0 ^= request.fields().fold(offset as u32, |sum, field| sum ^ field.value() as u32);
+        write!(out, "{}{}", request.summary(device), request.pretty(device, style))?;
+    }
+    if let Ok(entry) = CompletionEntry::parse(bytes) {
+        entry.findings(|finding| out.0 ^= finding.offset as u32);
+        out.0 ^= entry.fields().fold(0, |sum, field| sum ^ field.value() as u32);
+        write!(out, "{}{}", entry.summary(None), entry.pretty(None, style))?;
+    }
+    let Ok(request) = WorkRequest::parse(bytes) else { return Ok(()) };
+    write!(out, "{:?} {:?}", request, request.worst(&device))
+}
+
+/// A doorbell, a delay and a printer, none of which does anything.
+pub struct Silent(u32);
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: [u8; 8]) {}
+}
+
+impl DelayNs for Silent {
+    fn delay_ns(&mut self, _: u32) {}
+}
+
+impl Write for Silent {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 ^= text.len() as u32;
+        Ok(())
+    }
+}
+
+/// Can panic, on purpose: the check that nothing else can must find this.
+#[unsafe(no_mangle)]
+pub fn control_that_panics(bytes: &[u8], at: usize) -> u8 {
+    #[allow(clippy::indexing_slicing)]
+    bytes[at]
+}

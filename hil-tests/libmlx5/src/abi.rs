@@ -1,0 +1,346 @@
+//! Structures of the public headers of rdma-core 44, as they lie in memory.
+
+#![allow(missing_docs)] // The fields are those of the headers, which say what they mean.
+
+use core::ffi::{c_int, c_void};
+
+/// `struct ibv_qp`, of which only the number is used.
+#[repr(C)]
+pub struct IbvQp {
+    pub before: [u8; 52],
+    pub number: u32,
+    pub after: [u64; 13],
+}
+
+/// `struct ibv_context`, as far as its functions are called inline.
+#[repr(C)]
+pub struct IbvContext {
+    pub device: *mut c_void,
+    pub before: [*const c_void; 11],
+    pub poll_cq: unsafe extern "C" fn(*mut c_void, c_int, *mut WorkCompletion) -> c_int,
+    pub between: [*const c_void; 14],
+    pub post_recv: unsafe extern "C" fn(*mut IbvQp, *const RecvWr, *mut *const RecvWr) -> c_int,
+}
+
+/// `struct ibv_wc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkCompletion {
+    pub wr_id: u64,
+    pub status: u32,
+    pub opcode: u32,
+    pub vendor_err: u32,
+    pub byte_len: u32,
+    pub imm: u32,
+    pub qp_num: u32,
+    pub src_qp: u32,
+    pub flags: u32,
+    pub pkey_index: u16,
+    pub slid: u16,
+    pub sl: u8,
+    pub dlid_path_bits: u8,
+}
+
+/// `struct ibv_recv_wr`.
+#[repr(C)]
+pub struct RecvWr {
+    pub wr_id: u64,
+    pub next: *const RecvWr,
+    pub sges: *const IbvSge,
+    pub count: c_int,
+}
+
+/// `struct mlx5dv_cq`.
+#[repr(C)]
+pub struct Mlx5Cq {
+    pub ring: *mut c_void,
+    pub record: *mut [u8; 8],
+    pub entries: u32,
+    pub stride: u32,
+    pub uar: *mut c_void,
+    pub number: u32,
+    pub comp_mask: u64,
+}
+
+/// `struct ibv_qp_cap`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct QpCap {
+    pub max_send_wr: u32,
+    pub max_recv_wr: u32,
+    pub max_send_sge: u32,
+    pub max_recv_sge: u32,
+    pub max_inline_data: u32,
+}
+
+/// `struct ibv_qp_init_attr_ex`.
+#[repr(C)]
+pub struct QpInitAttr {
+    pub context: *mut c_void,
+    pub send_cq: *mut c_void,
+    pub recv_cq: *mut c_void,
+    pub srq: *mut c_void,
+    pub cap: QpCap,
+    pub qp_type: u32,
+    pub sq_sig_all: c_int,
+    pub comp_mask: u32,
+    pub pd: *mut c_void,
+    pub between: [u64; 7],
+    pub send_ops_flags: u64,
+}
+
+/// `struct ibv_qp_attr`, with the address vector in parts.
+#[repr(C)]
+#[derive(Default)]
+pub struct QpAttr {
+    pub state: u32,
+    pub current: u32,
+    pub path_mtu: u32,
+    pub path_mig_state: u32,
+    pub qkey: u32,
+    pub rq_psn: u32,
+    pub sq_psn: u32,
+    pub dest_qp: u32,
+    pub access: u32,
+    pub cap: QpCap,
+    pub gid: [u64; 2],
+    pub flow_label: u32,
+    pub sgid_index: u8,
+    pub hop_limit: u8,
+    pub traffic_class: u8,
+    pub dlid: u16,
+    pub sl: u8,
+    pub src_path_bits: u8,
+    pub static_rate: u8,
+    pub is_global: u8,
+    pub ah_port: u8,
+    pub alternate: [u64; 4],
+    pub pkey_index: u16,
+    pub alt_pkey_index: u16,
+    pub notify: u8,
+    pub draining: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub min_rnr_timer: u8,
+    pub port: u8,
+    pub timeout: u8,
+    pub retry_count: u8,
+    pub rnr_retry: u8,
+    pub alt_port: u8,
+    pub alt_timeout: u8,
+    pub rate_limit: u32,
+}
+
+/// `struct mlx5dv_qp_init_attr`.
+#[repr(C)]
+#[derive(Default)]
+pub struct Mlx5QpInitAttr {
+    pub comp_mask: u64,
+    pub between: [u64; 3],
+    pub send_ops_flags: u64,
+}
+
+/// `struct mlx5dv_qp`.
+#[repr(C)]
+pub struct Mlx5Qp {
+    pub record: *mut [u8; 8],
+    pub ring: *mut u8,
+    pub blocks: u32,
+    pub stride: u32,
+    pub after: [u64; 9],
+}
+
+/// `struct mlx5dv_obj`, of which only the first two pairs are used.
+#[repr(C)]
+pub struct Mlx5Obj {
+    pub qp: *mut IbvQp,
+    pub qp_out: *mut Mlx5Qp,
+    pub cq: *mut c_void,
+    pub cq_out: *mut Mlx5Cq,
+    pub others: [*mut c_void; 10],
+}
+
+/// `struct mlx5dv_mkey_init_attr`.
+#[repr(C)]
+pub struct MkeyInitAttr {
+    pub pd: *mut c_void,
+    pub create_flags: u32,
+    pub max_entries: u16,
+}
+
+/// `struct mlx5dv_mkey`.
+#[repr(C)]
+pub struct MkeyRaw {
+    pub lkey: u32,
+    pub rkey: u32,
+}
+
+/// `struct mlx5dv_mkey_err`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MkeyError {
+    /// 0 none, 1 guard, 2 reference tag, 3 application tag.
+    pub kind: u32,
+    pub actual: u64,
+    pub expected: u64,
+    pub offset: u64,
+}
+
+/// `struct mlx5dv_dek_init_attr`.
+#[repr(C)]
+pub struct DekInitAttr {
+    pub key_size: u32,
+    pub has_keytag: bool,
+    pub purpose: u32,
+    pub pd: *mut c_void,
+    pub opaque: [u8; 8],
+    pub key: [u8; 128],
+    pub comp_mask: u64,
+    pub login: *mut c_void,
+}
+
+/// `struct ibv_sge`.
+#[repr(C)]
+pub struct IbvSge {
+    pub address: u64,
+    pub length: u32,
+    pub lkey: u32,
+}
+
+/// `struct mlx5dv_mr_interleaved`.
+#[repr(C)]
+pub struct Interleaved {
+    pub address: u64,
+    pub bytes: u32,
+    pub skip: u32,
+    pub lkey: u32,
+}
+
+/// `struct mlx5dv_sig_t10dif`.
+#[repr(C)]
+#[derive(Default)]
+pub struct DifAttr {
+    pub guard: u32,
+    pub seed: u16,
+    pub app_tag: u16,
+    pub ref_tag: u32,
+    pub flags: u16,
+}
+
+/// `struct mlx5dv_sig_crc`.
+#[repr(C)]
+#[derive(Default)]
+pub struct CrcAttr {
+    pub kind: u32,
+    pub seed: u64,
+}
+
+/// `struct mlx5dv_sig_block_domain`.
+#[repr(C)]
+pub struct DomainAttr {
+    pub kind: u32,
+    pub details: *const c_void,
+    pub block_size: u32,
+    pub comp_mask: u64,
+}
+
+/// `struct mlx5dv_sig_block_attr`.
+#[repr(C)]
+pub struct SigBlockAttr {
+    pub memory: *const DomainAttr,
+    pub wire: *const DomainAttr,
+    pub flags: u32,
+    pub check_mask: u8,
+    pub copy_mask: u8,
+    pub comp_mask: u64,
+}
+
+/// `struct mlx5dv_crypto_attr`.
+#[repr(C)]
+pub struct CryptoAttr {
+    pub standard: u32,
+    pub encrypt_on_tx: bool,
+    pub order: u32,
+    pub data_unit: u32,
+    pub tweak: [u8; 16],
+    pub dek: *mut c_void,
+    pub keytag: [u8; 8],
+    pub comp_mask: u64,
+}
+
+/// `struct mlx5dv_mkey_conf_attr`.
+#[repr(C)]
+pub struct ConfAttr {
+    pub flags: u32,
+    pub comp_mask: u64,
+}
+
+/// `struct ibv_qp_ex`.
+#[repr(C)]
+pub struct QpEx {
+    pub base: [u64; 20],
+    pub comp_mask: u64,
+    pub wr_id: u64,
+    pub wr_flags: u32,
+    pub atomic_cmp_swp: unsafe extern "C" fn(*mut QpEx, u32, u64, u64, u64),
+    pub atomic_fetch_add: unsafe extern "C" fn(*mut QpEx, u32, u64, u64),
+    pub bind_mw: *const c_void,
+    pub local_inv: unsafe extern "C" fn(*mut QpEx, u32),
+    pub rdma_read: unsafe extern "C" fn(*mut QpEx, u32, u64),
+    pub rdma_write: unsafe extern "C" fn(*mut QpEx, u32, u64),
+    pub rdma_write_imm: unsafe extern "C" fn(*mut QpEx, u32, u64, u32),
+    pub send: unsafe extern "C" fn(*mut QpEx),
+    pub send_imm: unsafe extern "C" fn(*mut QpEx, u32),
+    pub send_inv: unsafe extern "C" fn(*mut QpEx, u32),
+    pub send_tso: *const c_void,
+    pub set_ud_addr: *const c_void,
+    pub set_xrc_srqn: *const c_void,
+    pub set_inline_data: unsafe extern "C" fn(*mut QpEx, *const c_void, usize),
+    pub set_inline_data_list: *const c_void,
+    pub set_sge: unsafe extern "C" fn(*mut QpEx, u32, u64, u32),
+    pub set_sge_list: unsafe extern "C" fn(*mut QpEx, usize, *const IbvSge),
+    pub start: unsafe extern "C" fn(*mut QpEx),
+    pub complete: unsafe extern "C" fn(*mut QpEx) -> c_int,
+    pub abort: *const c_void,
+    pub atomic_write: *const c_void,
+}
+
+/// `struct mlx5dv_qp_ex`.
+#[repr(C)]
+pub struct Mlx5QpEx {
+    pub comp_mask: u64,
+    pub set_dc_addr: *const c_void,
+    pub mr_interleaved: unsafe extern "C" fn(*mut Mlx5QpEx, *mut MkeyRaw, u32, u32, u16, *const Interleaved),
+    pub mr_list: unsafe extern "C" fn(*mut Mlx5QpEx, *mut MkeyRaw, u32, u16, *const IbvSge),
+    pub mkey_configure: unsafe extern "C" fn(*mut Mlx5QpEx, *mut MkeyRaw, u8, *mut ConfAttr),
+    pub set_mkey_access: unsafe extern "C" fn(*mut Mlx5QpEx, u32),
+    pub set_mkey_list: unsafe extern "C" fn(*mut Mlx5QpEx, u16, *const IbvSge),
+    pub set_mkey_interleaved: unsafe extern "C" fn(*mut Mlx5QpEx, u32, u16, *const Interleaved),
+    pub set_mkey_sig: unsafe extern "C" fn(*mut Mlx5QpEx, *const SigBlockAttr),
+    pub raw_wqe: *const c_void,
+    pub set_dc_addr_stream: *const c_void,
+    pub memcpy: *const c_void,
+    pub set_mkey_crypto: unsafe extern "C" fn(*mut Mlx5QpEx, *const CryptoAttr),
+}
+
+const _: () = assert!(core::mem::offset_of!(IbvContext, poll_cq) == 96);
+const _: () = assert!(core::mem::offset_of!(IbvContext, post_recv) == 216);
+const _: () =
+    assert!(size_of::<WorkCompletion>() == 48 && size_of::<RecvWr>() == 32 && size_of::<Mlx5Cq>() == 48);
+const _: () = assert!(size_of::<IbvQp>() == 160 && size_of::<QpEx>() == 352 && size_of::<Mlx5QpEx>() == 104);
+const _: () = assert!(core::mem::offset_of!(QpEx, local_inv) == 208);
+const _: () = assert!(core::mem::offset_of!(QpEx, set_sge) == 304);
+const _: () = assert!(core::mem::offset_of!(QpEx, complete) == 328);
+const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, mkey_configure) == 32);
+const _: () = assert!(size_of::<QpAttr>() == 144 && core::mem::offset_of!(QpAttr, gid) == 56);
+const _: () = assert!(core::mem::offset_of!(QpAttr, alternate) == 88);
+const _: () = assert!(core::mem::offset_of!(QpAttr, timeout) == 130);
+const _: () = assert!(size_of::<QpInitAttr>() == 136 && core::mem::offset_of!(QpInitAttr, pd) == 64);
+const _: () = assert!(size_of::<Mlx5QpInitAttr>() == 40 && size_of::<Mlx5Obj>() == 112);
+const _: () = assert!(size_of::<MkeyError>() == 32);
+const _: () = assert!(size_of::<Mlx5Qp>() == 96 && size_of::<MkeyInitAttr>() == 16);
+const _: () = assert!(size_of::<DekInitAttr>() == 176 && core::mem::offset_of!(DekInitAttr, key) == 32);
+const _: () = assert!(size_of::<DifAttr>() == 16 && size_of::<CrcAttr>() == 16);
+const _: () = assert!(size_of::<DomainAttr>() == 32 && size_of::<SigBlockAttr>() == 32);
+const _: () = assert!(size_of::<CryptoAttr>() == 56 && size_of::<ConfAttr>() == 16);
+const _: () = assert!(size_of::<Interleaved>() == 24 && size_of::<IbvSge>() == 16);

@@ -1,0 +1,160 @@
+//! This program's memory as a software device sees it: only what it was told of.
+
+#![allow(unsafe_code)]
+
+use alloc::alloc::{alloc, handle_alloc_error};
+use alloc::vec::Vec;
+use core::alloc::Layout;
+use core::ptr::{self, NonNull};
+use core::slice;
+use core::sync::atomic::{AtomicU8, Ordering};
+use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_softdev::{Fault, Memory};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What rings and shared memory are aligned to at least: a cache line, which is what the device reads and writes at once.
+const LINE: usize = 64;
+
+/// Windows of this program's memory that a device may reach, at their own addresses.
+#[derive(Debug)]
+pub struct HostMemory {
+    windows: Vec<Window>,
+    source: unsafe fn(Layout) -> *mut u8,
+}
+
+#[derive(Debug)]
+struct Window {
+    address: u64,
+    length: u64,
+}
+
+/// Memory of the global allocator.
+impl Default for HostMemory {
+    fn default() -> Self {
+        // SAFETY: the global allocator's contract is the one that is asked for.
+        unsafe { Self::new(alloc) }
+    }
+}
+
+impl HostMemory {
+    /// Takes what it shares from `source`: memory that the device can reach, where that is not all there is.
+    ///
+    /// # Safety
+    /// For a layout whose size is not 0, `source` returns null, or such memory as nobody else has or will have.
+    pub unsafe fn new(source: unsafe fn(Layout) -> *mut u8) -> Self {
+        Self { windows: Vec::new(), source }
+    }
+
+    /// Takes memory, fills it, and gives it to the device for good.
+    fn place<T: Copy>(&mut self, value: T, count: usize) -> NonNull<T> {
+        let layout = Layout::array::<T>(count).and_then(|layout| layout.align_to(LINE));
+        let layout = layout.expect("less than the address space");
+        assert!(layout.size() > 0, "no memory asked for");
+        // SAFETY: the size is not 0.
+        let pointer = unsafe { (self.source)(layout) }.cast::<T>();
+        let Some(first) = NonNull::new(pointer) else { handle_alloc_error(layout) };
+        for index in 0..count {
+            // SAFETY: the memory has room for `count` values, is aligned for them, and nobody else has it.
+            unsafe { first.add(index).write(value) };
+        }
+        let address = pointer.expose_provenance() as u64;
+        self.windows.push(Window { address, length: layout.size() as u64 });
+        first
+    }
+
+    /// Gives `count` slots that hold `value` to the device for good and returns their address too. Whatever bytes the device
+    /// leaves in them are a `T`.
+    ///
+    /// # Safety
+    /// The reference is the only one that there will be, and the device writes behind its back, as hardware does: it goes
+    /// into a queue of the library, which never reads through it, or is dropped for the raw address.
+    pub unsafe fn share<T>(&mut self, value: T, count: usize) -> (&'static mut [T], u64)
+    where
+        T: Copy + FromBytes + IntoBytes,
+    {
+        let first = self.place(value, count);
+        // SAFETY: `place` has written `count` values there, which are nobody else's and are never given back.
+        let slots = unsafe { slice::from_raw_parts_mut(first.as_ptr(), count) };
+        (slots, first.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Shows a doorbell record to the device for good and returns its address.
+    ///
+    /// # Safety
+    /// Nobody writes to that address through [`Memory::write`]: a device only reads records.
+    pub unsafe fn share_record(&mut self) -> (&'static DoorbellRecord, u64) {
+        let record = self.place([0_u64; LINE / 8], 1).cast::<DoorbellRecord>();
+        // SAFETY: two counters of 0 are a record; the memory is never given back.
+        (unsafe { record.as_ref() }, record.as_ptr().expose_provenance() as u64)
+    }
+
+    /// Gives `length` bytes of zeros, aligned to a page, to the device for good and returns their address.
+    pub fn alloc(&mut self, length: usize) -> u64 {
+        #[derive(Clone, Copy)]
+        #[repr(C, align(4096))]
+        struct Page([u8; 4096]);
+        let address = self.place(Page([0; 4096]), length.div_ceil(4096).max(1)).addr().get() as u64;
+        if let Some(window) = self.windows.last_mut() {
+            window.length = length as u64;
+        }
+        address
+    }
+
+    fn find(&self, address: u64, length: usize) -> Result<*mut u8, Fault> {
+        let length = length as u64;
+        let inside = |window: &&Window| {
+            address
+                .checked_sub(window.address)
+                .is_some_and(|offset| offset <= window.length && length <= window.length - offset)
+        };
+        // Newest first: what is used most was made last.
+        match self.windows.iter().rev().find(inside) {
+            Some(_) => Ok(ptr::with_exposed_provenance_mut(address as usize)),
+            None => Err(Fault { address, length }),
+        }
+    }
+}
+
+impl Memory for HostMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let source = self.find(address, out.len())?;
+        // SAFETY: `find` has checked that the range is inside memory that was leaked and its address exposed. No Rust
+        // reference to it is used for access, as the callers of `share` vouch: queues hold raw pointers, all else holds
+        // addresses. So `out` is elsewhere.
+        unsafe { ptr::copy_nonoverlapping(source, out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let target = self.find(address, bytes.len())?;
+        // SAFETY: as in `read`.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+        Ok(())
+    }
+
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        let target = self.find(address, 1)?;
+        // SAFETY: as in `read`; a byte has no alignment.
+        unsafe { AtomicU8::from_ptr(target).store(byte, Ordering::Release) };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_reaches_what_it_was_told_of_and_nothing_else() {
+        let mut memory = HostMemory::default();
+        let address = memory.alloc(100);
+        assert_eq!(address % 4096, 0);
+        assert_eq!(memory.write(address + 98, &[1, 2]), Ok(()));
+        let mut out = [0; 2];
+        assert_eq!(memory.read(address + 98, &mut out), Ok(()));
+        assert_eq!(out, [1, 2]);
+        assert!(memory.write(address + 99, &[1, 2]).is_err());
+        assert!(memory.read(address - 1, &mut out).is_err());
+        assert!(memory.read(u64::MAX, &mut out).is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! What the scenarios run on: something that has an mlx5 device, real or not.
+
+mod host_memory;
+mod softdev;
+
+pub use host_memory::HostMemory;
+pub use softdev::SoftBoard;
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, Mkey, XtsEngine};
+use mlx5_mkey::queue::{CompletionQueue, Doorbell, ReceiveQueue, SendQueue};
+use mlx5_mkey::types::{DekId, Key};
+
+/// Blocks of a send queue.
+pub const SEND_BLOCKS: usize = 256;
+/// Slots of a receive queue.
+pub const RECEIVE_SLOTS: usize = 64;
+/// Entries of a completion queue.
+pub const COMPLETIONS: usize = 256;
+
+/// A doorbell of whatever kind the board has.
+pub struct AnyDoorbell(pub Box<dyn Doorbell>);
+
+impl Doorbell for AnyDoorbell {
+    fn ring(&mut self, control: [u8; 8]) {
+        self.0.ring(control);
+    }
+}
+
+/// The send queue of a [`Port`].
+pub type PortSendQueue = SendQueue<'static, AnyDoorbell, SEND_BLOCKS>;
+
+/// One end of a connection: queues that the board has made and wired to another port.
+pub struct Port {
+    /// Where work is posted.
+    pub send: PortSendQueue,
+    /// Where buffers for the peer's messages are posted.
+    pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
+    /// Where both report.
+    pub completions: CompletionQueue<'static>,
+}
+
+/// What an mkey is to be able to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MkeySpec {
+    /// Translation entries.
+    pub entries: u16,
+    /// With block signature.
+    pub signature: bool,
+    /// With crypto.
+    pub crypto: bool,
+    /// The peer may invalidate it.
+    pub remote_invalidate: bool,
+}
+
+/// A data encryption key in plaintext.
+#[derive(Clone, Copy, Debug)]
+pub struct DekSpec<'a> {
+    /// Both halves of the XTS key: 32 or 64 bytes.
+    pub key: &'a [u8],
+    /// Its tag.
+    pub keytag: Option<[u8; 8]>,
+}
+
+impl DekSpec<'_> {
+    /// Returns the key with its tag behind it, as it is wrapped.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.key.iter().chain(self.keytag.iter().flatten()).copied().collect()
+    }
+}
+
+/// What happened to a port's queue pair, other than completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortEvent {
+    /// Its send queue stands still (SQ_DRAINED).
+    Drained,
+    /// The peer asked for what it has no right to: the queue pair is in error.
+    AccessViolation,
+    /// It is in error for another reason.
+    Error,
+}
+
+/// What a scenario may need and a board may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The AES-XTS engine, if there is one.
+    pub xts: Option<XtsEngine>,
+    /// Block signatures.
+    pub signature: bool,
+    /// Queue pairs can be drained on a signature error.
+    pub drain: bool,
+    /// Nobody has written the device as a program, so that it can be asked for what no document tells.
+    pub hardware: bool,
+    /// Keys are loaded wrapped, under a login, and the board knows what to log in with ([`Commissioned`]).
+    pub login: bool,
+}
+
+impl Capabilities {
+    /// Returns the names of what the board has, as `cargo xtask hil --require` and `boards.toml` know them.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let single = self.xts == Some(XtsEngine::SingleBlock);
+        let named = [
+            ("signature", self.signature),
+            ("xts", self.xts.is_some()),
+            ("xts-many", self.xts.is_some() && !single),
+            ("xts-single", single),
+            ("drain", self.drain),
+            ("hardware", self.hardware),
+            ("login", self.login),
+        ];
+        named.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
+    }
+}
+
+/// Something that has an mlx5 device.
+pub trait Board {
+    /// Returns the name that the user chose the board by.
+    fn name(&self) -> &'static str;
+
+    /// Returns what it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Gives memory of `length` bytes that device and test share, and returns its address.
+    fn alloc(&mut self, length: usize) -> u64;
+
+    /// Reads shared memory.
+    fn read(&self, address: u64, length: usize) -> Vec<u8>;
+
+    /// Writes shared memory.
+    fn write(&mut self, address: u64, bytes: &[u8]);
+
+    /// Registers shared memory and returns its key.
+    fn register(&mut self, address: u64, length: usize, access: Access) -> Key;
+
+    /// Makes an mkey.
+    fn create_mkey(&mut self, spec: MkeySpec) -> Mkey;
+
+    /// Loads a data encryption key.
+    fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
+
+    /// Makes two ports that are connected to each other and ready to send.
+    fn connect(&mut self) -> (Port, Port);
+
+    /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
+    /// completions may still be on their way, as long as [`Board::patience`] says.
+    #[must_use]
+    fn settle(&mut self) -> bool;
+
+    /// Returns how many nanoseconds a completion may take to arrive behind [`Board::settle`]: none, where the device works
+    /// there and nowhere else. Without a clock nobody waits.
+    fn patience(&self) -> u64 {
+        0
+    }
+
+    /// Stops a port's send queue on signature errors from now on (`drain_sigerr`, M19).
+    fn drain_on_signature_error(&mut self, port: &Port);
+
+    /// Returns the block at which a drained send queue will go on, `None` where it is not drained (QUERY_QP).
+    fn drained_at(&mut self, port: &Port) -> Option<u16>;
+
+    /// Lets a drained send queue go on (SQD to RTS).
+    fn resume(&mut self, port: &Port);
+
+    /// Returns the address of a port's send ring, blocks of 64 bytes, for requests that the library does not write; `None`
+    /// where the board does not show it.
+    fn send_ring(&self, port: &Port) -> Option<u64>;
+
+    /// Returns the time since some moment, `None` where there is no clock.
+    fn nanoseconds(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the oldest event of a port that was not returned yet; waits a moment for one, where devices take time.
+    fn event(&mut self, port: &Port) -> Option<PortEvent>;
+
+    /// Returns the board's logins, if it has any. It is logged in from the start.
+    fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
+        None
+    }
+}
+
+/// A device that was commissioned: it takes wrapped keys, under a login.
+pub trait Commissioned {
+    /// Logs in.
+    ///
+    /// # Errors
+    /// Why the device refuses.
+    fn log_in(&mut self) -> Result<(), String>;
+
+    /// Ends the login.
+    fn log_out(&mut self);
+
+    /// Has the login become invalid, as when a crypto officer deletes its credential and stores it anew.
+    ///
+    /// # Errors
+    /// That this cannot be done from here.
+    fn revoke(&mut self) -> Result<(), String>;
+
+    /// Asks the device whether a login is in force.
+    fn logged_in(&mut self) -> bool;
+
+    /// Wraps a key for this device (RFC 3394).
+    fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8>;
+
+    /// Loads a wrapped key: of which size and whether with a tag, its length says.
+    ///
+    /// # Errors
+    /// Why the device refuses.
+    fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String>;
+}

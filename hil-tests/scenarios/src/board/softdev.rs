@@ -1,0 +1,307 @@
+//! The board that is always there: the software device, in this process.
+
+#![allow(unsafe_code)]
+
+use super::{
+    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, HostMemory, MkeySpec, Port,
+    PortEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::queue::{
+    CompletionQueue, Doorbell, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+};
+use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
+use mlx5_mkey::wire::data::DataSegment;
+use mlx5_softdev as softdev;
+use softdev::factory;
+use softdev::{
+    CryptoMode, Device, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer, Personality, QpState,
+    Retries,
+};
+
+/// Entries of a receive slot.
+const ENTRIES_PER_SLOT: usize = 4;
+
+/// The software device looks at doorbell records when it is told to run, so its doorbell does nothing.
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: [u8; 8]) {}
+}
+
+/// The software device, in this process.
+pub struct SoftBoard {
+    device: Device<HostMemory>,
+    pd: u32,
+    /// Send rings by the number of their queue pair.
+    rings: Vec<(u32, u64)>,
+    /// Events by queue pair that no scenario has asked for yet.
+    events: VecDeque<(u32, PortEvent)>,
+    /// Numbers of KEK and credential, if the device takes wrapped keys.
+    factory: Option<(u32, u32)>,
+    login: Option<u32>,
+}
+
+impl SoftBoard {
+    /// Makes a device of the given kind.
+    pub fn new(personality: Personality) -> Self {
+        Self::with_memory(personality, HostMemory::default())
+    }
+
+    /// Makes a device of the given kind that shares this memory.
+    pub fn with_memory(personality: Personality, memory: HostMemory) -> Self {
+        let mut device = Device::new(memory, personality);
+        let pd = device.alloc_pd().expect("a new device has numbers left");
+        let factory = (personality.crypto == CryptoMode::Wrapped)
+            .then(|| factory::commission(&mut device).expect("a new device can be commissioned"));
+        let mut board = Self { device, pd, rings: Vec::new(), events: VecDeque::new(), factory, login: None };
+        if board.factory.is_some() {
+            board.log_in().expect("the factory's credential");
+        }
+        board
+    }
+
+    /// Breaks the device in some way.
+    #[must_use]
+    pub fn with_faults(mut self, faults: Faults) -> Self {
+        self.device.set_faults(faults);
+        self
+    }
+
+    /// Returns the device.
+    pub fn device(&mut self) -> &mut Device<HostMemory> {
+        &mut self.device
+    }
+
+    fn create_port(&mut self) -> Port {
+        let memory = self.device.memory_mut();
+        // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
+        let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
+            (
+                memory.share(Wqebb::ZERO, SEND_BLOCKS),
+                memory.share(DataSegment::default(), RECEIVE_SLOTS * ENTRIES_PER_SLOT),
+                memory.share(Cqe::UNWRITTEN, COMPLETIONS),
+            )
+        };
+        // SAFETY: as above.
+        let ((qp_record, qp_record_address), (cq_record, cq_record_address)) =
+            unsafe { (memory.share_record(), memory.share_record()) };
+        let cqn = self
+            .device
+            .create_cq(softdev::CqAttributes {
+                ring: cq_address,
+                log_entries: COMPLETIONS.ilog2() as u8,
+                entry_bytes: 64,
+                doorbell_record: cq_record_address,
+            })
+            .expect("create CQ");
+        let qpn = self
+            .device
+            .create_qp(softdev::QpAttributes {
+                pd: self.pd,
+                sq: sq_address,
+                log_sq_blocks: SEND_BLOCKS.ilog2() as u8,
+                rq: rq_address,
+                log_rq_slots: RECEIVE_SLOTS.ilog2() as u8,
+                rq_stride: (ENTRIES_PER_SLOT * 16) as u16,
+                doorbell_record: qp_record_address,
+                send_cqn: cqn,
+                recv_cqn: cqn,
+                user_index: 0,
+                drain_sigerr: false,
+                rnr_retry: Retries::Infinite,
+            })
+            .expect("create QP");
+        self.rings.push((qpn, sq_address));
+        let qpn = Qpn::from_low_bits(qpn);
+        let doorbell = AnyDoorbell(Box::new(Silent));
+        let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
+        Port {
+            send: SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, doorbell).expect("send queue"),
+            receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
+            completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
+        }
+    }
+}
+
+fn rights(access: Access) -> softdev::Access {
+    softdev::Access {
+        local_read: true,
+        local_write: access.contains(Access::LOCAL_WRITE),
+        remote_read: access.contains(Access::REMOTE_READ),
+        remote_write: access.contains(Access::REMOTE_WRITE),
+        remote_atomic: access.contains(Access::REMOTE_ATOMIC),
+    }
+}
+
+impl Board for SoftBoard {
+    fn name(&self) -> &'static str {
+        "softdev"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let xts = match self.device.personality().xts {
+            softdev::XtsEngine::MultiBlock => XtsEngine::MultiBlock,
+            softdev::XtsEngine::SingleBlock => XtsEngine::SingleBlock,
+        };
+        let xts = (self.device.personality().crypto != CryptoMode::None).then_some(xts);
+        Capabilities { xts, signature: true, drain: true, login: self.factory.is_some(), hardware: false }
+    }
+
+    fn alloc(&mut self, length: usize) -> u64 {
+        self.device.memory_mut().alloc(length)
+    }
+
+    fn read(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.device.memory().read(address, &mut bytes).expect("memory of this board");
+        bytes
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.device.memory_mut().write(address, bytes).expect("memory of this board");
+    }
+
+    fn register(&mut self, address: u64, length: usize, access: Access) -> Key {
+        self.device.register(self.pd, address, length as u64, rights(access)).expect("register")
+    }
+
+    fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
+        let attributes = softdev::MkeyAttributes {
+            signature: spec.signature,
+            crypto: spec.crypto,
+            remote_invalidate: spec.remote_invalidate,
+            ..softdev::MkeyAttributes::new(self.pd, u32::from(spec.entries))
+        };
+        let key = self.device.create_mkey(attributes).expect("create mkey");
+        let signature = spec.signature.then(|| {
+            let psvs = self.device.create_psvs(self.pd, 2).expect("create PSVs");
+            SignatureAttributes::new(PsvIndex::from_low_bits(psvs[0]), PsvIndex::from_low_bits(psvs[1]))
+        });
+        let crypto = if spec.crypto { self.capabilities().xts } else { None };
+        let attributes = MkeyAttributes {
+            signature,
+            crypto,
+            tag_update: true,
+            ..MkeyAttributes::plain(key, spec.entries)
+        };
+        Mkey::new(attributes).expect("the device can change tags")
+    }
+
+    fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {
+        if self.factory.is_some() {
+            let wrapped = self.wrap(spec);
+            return self.load_wrapped(&wrapped).expect("create DEK");
+        }
+        self.load(KeyMaterial::Plaintext(&spec.bytes()), spec.bytes().len()).expect("create DEK")
+    }
+
+    fn connect(&mut self) -> (Port, Port) {
+        let (a, b) = (self.create_port(), self.create_port());
+        let (qpn_a, qpn_b) = (a.send.qpn().get(), b.send.qpn().get());
+        for (from, to) in [(qpn_a, qpn_b), (qpn_b, qpn_a)] {
+            self.device.connect(from, Peer::Local(to)).expect("connect");
+            self.device.activate(from).expect("activate");
+        }
+        (a, b)
+    }
+
+    fn settle(&mut self) -> bool {
+        self.device.run();
+        true
+    }
+
+    fn drain_on_signature_error(&mut self, port: &Port) {
+        self.device.set_drain_sigerr(port.send.qpn().get(), true).expect("queue pair of this board");
+    }
+
+    fn drained_at(&mut self, port: &Port) -> Option<u16> {
+        let view = self.device.query(port.send.qpn().get()).expect("queue pair of this board");
+        (view.state == QpState::SendQueueDrained).then_some(view.hw_sq_wqebb_counter)
+    }
+
+    fn resume(&mut self, port: &Port) {
+        let qpn = port.send.qpn().get();
+        self.device.modify(qpn, QpState::ReadyToSend).expect("drained queue pair of this board");
+    }
+
+    fn send_ring(&self, port: &Port) -> Option<u64> {
+        let mine = |(qpn, _): &&(u32, u64)| *qpn == port.send.qpn().get();
+        self.rings.iter().find(mine).map(|(_, ring)| *ring)
+    }
+
+    fn event(&mut self, port: &Port) -> Option<PortEvent> {
+        self.events.extend(self.device.take_events().into_iter().filter_map(|event| match event {
+            Event::SqDrained(number) => Some((number, PortEvent::Drained)),
+            Event::QpAccess(number) => Some((number, PortEvent::AccessViolation)),
+            Event::QpFatal(number) => Some((number, PortEvent::Error)),
+            Event::CqError(_) => None,
+        }));
+        let number = port.send.qpn().get();
+        let place = self.events.iter().position(|(of, _)| *of == number)?;
+        self.events.remove(place).map(|(_, event)| event)
+    }
+
+    fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {
+        self.factory.is_some().then_some(self)
+    }
+}
+
+impl SoftBoard {
+    /// Loads a key; of which size and whether with a tag, the length of its plaintext says.
+    fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
+        let (size, has_keytag) = match plain_bytes {
+            32 => (KeySize::Bits128, false),
+            40 => (KeySize::Bits128, true),
+            64 => (KeySize::Bits256, false),
+            72 => (KeySize::Bits256, true),
+            other => return Err(format!("no key has {other} bytes")),
+        };
+        let attributes = softdev::DekAttributes { pd: self.pd, size, has_keytag, key };
+        let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
+        Ok(DekId::from_low_bits(number))
+    }
+}
+
+impl Commissioned for SoftBoard {
+    fn log_in(&mut self) -> Result<(), String> {
+        let (kek, credential) = self.factory.ok_or("the device takes keys in plaintext")?;
+        let shown = factory::wrapped(&factory::CREDENTIAL).expect("a credential that can be wrapped");
+        let shown = shown.first_chunk().expect("48 bytes");
+        let login = self.device.login(kek, credential, shown).map_err(|error| error.to_string())?;
+        self.login = Some(login);
+        Ok(())
+    }
+
+    fn log_out(&mut self) {
+        if let Some(login) = self.login.take() {
+            self.device.logout(login).expect("a login of this board");
+        }
+    }
+
+    fn revoke(&mut self) -> Result<(), String> {
+        let (_, credential) = self.factory.ok_or("the device takes keys in plaintext")?;
+        self.device.revoke(credential);
+        Ok(())
+    }
+
+    fn logged_in(&mut self) -> bool {
+        self.login.is_some_and(|login| self.device.query_login(login) == Ok(LoginState::Valid))
+    }
+
+    fn wrap(&self, spec: DekSpec<'_>) -> Vec<u8> {
+        factory::wrapped(&spec.bytes()).expect("a key that can be wrapped")
+    }
+
+    fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
+        // Numbers begin at 1: without a login there is none with this one.
+        let login = self.login.unwrap_or(0);
+        self.load(KeyMaterial::Wrapped { bytes: wrapped, login }, wrapped.len().saturating_sub(8))
+    }
+}

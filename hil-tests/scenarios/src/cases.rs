@@ -1,0 +1,186 @@
+//! Runs cases one after the other and tells each event: what a program that speaks [`crate::protocol`] does.
+
+use crate::board::Board;
+use crate::lab::Verdict;
+use crate::protocol::Event;
+use crate::scenarios::measured::{self, Measurement};
+use crate::scenarios::{self, Needs, Scenario};
+use alloc::boxed::Box;
+
+/// Which cases to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Selection<'a> {
+    /// Only those whose name holds this text.
+    pub filter: &'a str,
+    /// Only those behind the one with this name, to go on where a run was lost; none at all if no case has the name.
+    pub after: Option<&'a str>,
+}
+
+/// A case: either says what must be so, or asks what is so.
+#[derive(Clone, Copy, Debug)]
+pub enum Case {
+    /// Something that a device must do.
+    Scenario(&'static Scenario),
+    /// Something that no document tells.
+    Measurement(&'static Measurement),
+}
+
+impl Case {
+    /// Returns its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Scenario(scenario) => scenario.name,
+            Self::Measurement(measurement) => measurement.name,
+        }
+    }
+
+    const fn needs(&self) -> &'static Needs {
+        match self {
+            Self::Scenario(scenario) => &scenario.needs,
+            Self::Measurement(measurement) => &measurement.needs,
+        }
+    }
+
+    /// Runs it on a board; what is measured is told.
+    fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
+        match self {
+            Self::Scenario(scenario) => (scenario.run)(board),
+            Self::Measurement(Measurement { name, run, .. }) => {
+                run(board, &mut |what, value| tell(Event::Measured { name, what, value }))
+            }
+        }
+    }
+}
+
+impl Selection<'_> {
+    /// Returns the cases in their order.
+    pub fn cases(&self) -> impl Iterator<Item = Case> {
+        let all = || scenarios::all().map(Case::Scenario).chain(measured::all().map(Case::Measurement));
+        let behind = |(place, case): (usize, Case)| (Some(case.name()) == self.after).then_some(place + 1);
+        let first = match self.after {
+            None => 0,
+            Some(_) => all().enumerate().find_map(behind).unwrap_or(usize::MAX),
+        };
+        all().skip(first).filter(|case| case.name().contains(self.filter))
+    }
+}
+
+/// Runs the selected cases, each on a board made anew, and tells every event; returns whether none failed.
+///
+/// # Errors
+/// Why no board could be made. Before the first case that is told as [`Event::NoDevice`]; later the run just ends.
+pub fn run<E: core::fmt::Display>(
+    selection: Selection<'_>,
+    open: impl FnMut() -> Result<Box<dyn Board>, E>,
+    tell: impl FnMut(Event<'_>),
+) -> Result<bool, E> {
+    run_guarded(selection, open, |case| case(), tell)
+}
+
+/// As [`run`]; each case is run through `guard`, which may know what to make of a panic.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_guarded<E: core::fmt::Display>(
+    selection: Selection<'_>,
+    mut open: impl FnMut() -> Result<Box<dyn Board>, E>,
+    mut guard: impl FnMut(&mut dyn FnMut() -> Verdict) -> Verdict,
+    mut tell: impl FnMut(Event<'_>),
+) -> Result<bool, E> {
+    let capabilities = match open() {
+        Ok(board) => board.capabilities(),
+        Err(error) => {
+            tell(Event::NoDevice(&format!("{error}")));
+            return Err(error);
+        }
+    };
+    capabilities.names().for_each(|name| tell(Event::Capability(name)));
+    tell(Event::Cases(u32::try_from(selection.cases().count()).unwrap_or(u32::MAX)));
+    let mut good = true;
+    for case in selection.cases() {
+        let name = case.name();
+        if let Some(what) = case.needs().missing(&capabilities) {
+            tell(Event::Skipped { name, reason: &format!("the board lacks {what}") });
+            continue;
+        }
+        tell(Event::Start(name));
+        let mut board = open()?;
+        match guard(&mut || case.run(&mut *board, &mut tell)) {
+            Ok(()) => tell(Event::Passed(name)),
+            Err(reason) => {
+                tell(Event::Failed { name, reason: &reason });
+                good = false;
+            }
+        }
+    }
+    tell(Event::Done);
+    Ok(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::SoftBoard;
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+    use mlx5_softdev::Personality;
+
+    fn lines(selection: Selection<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(Personality::default())));
+        assert_eq!(run(selection, open, |event| lines.push(event.to_string())), Ok(true));
+        lines
+    }
+
+    #[test]
+    fn a_run_tells_what_it_does() {
+        assert_eq!(
+            lines(Selection { filter: "r028_", after: None }),
+            [
+                "hil: capability signature",
+                "hil: capability xts",
+                "hil: capability xts-many",
+                "hil: capability drain",
+                "hil: cases 1",
+                "hil: start r028_write_replaces_read",
+                "hil: passed r028_write_replaces_read",
+                "hil: done"
+            ]
+        );
+        let skipped = lines(Selection { filter: "r171_rows", after: None });
+        let reason = "the board lacks an AES-XTS engine of single data units";
+        assert!(
+            skipped.contains(&format!("hil: skipped r171_rows_on_a_single_unit: {reason}")),
+            "{skipped:?}"
+        );
+    }
+
+    #[test]
+    fn a_run_goes_on_behind_a_case() {
+        let all: Vec<_> = Selection::default().cases().map(|case| case.name()).collect();
+        let behind = |name| -> Vec<_> {
+            Selection { filter: "", after: Some(name) }.cases().map(|case| case.name()).collect()
+        };
+        assert_eq!(behind(all[3]), all[4..]);
+        assert_eq!(behind(all[all.len() - 1]), [""; 0]);
+        assert_eq!(behind("no such case"), [""; 0]);
+    }
+
+    #[test]
+    fn a_guard_has_the_last_word() {
+        let mut lines = Vec::new();
+        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(Personality::default())));
+        let guard = |case: &mut dyn FnMut() -> Verdict| case().and(Err("panicked".into()));
+        let selection = Selection { filter: "r028_", after: None };
+        assert_eq!(run_guarded(selection, open, guard, |event| lines.push(event.to_string())), Ok(false));
+        assert!(lines.contains(&"hil: failed r028_write_replaces_read: panicked".into()), "{lines:?}");
+    }
+
+    #[test]
+    fn without_a_device_there_is_a_reason() {
+        let mut lines = Vec::new();
+        let open = || Err("nothing\nhere");
+        assert!(run(Selection::default(), open, |event| lines.push(event.to_string())).is_err());
+        assert_eq!(lines, ["hil: no device: nothing here"]);
+    }
+}

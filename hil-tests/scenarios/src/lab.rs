@@ -1,0 +1,461 @@
+//! Two connected ports and the mkeys between them: moves data through an mkey in every way there is.
+
+use crate::board::{Board, MkeySpec, Port};
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use mlx5_mkey::error::{CompletionError, PostError};
+use mlx5_mkey::mkey::{Access, Mkey, MkeyConfig};
+use mlx5_mkey::queue::{Endpoint, Failure, Outcome, RequestKind, WorkCompletion};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wqe::{Remote, Sge};
+
+/// What a scenario says in the end: nothing, or what was wrong.
+pub type Verdict = Result<(), String>;
+
+/// Ends a scenario with a message unless the condition holds.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(format!($($message)+));
+        }
+    };
+}
+
+/// Ends a scenario with both values unless they are equal.
+#[macro_export]
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr, $($message:tt)+) => {
+        match (&$left, &$right) {
+            (left, right) if left == right => {}
+            (left, right) => {
+                return Err(format!("{}: {left:x?}, expected {right:x?}", format_args!($($message)+)));
+            }
+        }
+    };
+}
+
+/// Memory that is registered with all rights: plain, that is what is in it is what is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub address: u64,
+    /// Bytes.
+    pub length: usize,
+    /// Local and remote key.
+    pub key: Key,
+}
+
+/// How data leaves an mkey of the near side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tx {
+    /// The near side sends from it.
+    Send,
+    /// The near side RDMA WRITEs from it.
+    Write,
+    /// The far side RDMA READs from it.
+    PeerRead,
+}
+
+impl Tx {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::PeerRead];
+}
+
+/// How data enters an mkey of the near side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rx {
+    /// The far side sends; the near side receives into it.
+    Receive,
+    /// The far side RDMA WRITEs into it.
+    PeerWrite,
+    /// The near side RDMA READs into it.
+    Read,
+}
+
+impl Rx {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Receive, Self::PeerWrite, Self::Read];
+}
+
+/// What came of moving data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The bytes as they were on the wire.
+    pub wire: Vec<u8>,
+    /// Why the requester's work failed, if it did.
+    pub requester: Option<Failure>,
+    /// Why the receiver's work failed, if it did.
+    pub receiver: Option<Failure>,
+}
+
+impl Moved {
+    /// Returns the bytes on the wire if all went well.
+    ///
+    /// # Errors
+    /// Which syndrome the requester or the receiver got.
+    pub fn ok(self) -> Result<Vec<u8>, String> {
+        match self.requester.or(self.receiver) {
+            None => Ok(self.wire),
+            Some(failure) => Err(format!("the transfer failed: {}", failure.syndrome)),
+        }
+    }
+}
+
+/// Names of requests that the lab posts.
+const CONFIGURE: u64 = 0xc0;
+const TRANSFER: u64 = 0x7a;
+const RECEIVE: u64 = 0x4e;
+
+/// A board with two connected ports, and the mkeys of the near side.
+pub struct Lab<'b> {
+    /// The board.
+    pub board: &'b mut dyn Board,
+    /// The side that owns the mkeys.
+    pub near: Port,
+    /// The other side, which has plain memory.
+    pub far: Port,
+    /// The mkeys.
+    pub mkeys: Vec<Mkey>,
+}
+
+impl<'b> Lab<'b> {
+    /// Connects two ports of a board.
+    pub fn new(board: &'b mut dyn Board) -> Self {
+        let (near, far) = board.connect();
+        Self { board, near, far, mkeys: Vec::new() }
+    }
+
+    /// Connects two new ports, after the old ones failed. Mkeys and memory stay.
+    pub fn reconnect(&mut self) {
+        (self.near, self.far) = self.board.connect();
+    }
+
+    /// Makes a region that holds these bytes.
+    pub fn region(&mut self, bytes: &[u8]) -> Region {
+        let address = self.board.alloc(bytes.len());
+        self.board.write(address, bytes);
+        let key = self.board.register(address, bytes.len(), Access::ALL);
+        Region { address, length: bytes.len(), key }
+    }
+
+    /// Reads a region.
+    pub fn bytes(&self, region: &Region) -> Vec<u8> {
+        self.board.read(region.address, region.length)
+    }
+
+    /// Makes an mkey and returns its number among the lab's.
+    pub fn mkey(&mut self, spec: MkeySpec) -> usize {
+        self.mkeys.push(self.board.create_mkey(spec));
+        self.mkeys.len() - 1
+    }
+
+    /// Returns the key of an mkey.
+    pub fn key(&self, mkey: usize) -> Key {
+        self.mkeys[mkey].key()
+    }
+
+    /// Configures an mkey on the near side and waits until it is done.
+    ///
+    /// # Errors
+    /// Why it could not be posted, or did not complete.
+    pub fn configure(&mut self, mkey: usize, config: &MkeyConfig<'_>) -> Verdict {
+        self.try_configure(mkey, config).map_err(|error| format!("configure: {error}"))?;
+        self.near.send.ring_doorbell();
+        self.settle()?;
+        match self.wait_near(1)?[..] {
+            [
+                WorkCompletion {
+                    id: CONFIGURE,
+                    outcome: Outcome::Sent { kind: RequestKind::MkeyConfigure, .. },
+                    ..
+                },
+            ] => Ok(()),
+            ref other => Err(format!("configuring completed with {other:?}")),
+        }
+    }
+
+    /// Posts a configuration of an mkey on the near side, and nothing more.
+    ///
+    /// # Errors
+    /// Why it could not be posted.
+    pub fn try_configure(&mut self, mkey: usize, config: &MkeyConfig<'_>) -> Result<(), PostError> {
+        self.near.send.request(CONFIGURE).signaled().configure_mkey(&mut self.mkeys[mkey], config)
+    }
+
+    /// Lets the device do what was published.
+    ///
+    /// # Errors
+    /// That it does not become quiet.
+    pub fn settle(&mut self) -> Verdict {
+        ensure!(self.board.settle(), "the device did not finish what was published");
+        Ok(())
+    }
+
+    /// Takes all completions of the near side that are there; signature errors go to their mkeys.
+    ///
+    /// # Errors
+    /// A completion that makes no sense.
+    pub fn poll_near(&mut self) -> Result<Vec<WorkCompletion>, String> {
+        poll(&mut self.near, &mut self.mkeys).map_err(|error| format!("near side: {error}"))
+    }
+
+    /// Takes all completions of the far side that are there.
+    ///
+    /// # Errors
+    /// A completion that makes no sense.
+    pub fn poll_far(&mut self) -> Result<Vec<WorkCompletion>, String> {
+        poll(&mut self.far, &mut self.mkeys).map_err(|error| format!("far side: {error}"))
+    }
+
+    /// Takes completions of the near side until there are this many, or those that have come within the board's patience.
+    ///
+    /// # Errors
+    /// A completion that makes no sense.
+    pub fn wait_near(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
+        self.wait(count, Self::poll_near)
+    }
+
+    /// Takes completions of the far side as [`Lab::wait_near`] those of the near side.
+    ///
+    /// # Errors
+    /// A completion that makes no sense.
+    pub fn wait_far(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
+        self.wait(count, Self::poll_far)
+    }
+
+    fn wait(
+        &mut self,
+        count: usize,
+        poll: fn(&mut Self) -> Result<Vec<WorkCompletion>, String>,
+    ) -> Result<Vec<WorkCompletion>, String> {
+        let patience = self.board.patience();
+        arrived(self, count, patience, |lab| lab.board.nanoseconds(), poll)
+    }
+
+    /// Moves `length` bytes, counted on the wire, out of an mkey from offset `offset` on.
+    ///
+    /// # Errors
+    /// What could not be posted or did not complete. A transfer that fails is no error here, see [`Moved`].
+    pub fn tx(&mut self, way: Tx, mkey: usize, offset: u64, length: usize) -> Result<Moved, String> {
+        let far = self.region(&vec![0xee; length]);
+        self.tx_to(way, mkey, offset, &far)
+    }
+
+    /// As [`Lab::tx`], into memory of the far side that is there: as many bytes as it has, which are overwritten first.
+    ///
+    /// # Errors
+    /// As [`Lab::tx`].
+    pub fn tx_to(&mut self, way: Tx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
+        self.board.write(far.address, &vec![0xee; far.length]);
+        let key = self.key(mkey);
+        let inside = sge(offset, far.length, key)?;
+        let outside = sge(far.address, far.length, far.key)?;
+        match way {
+            Tx::Send => {
+                self.far.receive.post(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
+                self.far.receive.publish();
+                self.near.send.request(TRANSFER).signaled().send(&[inside])
+            }
+            Tx::Write => {
+                let remote = Remote { address: far.address, rkey: far.key };
+                self.near.send.request(TRANSFER).signaled().rdma_write(remote, &[inside])
+            }
+            Tx::PeerRead => {
+                let remote = Remote { address: offset, rkey: key };
+                self.far.send.request(TRANSFER).signaled().rdma_read(remote, &[outside])
+            }
+        }
+        .map_err(|error| error.to_string())?;
+        let (requester, receiver) = self.finish(way == Tx::PeerRead, way == Tx::Send)?;
+        Ok(Moved { wire: self.bytes(far), requester, receiver })
+    }
+
+    /// Moves these bytes, as they are on the wire, into an mkey from offset `offset` on.
+    ///
+    /// # Errors
+    /// As [`Lab::tx`].
+    pub fn rx(&mut self, way: Rx, mkey: usize, offset: u64, wire: &[u8]) -> Result<Moved, String> {
+        let far = self.region(wire);
+        self.rx_from(way, mkey, offset, &far)
+    }
+
+    /// As [`Lab::rx`], from memory of the far side that is there: all its bytes.
+    ///
+    /// # Errors
+    /// As [`Lab::tx`].
+    pub fn rx_from(&mut self, way: Rx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
+        let key = self.key(mkey);
+        let inside = sge(offset, far.length, key)?;
+        let outside = sge(far.address, far.length, far.key)?;
+        match way {
+            Rx::Receive => {
+                self.near.receive.post(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
+                self.near.receive.publish();
+                self.far.send.request(TRANSFER).signaled().send(&[outside])
+            }
+            Rx::PeerWrite => {
+                let remote = Remote { address: offset, rkey: key };
+                self.far.send.request(TRANSFER).signaled().rdma_write(remote, &[outside])
+            }
+            Rx::Read => {
+                let remote = Remote { address: far.address, rkey: far.key };
+                self.near.send.request(TRANSFER).signaled().rdma_read(remote, &[inside])
+            }
+        }
+        .map_err(|error| error.to_string())?;
+        let (requester, receiver) = self.finish(way != Rx::Read, way == Rx::Receive)?;
+        Ok(Moved { wire: self.bytes(far), requester, receiver })
+    }
+
+    /// Publishes, lets the device work, and takes the completions of one transfer.
+    fn finish(
+        &mut self,
+        far_requests: bool,
+        received: bool,
+    ) -> Result<(Option<Failure>, Option<Failure>), String> {
+        self.near.send.ring_doorbell();
+        self.far.send.ring_doorbell();
+        self.settle()?;
+        type Wait<'b> = fn(&mut Lab<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
+        let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
+        let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
+        let requester = one(&requester(self, 1)?, TRANSFER, "requester")?;
+        // A message that never left its sender takes no receive.
+        let left = requester.is_none_or(|failure| !is_local(failure.syndrome));
+        let receiver = receiver(self, usize::from(received && left))?;
+        let received = received && !(requester.is_some() && receiver.is_empty());
+        let receiver = if received { one(&receiver, RECEIVE, "receiver")? } else { None };
+        Ok((requester, receiver))
+    }
+}
+
+/// Whether a requester fails with this before its peer hears of the request.
+fn is_local(syndrome: Syndrome) -> bool {
+    matches!(syndrome, Syndrome::LOCAL_LENGTH | Syndrome::LOCAL_QP_OPERATION | Syndrome::LOCAL_PROTECTION)
+}
+
+/// Takes from a source until there are `count`, or what has come within `patience` nanoseconds of its clock.
+fn arrived<S, T>(
+    source: &mut S,
+    count: usize,
+    patience: u64,
+    clock: impl Fn(&S) -> Option<u64>,
+    take: impl Fn(&mut S) -> Result<Vec<T>, String>,
+) -> Result<Vec<T>, String> {
+    let begin = clock(source).unwrap_or(0);
+    let mut found = Vec::new();
+    loop {
+        // The clock is read first: what arrives within the time is found, whenever this goes on.
+        let passed = clock(source).map_or(u64::MAX, |now| now.saturating_sub(begin));
+        found.extend(take(source)?);
+        if found.len() >= count || passed >= patience {
+            return Ok(found);
+        }
+    }
+}
+
+/// Returns whether the one completion expected failed.
+fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Failure>, String> {
+    match completions {
+        [WorkCompletion { id: found, outcome, .. }] if *found == id => Ok(match outcome {
+            Outcome::Failed(failure) => Some(*failure),
+            _ => None,
+        }),
+        other => Err(format!("{who}: completions {other:?}")),
+    }
+}
+
+fn poll(port: &mut Port, mkeys: &mut [Mkey]) -> Result<Vec<WorkCompletion>, CompletionError> {
+    let mut endpoint = Endpoint { send: &mut port.send, receive: Some(&mut port.receive), mkeys };
+    core::iter::from_fn(|| port.completions.poll(&mut endpoint)).collect()
+}
+
+fn sge(address: u64, length: usize, key: Key) -> Result<Sge, String> {
+    Sge::new(address, u32::try_from(length).unwrap_or(u32::MAX), key).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::{DekSpec, SoftBoard};
+    use crate::expected;
+    use mlx5_mkey::mkey::{
+        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, Signature,
+        SignatureChange, SignatureOrder, T10Dif,
+    };
+    use mlx5_mkey::types::{BlockSize, Seed, Tweak};
+    use mlx5_softdev::Personality;
+
+    #[test]
+    fn what_is_late_is_waited_for_and_no_longer_than_the_patience() {
+        // A clock that counts how often it is looked at, and something that arrives at each third look from `first` on.
+        let arrive = |first: u64, count, patience| {
+            let looks = core::cell::Cell::new(0);
+            let clock = |_: &()| Some(looks.replace(looks.get() + 1));
+            let take = |_: &mut ()| {
+                let now = looks.get();
+                Ok(if now >= first && now.is_multiple_of(3) { vec![now] } else { vec![] })
+            };
+            arrived(&mut (), count, patience, clock, take)
+        };
+        assert_eq!(arrive(6, 2, 100), Ok(vec![6, 9]));
+        assert_eq!(arrive(6, 2, 5), Ok(vec![6]), "the second is too late");
+        assert_eq!(arrive(6, 1, 0), Ok(vec![]), "without patience there is one look");
+        let looks = core::cell::Cell::new(0);
+        let once = |_: &mut ()| Ok(vec![looks.replace(looks.get() + 1)]);
+        assert_eq!(arrived(&mut (), 2, 100, |_| None, once), Ok(vec![0]), "without a clock, too");
+    }
+
+    #[test]
+    fn row_c_goes_out_and_comes_back() {
+        let mut board = SoftBoard::new(Personality::default());
+        let mut lab = Lab::new(&mut board);
+        let data: Vec<u8> = (0..1024u32).map(|index| (index * 7) as u8).collect();
+        let region = lab.region(&data);
+        let mkey = lab.mkey(MkeySpec { entries: 4, signature: true, crypto: true, ..MkeySpec::default() });
+        let key = [0x31; 32];
+        let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
+        let dif = T10Dif {
+            guard: Guard::Crc,
+            seed: Seed::Zeros,
+            app_tag: 0x5678,
+            ref_tag: 0x1000,
+            ref_remap: true,
+            escape: Escape::Never,
+        };
+        let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
+        let signature = BlockSignature::wire(domain);
+        let crypto = Crypto {
+            direction: Direction::EncryptOnTx,
+            order: SignatureOrder::BeforeCryptoOnTx,
+            data_unit: BlockSize::B520,
+            tweak: Tweak::from_lba(0x1000),
+            dek,
+            keytag: Keytag::default(),
+        };
+        let pieces = [
+            ListEntry::new(region.address, 300, region.key).unwrap(),
+            ListEntry::new(region.address + 300, 724, region.key).unwrap(),
+        ];
+        let config = MkeyConfig {
+            access: Some(Access::ALL),
+            layout: Some(Layout::list(&pieces)),
+            signature: SignatureChange::Set(&signature),
+            crypto: Some(&crypto),
+        };
+        lab.configure(mkey, &config).unwrap();
+        let images = expected::images(&data, Some(&signature), Some((&crypto, &key)));
+        for way in Tx::ALL {
+            assert_eq!(lab.tx(way, mkey, 0, 1040).unwrap().ok().unwrap(), images.wire, "{way:?}");
+        }
+        for way in Rx::ALL {
+            lab.board.write(region.address, &[0; 1024]);
+            lab.rx(way, mkey, 0, &images.wire).unwrap().ok().unwrap();
+            assert_eq!(lab.bytes(&region), data, "{way:?}");
+            assert_eq!(lab.mkeys[mkey].check(), Ok(None));
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What an mlx5 device must do, told as scenarios that run on any board: on the host and, without an operating system, on
+//! the cores of a DPU.
+#![no_std]
+// A test that finds something wrong stops; the lint wall of the library is not for tests.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[macro_use]
+extern crate alloc;
+
+pub mod board;
+pub mod cases;
+pub mod expected;
+pub mod lab;
+pub mod protocol;
+pub mod scenarios;

@@ -1,0 +1,193 @@
+//! What a program that runs cases tells the runner of `cargo xtask hil`: one line for each event, on its standard output.
+//!
+//! Any other line is log. Nothing here needs more than core, so that firmware speaks it too.
+
+use core::fmt;
+
+/// With this begins each line that is an event.
+const PREFIX: &str = "hil: ";
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// There is no device to run anything on, and why. Nothing follows.
+    NoDevice(&'a str),
+    /// The board has this capability. All of them stand before [`Event::Cases`].
+    Capability(&'a str),
+    /// So many cases follow.
+    Cases(u32),
+    /// A case begins.
+    Start(&'a str),
+    /// A case found nothing wrong.
+    Passed(&'a str),
+    /// A case found something wrong.
+    Failed {
+        /// Its name.
+        name: &'a str,
+        /// What it found.
+        reason: &'a str,
+    },
+    /// A case cannot run on this board.
+    Skipped {
+        /// Its name.
+        name: &'a str,
+        /// What the board lacks.
+        reason: &'a str,
+    },
+    /// A case, which goes on, found a value that no document tells.
+    Measured {
+        /// Its name.
+        name: &'a str,
+        /// What was measured; it holds no " = ".
+        what: &'a str,
+        /// What came out.
+        value: &'a str,
+    },
+    /// All cases have ended.
+    Done,
+}
+
+impl<'a> Event<'a> {
+    /// Reads a line, with or without its end. `None` where it is no event but log.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let line = line.trim_end_matches(['\r', '\n']).strip_prefix(PREFIX)?;
+        if line == "done" {
+            return Some(Self::Done);
+        }
+        if let Some(reason) = line.strip_prefix("no device: ") {
+            return Some(Self::NoDevice(reason));
+        }
+        let (kind, rest) = line.split_once(' ')?;
+        match kind {
+            "cases" => rest.parse().ok().map(Self::Cases),
+            "capability" => name(rest).map(Self::Capability),
+            "start" => name(rest).map(Self::Start),
+            "passed" => name(rest).map(Self::Passed),
+            "failed" => told(rest).map(|(name, reason)| Self::Failed { name, reason }),
+            "skipped" => told(rest).map(|(name, reason)| Self::Skipped { name, reason }),
+            "measured" => {
+                let (name, rest) = told(rest)?;
+                let (what, value) = rest.split_once(" = ")?;
+                Some(Self::Measured { name, what, value })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the text if it can be a case's name.
+fn name(text: &str) -> Option<&str> {
+    (!text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control())).then_some(text)
+}
+
+/// Divides a case's name from what is told of it.
+fn told(text: &str) -> Option<(&str, &str)> {
+    let (before, behind) = text.split_once(": ")?;
+    Some((name(before)?, behind))
+}
+
+/// The event's line, without its end. What would end it early becomes a blank.
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(PREFIX)?;
+        match *self {
+            Self::NoDevice(reason) => write!(f, "no device: {}", OneLine(reason)),
+            Self::Capability(name) => write!(f, "capability {}", OneLine(name)),
+            Self::Cases(count) => write!(f, "cases {count}"),
+            Self::Start(name) => write!(f, "start {}", OneLine(name)),
+            Self::Passed(name) => write!(f, "passed {}", OneLine(name)),
+            Self::Failed { name, reason } => write!(f, "failed {}: {}", OneLine(name), OneLine(reason)),
+            Self::Skipped { name, reason } => write!(f, "skipped {}: {}", OneLine(name), OneLine(reason)),
+            Self::Measured { name, what, value } => {
+                write!(f, "measured {}: {} = {}", OneLine(name), OneLine(what), OneLine(value))
+            }
+            Self::Done => f.write_str("done"),
+        }
+    }
+}
+
+/// Text without control characters.
+struct OneLine<'a>(&'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut pieces = self.0.split(char::is_control);
+        f.write_str(pieces.next().unwrap_or_default())?;
+        pieces.try_for_each(|piece| write!(f, " {piece}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_are_as_the_readme_has_them() {
+        for (line, event) in [
+            ("hil: no device: no mlx5 here", Event::NoDevice("no mlx5 here")),
+            ("hil: capability xts", Event::Capability("xts")),
+            ("hil: cases 3", Event::Cases(3)),
+            ("hil: start a::b", Event::Start("a::b")),
+            ("hil: passed a", Event::Passed("a")),
+            ("hil: failed a: 1: not 2", Event::Failed { name: "a", reason: "1: not 2" }),
+            ("hil: skipped a: lacks b", Event::Skipped { name: "a", reason: "lacks b" }),
+            ("hil: measured a: b c = d = e", Event::Measured { name: "a", what: "b c", value: "d = e" }),
+            ("hil: done", Event::Done),
+        ] {
+            assert_eq!(Event::parse(line), Some(event));
+            assert_eq!(Event::parse(&format!("{line}\r\n")), Some(event));
+            assert_eq!(event.to_string(), line);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_log() {
+        for line in [
+            "",
+            "hil",
+            "hil:",
+            "hil: ",
+            "hil: cases",
+            "hil: cases many",
+            "hil: cases -1",
+            "hil: start ",
+            "hil: start two words",
+            "hil: failed a",
+            "hil: failed two words: why",
+            "hil: measured a: b",
+            "hil: finished a",
+            " hil: done",
+            "hil: done.",
+        ] {
+            assert_eq!(Event::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_stays_on_its_line() {
+        let event = Event::Failed { name: "a", reason: "one\nhil: passed a\r\ntwo" };
+        assert_eq!(event.to_string(), "hil: failed a: one hil: passed a  two");
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_or_is_log(line in ".*") {
+            let _ = Event::parse(&line);
+            let _ = Event::parse(&format!("{PREFIX}{line}"));
+        }
+
+        #[test]
+        fn what_is_written_is_read(name in "[a-z0-9_:]*[a-z0-9_]", reason in "[^\\p{Cc}]*", value in "[^\\p{Cc}]*") {
+            for event in [
+                Event::Failed { name: &name, reason: &reason },
+                Event::Skipped { name: &name, reason: &reason },
+                Event::Measured { name: &name, what: "a value", value: &value },
+            ] {
+                let line = event.to_string();
+                prop_assert_eq!(Event::parse(&line), Some(event));
+            }
+        }
+    }
+}

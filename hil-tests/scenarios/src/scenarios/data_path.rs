@@ -1,0 +1,332 @@
+//! Requests that move data: every opcode through an mkey, lists of pieces, failures and what is behind them.
+
+use super::rig::{DIF, PLAIN, Rig, SIGNATURE, domain, flipped, part, pattern, piece, same};
+use super::{Scenario, scenario};
+use crate::board::{Board, COMPLETIONS};
+use crate::expected;
+use crate::lab::{Lab, Region, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, BlockSignature, Layout, MkeyConfig, Signature, SignatureChange};
+use mlx5_mkey::queue::{Failure, Message, Outcome, RequestKind};
+use mlx5_mkey::types::Seed;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wqe::{Payload, Remote, Sge};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r001_completions_lap_their_queue, NOTHING, ["R1"]),
+    scenario!(r016_atomics_through_an_mkey, NOTHING, ["R16"]),
+    scenario!(r016_inline_data_through_the_peers_mkey, NOTHING, ["R16"]),
+    scenario!(r016_immediate_data_beside_an_mkey, NOTHING, ["R16"]),
+    scenario!(r016_messages_of_nothing, NOTHING, ["R16"]),
+    scenario!(r016_many_pieces_and_mkeys_in_one_message, SIGNATURE, ["R16", "R2"]),
+    scenario!(r016_a_long_message, NOTHING, ["R16"]),
+    scenario!(r016_a_message_longer_than_its_buffers, NOTHING, ["R16"]),
+    scenario!(r016_a_failure_flushes_what_is_behind_it, NOTHING, ["R16", "R32"]),
+    scenario!(r016_good_and_bad_data_in_one_chain, SIGNATURE, ["R16", "R182"]),
+];
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+fn whole(region: &Region) -> Result<Sge, String> {
+    Sge::new(region.address, region.length as u32, region.key).map_err(text)
+}
+
+fn settle(lab: &mut Lab<'_>) -> Verdict {
+    lab.near.send.ring_doorbell();
+    lab.far.send.ring_doorbell();
+    lab.settle()
+}
+
+/// More completions than the queue has entries: the owner bit tells old from new in every lap.
+fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mut next = 0u64;
+    while next < 5 * COMPLETIONS as u64 {
+        let first = next;
+        for _ in 0..97 {
+            lab.near.send.request(next).signaled().nop().map_err(text)?;
+            next += 1;
+        }
+        ensure!(lab.poll_near()?.is_empty(), "completed before it was rung");
+        settle(&mut lab)?;
+        let ids: Vec<u64> = lab.wait_near(97)?.iter().map(|completion| completion.id).collect();
+        ensure_eq!(ids, (first..next).collect::<Vec<_>>(), "completions");
+    }
+    Ok(())
+}
+
+/// Both atomics on eight bytes that the mkey has in the middle of a piece.
+///
+/// Assumption: little endian, as the hosts of all boards known here.
+fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    rig.install(&[0x10u64.to_le_bytes(), 0x20u64.to_le_bytes(), [0; 8], [0; 8]].concat(), None, None)?;
+    let pieces = [piece(&rig.memory, 8..16)?, piece(&rig.memory, 0..8)?];
+    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    let old = rig.lab.region(&[0; 8]);
+    let sge = whole(&old)?;
+    let remote = |address| Remote { address, rkey: rig.lab.key(rig.mkey) };
+    let (first, second) = (remote(0), remote(8));
+    let mut queue = |post: &mut dyn FnMut(&mut Lab<'_>) -> Verdict, kind, value: u64| {
+        post(&mut rig.lab)?;
+        settle(&mut rig.lab)?;
+        let completions = rig.lab.wait_far(1)?;
+        let outcome = completions.first().map(|completion| completion.outcome);
+        ensure_eq!(outcome, Some(Outcome::Sent { kind, bytes: 8 }), "completion");
+        ensure_eq!(rig.lab.bytes(&old), value.to_le_bytes(), "old value of {kind:?}");
+        Ok(())
+    };
+    let kind = RequestKind::FetchAdd;
+    queue(&mut |lab| lab.far.send.request(1).signaled().fetch_add(first, 5, &sge).map_err(text), kind, 0x20)?;
+    let kind = RequestKind::CompareSwap;
+    let mut swap = |compare, value| {
+        queue(
+            &mut |lab| {
+                lab.far.send.request(2).signaled().compare_swap(second, compare, 0x99, &sge).map_err(text)
+            },
+            kind,
+            value,
+        )
+    };
+    swap(0x11, 0x10)?;
+    swap(0x10, 0x10)?;
+    swap(0x10, 0x99)?;
+    rig.holds(&[0x99u64.to_le_bytes(), 0x25u64.to_le_bytes()].concat())
+}
+
+/// Data that stands in the request itself goes into the peer's mkey.
+fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    rig.install(&pattern(300, 1), None, None)?;
+    for length in [1, 11, 12, 13, 28, 60, 61, 300] {
+        let data = pattern(length, length as u8);
+        let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+        let payload = Payload::Inline(&data);
+        rig.lab.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
+        let buffer = Sge::new(0, 300, rig.lab.key(rig.mkey)).map_err(text)?;
+        settle(&mut rig.lab)?;
+        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
+        rig.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
+        rig.write(&[0; 300]);
+        rig.lab.near.receive.post(2, &[buffer]).map_err(text)?;
+        rig.lab.near.receive.publish();
+        rig.lab.far.send.request(3).signaled().send(payload).map_err(text)?;
+        settle(&mut rig.lab)?;
+        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
+        let received = rig.lab.wait_near(1)?;
+        let outcome = received.first().map(|completion| completion.outcome);
+        let message = Outcome::Received { message: Message::Send, bytes: length as u32 };
+        ensure_eq!(outcome, Some(message), "receive of {length} bytes");
+        rig.holds(&data).map_err(|error| format!("send of {length} bytes: {error}"))?;
+    }
+    Ok(())
+}
+
+/// 32 bits beside the data, with a send and with a write.
+fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let data = pattern(40, 1);
+    rig.install(&[0; 40], None, None)?;
+    let source = rig.lab.region(&data);
+    let (sge, inside) = (whole(&source)?, Sge::new(0, 40, rig.lab.key(rig.mkey)).map_err(text)?);
+    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+    for write in [false, true] {
+        rig.write(&[0; 40]);
+        rig.lab
+            .near
+            .receive
+            .post(1, if write { &[] } else { core::slice::from_ref(&inside) })
+            .map_err(text)?;
+        rig.lab.near.receive.publish();
+        let request = rig.lab.far.send.request(2).signaled().solicited();
+        let (posted, message) = if write {
+            (request.rdma_write_imm(remote, 0x1234_5678, &[sge]), Message::WriteImm(0x1234_5678))
+        } else {
+            (request.send_imm(0x8765_4321, &[sge]), Message::SendImm(0x8765_4321))
+        };
+        posted.map_err(text)?;
+        settle(&mut rig.lab)?;
+        let received = rig.lab.wait_near(1)?;
+        let outcome = received.first().map(|completion| completion.outcome);
+        ensure_eq!(outcome, Some(Outcome::Received { message, bytes: 40 }), "receiver");
+        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of the sender");
+        rig.holds(&data)?;
+    }
+    Ok(())
+}
+
+/// Messages without data go through and take a receive all the same.
+fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    lab.near.receive.post(1, &[]).map_err(text)?;
+    lab.near.receive.publish();
+    lab.far.send.request(2).signaled().send(&[]).map_err(text)?;
+    settle(&mut lab)?;
+    let received: Vec<_> = lab.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
+    ensure_eq!(received, vec![Outcome::Received { message: Message::Send, bytes: 0 }], "receiver");
+    ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
+    Ok(())
+}
+
+/// One message out of two mkeys, one of them signing, and plain memory; into as many.
+fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let data = pattern(1024, 1);
+    let signature = BlockSignature::wire(domain(Signature::Crc32c(Seed::Ones)));
+    let signed = expected::images(&data, Some(&signature), None).wire;
+    let (first, second, third) =
+        (lab.region(&data), lab.region(&pattern(100, 2)), lab.region(&pattern(60, 3)));
+    let (signing, plain) = (lab.mkey(SIGNATURE), lab.mkey(PLAIN));
+    let (ones, twos) = ([piece(&first, 0..1024)?], [piece(&second, 50..100)?, piece(&second, 0..50)?]);
+    let config = MkeyConfig {
+        access: Some(Access::ALL),
+        layout: Some(Layout::list(&ones)),
+        signature: SignatureChange::Set(&signature),
+        ..MkeyConfig::KEEP
+    };
+    lab.configure(signing, &config)?;
+    let layout = Some(Layout::list(&twos));
+    lab.configure(plain, &MkeyConfig { access: Some(Access::ALL), layout, ..MkeyConfig::KEEP })?;
+    let pieces = [
+        Sge::new(10, 80, lab.key(plain)).map_err(text)?,
+        Sge::new(0, 1032, lab.key(signing)).map_err(text)?,
+        whole(&third)?,
+    ];
+    let space = [part(&pattern(100, 2), 50..100), part(&pattern(100, 2), 0..50)].concat();
+    let wire = [part(&space, 10..90), &signed, &pattern(60, 3)].concat();
+
+    let target = lab.region(&vec![0; wire.len()]);
+    let remote = Remote { address: target.address, rkey: target.key };
+    lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
+    settle(&mut lab)?;
+    ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
+    same(&lab.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
+
+    lab.board.write(first.address, &[0; 1024]);
+    lab.board.write(second.address, &[0; 100]);
+    lab.board.write(third.address, &[0; 60]);
+    lab.near.receive.post(2, &pieces).map_err(text)?;
+    lab.near.receive.publish();
+    lab.far.send.request(3).signaled().send(&[whole(&target)?]).map_err(text)?;
+    settle(&mut lab)?;
+    ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
+    ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
+    same(&lab.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
+    same(&lab.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
+    // Ten bytes at each end of the plain mkey's space were in no piece: in memory they lie side by side.
+    let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
+    same(&lab.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
+    let check = lab.mkeys.get_mut(signing).map(|mkey| mkey.check());
+    ensure_eq!(check, Some(Ok(None)), "signature error");
+    Ok(())
+}
+
+/// A message of many packets.
+fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let data = pattern(200_001, 1);
+    rig.install(&data, None, None)?;
+    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+}
+
+/// Too little room fails on both sides, each with its own reason.
+fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    rig.install(&pattern(64, 1), None, None)?;
+    let source = rig.lab.region(&[9; 64]);
+    let short = Sge::new(0, 63, rig.lab.key(rig.mkey)).map_err(text)?;
+    rig.lab.near.receive.post(1, &[short]).map_err(text)?;
+    rig.lab.near.receive.publish();
+    rig.lab.far.send.request(2).signaled().send(&[whole(&source)?]).map_err(text)?;
+    settle(&mut rig.lab)?;
+    for (side, expected, completions) in [
+        ("receiver", Syndrome::LOCAL_LENGTH, rig.lab.wait_near(1)?),
+        ("sender", Syndrome::REMOTE_INVALID_REQUEST, rig.lab.wait_far(1)?),
+    ] {
+        let outcome = completions.first().map(|completion| completion.outcome);
+        ensure!(
+            matches!(outcome, Some(Outcome::Failed(Failure { syndrome, .. })) if syndrome == expected),
+            "{side}: {outcome:?}, expected {expected}"
+        );
+    }
+    Ok(())
+}
+
+/// The failed request completes as such, signalled or not; what was posted behind it completes as flushed, in order, and so
+/// do the receives; nothing of it is executed.
+fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let target = rig.lab.region(&[0; 8]);
+    let source = rig.lab.region(&[1; 8]);
+    let unconfigured = Sge::new(0, 8, rig.lab.key(rig.mkey)).map_err(text)?;
+    let remote = Remote { address: target.address, rkey: target.key };
+    for id in 20..23 {
+        rig.lab.near.receive.post(id, &[whole(&source)?]).map_err(text)?;
+    }
+    rig.lab.near.receive.publish();
+    rig.lab.near.send.request(1).signaled().nop().map_err(text)?;
+    rig.lab.near.send.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
+    rig.lab.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)?]).map_err(text)?;
+    rig.lab.near.send.request(4).rdma_write(remote, &[whole(&source)?]).map_err(text)?;
+    rig.lab.near.send.request(5).signaled().nop().map_err(text)?;
+    settle(&mut rig.lab)?;
+    let mut sent = Vec::new();
+    let mut received = Vec::new();
+    for completion in rig.lab.wait_near(8)? {
+        let syndrome = match completion.outcome {
+            Outcome::Failed(failure) => Some(failure.syndrome),
+            _ => None,
+        };
+        if completion.id < 20 { &mut sent } else { &mut received }.push((completion.id, syndrome));
+    }
+    let flushed = Some(Syndrome::FLUSHED);
+    let (failed, done) = (Some(Syndrome::LOCAL_PROTECTION), None);
+    ensure_eq!(sent, vec![(1, done), (2, failed), (3, flushed), (4, flushed), (5, flushed)], "send queue");
+    ensure_eq!(received, vec![(20, flushed), (21, flushed), (22, flushed)], "receive queue");
+    ensure_eq!(rig.lab.bytes(&target), [0; 8], "the target of flushed writes");
+    ensure_eq!(rig.lab.near.send.outstanding(), 0, "outstanding requests");
+    Ok(())
+}
+
+/// Two transfers, one bad and one good, of two mkeys in one chain: only the bad one's mkey tells.
+fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let own = domain(Signature::T10Dif(DIF));
+    let stream = expected::sign(&pattern(512, 1), Some(&own));
+    let mut mkeys = Vec::new();
+    for bytes in [flipped(&stream, 9, 1), stream.clone()] {
+        let region = lab.region(&bytes);
+        let pieces = [piece(&region, 0..520)?];
+        let mkey = lab.mkey(SIGNATURE);
+        lab.configure(
+            mkey,
+            &MkeyConfig {
+                access: Some(Access::NONE),
+                layout: Some(Layout::list(&pieces)),
+                signature: SignatureChange::Set(&BlockSignature::memory(own)),
+                ..MkeyConfig::KEEP
+            },
+        )?;
+        mkeys.push(mkey);
+    }
+    let target = lab.region(&[0; 512]);
+    let remote = Remote { address: target.address, rkey: target.key };
+    for (id, mkey) in (1..).zip(&mkeys) {
+        let sge = Sge::new(0, 512, lab.key(*mkey)).map_err(text)?;
+        lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+    }
+    settle(&mut lab)?;
+    let ids: Vec<u64> = lab.wait_near(2)?.iter().map(|completion| completion.id).collect();
+    ensure_eq!(ids, vec![1, 2], "completions");
+    same(&lab.bytes(&target), part(&stream, 0..512))?;
+    let told: Vec<bool> = mkeys
+        .iter()
+        .map(|mkey| matches!(lab.mkeys.get_mut(*mkey).map(|mkey| mkey.check()), Some(Ok(Some(_)))))
+        .collect();
+    ensure_eq!(told, vec![true, false], "mkeys with an error");
+    same(&lab.tx(Tx::Send, *mkeys.last().ok_or("two mkeys")?, 0, 512)?.ok()?, part(&stream, 0..512))
+}

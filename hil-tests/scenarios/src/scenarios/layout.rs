@@ -1,0 +1,435 @@
+//! Layouts: which byte of an mkey is which byte of memory.
+
+use super::rig::{BOTH, PLAIN, Rig, domain, fails, part, pattern, piece, rx_refusal, same, tx_refusal};
+use super::{Scenario, scenario};
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq, expected};
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, InterleavedEntry, Layout, ListEntry, MkeyConfig, Signature,
+    SignatureChange, SignatureOrder,
+};
+use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r002_every_byte_across_every_boundary, NOTHING, ["R2", "R35"]),
+    scenario!(
+        r005_every_subset_of_features_replaces_just_itself,
+        BOTH,
+        ["R5", "R10", "R11", "R25", "R27", "R34", "R36", "R55", "R58", "R125", "R128", "R174"]
+    ),
+    scenario!(r008_no_setter_keeps_everything, NOTHING, ["R8", "R11"]),
+    scenario!(r015_memory_is_read_when_used, NOTHING, ["R15"]),
+    scenario!(r034_a_new_layout_ends_the_old_one, NOTHING, ["R34"]),
+    scenario!(r035_offsets_count_from_zero_and_end_at_the_length, NOTHING, ["R35"]),
+    scenario!(r036_list_after_interleaved, NOTHING, ["R36", "R4"]),
+    scenario!(r037_as_many_entries_as_a_request_holds, NOTHING, ["R37", "R41", "R42"]),
+    scenario!(r038_lists_of_any_length, NOTHING, ["R38"]),
+    scenario!(r039_list_example, NOTHING, ["R39", "R2", "R4"]),
+    scenario!(r040_interleaved_after_list, NOTHING, ["R40"]),
+    scenario!(r043_the_pattern_repeats, NOTHING, ["R43", "R44", "R45", "R46"]),
+    scenario!(r047_skipped_bytes_are_left_alone, NOTHING, ["R47"]),
+    scenario!(r048_a_piece_under_a_wrong_key, NOTHING, ["R48"]),
+    scenario!(r049_interleaved_example, NOTHING, ["R49", "R43", "R47", "R4"]),
+];
+
+fn lay(lab: &mut Lab<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
+    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), layout: Some(layout), ..MkeyConfig::KEEP })
+}
+
+fn out(lab: &mut Lab<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
+    for way in Tx::ALL {
+        let bytes = lab.tx(way, mkey, offset, expected.len())?.ok()?;
+        same(&bytes, expected)
+            .map_err(|error| format!("{way:?} of {} at {offset}: {error}", expected.len()))?;
+    }
+    Ok(())
+}
+
+fn stream(region: &Region, at: u64, bytes: u32, skip: u32) -> Result<InterleavedEntry, String> {
+    InterleavedEntry::new(region.address + at, bytes, skip, region.key).map_err(|error| error.to_string())
+}
+
+fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Result<Layout<'_>, String> {
+    Layout::interleaved(repeat, entries).map_err(|error| error.to_string())
+}
+
+/// Pieces of odd sizes out of order, read and written around each boundary.
+fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let (first, second) = (lab.region(&pattern(700, 1)), lab.region(&pattern(300, 2)));
+    let cuts = [(first, 400..533), (second, 7..8), (first, 3..70), (second, 100..299), (first, 600..700)];
+    let mut pieces = Vec::new();
+    let mut space = Vec::new();
+    let mut edges = vec![0];
+    for (region, range) in cuts {
+        pieces.push(piece(&region, range.clone())?);
+        space.extend_from_slice(part(&lab.bytes(&region), range));
+        edges.push(space.len());
+    }
+    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    out(&mut lab, mkey, 0, &space)?;
+    for edge in edges {
+        for (before, after) in [(1, 1), (2, 0), (0, 3), (40, 50)] {
+            let range = edge.saturating_sub(before)..(edge + after).min(space.len());
+            if range.is_empty() {
+                continue;
+            }
+            let offset = range.start as u64;
+            out(&mut lab, mkey, offset, part(&space, range.clone()))?;
+            for (salt, way) in (10..).zip(Rx::ALL) {
+                let new = pattern(range.len(), salt);
+                lab.rx(way, mkey, offset, &new)?.ok()?;
+                space.splice(range.clone(), new);
+                let all = lab.tx(Tx::Write, mkey, 0, space.len())?.ok()?;
+                same(&all, &space).map_err(|error| format!("after {way:?} to {range:?}: {error}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Configures all four features, then any subset of them anew: what is named changes, what is not stays.
+fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let data = [pattern(1024, 1), pattern(1024, 2)];
+    let regions = data.each_ref().map(|bytes| lab.region(bytes));
+    let keys = [super::rig::KEY_128, [0x5a; 32]];
+    let signatures = [Signature::Crc64Xp10(Seed::Ones), Signature::T10Dif(super::rig::DIF)]
+        .map(|signature| BlockSignature::wire(domain(signature)));
+    let mut cryptos = Vec::new();
+    for (key, lba) in keys.iter().zip([0x1000, 0x7777]) {
+        let mut key = *key;
+        if let Some(last) = key.last_mut() {
+            *last ^= 0x77;
+        }
+        let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
+        let order = SignatureOrder::BeforeCryptoOnTx;
+        let crypto = super::rig::crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+        cryptos.push((Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key));
+    }
+    let rights = [Access::REMOTE_READ | Access::LOCAL_WRITE, Access::REMOTE_READ | Access::REMOTE_WRITE];
+    let [old_signature, new_signature] = signatures;
+    let [old_region, new_region] = regions;
+    let [old_rights, new_rights] = rights;
+    let [old_data, new_data] = data;
+    let [(old_crypto, old_key), (new_crypto, new_key)] = cryptos.as_slice() else {
+        return Err("two keys were made".into());
+    };
+    for subset in 0..16u8 {
+        let on = |bit: u8| subset >> bit & 1 != 0;
+        let mkey = lab.mkey(BOTH);
+        let pieces = [piece(&old_region, 0..500)?, piece(&old_region, 500..1024)?];
+        lab.configure(
+            mkey,
+            &MkeyConfig {
+                access: Some(old_rights),
+                layout: Some(Layout::list(&pieces)),
+                signature: SignatureChange::Set(&old_signature),
+                crypto: Some(old_crypto),
+            },
+        )?;
+        let halves = [stream(&new_region, 0, 256, 256)?, stream(&new_region, 256, 256, 256)?];
+        lab.configure(
+            mkey,
+            &MkeyConfig {
+                access: on(0).then_some(new_rights),
+                layout: if on(1) { Some(interleaved(2, &halves)?) } else { None },
+                signature: if on(2) { SignatureChange::Set(&new_signature) } else { SignatureChange::Keep },
+                crypto: on(3).then_some(new_crypto),
+            },
+        )?;
+        let data = if on(1) { &new_data } else { &old_data };
+        let signature = if on(2) { &new_signature } else { &old_signature };
+        let (crypto, key) = if on(3) { (new_crypto, new_key) } else { (old_crypto, old_key) };
+        let images = expected::images(data, Some(signature), Some((crypto, key)));
+        for way in Tx::ALL {
+            let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
+            same(&wire, &images.wire).map_err(|error| format!("subset {subset:#06b}, {way:?}: {error}"))?;
+        }
+        let access = if on(0) { new_rights } else { old_rights };
+        for (way, flag) in [(Rx::Receive, Access::LOCAL_WRITE), (Rx::PeerWrite, Access::REMOTE_WRITE)] {
+            let moved = lab.rx(way, mkey, 0, &images.wire)?;
+            let allowed = access.contains(flag);
+            ensure_eq!(moved.requester.is_none(), allowed, "subset {subset:#06b}: {way:?} goes through");
+            if !allowed {
+                lab.reconnect();
+            }
+        }
+        let check = lab.mkeys.get_mut(mkey).map(|mkey| mkey.check());
+        ensure_eq!(check, Some(Ok(None)), "subset {subset:#06b}: signature error");
+    }
+    Ok(())
+}
+
+/// A configuration of nothing changes nothing, and makes a new key valid: with no memory behind it.
+fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let data = pattern(100, 1);
+    rig.install(&data, None, None)?;
+    rig.change(&MkeyConfig::KEEP)?;
+    for way in Tx::ALL {
+        rig.out(way, 0, &data)?;
+    }
+    let empty = rig.lab.mkey(PLAIN);
+    rig.lab.configure(empty, &MkeyConfig::KEEP)?;
+    let moved = rig.lab.tx(Tx::Send, empty, 0, 1)?;
+    let (requester, receiver) = tx_refusal(Tx::Send);
+    fails("a byte of an mkey without a layout", &moved, requester, receiver)
+}
+
+/// "Inline" is the configuration; the data behind it is read when a request uses it.
+fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    rig.install(&pattern(200, 1), None, None)?;
+    for (salt, way) in (2..).zip(Tx::ALL) {
+        let new = pattern(200, salt);
+        rig.write(&new);
+        rig.out(way, 0, &new)?;
+    }
+    Ok(())
+}
+
+/// A shorter layout elsewhere: nothing of the old one can be reached.
+fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    rig.install(&pattern(300, 1), None, None)?;
+    let data = pattern(80, 2);
+    let other = rig.lab.region(&data);
+    rig.change(&MkeyConfig { layout: Some(Layout::list(&[piece(&other, 0..80)?])), ..MkeyConfig::KEEP })?;
+    rig.out(Tx::PeerRead, 0, &data)?;
+    for way in Tx::ALL {
+        let moved = rig.lab.tx(way, rig.mkey, 0, 81)?;
+        let (requester, receiver) = tx_refusal(way);
+        fails(format_args!("{way:?} past the new end"), &moved, requester, receiver)?;
+        rig.lab.reconnect();
+    }
+    Ok(())
+}
+
+/// Address k in a request is byte k of the space; a range that ends behind the space moves nothing at all.
+fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let data = pattern(64, 1);
+    rig.install(&data, None, None)?;
+    for offset in [0, 1, 17, 63] {
+        for way in Tx::ALL {
+            rig.out(way, offset, part(&data, offset as usize..64))?;
+        }
+    }
+    for (offset, length) in [(64, 1), (63, 2), (0, 65), (u64::from(u32::MAX), 4), (u64::MAX, 1)] {
+        for way in Tx::ALL {
+            let moved = rig.lab.tx(way, rig.mkey, offset, length)?;
+            let (requester, receiver) = tx_refusal(way);
+            fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
+            rig.lab.reconnect();
+        }
+        for way in Rx::ALL {
+            let moved = rig.lab.rx(way, rig.mkey, offset, &pattern(length, 9))?;
+            let (requester, receiver) = rx_refusal(way);
+            fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
+            rig.holds(&data)?;
+            rig.lab.reconnect();
+        }
+    }
+    Ok(())
+}
+
+/// A list in place of an interleaved layout is a plain list.
+fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let data = pattern(400, 1);
+    let region = lab.region(&data);
+    let streams = [stream(&region, 0, 10, 5)?, stream(&region, 200, 3, 1)?];
+    lay(&mut lab, mkey, interleaved(9, &streams)?)?;
+    let pieces = [piece(&region, 50..60)?, piece(&region, 0..90)?];
+    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    out(&mut lab, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
+}
+
+/// The longest layouts that fit into a request: 52 octowords behind its first two blocks.
+fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
+    const ROOM: usize = 52;
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(MkeySpec { entries: ROOM as u16, ..PLAIN });
+    let data = pattern(ROOM * 20, 1);
+    let region = lab.region(&data);
+    let mut pieces = Vec::new();
+    let mut space = Vec::new();
+    for number in (0..ROOM).rev() {
+        pieces.push(piece(&region, number * 20..number * 20 + 13)?);
+        space.extend_from_slice(part(&data, number * 20..number * 20 + 13));
+    }
+    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    out(&mut lab, mkey, 0, &space)?;
+    // The header of an interleaved layout takes the room of an entry.
+    let mut streams = Vec::new();
+    let mut space = Vec::new();
+    for number in 0..ROOM - 1 {
+        streams.push(stream(&region, number as u64 * 20, 6, 1)?);
+    }
+    for cycle in 0..2 {
+        for number in 0..ROOM - 1 {
+            let at = number * 20 + cycle * 7;
+            space.extend_from_slice(part(&data, at..at + 6));
+        }
+    }
+    lay(&mut lab, mkey, interleaved(2, &streams)?)?;
+    out(&mut lab, mkey, 0, &space)
+}
+
+/// Lists that fill a block of the request, and lists that do not. The empty one leaves nothing to reach.
+fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(MkeySpec { entries: 16, ..PLAIN });
+    let data = pattern(1600, 1);
+    let region = lab.region(&data);
+    for count in [1, 2, 3, 4, 5, 7, 8, 9, 16] {
+        let starts = (0..count).map(|number| (number * 37 + 11) % 16 * 100);
+        let pieces: Result<Vec<ListEntry>, String> =
+            starts.clone().map(|start| piece(&region, start..start + 61)).collect();
+        lay(&mut lab, mkey, Layout::list(&pieces?))?;
+        let space: Vec<u8> = starts.flat_map(|start| part(&data, start..start + 61).to_vec()).collect();
+        out(&mut lab, mkey, 0, &space).map_err(|error| format!("{count} entries: {error}"))?;
+    }
+    lay(&mut lab, mkey, Layout::list(&[]))?;
+    let moved = lab.tx(Tx::Send, mkey, 0, 1)?;
+    ensure!(moved.requester.is_some(), "a byte came out of an empty list");
+    Ok(())
+}
+
+/// The man page's example: 64 bytes of one region, 4096 of another; a write of 4160 bytes fills both.
+fn r039_list_example(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(MkeySpec { entries: 2, ..PLAIN });
+    let (mr1, mr2) = (lab.region(&[0x11; 64]), lab.region(&[0x22; 4096]));
+    let pieces = [piece(&mr1, 0..64)?, piece(&mr2, 0..4096)?];
+    let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    let layout = Layout::list(&pieces);
+    ensure_eq!(layout.length(), 4160, "length");
+    lab.configure(mkey, &MkeyConfig { access: Some(rights), layout: Some(layout), ..MkeyConfig::KEEP })?;
+    let data = pattern(4160, 1);
+    lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
+    same(&lab.bytes(&mr1), part(&data, 0..64)).map_err(|error| format!("mr1: {error}"))?;
+    same(&lab.bytes(&mr2), part(&data, 64..4160)).map_err(|error| format!("mr2: {error}"))?;
+    out(&mut lab, mkey, 0, &data)
+}
+
+/// An interleaved layout in place of a list.
+fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let data = pattern(400, 1);
+    let region = lab.region(&data);
+    let pieces = [piece(&region, 50..60)?, piece(&region, 0..90)?];
+    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    let streams = [stream(&region, 0, 10, 5)?, stream(&region, 200, 3, 1)?];
+    lay(&mut lab, mkey, interleaved(2, &streams)?)?;
+    let space = [part(&data, 0..10), part(&data, 200..203), part(&data, 15..25), part(&data, 204..207)];
+    out(&mut lab, mkey, 0, &space.concat())
+}
+
+/// One to five streams, repeated once and more often; the length is the sum of a cycle times the repetitions.
+fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let data = pattern(5000, 1);
+    let region = lab.region(&data);
+    let shapes = [(24, 8), (1, 0), (7, 93), (16, 16), (50, 1)];
+    for count in 1..=shapes.len() {
+        for repeat in [1, 2, 17] {
+            let mut streams = Vec::new();
+            for (number, (bytes, skip)) in shapes.iter().take(count).enumerate() {
+                streams.push(stream(&region, number as u64 * 900, *bytes, *skip)?);
+            }
+            let mut space = Vec::new();
+            for cycle in 0..repeat as usize {
+                for (number, (bytes, skip)) in shapes.iter().take(count).enumerate() {
+                    let at = number * 900 + cycle * (bytes + skip) as usize;
+                    space.extend_from_slice(part(&data, at..at + *bytes as usize));
+                }
+            }
+            let layout = interleaved(repeat, &streams)?;
+            ensure_eq!(layout.length(), space.len() as u64, "length of {count} streams, {repeat} times");
+            lay(&mut lab, mkey, layout)?;
+            out(&mut lab, mkey, 0, &space)?;
+            let half = space.len() / 2;
+            out(&mut lab, mkey, half as u64, part(&space, half..space.len()))?;
+            ensure!(
+                lab.tx(Tx::PeerRead, mkey, 0, space.len() + 1)?.requester.is_some(),
+                "a byte came from behind {count} streams, {repeat} times"
+            );
+            lab.reconnect();
+        }
+    }
+    Ok(())
+}
+
+/// Bytes in the gaps are neither read nor written.
+fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let region = lab.region(&[0x55; 120]);
+    lay(&mut lab, mkey, interleaved(6, &[stream(&region, 0, 13, 7)?])?)?;
+    for (salt, way) in (1..).zip(Rx::ALL) {
+        let new = pattern(78, salt);
+        lab.rx(way, mkey, 0, &new)?.ok()?;
+        let memory: Vec<u8> = new.chunks(13).flat_map(|piece| [piece, &[0x55; 7]].concat()).collect();
+        same(&lab.bytes(&region), &memory).map_err(|error| format!("{way:?}: {error}"))?;
+        out(&mut lab, mkey, 0, &new)?;
+    }
+    Ok(())
+}
+
+/// A piece whose region's key is wrong stops a transfer that reaches it, and only such a one.
+fn r048_a_piece_under_a_wrong_key(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(PLAIN);
+    let data = pattern(64, 1);
+    let region = lab.region(&data);
+    let wrong = Key::from_raw(region.key.get() ^ 1);
+    let strange = Region { key: wrong, ..region };
+    let pieces = [piece(&region, 0..32)?, piece(&strange, 32..64)?];
+    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    out(&mut lab, mkey, 0, part(&data, 0..32))?;
+    for way in Tx::ALL {
+        let moved = lab.tx(way, mkey, 0, 64)?;
+        let (requester, receiver) = tx_refusal(way);
+        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
+        lab.reconnect();
+    }
+    for way in Rx::ALL {
+        let moved = lab.rx(way, mkey, 0, &[9; 64])?;
+        let (requester, receiver) = rx_refusal(way);
+        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
+        same(&lab.bytes(&region), &data).map_err(|error| format!("{way:?}: {error}"))?;
+        lab.reconnect();
+    }
+    Ok(())
+}
+
+/// The man page's example: blocks of 512 bytes with gaps of 4, protection information of 8 bytes behind each other.
+fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
+    let mut lab = Lab::new(board);
+    let mkey = lab.mkey(MkeySpec { entries: 3, ..PLAIN });
+    let (mr1, mr2) = (lab.region(&[0x11; 1028]), lab.region(&[0x22; 16]));
+    let streams = [stream(&mr1, 0, 512, 4)?, stream(&mr2, 0, 8, 0)?];
+    let layout = interleaved(2, &streams)?;
+    ensure_eq!(layout.length(), 1040, "length");
+    lay(&mut lab, mkey, layout)?;
+    let data = pattern(1040, 1);
+    for way in Rx::ALL {
+        lab.board.write(mr1.address, &[0x11; 1028]);
+        lab.rx(way, mkey, 0, &data)?.ok()?;
+        let blocks = [part(&data, 0..512), &[0x11; 4], part(&data, 520..1032)].concat();
+        same(&lab.bytes(&mr1), &blocks).map_err(|error| format!("{way:?}, mr1: {error}"))?;
+        let protection = [part(&data, 512..520), part(&data, 1032..1040)].concat();
+        same(&lab.bytes(&mr2), &protection).map_err(|error| format!("{way:?}, mr2: {error}"))?;
+    }
+    out(&mut lab, mkey, 0, &data)
+}

@@ -1,0 +1,132 @@
+//! Logins: wrapped keys are loaded under one, and keys that are loaded live on without.
+
+use super::rig::{CRYPTO, KEY_128, KEY_256, Rig, crypto, flipped, pattern};
+use super::{Scenario, scenario};
+use crate::board::{Board, Commissioned, DekSpec};
+use crate::expected;
+use crate::lab::{Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
+use mlx5_mkey::types::{BlockSize, DekId};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(m29_keys_outlive_their_login, LOGIN, ["M27", "M29"]),
+    scenario!(m28_keys_outlive_a_revoked_login, LOGIN, ["M27", "M28", "M29"]),
+    scenario!(m32_wrapped_keys_in_all_forms, LOGIN, ["M32", "M34"]),
+    scenario!(m35_no_login_no_key, LOGIN, ["M35"]),
+];
+
+const TAG: [u8; 8] = *b"a keytag";
+
+/// All four forms of a wrapped key.
+const FORMS: [DekSpec<'static>; 4] = [
+    DekSpec { key: &KEY_128, keytag: None },
+    DekSpec { key: &KEY_128, keytag: Some(TAG) },
+    DekSpec { key: &KEY_256, keytag: None },
+    DekSpec { key: &KEY_256, keytag: Some(TAG) },
+];
+
+fn logins<'r>(rig: &'r mut Rig<'_>) -> Result<&'r mut dyn Commissioned, String> {
+    rig.lab.board.commissioned().ok_or_else(|| "the board says that it has logins, and has none".into())
+}
+
+fn load(rig: &mut Rig<'_>, spec: DekSpec<'_>) -> Result<DekId, String> {
+    let logins = logins(rig)?;
+    let wrapped = logins.wrap(spec);
+    logins.load_wrapped(&wrapped)
+}
+
+/// Crypto with a key of one of the forms.
+fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
+    let keytag = Keytag(spec.keytag.unwrap_or_default());
+    Crypto { keytag, ..crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek) }
+}
+
+/// Moves a data unit both ways through an mkey that is configured anew.
+fn works(rig: &mut Rig<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
+    let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
+    rig.install(&images.memory, None, Some(crypto))?;
+    rig.both_ways(&images)
+}
+
+/// The login ends while keys are loaded: an mkey that uses one goes on, another that is configured with one afterwards works
+/// as well, and so does the next login.
+fn m29_keys_outlive_their_login(board: &mut dyn Board) -> Verdict {
+    keys_outlive(board, |logins| {
+        logins.log_out();
+        Ok(())
+    })
+}
+
+/// The same where the login becomes invalid: it is told, and replaced.
+fn m28_keys_outlive_a_revoked_login(board: &mut dyn Board) -> Verdict {
+    keys_outlive(board, |logins| logins.revoke())
+}
+
+fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result<(), String>) -> Verdict {
+    let [_, _, spec, tagged] = FORMS;
+    let mut rig = Rig::new(board, CRYPTO);
+    let (dek, other) = (load(&mut rig, spec)?, load(&mut rig, tagged)?);
+    let crypto = with(dek, spec);
+    let images = expected::images(&pattern(512, 2), None, Some((&crypto, spec.key)));
+    rig.install(&images.memory, None, Some(&crypto))?;
+    rig.both_ways(&images)?;
+    ensure!(logins(&mut rig)?.logged_in(), "no login, though keys could be loaded");
+    lose(logins(&mut rig)?)?;
+    ensure!(!logins(&mut rig)?.logged_in(), "still logged in");
+    ensure!(load(&mut rig, spec).is_err(), "a key was loaded though the login is lost");
+    let lost = |error| format!("without the login: {error}");
+    for way in Tx::ALL {
+        rig.out(way, 0, &images.wire).map_err(lost)?;
+    }
+    for way in Rx::ALL {
+        rig.store(way, &images.wire, &images.memory).map_err(lost)?;
+    }
+    // Configured after the login is gone, with the same key and with one that was not used yet.
+    works(&mut rig, &with(dek, spec), spec).map_err(lost)?;
+    works(&mut rig, &with(other, tagged), tagged).map_err(lost)?;
+    logins(&mut rig)?.log_out();
+    logins(&mut rig)?.log_in()?;
+    let again = load(&mut rig, spec)?;
+    for dek in [dek, again] {
+        works(&mut rig, &with(dek, spec), spec).map_err(|error| format!("with the next login: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Keys of both sizes, with and without a tag; one whose wrapping was damaged is refused, wherever that is.
+fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, CRYPTO);
+    for spec in FORMS {
+        let what =
+            format!("{} bytes, {}", spec.key.len(), if spec.keytag.is_some() { "tagged" } else { "no tag" });
+        let dek = load(&mut rig, spec).map_err(|error| format!("{what}: {error}"))?;
+        works(&mut rig, &with(dek, spec), spec).map_err(|error| format!("{what}: {error}"))?;
+        let wrapped = logins(&mut rig)?.wrap(spec);
+        ensure_eq!(
+            wrapped.len(),
+            spec.key.len() + spec.keytag.map_or(0, |tag| tag.len()) + 8,
+            "{what}: length"
+        );
+        for at in [0, 8, wrapped.len() / 2, wrapped.len() - 1] {
+            let damaged = flipped(&wrapped, at, 1);
+            ensure!(
+                logins(&mut rig)?.load_wrapped(&damaged).is_err(),
+                "{what}: loaded with byte {at} damaged"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Without a login no key is loaded; with the next one it is.
+fn m35_no_login_no_key(board: &mut dyn Board) -> Verdict {
+    let [spec, ..] = FORMS;
+    let mut rig = Rig::new(board, CRYPTO);
+    logins(&mut rig)?.log_out();
+    ensure!(load(&mut rig, spec).is_err(), "a key was loaded without a login");
+    logins(&mut rig)?.log_in()?;
+    let dek = load(&mut rig, spec)?;
+    works(&mut rig, &with(dek, spec), spec)
+}

@@ -1,0 +1,187 @@
+//! Requests that the library never writes: it writes an ordinary one, and some of its bytes are changed in the ring before
+//! the device is told of it. And one that it does write, by the clock.
+
+use super::super::rig::{DIF, PLAIN, Rig, SIGNATURE, dif_domain, domain, pattern};
+use super::{Measurement, Tell, compared, measurement, send, side};
+use crate::board::{Board, SEND_BLOCKS};
+use crate::lab::{Tx, Verdict};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, BlockSignature, Layout, MkeyConfig, Signature, SignatureChange};
+use mlx5_mkey::queue::Outcome;
+use mlx5_mkey::types::{BlockSize, Seed};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::umr::UmrFlags;
+use zerocopy::IntoBytes;
+
+pub(super) const ALL: &[Measurement] = &[
+    measurement!(gap09_raw_data_size, SIGNATURE),
+    measurement!(gap10_selector_5, SIGNATURE),
+    measurement!(gap11_checks_of_a_umr, NOTHING),
+    measurement!(gap13_time_of_a_second_configuration, SIGNATURE),
+];
+
+/// Where the flags of a UMR stand: behind the control segment.
+const FLAGS: usize = 16;
+/// Where the signature BSF stands in a request of three entries: control, UMR control and context take two blocks, the
+/// entries one.
+const BSF: usize = 3 * 64;
+/// In the BSF: the block size selector of the memory domain, and the raw data size.
+const MEMORY_SELECTOR: usize = BSF + 3;
+const RAW_SIZE: usize = BSF + 4;
+
+/// Configures the mkey over its memory, with bytes of the request changed; returns what came of it.
+///
+/// # Errors
+/// That the request cannot be changed.
+fn configure(
+    rig: &mut Rig<'_>,
+    signature: Option<&BlockSignature>,
+    changes: &[(usize, u8)],
+) -> Result<Result<(), String>, String> {
+    let pieces = rig.pieces()?;
+    let config = MkeyConfig {
+        access: Some(Access::ALL),
+        layout: Some(Layout::list(&pieces)),
+        signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+        crypto: None,
+    };
+    let first = rig.lab.near.send.producer();
+    rig.lab.try_configure(rig.mkey, &config).map_err(|error| format!("{error}"))?;
+    let ring = rig.lab.board.send_ring(&rig.lab.near).ok_or("the board does not show its rings")?;
+    for &(at, byte) in changes {
+        let block = first.wrapping_add((at / 64) as u32);
+        let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
+        let found: Wqebb = rig.lab.near.send.block(block);
+        if rig.lab.board.read(address, 64) != found.as_bytes() {
+            return Err("the ring is not where the board says".into());
+        }
+        rig.lab.board.write(address + (at % 64) as u64, &[byte]);
+    }
+    rig.lab.near.send.ring_doorbell();
+    rig.lab.settle()?;
+    let completions = rig.lab.wait_near(1);
+    let done = match completions.as_deref() {
+        Ok([one]) => match one.outcome {
+            Outcome::Failed(failure) => Err(format!("refused when configured: {}", side(Some(failure)))),
+            _ => Ok(()),
+        },
+        other => Err(format!("no completion when configured ({other:?})")),
+    };
+    if done.is_err() {
+        rig.lab.reconnect();
+    }
+    Ok(done)
+}
+
+/// The raw data size is all ones in every request that is known. What do others do to a transfer of two blocks?
+fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
+    let own = dif_domain(DIF, BlockSize::B512);
+    let data = pattern(1024, 1);
+    let wire = crate::expected::sign(&data, Some(&own));
+    for size in [0_u32, 512, 1024, 1040, 2048, u32::MAX] {
+        let mut rig = Rig::new(board, SIGNATURE);
+        rig.memory = rig.lab.region(&data);
+        let changes: Vec<(usize, u8)> = (RAW_SIZE..).zip(size.to_be_bytes()).collect();
+        let told = match configure(&mut rig, Some(&BlockSignature::wire(own)), &changes)? {
+            Err(what) => what,
+            Ok(()) => compared(send(&mut rig, Tx::Write, 0, 1040), &wire),
+        };
+        tell(&format!("two blocks with a raw data size of {size:#x}"), &told);
+    }
+    Ok(())
+}
+
+/// A signature in memory is stripped on the way out, so the first byte that is missing on the wire is the block size.
+fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
+    let kind = domain(Signature::Crc32c(Seed::Ones));
+    for selector in [1, 5] {
+        let mut rig = Rig::new(board, SIGNATURE);
+        let memory = pattern(24 << 10, 1);
+        rig.memory = rig.lab.region(&memory);
+        let changes = [(MEMORY_SELECTOR, selector)];
+        let told = match configure(&mut rig, Some(&BlockSignature::memory(kind)), &changes)? {
+            Err(what) => what,
+            Ok(()) => match send(&mut rig, Tx::Write, 0, 16 << 10) {
+                Err(what) => what,
+                Ok(wire) => match wire.iter().zip(&memory).position(|(wire, memory)| wire != memory) {
+                    None => "nothing is stripped of 16384 bytes".into(),
+                    Some(at) => format!("blocks of {at} bytes"),
+                },
+            },
+        };
+        tell(&format!("block size selector {selector}"), &told);
+        // The signatures are wrong, and that is no matter here.
+        rig.error()?;
+    }
+    Ok(())
+}
+
+/// A UMR with each of the checks, and with both, on an mkey that was never configured and on one that was.
+fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
+    let inline = UmrFlags::new().with_inline(true);
+    for (name, flags) in [
+        ("none", inline),
+        ("CHECK_FREE", inline.with_check_free(true)),
+        ("CHECK_QPN", inline.with_check_qpn(true)),
+        ("both", inline.with_check_free(true).with_check_qpn(true)),
+    ] {
+        for configured in [false, true] {
+            let mut rig = Rig::new(board, PLAIN);
+            rig.memory = rig.lab.region(&pattern(64, 1));
+            if configured {
+                configure(&mut rig, None, &[])??;
+            }
+            let told =
+                configure(&mut rig, None, &[(FLAGS, flags.into_bits())])?.err().unwrap_or("done".into());
+            let state = if configured { "configured" } else { "fresh" };
+            tell(&format!("UMR with {name} on a {state} mkey"), &told);
+        }
+    }
+    Ok(())
+}
+
+/// From the post to the completion seen here, in the middle of many: what SET_PSV costs.
+fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
+    const TIMES: usize = 201;
+    let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
+    let mut rig = Rig::new(board, SIGNATURE);
+    rig.install(&pattern(1024, 1), Some(&block), None)?;
+    let pieces = rig.pieces()?;
+    let layout = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
+    let signature = MkeyConfig { signature: SignatureChange::Set(&block), ..layout };
+    for (what, config) in
+        [("a new layout, the signature stays", layout), ("both anew, with SET_PSV", signature)]
+    {
+        let mut times = Vec::new();
+        for _ in 0..TIMES {
+            let Some(begin) = rig.lab.board.nanoseconds() else {
+                tell(what, "the board has no clock");
+                return Ok(());
+            };
+            rig.lab.try_configure(rig.mkey, &config).map_err(|error| format!("{error}"))?;
+            rig.lab.near.send.ring_doorbell();
+            times.push(completed(&mut rig, begin)?);
+        }
+        times.sort_unstable();
+        let at = |index: usize| times.get(index).copied().unwrap_or(0);
+        let value: String = format!("{} ns (half of them), least {} ns", at(TIMES / 2), at(0));
+        tell(what, &value);
+    }
+    Ok(())
+}
+
+/// Looks for the completion without a rest; returns the nanoseconds since `begin`.
+fn completed(rig: &mut Rig<'_>, begin: u64) -> Result<u64, String> {
+    const PATIENCE: u64 = 1_000_000_000;
+    loop {
+        let done = !rig.lab.poll_near()?.is_empty();
+        let passed = rig.lab.board.nanoseconds().unwrap_or(begin).saturating_sub(begin);
+        if done {
+            return Ok(passed);
+        }
+        if passed > PATIENCE {
+            return Err("no completion within a second".into());
+        }
+    }
+}

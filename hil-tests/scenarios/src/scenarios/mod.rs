@@ -1,0 +1,141 @@
+//! What a device must do, told as scenarios: each names the requirement that it shows, makes its own mkeys on any
+//! [`Board`], and returns what it found wrong.
+//!
+//! Scenarios know the `Board` trait and nothing of the machine: no files, threads or clocks, and no panics.
+
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod access;
+mod crypto;
+mod data_path;
+mod keys;
+mod layout;
+mod login;
+pub mod measured;
+mod refusal;
+mod rig;
+mod rows;
+mod signature;
+mod state;
+
+use crate::board::{Board, Capabilities};
+use crate::lab::Verdict;
+use mlx5_mkey::mkey::XtsEngine;
+
+/// One thing that a device must do.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name; it begins with the requirement.
+    pub name: &'static str,
+    /// Requirements that it shows, such as "R39"; those of related pages are "M9" and so on.
+    pub requirements: &'static [&'static str],
+    /// What it needs of a board.
+    pub needs: Needs,
+    /// Runs it on a board.
+    pub run: fn(&mut dyn Board) -> Verdict,
+}
+
+/// What a scenario needs of the AES-XTS engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XtsNeed {
+    /// There may be none.
+    Nothing,
+    /// One of any kind.
+    Any,
+    /// One that enciphers any number of data units.
+    Many,
+    /// One that enciphers a single data unit for an mkey.
+    Single,
+}
+
+/// What a scenario needs of a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Block signatures.
+    pub signature: bool,
+    /// AES-XTS.
+    pub xts: XtsNeed,
+    /// Draining on signature errors.
+    pub drain: bool,
+    /// A device that nobody has written as a program.
+    pub hardware: bool,
+    /// Logins, and keys that are wrapped.
+    pub login: bool,
+}
+
+impl Needs {
+    /// What every board has.
+    pub const NOTHING: Self =
+        Self { signature: false, xts: XtsNeed::Nothing, drain: false, login: false, hardware: false };
+    /// Block signatures.
+    pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
+    /// AES-XTS over single data units.
+    pub const CRYPTO_UNIT: Self = Self { xts: XtsNeed::Any, ..Self::NOTHING };
+    /// AES-XTS over many data units.
+    pub const CRYPTO: Self = Self { xts: XtsNeed::Many, ..Self::NOTHING };
+    /// AES-XTS over single data units, and no more.
+    pub const CRYPTO_SINGLE: Self = Self { xts: XtsNeed::Single, ..Self::NOTHING };
+    /// Block signatures and AES-XTS over single data units.
+    pub const BOTH_UNIT: Self = Self { signature: true, ..Self::CRYPTO_UNIT };
+    /// Block signatures and AES-XTS.
+    pub const BOTH: Self = Self { signature: true, ..Self::CRYPTO };
+    /// Block signatures, and AES-XTS over single data units and no more.
+    pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
+    /// Draining on signature errors.
+    pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
+    /// Wrapped keys and AES-XTS over single data units.
+    pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
+
+    /// Returns what a board lacks, `None` where the scenario can run.
+    pub fn missing(&self, board: &Capabilities) -> Option<&'static str> {
+        if self.hardware && !board.hardware {
+            return Some("hardware (a software device does what was assumed)");
+        }
+        let single = matches!(board.xts, Some(XtsEngine::SingleBlock));
+        match self.xts {
+            XtsNeed::Any if board.xts.is_none() => return Some("AES-XTS"),
+            XtsNeed::Many if board.xts.is_none() || single => return Some("AES-XTS over many data units"),
+            XtsNeed::Single if !single => return Some("an AES-XTS engine of single data units"),
+            _ => {}
+        }
+        if self.signature && !board.signature {
+            return Some("block signatures");
+        }
+        if self.drain && !board.drain {
+            return Some("draining on signature errors");
+        }
+        (self.login && !board.login)
+            .then_some("logins: it takes keys in plaintext, or nobody knows what to log in with")
+    }
+}
+
+/// Makes the table entry of the function with the scenario's name.
+macro_rules! scenario {
+    ($name:ident, $needs:ident, [$($requirement:literal),+]) => {
+        $crate::scenarios::Scenario {
+            name: stringify!($name),
+            requirements: &[$($requirement),+],
+            needs: $crate::scenarios::Needs::$needs,
+            run: $name,
+        }
+    };
+}
+use scenario;
+
+const TABLES: &[&[Scenario]] = &[
+    access::ALL,
+    layout::ALL,
+    signature::ALL,
+    crypto::ALL,
+    rows::ALL,
+    state::ALL,
+    data_path::ALL,
+    keys::ALL,
+    login::ALL,
+    refusal::ALL,
+];
+
+/// Returns all scenarios.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    TABLES.iter().copied().flatten()
+}

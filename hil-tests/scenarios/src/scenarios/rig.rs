@@ -1,0 +1,297 @@
+//! What most scenarios begin with: one mkey, memory behind it, and plain words for what must happen to it.
+
+use crate::board::{Board, MkeySpec};
+use crate::expected::Images;
+use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::ops::Range;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, Keytag, Layout, ListEntry,
+    MkeyConfig, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, T10Dif,
+};
+use mlx5_mkey::queue::Failure;
+use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
+use mlx5_mkey::wire::cqe::Syndrome;
+
+/// A plain mkey with room for eight entries.
+pub(super) const PLAIN: MkeySpec =
+    MkeySpec { entries: 8, signature: false, crypto: false, remote_invalidate: false };
+/// An mkey with block signature.
+pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
+/// An mkey with crypto.
+pub(super) const CRYPTO: MkeySpec = MkeySpec { crypto: true, ..PLAIN };
+/// An mkey with both.
+pub(super) const BOTH: MkeySpec = MkeySpec { signature: true, crypto: true, ..PLAIN };
+
+/// T10-DIF with everything different from 0.
+pub(super) const DIF: T10Dif = T10Dif {
+    guard: Guard::Crc,
+    seed: Seed::Ones,
+    app_tag: 0x5678,
+    ref_tag: 0xf0de_bc9a,
+    ref_remap: true,
+    escape: Escape::Never,
+};
+
+/// A key of AES-128-XTS and one of AES-256-XTS.
+pub(super) const KEY_128: [u8; 32] = {
+    let mut key = [0x27; 32];
+    key[0] = 1;
+    key[31] = 2;
+    key
+};
+pub(super) const KEY_256: [u8; 64] = {
+    let mut key = [0x93; 64];
+    key[0] = 3;
+    key[15] = 4;
+    key[31] = 5;
+    key[32] = 6;
+    key[63] = 7;
+    key
+};
+
+/// A T10-DIF domain.
+pub(super) const fn dif_domain(dif: T10Dif, block_size: BlockSize) -> Domain {
+    Domain { signature: Signature::T10Dif(dif), block_size }
+}
+
+/// A domain of blocks of 512 bytes.
+pub(super) const fn domain(signature: Signature) -> Domain {
+    Domain { signature, block_size: BlockSize::B512 }
+}
+
+/// Crypto with a key, for the direction, order and unit given.
+pub(super) const fn crypto(
+    direction: Direction,
+    order: SignatureOrder,
+    data_unit: BlockSize,
+    dek: DekId,
+) -> Crypto {
+    Crypto { direction, order, data_unit, tweak: Tweak::from_lba(0x1000), dek, keytag: Keytag([0; 8]) }
+}
+
+/// Bytes among which no two blocks are alike, nor those of two different salts.
+pub(super) fn pattern(length: usize, salt: u8) -> Vec<u8> {
+    let mut state = 0x9e37_79b9u32 ^ u32::from(salt) << 24;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            (state >> 8) as u8
+        })
+        .collect()
+}
+
+/// The bytes of a range, or none where they end before it.
+pub(super) fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
+    bytes.get(range).unwrap_or(&[])
+}
+
+/// The bytes with some bits of one turned over.
+pub(super) fn flipped(bytes: &[u8], at: usize, bits: u8) -> Vec<u8> {
+    replaced(bytes, at, &[part(bytes, at..at + 1).first().copied().unwrap_or(0) ^ bits])
+}
+
+/// The bytes with others in place from `at` on.
+pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
+    [part(bytes, 0..at), with, bytes.get(at + with.len()..).unwrap_or(&[])].concat()
+}
+
+/// Makes an entry of a list layout.
+pub(super) fn piece(region: &Region, range: Range<usize>) -> Result<ListEntry, String> {
+    ListEntry::new(region.address + range.start as u64, range.len() as u32, region.key)
+        .map_err(|error| error.to_string())
+}
+
+/// Checks how a transfer failed: syndromes at requester and receiver.
+pub(super) fn fails(
+    what: impl core::fmt::Display,
+    moved: &crate::lab::Moved,
+    requester: Option<Syndrome>,
+    receiver: Option<Syndrome>,
+) -> Verdict {
+    let syndrome = |failure: Option<Failure>| failure.map(|failure| failure.syndrome);
+    ensure_eq!(syndrome(moved.requester), requester, "{what}: requester");
+    ensure_eq!(syndrome(moved.receiver), receiver, "{what}: receiver");
+    Ok(())
+}
+
+/// Which syndromes a transfer out of a bad key gives: requester, receiver.
+pub(super) const fn tx_refusal(way: Tx) -> (Option<Syndrome>, Option<Syndrome>) {
+    match way {
+        Tx::Send | Tx::Write => (Some(Syndrome::LOCAL_PROTECTION), None),
+        Tx::PeerRead => (Some(Syndrome::REMOTE_ACCESS), None),
+    }
+}
+
+/// Which syndromes a transfer into a bad key gives: requester, receiver.
+pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) {
+    match way {
+        Rx::Receive => (Some(Syndrome::REMOTE_OPERATION), Some(Syndrome::LOCAL_PROTECTION)),
+        Rx::PeerWrite => (Some(Syndrome::REMOTE_ACCESS), None),
+        Rx::Read => (Some(Syndrome::LOCAL_PROTECTION), None),
+    }
+}
+
+/// An mkey and the memory behind it.
+pub(super) struct Rig<'b> {
+    pub(super) lab: Lab<'b>,
+    pub(super) mkey: usize,
+    pub(super) memory: Region,
+}
+
+impl<'b> Rig<'b> {
+    /// Makes an mkey that is not configured.
+    pub(super) fn new(board: &'b mut dyn Board, spec: MkeySpec) -> Self {
+        let mut lab = Lab::new(board);
+        let mkey = lab.mkey(spec);
+        let memory = lab.region(&[0]);
+        Self { lab, mkey, memory }
+    }
+
+    /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven pieces, and the
+    /// signature and crypto given.
+    pub(super) fn install(
+        &mut self,
+        memory: &[u8],
+        signature: Option<&BlockSignature>,
+        crypto: Option<&Crypto>,
+    ) -> Verdict {
+        self.memory = self.lab.region(memory);
+        let pieces = self.pieces()?;
+        let signature = signature.map_or(SignatureChange::Reset, SignatureChange::Set);
+        self.change(&MkeyConfig {
+            access: Some(Access::ALL),
+            layout: Some(Layout::list(&pieces)),
+            signature,
+            crypto,
+        })
+    }
+
+    /// Cuts the memory into three pieces, on no boundary of anything.
+    pub(super) fn pieces(&self) -> Result<[ListEntry; 3], String> {
+        let length = self.memory.length;
+        let (first, second) = (length / 3 + 1, (length / 2 + 3).min(length - 1));
+        Ok([
+            piece(&self.memory, 0..first)?,
+            piece(&self.memory, first..second)?,
+            piece(&self.memory, second..length)?,
+        ])
+    }
+
+    /// Configures the mkey.
+    pub(super) fn change(&mut self, config: &MkeyConfig<'_>) -> Verdict {
+        self.lab.configure(self.mkey, config)
+    }
+
+    /// Sets a signature and keeps the rest.
+    pub(super) fn set_signature(&mut self, block: &BlockSignature) -> Verdict {
+        self.change(&MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::KEEP })
+    }
+
+    /// Moves data out; it must look like `wire`, and no signature may be wrong.
+    pub(super) fn out(&mut self, way: Tx, offset: u64, wire: &[u8]) -> Verdict {
+        let moved = self.lab.tx(way, self.mkey, offset, wire.len())?;
+        let bytes = moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        same(&bytes, wire).map_err(|error| format!("{way:?}: on the wire {error}"))?;
+        self.no_error(way)
+    }
+
+    /// Moves data in; no signature may be wrong.
+    pub(super) fn take(&mut self, way: Rx, offset: u64, wire: &[u8]) -> Verdict {
+        let moved = self.lab.rx(way, self.mkey, offset, wire)?;
+        moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.no_error(way)
+    }
+
+    /// Moves data into memory that holds something else; then it must hold `memory`.
+    pub(super) fn store(&mut self, way: Rx, wire: &[u8], memory: &[u8]) -> Verdict {
+        self.write(&vec![0xcc; memory.len()]);
+        self.take(way, 0, wire)?;
+        self.holds(memory).map_err(|error| format!("{way:?}: {error}"))
+    }
+
+    /// Moves data in; the signature error that follows is returned, and there must be one.
+    pub(super) fn take_bad(&mut self, way: Rx, wire: &[u8]) -> Result<SignatureError, String> {
+        self.lab.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
+    }
+
+    /// Moves data out; the signature error that follows is returned, and there must be one.
+    pub(super) fn out_bad(&mut self, way: Tx, length: usize) -> Result<SignatureError, String> {
+        self.lab.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
+    }
+
+    /// Moves everything both ways, in each way that there is.
+    pub(super) fn both_ways(&mut self, images: &Images) -> Verdict {
+        for way in Tx::ALL {
+            self.out(way, 0, &images.wire)?;
+        }
+        for way in Rx::ALL {
+            self.store(way, &images.wire, &images.memory)?;
+        }
+        Ok(())
+    }
+
+    /// Overwrites the memory.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        self.lab.board.write(self.memory.address, bytes);
+    }
+
+    /// The memory must hold these bytes.
+    pub(super) fn holds(&self, memory: &[u8]) -> Verdict {
+        same(&self.lab.board.read(self.memory.address, memory.len()), memory)
+            .map_err(|error| format!("in memory {error}"))
+    }
+
+    /// Asks the mkey for its first signature error.
+    pub(super) fn error(&mut self) -> Result<Option<SignatureError>, String> {
+        let mkey = self.lab.mkeys.get_mut(self.mkey).ok_or("no such mkey")?;
+        if mkey.error_count().is_none() {
+            return Ok(None);
+        }
+        mkey.check().map_err(|error| error.to_string())
+    }
+
+    /// No signature may have been wrong.
+    pub(super) fn no_error(&mut self, what: impl core::fmt::Debug) -> Verdict {
+        match self.error()? {
+            None => Ok(()),
+            Some(error) => Err(format!("{what:?}: {error}")),
+        }
+    }
+}
+
+/// Compares bytes and says where they differ first.
+pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
+    ensure_eq!(found.len(), expected.len(), "length");
+    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        None => Ok(()),
+        Some(at) => {
+            let (found, expected) =
+                (part(found, at..(at + 8).min(found.len())), part(expected, at..expected.len().min(at + 8)));
+            Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
+        }
+    }
+}
+
+/// Checks what a signature error says: which block of which domain, and what (D1, D2).
+pub(super) fn reports(
+    error: &SignatureError,
+    kind: SignatureErrorKind,
+    domain: DomainKind,
+    block: u64,
+    stride: u32,
+) -> Verdict {
+    ensure_eq!(error.kind, kind, "kind of error");
+    ensure_eq!(error.domain, domain, "domain of the error");
+    ensure_eq!(error.block_index(), block, "failing block");
+    ensure_eq!(error.offset, (block + 1) * u64::from(stride) - 1, "offset of the failing block's last byte");
+    ensure!(error.found != error.computed, "found and computed value are both {:#x}", error.found);
+    Ok(())
+}

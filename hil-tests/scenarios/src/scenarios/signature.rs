@@ -1,0 +1,662 @@
+//! Block signatures: made, checked, stripped, copied and converted, in either domain and both ways.
+
+use super::rig::{
+    DIF, Rig, SIGNATURE, dif_domain, domain, flipped, part, pattern, piece, replaced, reports, same,
+};
+use super::{Scenario, scenario};
+use crate::board::Board;
+use crate::expected;
+use crate::lab::{Region, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Domain, DomainKind, Escape, Guard, InterleavedEntry, Layout, MkeyConfig,
+    Signature, SignatureChange, SignatureErrorKind, T10Dif, check_mask,
+};
+use mlx5_mkey::types::{BlockSize, Seed};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r066_crc32_in_memory_example, SIGNATURE, ["R66", "R67", "R64", "R73", "R99"]),
+    scenario!(r068_t10dif_on_the_wire_example, SIGNATURE, ["R68", "R69", "R65", "R72", "R106"]),
+    scenario!(r072_on_the_wire_alone, SIGNATURE, ["R72", "R61", "R53", "R96", "R100", "R101", "R107"]),
+    scenario!(r073_in_memory_alone, SIGNATURE, ["R73", "R61", "R53", "R64", "R96"]),
+    scenario!(r073_protection_information_in_its_own_memory, SIGNATURE, ["R73", "R74", "R49", "R64"]),
+    scenario!(r074_alike_in_both_domains, SIGNATURE, ["R74", "R61", "R53", "R85", "R96"]),
+    scenario!(r075_converted, SIGNATURE, ["R75", "R61", "R53", "R63", "R94", "R95", "R96"]),
+    scenario!(r077_every_bit_of_the_check_mask, SIGNATURE, ["R77", "R79", "R80"]),
+    scenario!(r078_irrelevant_bits_of_masks, SIGNATURE, ["R78", "R88"]),
+    scenario!(r081_one_byte_of_the_app_tag, SIGNATURE, ["R81", "R82"]),
+    scenario!(r084_a_crc_is_copied_whole, SIGNATURE, ["R84", "R85", "R87"]),
+    scenario!(r085_parts_that_agree_are_copied, SIGNATURE, ["R85", "R84", "R87"]),
+    scenario!(r086_every_bit_of_the_copy_mask, SIGNATURE, ["R83", "R86", "R87", "R89", "R91"]),
+    scenario!(r087_app_tag_5678_from_two_domains, SIGNATURE, ["R83", "R86", "R87"]),
+    scenario!(r092_unknown_bytes_pass_and_arrive, SIGNATURE, ["R92"]),
+    scenario!(r103_the_seed_begins_each_block_anew, SIGNATURE, ["R103"]),
+    scenario!(r105_golden_values, SIGNATURE, ["R99", "R100", "R101", "R105", "R106", "R109", "R110"]),
+    scenario!(r108_reference_tags, SIGNATURE, ["R108", "R114"]),
+    scenario!(r111_wrong_tags_are_told_apart, SIGNATURE, ["R111", "R112", "R108", "M11", "M12", "M13"]),
+    scenario!(r115_app_tag_escape, SIGNATURE, ["R115", "R113"]),
+    scenario!(r116_app_and_reference_tag_escape, SIGNATURE, ["R116", "R113"]),
+    scenario!(r182_found_and_computed_as_hardware_says, SIGNATURE, ["R182", "R110", "M13"]),
+];
+
+const fn t10(dif: T10Dif) -> Signature {
+    Signature::T10Dif(dif)
+}
+
+/// Every kind of signature. The IP checksum's seed and complement are assumptions (gap 1).
+const KINDS: [Signature; 10] = [
+    t10(DIF),
+    t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
+    t10(T10Dif { guard: Guard::IpChecksum, ..DIF }),
+    t10(T10Dif { guard: Guard::IpChecksum, seed: Seed::Zeros, ..DIF }),
+    Signature::Crc32(Seed::Zeros),
+    Signature::Crc32(Seed::Ones),
+    Signature::Crc32c(Seed::Zeros),
+    Signature::Crc32c(Seed::Ones),
+    Signature::Crc64Xp10(Seed::Zeros),
+    Signature::Crc64Xp10(Seed::Ones),
+];
+
+/// A side that input comes from, and everything that depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Memory,
+    Wire,
+}
+
+impl Input {
+    const ALL: [Self; 2] = [Self::Memory, Self::Wire];
+
+    /// The domain as errors name it.
+    const fn domain(self) -> DomainKind {
+        match self {
+            Self::Memory => DomainKind::Memory,
+            Self::Wire => DomainKind::Wire,
+        }
+    }
+
+    /// A signature on this side alone.
+    const fn alone(self, domain: Domain) -> BlockSignature {
+        match self {
+            Self::Memory => BlockSignature::memory(domain),
+            Self::Wire => BlockSignature::wire(domain),
+        }
+    }
+
+    /// A signature on both sides: this one's, then the other's.
+    const fn both(self, input: Domain, output: Domain) -> BlockSignature {
+        match self {
+            Self::Memory => BlockSignature::both(input, output),
+            Self::Wire => BlockSignature::both(output, input),
+        }
+    }
+}
+
+/// Moves a stream from its side to the other and returns what arrives there; errors stay with the mkey.
+fn pass(rig: &mut Rig<'_>, input: Input, stream: &[u8], output_length: usize) -> Result<Vec<u8>, String> {
+    match input {
+        Input::Memory => {
+            rig.write(stream);
+            rig.lab.tx(Tx::Write, rig.mkey, 0, output_length)?.ok()
+        }
+        Input::Wire => {
+            rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, stream)?.ok()?;
+            Ok(rig.lab.board.read(rig.memory.address, output_length))
+        }
+    }
+}
+
+/// Moves a stream and says whether a wrong signature was reported.
+fn noticed(rig: &mut Rig<'_>, input: Input, stream: &[u8], output_length: usize) -> Result<bool, String> {
+    pass(rig, input, stream, output_length)?;
+    Ok(rig.error()?.is_some())
+}
+
+/// Every kind of signature and size of block in one arrangement, several blocks, both ways and by each kind of request.
+fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    for block_size in BlockSize::ALL {
+        let blocks = if block_size.bytes() > 1000 { 2 } else { 3 };
+        let data = pattern(blocks * block_size.bytes() as usize, blocks as u8);
+        for signature in KINDS {
+            let block = arrange(Domain { signature, block_size });
+            let images = expected::images(&data, Some(&block), None);
+            rig.install(&images.memory, Some(&block), None)?;
+            rig.both_ways(&images).map_err(|error| format!("{signature:?}, {block_size:?}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Memory none, wire signed: inserted when sending, checked and stripped when receiving.
+fn r072_on_the_wire_alone(board: &mut dyn Board) -> Verdict {
+    arrangement(board, BlockSignature::wire)
+}
+
+/// Memory signed, wire none: the mirror.
+fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
+    arrangement(board, BlockSignature::memory)
+}
+
+/// Data in one region, its protection information in another, interleaved by the layout: stripped, or passed on.
+fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let data = pattern(4 * 512, 1);
+    let stream = expected::sign(&data, Some(&own));
+    let fields: Vec<u8> = stream.chunks(520).flat_map(|block| part(block, 512..520)).copied().collect();
+    let (first, second) = (rig.lab.region(&data), rig.lab.region(&fields));
+    let entry = |region: &Region, bytes| {
+        InterleavedEntry::new(region.address, bytes, 0, region.key).map_err(|error| error.to_string())
+    };
+    let streams = [entry(&first, 512)?, entry(&second, 8)?];
+    for (block, wire) in [(BlockSignature::memory(own), &data), (BlockSignature::both(own, own), &stream)] {
+        let layout = Layout::interleaved(4, &streams).map_err(|error| error.to_string())?;
+        let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
+        rig.change(&MkeyConfig {
+            access,
+            layout: Some(layout),
+            signature: signature.as_ref(),
+            ..MkeyConfig::KEEP
+        })?;
+        for way in Tx::ALL {
+            rig.out(way, 0, wire)?;
+        }
+        for way in Rx::ALL {
+            rig.lab.board.write(first.address, &[0; 4 * 512]);
+            rig.lab.board.write(second.address, &[0; 4 * 8]);
+            rig.take(way, 0, wire)?;
+            same(&rig.lab.bytes(&first), &data).map_err(|error| format!("{way:?}, data: {error}"))?;
+            same(&rig.lab.bytes(&second), &fields).map_err(|error| format!("{way:?}, fields: {error}"))?;
+        }
+        rig.lab.board.write(second.address + 3 * 8 + 7, &[0]);
+        let error = rig.out_bad(Tx::Write, wire.len())?;
+        reports(&error, SignatureErrorKind::RefTag, DomainKind::Memory, 3, 520)?;
+        rig.lab.board.write(second.address, &fields);
+    }
+    Ok(())
+}
+
+/// The same on both sides: checked and passed on.
+fn r074_alike_in_both_domains(board: &mut dyn Board) -> Verdict {
+    arrangement(board, |domain| BlockSignature::both(domain, domain))
+}
+
+/// Another kind of signature on each side, or other parameters: checked by one rule, made by the other.
+fn r075_converted(board: &mut dyn Board) -> Verdict {
+    // CRC32C stands against all other kinds, CRC64 against CRC32C.
+    arrangement(board, |memory| {
+        let signature = match memory.signature {
+            Signature::Crc32c(_) => Signature::Crc64Xp10(Seed::Ones),
+            _ => Signature::Crc32c(Seed::Ones),
+        };
+        BlockSignature::both(memory, Domain { signature, ..memory })
+    })?;
+    // T10-DIF against T10-DIF with nothing in common.
+    arrangement(board, |wire| {
+        let other = T10Dif { guard: Guard::Crc, app_tag: 1, ref_tag: 0xffff_fffe, ..DIF };
+        match wire.signature {
+            Signature::T10Dif(dif) => {
+                let guard = if dif.guard == Guard::Crc { Guard::IpChecksum } else { Guard::Crc };
+                BlockSignature::both(dif_domain(T10Dif { guard, ..other }, wire.block_size), wire)
+            }
+            _ => BlockSignature::both(dif_domain(other, wire.block_size), wire),
+        }
+    })?;
+    // Small blocks on one side, large ones on the other.
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(2 * 4096, 9);
+    for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
+        let small = Domain { signature, block_size: BlockSize::B512 };
+        let large = Domain { signature: output, block_size: BlockSize::B4096 };
+        for block in [BlockSignature::both(small, large), BlockSignature::both(large, small)] {
+            let images = expected::images(&data, Some(&block), None);
+            rig.install(&images.memory, Some(&block), None)?;
+            rig.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The man page's example 1: CRC32 behind each 512 bytes of memory, nothing on the wire.
+fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let block = BlockSignature::memory(domain(Signature::Crc32(Seed::Zeros)));
+    let data = pattern(4 * 512, 1);
+    let images = expected::images(&data, Some(&block), None);
+    ensure_eq!(images.memory.len(), 4 * 516, "bytes in memory");
+    rig.install(&images.memory, Some(&block), None)?;
+    rig.both_ways(&images)?;
+    rig.write(&flipped(&images.memory, 2 * 516 + 513, 0x10));
+    let error = rig.out_bad(Tx::Send, data.len())?;
+    reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 2, 516)
+}
+
+/// The man page's example 2: T10-DIF behind each 4096 bytes on the wire, nothing in memory; the peer reads and writes.
+fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B4096));
+    let data = pattern(3 * 4096, 1);
+    let images = expected::images(&data, Some(&block), None);
+    ensure_eq!(images.wire.len(), 3 * 4104, "bytes on the wire");
+    rig.install(&images.memory, Some(&block), None)?;
+    rig.out(Tx::PeerRead, 0, &images.wire)?;
+    rig.store(Rx::PeerWrite, &images.wire, &data)?;
+    let error = rig.take_bad(Rx::PeerWrite, &flipped(&images.wire, 4104 + 100, 1))?;
+    reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 4104)?;
+    // The data is stored all the same: only the mkey tells.
+    rig.holds(&flipped(&data, 4096 + 100, 1))
+}
+
+/// Each bit of the mask stands for one byte of the signature on the side that data comes from: alone it makes that byte
+/// count and no other; without it the byte does not count.
+///
+/// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (gap 2).
+fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
+    let kinds = [
+        t10(DIF),
+        Signature::Crc32(Seed::Ones),
+        Signature::Crc32c(Seed::Ones),
+        Signature::Crc64Xp10(Seed::Ones),
+    ];
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(1024, 1);
+    for (kind, input) in kinds.into_iter().flat_map(|kind| Input::ALL.map(|input| (kind, input))) {
+        let (own, length) = (domain(kind), kind.bytes() as usize);
+        let stride = 512 + length;
+        let stream = expected::sign(&data, Some(&own));
+        rig.install(&pattern(1040, 2), None, None)?;
+        let converted = input.both(own, domain(t10(T10Dif { app_tag: 0, ref_tag: 1, ..DIF })));
+        for (arrangement, output) in [(input.alone(own), 1024), (converted, 1040)] {
+            for byte in 0..length {
+                let what = format!("{kind:?}, input {input:?}, byte {byte}");
+                let bit = 0x80u8 >> byte;
+                let bad = flipped(&stream, stride + 512 + byte, 0x04);
+                let rest: Vec<u8> = (0..length).map(|at| if at == byte { 0 } else { 0x21 }).collect();
+                let field = part(&stream, stride + 512..stride + 512 + length);
+                let others: Vec<u8> = field.iter().zip(rest).map(|(byte, bits)| byte ^ bits).collect();
+                let bad_others = replaced(&stream, stride + 512, &others);
+
+                rig.set_signature(&arrangement.with_check_mask(bit))?;
+                ensure!(
+                    !noticed(&mut rig, input, &bad_others, output)?,
+                    "{what} checked alone: other bytes count"
+                );
+                pass(&mut rig, input, &bad, output)?;
+                let error = rig.error()?.ok_or_else(|| format!("{what} checked alone goes unnoticed"))?;
+                let part = match (kind, byte) {
+                    (Signature::T10Dif(_), 2 | 3) => SignatureErrorKind::AppTag,
+                    (Signature::T10Dif(_), 4..) => SignatureErrorKind::RefTag,
+                    _ => SignatureErrorKind::Guard,
+                };
+                reports(&error, part, input.domain(), 1, stride as u32)
+                    .map_err(|error| format!("{what}: {error}"))?;
+                rig.set_signature(&arrangement.with_check_mask(!bit))?;
+                ensure!(!noticed(&mut rig, input, &bad, output)?, "{what} unchecked, and reported");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Mask bits behind the end of a signature mean nothing.
+fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = domain(Signature::Crc32(Seed::Zeros));
+    let stream = expected::sign(&pattern(512, 1), Some(&own));
+    let bad = flipped(&stream, 514, 1);
+    rig.install(&stream, None, None)?;
+    for input in Input::ALL {
+        for (mask, counts) in
+            [(0xf0, true), (0xff, true), (0x20, true), (0x2f, true), (0x0f, false), (0xdf, false)]
+        {
+            rig.set_signature(&input.alone(own).with_check_mask(mask))?;
+            ensure!(!noticed(&mut rig, input, &stream, 512)?, "a good signature is reported");
+            ensure_eq!(noticed(&mut rig, input, &bad, 512)?, counts, "{input:?}, mask {mask:#04x}: reported");
+        }
+        for mask in [0xf0, 0xff] {
+            let block = input.both(own, own).with_check_mask(0).with_copy_mask(mask);
+            rig.set_signature(&block.map_err(|error| error.to_string())?)?;
+            same(&pass(&mut rig, input, &bad, 516)?, &bad)
+                .map_err(|error| format!("{input:?}, copy mask {mask:#04x}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Half of the application tag is checked; the other half is the application's.
+fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let stream = expected::sign(&pattern(512, 1), Some(&own));
+    rig.install(&stream, None, None)?;
+    for input in Input::ALL {
+        for (mask, checked, free) in [(0xef, 2, 3), (0xdf, 3, 2)] {
+            rig.set_signature(&input.alone(own).with_check_mask(mask))?;
+            let what = format!("{input:?}, mask {mask:#04x}");
+            ensure!(
+                !noticed(&mut rig, input, &flipped(&stream, 512 + free, 0xff), 512)?,
+                "{what}: free byte"
+            );
+            ensure!(
+                noticed(&mut rig, input, &flipped(&stream, 512 + checked, 1), 512)?,
+                "{what}: checked byte"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A CRC of the same type and block size on both sides is copied, whatever the seeds: the output has the input's.
+fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(1024, 1);
+    for kind in [Signature::Crc32, Signature::Crc32c, Signature::Crc64Xp10] {
+        let (zeros, ones) = (domain(kind(Seed::Zeros)), domain(kind(Seed::Ones)));
+        let stream = expected::sign(&data, Some(&zeros));
+        rig.install(&stream, None, None)?;
+        for input in Input::ALL {
+            rig.set_signature(&input.both(zeros, ones))?;
+            same(&pass(&mut rig, input, &stream, stream.len())?, &stream)
+                .map_err(|error| format!("{:?}, {input:?}: {error}", zeros.signature))?;
+            rig.no_error(input)?;
+        }
+    }
+    Ok(())
+}
+
+/// Guard, application tag and reference tag are copied each for itself, where the parameters agree; then corruption
+/// travels on. Where they differ the output has its own.
+fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(512, 1);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let odd = replaced(&expected::sign(&data, Some(&own)), 512, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    rig.install(&odd, None, None)?;
+    for same_parts in 0..8u8 {
+        let on = |bit: u8| same_parts >> bit & 1 != 0;
+        let other = dif_domain(
+            T10Dif {
+                seed: if on(0) { DIF.seed } else { Seed::Zeros },
+                app_tag: if on(1) { DIF.app_tag } else { 0x1234 },
+                ref_tag: if on(2) { DIF.ref_tag } else { 0x0a0b_0c0d },
+                ..DIF
+            },
+            BlockSize::B512,
+        );
+        let computed = expected::sign(&data, Some(&other));
+        let choose = |part_is_same: bool, at: core::ops::Range<usize>| {
+            part(if part_is_same { &odd } else { &computed }, at).to_vec()
+        };
+        let field = [choose(on(0), 512..514), choose(on(1), 514..516), choose(on(2), 516..520)].concat();
+        for input in Input::ALL {
+            rig.set_signature(&input.both(own, other).with_check_mask(0))?;
+            same(&pass(&mut rig, input, &odd, 520)?, &[&data[..], &field].concat())
+                .map_err(|error| format!("same parts {same_parts:#05b}, {input:?}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Each bit of a copy mask takes one byte of the signature over, and all others are calculated for the output.
+fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = pattern(1024, 1);
+    let pairs = [
+        (t10(DIF), t10(T10Dif { app_tag: 0x1234, ref_tag: 9, seed: Seed::Zeros, ..DIF })),
+        (Signature::Crc32(Seed::Zeros), Signature::Crc32(Seed::Ones)),
+        (Signature::Crc32c(Seed::Zeros), Signature::Crc32c(Seed::Ones)),
+        (Signature::Crc64Xp10(Seed::Zeros), Signature::Crc64Xp10(Seed::Ones)),
+    ];
+    for (from, to) in pairs {
+        let length = from.bytes() as usize;
+        let (stride, computed) = (512 + length, expected::sign(&data, Some(&domain(to))));
+        let mut odd = computed.clone();
+        for (at, byte) in odd.iter_mut().enumerate() {
+            if at % stride >= 512 {
+                *byte ^= 0x5a;
+            }
+        }
+        rig.install(&odd, None, None)?;
+        for mask in (0..length).map(|byte| 0x80u8 >> byte).chain([0, 0xff, 0xa5]) {
+            let mixed: Vec<u8> = (odd.iter().zip(&computed).enumerate())
+                .map(|(at, (copied, own))| {
+                    let byte = (at % stride).saturating_sub(512);
+                    if mask & 0x80 >> byte != 0 { *copied } else { *own }
+                })
+                .collect();
+            for input in Input::ALL {
+                let block = input.both(domain(from), domain(to)).with_check_mask(0).with_copy_mask(mask);
+                rig.set_signature(&block.map_err(|error| error.to_string())?)?;
+                same(&pass(&mut rig, input, &odd, odd.len())?, &mixed)
+                    .map_err(|error| format!("{from:?}, mask {mask:#04x}, {input:?}: {error}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The hardware test of copy masks: one byte of the application tag comes from the input, the other from the output.
+fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let data = [0xa5; 512];
+    let from = dif_domain(T10Dif { app_tag: 0x5600, ..DIF }, BlockSize::B512);
+    let to = dif_domain(T10Dif { app_tag: 0x0078, ..DIF }, BlockSize::B512);
+    let stream = expected::sign(&data, Some(&from));
+    rig.install(&stream, None, None)?;
+    let mask = check_mask::T10DIF_GUARD | check_mask::T10DIF_REF_TAG | 0x20;
+    for input in Input::ALL {
+        let block = input.both(from, to).with_copy_mask(mask).map_err(|error| error.to_string())?;
+        rig.set_signature(&block)?;
+        let field = [0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a];
+        same(&pass(&mut rig, input, &stream, 520)?, &[&data[..], &field].concat())
+            .map_err(|error| format!("{input:?}: {error}"))?;
+        rig.no_error(input)?;
+    }
+    Ok(())
+}
+
+/// The man page's use case: bytes that nobody knows beforehand are not checked, and arrive as they came.
+fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let stream = expected::sign(&pattern(1024, 1), Some(&own));
+    let unknown = replaced(&replaced(&stream, 514, &[0xde, 0xad]), 520 + 514, &[0xbe, 0xef]);
+    rig.install(&stream, None, None)?;
+    for input in Input::ALL {
+        let checked = !check_mask::T10DIF_APP_TAG;
+        let block = input.both(own, own).with_check_mask(checked).with_copy_mask(check_mask::T10DIF_APP_TAG);
+        rig.set_signature(&block.map_err(|error| error.to_string())?)?;
+        same(&pass(&mut rig, input, &unknown, 1040)?, &unknown)
+            .map_err(|error| format!("{input:?}: {error}"))?;
+        rig.no_error(input)?;
+        ensure!(noticed(&mut rig, input, &flipped(&unknown, 512, 1), 1040)?, "{input:?}: a wrong guard");
+    }
+    Ok(())
+}
+
+/// Equal blocks have equal CRCs, the third as the first.
+fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    for seed in [Seed::Zeros, Seed::Ones] {
+        for kind in [Signature::Crc32, Signature::Crc32c, Signature::Crc64Xp10] {
+            let block = BlockSignature::wire(domain(kind(seed)));
+            rig.install(&[0x3c; 4 * 512], Some(&block), None)?;
+            let stride = 512 + kind(seed).bytes() as usize;
+            let wire = rig.lab.tx(Tx::Send, rig.mkey, 0, 4 * stride)?.ok()?;
+            let mut blocks = wire.chunks(stride);
+            let first = blocks.next().unwrap_or(&[]);
+            ensure!(blocks.all(|block| block == first), "{:?}: blocks differ", kind(seed));
+        }
+    }
+    Ok(())
+}
+
+/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md 4.1).
+///
+/// Assumption: the CRC vectors of the hardware tests belong to seed 0 (D17); the IP checksum is that of RFC 1071 (gap 1).
+fn r105_golden_values(board: &mut dyn Board) -> Verdict {
+    const A5: [u8; 512] = [0xa5; 512];
+    let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };
+    let golden: [(Signature, &[u8]); 9] = [
+        (Signature::Crc32(Seed::Zeros), &[0x69, 0x9a, 0xca, 0x21]),
+        (Signature::Crc32(Seed::Ones), &[0x88, 0xcb, 0x60, 0x93]),
+        (Signature::Crc32c(Seed::Zeros), &[0x42, 0x07, 0xe6, 0xb4]),
+        (Signature::Crc32c(Seed::Ones), &[0x7d, 0x15, 0xe5, 0x7b]),
+        (Signature::Crc64Xp10(Seed::Zeros), &[0x8c, 0x8a, 0xdb, 0x45, 0x0c, 0xce, 0x85, 0xaa]),
+        (Signature::Crc64Xp10(Seed::Ones), &[0x9a, 0xf7, 0x83, 0xd2, 0xdb, 0x3f, 0x9c, 0x48]),
+        (t10(T10Dif { seed: Seed::Zeros, ..dif }), &[0x9e, 0xc6, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),
+        (t10(T10Dif { seed: Seed::Ones, ..dif }), &[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),
+        (
+            t10(T10Dif { guard: Guard::IpChecksum, seed: Seed::Zeros, ..dif }),
+            &[0x5a, 0x5a, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a],
+        ),
+    ];
+    let mut rig = Rig::new(board, SIGNATURE);
+    for (kind, field) in golden {
+        let signed = [&A5[..], field].concat();
+        rig.install(&A5, Some(&BlockSignature::wire(domain(kind))), None)?;
+        for way in Tx::ALL {
+            rig.out(way, 0, &signed).map_err(|error| format!("{kind:?} on the wire: {error}"))?;
+        }
+        rig.install(&[&[0; 512], field].concat(), Some(&BlockSignature::memory(domain(kind))), None)?;
+        for way in Rx::ALL {
+            rig.store(way, &A5, &signed).map_err(|error| format!("{kind:?} in memory: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Block n has the first tag plus n, modulo 2^32, or always the first.
+fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    for (ref_tag, ref_remap, expected) in [
+        (5, true, [5u32, 6, 7, 8]),
+        (5, false, [5; 4]),
+        (0xffff_fffe, true, [0xffff_fffe, 0xffff_ffff, 0, 1]),
+        (0xffff_ffff, false, [0xffff_ffff; 4]),
+    ] {
+        let own = dif_domain(T10Dif { ref_tag, ref_remap, ..DIF }, BlockSize::B512);
+        rig.install(&[0; 2048], Some(&BlockSignature::wire(own)), None)?;
+        let wire = rig.lab.tx(Tx::Send, rig.mkey, 0, 4 * 520)?.ok()?;
+        let tags: Vec<u32> = wire
+            .chunks(520)
+            .filter_map(|block| block.last_chunk::<4>())
+            .map(|tag| u32::from_be_bytes(*tag))
+            .collect();
+        ensure_eq!(tags, expected, "first tag {ref_tag:#x}, remap {ref_remap}");
+        for way in Rx::ALL {
+            rig.store(way, &wire, &[0; 2048])?;
+        }
+        rig.install(&wire, Some(&BlockSignature::memory(own)), None)?;
+        rig.out(Tx::Write, 0, &[0; 2048])?;
+    }
+    Ok(())
+}
+
+/// A wrong tag is reported as what it is; of several in a block the guard comes first, then the application tag.
+fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(DIF, BlockSize::B512);
+    let stream = expected::sign(&pattern(3 * 512, 1), Some(&own));
+    rig.install(&stream, None, None)?;
+    let last = 2 * 520 + 512;
+    let guard = part(&stream, last..last + 2).iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    use SignatureErrorKind as Kind;
+    for (field, kind, found, computed) in [
+        (None, Kind::Guard, guard ^ 0xffff, guard),
+        (Some((2, &[0xab, 0xcd][..])), Kind::AppTag, 0xabcd, 0x5678),
+        (Some((4, &[9, 8, 7, 6])), Kind::RefTag, 0x0908_0706, 0xf0de_bc9c),
+        (Some((2, &[1, 2, 3, 4, 5, 6])), Kind::AppTag, 0x0102, 0x5678),
+    ] {
+        for input in Input::ALL {
+            rig.set_signature(&input.alone(own))?;
+            let bad = match field {
+                Some((at, bytes)) => replaced(&stream, last + at, bytes),
+                // All three wrong at once.
+                None => (0..8).fold(stream.clone(), |stream, at| flipped(&stream, last + at, 0xff)),
+            };
+            pass(&mut rig, input, &bad, 3 * 512)?;
+            let error = rig.error()?.ok_or_else(|| format!("{kind:?}, {input:?}: not reported"))?;
+            reports(&error, kind, input.domain(), 2, 520).map_err(|error| format!("{kind:?}: {error}"))?;
+            ensure_eq!((error.found, error.computed), (found, computed), "{kind:?}: found and computed");
+        }
+    }
+    Ok(())
+}
+
+/// Sends blocks with these tags and a wrong guard; returns which of them were reported.
+fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
+    let stream = expected::sign(&pattern(1024, 1), Some(&own));
+    rig.install(&stream, None, None)?;
+    for (tags, passes) in tags {
+        let bad = replaced(&flipped(&stream, 520 + 512, 0xff), 520 + 514, tags);
+        for input in Input::ALL {
+            rig.set_signature(&input.alone(own))?;
+            let reported = noticed(&mut rig, input, &bad, 1024)?;
+            ensure_eq!(reported, !passes, "{escape:?}, tags {tags:02x?}, {input:?}: reported");
+            // The first block has ordinary tags and counts as ever.
+            rig.set_signature(&input.alone(own))?;
+            let first = noticed(&mut rig, input, &flipped(&bad, 7, 1), 1024)?;
+            ensure!(first, "{escape:?}, {input:?}: the other block goes unnoticed");
+        }
+    }
+    Ok(())
+}
+
+const APP: [u8; 6] = [0xff, 0xff, 1, 2, 3, 4];
+const APP_AND_REF: [u8; 6] = [0xff; 6];
+const REF: [u8; 6] = [0xff, 0xfe, 0xff, 0xff, 0xff, 0xff];
+
+/// An application tag of FFFF lets the whole block pass: wrong guard and wrong reference tag too (D9).
+fn r115_app_tag_escape(board: &mut dyn Board) -> Verdict {
+    escaped(board, Escape::Never, &[(APP, false), (APP_AND_REF, false), (REF, false)])?;
+    escaped(board, Escape::AppTag, &[(APP, true), (APP_AND_REF, true), (REF, false)])
+}
+
+/// Only with both tags all ones the block passes.
+fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
+    escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
+}
+
+/// The values that hardware tests assert for 512 bytes of A5: what the stream held and what the device computed (D1), and
+/// the last byte of the failing block (D2).
+fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let t10_ones = domain(t10(DIF));
+    let crc32 = domain(Signature::Crc32(Seed::Zeros));
+    for (own, at, to, found, computed, offset) in [
+        // The first byte of data is 5A.
+        (t10_ones, 0, 0x5a, 0xec7d, 0x9916, 519),
+        (crc32, 0, 0x5a, 0x699a_ca21, 0xe33c_b35a, 515),
+        // The first byte of the field is turned over.
+        (crc32, 512, 0x96, 0x969a_ca21, 0x699a_ca21, 515),
+    ] {
+        let stream = replaced(&expected::sign(&[0xa5; 512], Some(&own)), at, &[to]);
+        rig.install(&stream, None, None)?;
+        for input in Input::ALL {
+            rig.set_signature(&input.alone(own))?;
+            pass(&mut rig, input, &stream, 512)?;
+            let error = rig.error()?.ok_or_else(|| format!("{own:?}, {input:?}: not reported"))?;
+            ensure_eq!((error.found, error.computed), (found, computed), "{own:?}: found and computed");
+            ensure_eq!(error.offset, offset, "{own:?}: offset");
+            ensure_eq!(error.kind, SignatureErrorKind::Guard, "{own:?}: kind");
+        }
+    }
+    // The same, behind an interleaved layout of data and protection information.
+    let (data, field) =
+        (rig.lab.region(&[0xa5; 512]), rig.lab.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]));
+    let pieces = [piece(&data, 0..512)?, piece(&field, 0..8)?];
+    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    rig.set_signature(&BlockSignature::memory(t10_ones))?;
+    rig.out(Tx::Send, 0, &[0xa5; 512])?;
+    rig.lab.board.write(data.address, &[0x5a]);
+    let error = rig.out_bad(Tx::Send, 512)?;
+    ensure_eq!((error.found, error.computed, error.offset), (0xec7d, 0x9916, 519), "two regions");
+    Ok(())
+}

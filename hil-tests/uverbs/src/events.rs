@@ -1,0 +1,122 @@
+//! Events of the device as programs get them: by the kernel's numbers on a context's channel for queues of verbs, and as the
+//! device's own entries on a channel of DEVX for queues that commands made.
+
+use crate::channel::Channel;
+use mlx5_mkey::wire::prm::event::EventEntry;
+use mlx5_softdev::Event;
+use std::collections::BTreeMap;
+use zerocopy::IntoBytes;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A queue pair by its number.
+    Qp(u32),
+    /// A completion queue by its number.
+    Cq(u32),
+}
+
+/// The device's own numbers of events (`enum mlx5_event`).
+mod device {
+    pub(super) const SQ_DRAINED: u8 = 0x03;
+    pub(super) const CQ_ERROR: u8 = 0x04;
+    pub(super) const WQ_CATASTROPHIC: u8 = 0x05;
+    pub(super) const WQ_ACCESS: u8 = 0x11;
+}
+
+/// Events that the kernel lets programs ask for without a list of the device's: path, connection, queues.
+const ASKABLE: [u16; 10] = [0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13];
+
+/// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
+const OVERRUN: u8 = 1;
+
+/// The kernel's numbers of events (`enum ib_event_type`).
+mod kernel {
+    pub(super) const CQ_ERR: u32 = 0;
+    pub(super) const QP_FATAL: u32 = 1;
+    pub(super) const QP_ACCESS_ERR: u32 = 3;
+    pub(super) const SQ_DRAINED: u32 = 5;
+}
+
+/// Returns what an event is about, and the kernel's number for it.
+pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
+    match event {
+        Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
+        Event::QpAccess(number) => (Subject::Qp(number), kernel::QP_ACCESS_ERR),
+        Event::QpFatal(number) => (Subject::Qp(number), kernel::QP_FATAL),
+        Event::CqError(number) => (Subject::Cq(number), kernel::CQ_ERR),
+    }
+}
+
+/// Returns an event as the device writes it.
+fn entry(event: Event) -> EventEntry {
+    match event {
+        Event::SqDrained(number) => of_qp(device::SQ_DRAINED, number),
+        Event::QpAccess(number) => of_qp(device::WQ_ACCESS, number),
+        Event::QpFatal(number) => of_qp(device::WQ_CATASTROPHIC, number),
+        Event::CqError(number) => EventEntry {
+            event_type: device::CQ_ERROR,
+            cqn: number.into(),
+            syndrome: OVERRUN,
+            ..EventEntry::default()
+        },
+    }
+}
+
+fn of_qp(event_type: u8, number: u32) -> EventEntry {
+    EventEntry { event_type, qpn: number.into(), ..EventEntry::default() }
+}
+
+/// Whether a program may ask for events of this number.
+pub(crate) fn is_askable(number: u16) -> bool {
+    ASKABLE.contains(&number)
+}
+
+/// One number of events of one object, and where they go.
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    channel: u32,
+    subject: Subject,
+    number: u16,
+    cookie: u64,
+}
+
+/// Who wants which events of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions(Vec<Subscription>);
+
+impl Subscriptions {
+    /// Sends events with these numbers to a channel.
+    pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], cookie: u64) {
+        let all = numbers.iter().map(|number| Subscription { channel, subject, number: *number, cookie });
+        self.0.extend(all);
+    }
+
+    /// Forgets what was asked for an object that is gone.
+    pub(crate) fn forget(&mut self, subject: Subject) {
+        self.0.retain(|subscription| subscription.subject != subject);
+    }
+
+    /// Forgets what goes to a channel that is gone.
+    pub(crate) fn forget_channel(&mut self, channel: u32) {
+        self.0.retain(|subscription| subscription.channel != channel);
+    }
+
+    /// Hands out an event, with its data unless the channel leaves them out.
+    pub(crate) fn deliver(&self, event: Event, channels: &mut BTreeMap<u32, Channel>) {
+        let entry = entry(event);
+        let (subject, _) = of_kernel(event);
+        for wanted in &self.0 {
+            if wanted.subject != subject || wanted.number != u16::from(entry.event_type) {
+                continue;
+            }
+            if let Some(channel) = channels.get_mut(&wanted.channel) {
+                let mut bytes = wanted.cookie.to_ne_bytes().to_vec();
+                if !channel.omits_data() {
+                    bytes.extend_from_slice(entry.as_bytes());
+                }
+                channel.push(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! A test that starts its own program again, with the library before it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Tells a program that it is inside, and which part it plays.
+pub(crate) const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
+
+/// Returns where cargo puts programs and libraries of tests.
+pub(crate) fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
+}
+
+/// Returns the test called `name` as a program with the library before it.
+pub(crate) fn program(name: &str, role: &str, directory: &Path) -> Command {
+    let library = built().join("libmlx5_uverbs.so");
+    assert!(library.exists(), "{} is missing", library.display());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env("LD_PRELOAD", library).env(INSIDE, role).env("MLX5_UVERBS_DIR", directory);
+    command
+}
+
+/// Makes a directory for one test.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let directory = std::env::temp_dir().join(format!("mlx5-uverbs-test-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Runs `body` in a program of its own.
+pub(crate) fn preloaded(name: &str, body: impl FnOnce()) {
+    prepared(name, |_, _| (), body);
+}
+
+/// Runs `body` in a program of its own, after `prepare` has changed how it is started; that is told the test's directory.
+pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
+    if std::env::var_os(INSIDE).is_some() {
+        body();
+        return;
+    }
+    let directory = directory(name);
+    let mut command = program(name, "alone", &directory);
+    prepare(&mut command, &directory);
+    let status = command.status().unwrap();
+    let _ = std::fs::remove_dir_all(directory);
+    assert!(status.success(), "{status}");
+}

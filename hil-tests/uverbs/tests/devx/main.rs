@@ -1,0 +1,533 @@
+//! The shim through the real libibverbs and libmlx5, with the library before this program: events, borrowed contexts, and
+//! what goes wrong.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod verbs;
+
+use common::{built, preloaded, prepared};
+use mlx5_mkey::command::{
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState,
+};
+use mlx5_mkey::devx::{
+    Cq, CqReader, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec, ProtectionDomain,
+    QueuePair, QueuePairSpec,
+};
+use mlx5_mkey::error::CommandError;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Domain, Escape, Guard, Layout, ListEntry, MkeyConfig, Signature, SignatureChange,
+    T10Dif,
+};
+use mlx5_mkey::types::{BlockSize, Key, Seed};
+use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
+use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_softdev::factory;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use verbs::{Buffer, Counts, Opened};
+
+type Outcome<T = ()> = Result<T, DevxError>;
+
+/// So long a test waits for what must come.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+/// So long it waits for what must not.
+const MOMENT: Option<Duration> = Some(Duration::from_millis(20));
+
+/// A queue pair that is connected to itself.
+struct Bench {
+    device: Device,
+    pd: ProtectionDomain,
+    cq: Cq,
+    completions: CqReader,
+    queue: QueuePair<64, 16>,
+}
+
+impl Bench {
+    fn new(spec: QueuePairSpec) -> Outcome<Self> {
+        Self::on(Device::open(None)?, spec, 64)
+    }
+
+    fn on(device: Device, spec: QueuePairSpec, entries: u32) -> Outcome<Self> {
+        let pd = device.alloc_pd()?;
+        let (cq, completions) = device.create_cq(entries)?;
+        let queue = device.create_qp(&pd, &cq, &cq, spec)?;
+        queue.control().connect_loopback()?;
+        Ok(Self { device, pd, cq, completions, queue })
+    }
+
+    /// Writes from a page to itself, to `remote`.
+    fn write(&mut self, from: &Buffer, rkey: Key) {
+        let remote = Remote { address: from.address() + 512, rkey };
+        let piece = Sge::new(from.address(), 64, from.region.lkey()).unwrap();
+        self.queue.request(1).signaled().rdma_write(remote, &[piece]).unwrap();
+        self.queue.ring_doorbell();
+    }
+}
+
+impl Bench {
+    /// Waits for a completion, which must be a good one.
+    fn completed(&mut self) {
+        let end = Instant::now() + PATIENCE.unwrap();
+        let entry = loop {
+            if let Some(entry) = self.completions.take_entry() {
+                break entry;
+            }
+            assert!(Instant::now() < end, "no completion");
+            std::thread::yield_now();
+        };
+        let counter = entry.wqe_counter.get();
+        assert!(self.queue.complete_send(counter).is_some());
+        assert_eq!(OpOwn::from_bits(entry.op_own).opcode(), CqeOpcode::REQUESTER.0);
+    }
+}
+
+fn draining() -> QueuePairSpec {
+    QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() }
+}
+
+/// Waits for the next event, which must come.
+fn next(events: &Events) -> Event {
+    events.wait(PATIENCE).unwrap().expect("an event")
+}
+
+/// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check fails.
+fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
+    let features = MkeyFeatures { block_signature: true, ..MkeyFeatures::default() };
+    let mut object = bench.pd.create_mkey(MkeySpec { max_entries: 4, features }).unwrap();
+    let pieces = [ListEntry::new(page.address(), 520, page.region.lkey()).unwrap()];
+    let dif = T10Dif {
+        guard: Guard::Crc,
+        seed: Seed::Zeros,
+        app_tag: 1,
+        ref_tag: 2,
+        ref_remap: true,
+        escape: Escape::Never,
+    };
+    let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
+    let config = MkeyConfig {
+        access: Some(Access::LOCAL_WRITE),
+        layout: Some(Layout::list(&pieces)),
+        signature: SignatureChange::Set(&BlockSignature::memory(domain)),
+        crypto: None,
+    };
+    bench.queue.request(1).configure_mkey(&mut object.mkey, &config).unwrap();
+    let remote = Remote { address: page.address() + 1024, rkey: page.region.rkey() };
+    let piece = Sge::new(0, 512, object.mkey.key()).unwrap();
+    bench.queue.request(2).signaled().rdma_write(remote, &[piece]).unwrap();
+    bench.queue.request(3).fenced().signaled().nop().unwrap();
+    bench.queue.ring_doorbell();
+    object
+}
+
+#[test]
+fn a_drained_queue_is_told_of() {
+    preloaded("a_drained_queue_is_told_of", || {
+        let mut bench = Bench::new(draining()).unwrap();
+        let events = bench.device.events().unwrap();
+        let control = bench.queue.control();
+        control.notify(&events, &[EventKind::SQ_DRAINED], 77).unwrap();
+        assert_eq!(events.wait(Some(Duration::ZERO)).unwrap(), None);
+        let page = Buffer::new(&bench.pd, &[0x5a; 2048]).unwrap();
+        let _mkey = send_badly_signed(&mut bench, &page);
+        assert_eq!(next(&events), Event { cookie: 77, kind: EventKind::SQ_DRAINED });
+        assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED);
+        bench.queue.control().resume().unwrap();
+        assert_eq!(bench.queue.control().query().unwrap().state, QpState::RTS);
+        assert_eq!(events.wait(MOMENT).unwrap(), None, "told once");
+    });
+}
+
+#[test]
+fn errors_of_queues_are_told_of() {
+    preloaded("errors_of_queues_are_told_of", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let events = bench.device.events().unwrap();
+        bench.queue.control().notify(&events, &EventKind::QP_ERRORS, u64::MAX).unwrap();
+        bench.cq.notify_error(&events, 1).unwrap();
+        let page = Buffer::new(&bench.pd, &[1; 64]).unwrap();
+        bench.write(&page, Key::from_raw(0xffff_fe00));
+        assert_eq!(next(&events), Event { cookie: u64::MAX, kind: EventKind::QP_ACCESS });
+        assert_eq!(bench.queue.control().query().unwrap().state, QpState::ERROR);
+
+        let Bench { device, pd, .. } = bench;
+        let small = Bench::on(device, QueuePairSpec::default(), 1).unwrap();
+        small.cq.notify_error(&events, 2).unwrap();
+        let mut small = small;
+        for _ in 0..4 {
+            small.queue.request(1).signaled().nop().unwrap();
+        }
+        small.queue.ring_doorbell();
+        assert_eq!(next(&events), Event { cookie: 2, kind: EventKind::CQ_ERROR });
+
+        let (cq, _completions) = small.device.create_cq(64).unwrap();
+        let queue: QueuePair<64, 16> =
+            small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
+        queue.control().connect_loopback().unwrap();
+        queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
+        let leaked = queue.leak();
+        verbs::ring_nonsense(leaked.send.record(), 1000);
+        assert_eq!(next(&events), Event { cookie: 3, kind: EventKind::QP_CATASTROPHIC });
+        // An event number that the device does not report.
+        let refused = leaked.control.notify(&events, &[EventKind(0x77)], 4);
+        assert!(matches!(&refused, Err(DevxError::Call { cause, .. })
+            if cause.raw_os_error() == Some(libc::EINVAL)));
+        assert_eq!(events.wait(MOMENT).unwrap(), None, "each told once");
+    });
+}
+
+#[test]
+fn an_event_goes_to_one_of_those_who_wait() {
+    preloaded("an_event_goes_to_one_of_those_who_wait", || {
+        let mut bench = Bench::new(draining()).unwrap();
+        let events = Arc::new(bench.device.events().unwrap());
+        bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED], 9).unwrap();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let events = events.clone();
+                std::thread::spawn(move || {
+                    let mut seen = 0;
+                    loop {
+                        match events.wait(None) {
+                            Ok(Some(event)) => seen += event.cookie,
+                            Ok(None) => panic!("no time was set"),
+                            Err(DevxError::EventsClosed) => return seen,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let page = Buffer::new(&bench.pd, &[0x5a; 2048]).unwrap();
+        let _mkey = send_badly_signed(&mut bench, &page);
+        while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
+            std::thread::yield_now();
+        }
+        // The event has come, so it is handed out before the others hear that the channel is closed.
+        events.closer().close();
+        let seen: u64 = waiting.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!(seen, 9, "handed out once");
+        assert!(matches!(events.wait(None), Err(DevxError::EventsClosed)), "closed for good");
+    });
+}
+
+#[test]
+fn closing_ends_the_waiting() {
+    preloaded("closing_ends_the_waiting", || {
+        let device = Device::open(None).unwrap();
+        let events = device.events().unwrap();
+        let closer = events.closer();
+        drop(device);
+        let waiting =
+            std::thread::spawn(move || (events.wait(None).map(drop), events.wait(MOMENT).map(drop)));
+        // Whether it waits already or not yet makes no difference.
+        std::thread::sleep(Duration::from_millis(20));
+        closer.close();
+        closer.clone().close();
+        let (first, second) = waiting.join().unwrap();
+        assert!(matches!(first, Err(DevxError::EventsClosed)));
+        assert!(matches!(second, Err(DevxError::EventsClosed)));
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn a_borrowed_context_stays_open() {
+    preloaded("a_borrowed_context_stays_open", || {
+        let opened = Opened::new();
+        let before = Counts::now();
+        for _ in 0..3 {
+            let bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 64).unwrap();
+            let page = Buffer::new(&bench.pd, &[7; 64]).unwrap();
+            let mut bench = bench;
+            let key = page.region.rkey();
+            bench.write(&page, key);
+            bench.completed();
+            assert!(Counts::now().objects > before.objects);
+        }
+        // All that was made is gone, in an order that the device accepts; the context is not.
+        assert_eq!(Counts::now(), before);
+        assert!(opened.works());
+        opened.close();
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn sizes_that_no_queue_pair_has_are_refused() {
+    preloaded("sizes_that_no_queue_pair_has_are_refused", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let (cq, _completions) = device.create_cq(16).unwrap();
+        // The bytes of the largest wrap to those of one entry in 32 bits.
+        for entries_per_slot in [0, 3, 1 << 28, (1 << 28) + 1, u32::MAX] {
+            let spec = QueuePairSpec { entries_per_slot, ..QueuePairSpec::default() };
+            let refused = device.create_qp::<64, 16>(&pd, &cq, &cq, spec).map(drop);
+            assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
+        }
+        let spec = QueuePairSpec::default();
+        assert!(matches!(device.create_qp::<63, 16>(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
+        assert!(matches!(device.create_qp::<64, 0>(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
+        assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
+    });
+}
+
+/// Drops a protection domain before the only thing that was made in it.
+fn outlives_its_domain<T>(device: &Device, make: impl FnOnce(&ProtectionDomain) -> Outcome<T>) {
+    let before = Counts::now();
+    let pd = device.alloc_pd().unwrap();
+    let made = make(&pd).unwrap();
+    let with = Counts::now();
+    drop(pd);
+    assert_eq!(Counts::now(), with, "the domain is still there");
+    drop(made);
+    assert_eq!(Counts::now(), before, "and went with what was made in it");
+}
+
+#[test]
+fn what_is_made_in_a_domain_keeps_it() {
+    preloaded("what_is_made_in_a_domain_keeps_it", || {
+        let device = Device::open(None).unwrap();
+        let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
+        outlives_its_domain(&device, |pd| pd.create_mkey(MkeySpec { max_entries: 4, features }));
+        let plain = DekKey::Plain256 { key: &[7; 64], keytag: None };
+        outlives_its_domain(&device, |pd| pd.create_dek(plain, *b"disk 003"));
+        outlives_its_domain(&device, |pd| Buffer::new(pd, &[1; 64]));
+        outlives_its_domain(&device, |pd| {
+            let (cq, _) = device.create_cq(64)?;
+            device.create_qp::<64, 16>(pd, &cq, &cq, QueuePairSpec::default())
+        });
+        drop(device);
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+/// Logs in where keys are wrapped, and loads one either way.
+fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
+    let plain = [7; 64];
+    if device.crypto().key_import() != KeyImport::Wrapped {
+        let dek = pd.create_dek(DekKey::Plain256 { key: &plain, keytag: None }, *b"disk 001")?;
+        drop(dek);
+        return Ok(());
+    }
+    let credential = factory::wrapped(&factory::CREDENTIAL).unwrap();
+    let key = factory::wrapped(&plain).unwrap();
+    let login = device.login(
+        CredentialId::new(0)?,
+        ImportKekId::new(0)?,
+        Credential::wrapped(credential.first_chunk().unwrap()),
+    )?;
+    let dek = pd.create_dek(DekKey::Wrapped256(key.first_chunk().unwrap()), *b"disk 002")?;
+    assert_eq!(login.state()?, LoginState::VALID);
+    drop((login, dek));
+    Ok(())
+}
+
+/// Makes one of everything, and drops it.
+fn everything() -> Outcome {
+    let device = Device::open(None)?;
+    let events = device.events()?;
+    let bench = Bench::on(device, draining(), 64)?;
+    bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
+    bench.cq.notify_error(&events, 6)?;
+    let page = Buffer::new(&bench.pd, &[3; 64])?;
+    let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
+    let mkey = bench.pd.create_mkey(MkeySpec { max_entries: 4, features })?;
+    load_key(&bench.device, &bench.pd)?;
+    assert_ne!(bench.device.gid(1, 0)?, [0; 16]);
+    bench.queue.control().query()?;
+    drop((mkey, page, bench, events));
+    Ok(())
+}
+
+/// How a call fails: errno, and what the device says if the call is a command to it.
+const FAILURES: [(i32, u8); 3] = [(libc::ENOMEM, 0), (libc::EPERM, 0), (libc::EREMOTEIO, 8)];
+
+#[test]
+fn a_failure_half_way_leaves_nothing_behind() {
+    half_way("a_failure_half_way_leaves_nothing_behind", "plaintext");
+}
+
+#[test]
+fn a_failure_half_way_leaves_nothing_behind_of_a_login() {
+    half_way("a_failure_half_way_leaves_nothing_behind_of_a_login", "wrapped");
+}
+
+/// Makes everything, again and again, with the first call failing, then the second, until nothing fails any more.
+fn half_way(name: &str, crypto: &str) {
+    let prepare = |command: &mut Command, _: &Path| {
+        command.env("MLX5_UVERBS_CRYPTO", crypto);
+    };
+    prepared(name, prepare, || {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        // What was there before must go on as if nothing had happened.
+        let mut other = Bench::new(QueuePairSpec::default()).unwrap();
+        let page = Buffer::new(&other.pd, &[9; 64]).unwrap();
+        everything().unwrap();
+        let (before, open) = (Counts::now(), descriptors());
+        assert_eq!(before.refused, 0);
+        for (errno, status) in FAILURES {
+            let mut failed = 0;
+            for nth in 1.. {
+                verbs::fail(nth, errno, status);
+                let outcome = everything();
+                let reached = verbs::has_failed();
+                assert_eq!(Counts::now(), before, "call {nth}, errno {errno}: {outcome:?}");
+                assert_eq!(descriptors(), open, "call {nth}, errno {errno}");
+                other.write(&page, page.region.rkey());
+                other.completed();
+                match &outcome {
+                    Ok(()) => {}
+                    Err(error) => {
+                        failed += 1;
+                        let refused = matches!(error, DevxError::Command(CommandError::Status { .. }));
+                        let kernel = matches!(error, DevxError::Call { .. } | DevxError::Open { .. });
+                        assert!(
+                            if status == 0 { kernel } else { refused || kernel },
+                            "call {nth}: {error:?}"
+                        );
+                    }
+                }
+                if !reached {
+                    outcome.unwrap();
+                    assert!(failed >= 25, "only {failed} of {nth} calls can fail");
+                    break;
+                }
+                everything().unwrap();
+            }
+        }
+    });
+}
+
+/// What `Device::open` says, in words.
+fn refusal(name: Option<&str>) -> String {
+    match Device::open(name) {
+        Ok(_) => panic!("it opens"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn says(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.contains(word), "`{message}` does not say `{word}`");
+    }
+}
+
+const PACKAGES: &str = "libibverbs1 and ibverbs-providers";
+
+/// Puts a folder before those where the loader looks for libraries, and nothing before the program.
+fn with_libraries(command: &mut Command, directory: &Path) {
+    command.env_remove("LD_PRELOAD").env("LD_LIBRARY_PATH", directory);
+}
+
+#[test]
+fn a_missing_library_is_named() {
+    let prepare = |command: &mut Command, directory: &Path| {
+        std::fs::write(directory.join("libibverbs.so.1"), "no library").unwrap();
+        with_libraries(command, directory);
+    };
+    prepared("a_missing_library_is_named", prepare, || {
+        says(&refusal(None), &["cannot load libibverbs.so.1", "Install", PACKAGES]);
+    });
+}
+
+#[test]
+fn a_library_without_a_function_is_named() {
+    let prepare = |command: &mut Command, directory: &Path| {
+        // Any library will do that has other functions.
+        std::fs::copy(built().join("libmlx5_uverbs.so"), directory.join("libmlx5.so.1")).unwrap();
+        with_libraries(command, directory);
+    };
+    prepared("a_library_without_a_function_is_named", prepare, || {
+        let message = refusal(None);
+        says(&message, &["libmlx5.so.1 is too old", "mlx5dv_is_supported", "version 25 or later", PACKAGES]);
+    });
+}
+
+#[test]
+fn a_machine_without_a_device_is_told_of() {
+    let prepare = |command: &mut Command, _: &Path| {
+        // An empty tree in place of the kernel's, so that it does not matter what this machine has.
+        command.env("SYSFS_PATH", "/proc/self/fdinfo");
+    };
+    prepared("a_machine_without_a_device_is_told_of", prepare, || {
+        says(&refusal(None), &["no mlx5 device; the kernel shows no RDMA device at all", "mlx5_ib"]);
+        says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3"]);
+    });
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_says_what_it_takes() {
+    preloaded("a_device_that_cannot_be_opened_says_what_it_takes", || {
+        says(&refusal(Some("mlx5_3")), &["no mlx5 device named mlx5_3", "there are: mlx5_0"]);
+        for (nth, errno, words) in [
+            (1, libc::EACCES, ["read and write access", "/dev/infiniband"]),
+            (2, libc::EINVAL, ["firmware", "CONFIG_INFINIBAND_USER_ACCESS"]),
+            (2, libc::ENOMEM, ["ulimit -n", "used up"]),
+            (2, libc::EIO, ["kernel's log", "reset"]),
+        ] {
+            verbs::fail(nth, errno, 0);
+            says(&refusal(Some("mlx5_0")), &["cannot open mlx5_0 for DEVX", words[0], words[1]]);
+            assert!(verbs::has_failed());
+        }
+        Device::open(Some("mlx5_0")).unwrap();
+    });
+}
+
+#[test]
+fn a_device_that_lacks_something_says_what() {
+    for crypto in ["none", "plaintext", "wrapped"] {
+        let prepare = |command: &mut Command, _: &Path| {
+            command.env("MLX5_UVERBS_CRYPTO", crypto).env("MLX5_UVERBS_DRAIN", "no");
+        };
+        prepared("a_device_that_lacks_something_says_what", prepare, lacking);
+    }
+}
+
+/// Asks a device for what it does not have.
+fn lacking() {
+    let crypto = std::env::var("MLX5_UVERBS_CRYPTO").unwrap();
+    let device = Device::open(None).unwrap();
+    let pd = device.alloc_pd().unwrap();
+    let unsupported = |outcome: Outcome, words: &str| match outcome {
+        Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {
+            says(&error.to_string(), &["the device has no", words]);
+        }
+        other => panic!("{other:?}"),
+    };
+    let (cq, _completions) = device.create_cq(16).unwrap();
+    let with = |spec| device.create_qp::<64, 16>(&pd, &cq, &cq, spec);
+    unsupported(with(draining()).map(drop), "draining on signature errors");
+    let mut control = with(QueuePairSpec::default()).unwrap().leak().control;
+    unsupported(control.restart(true), "draining on signature errors");
+    assert_eq!(control.query().unwrap().state, QpState::INIT, "as it was");
+    control.restart(false).unwrap();
+    let plain = pd.create_dek(DekKey::Plain128 { key: &[1; 32], keytag: None }, [0; 8]).map(drop);
+    let wrapped = pd.create_dek(DekKey::Wrapped128(&[1; 40]), [0; 8]).map(drop);
+    let (id, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
+    let login = device.login(id, kek, Credential::wrapped(&[1; 48])).map(drop);
+    match crypto.as_str() {
+        "none" => {
+            unsupported(plain, "keys for AES-XTS");
+            unsupported(wrapped, "keys for AES-XTS");
+            unsupported(login, "logins");
+            let features = MkeyFeatures { crypto: true, ..MkeyFeatures::default() };
+            unsupported(pd.create_mkey(MkeySpec { max_entries: 4, features }).map(drop), "AES-XTS");
+        }
+        "plaintext" => {
+            plain.unwrap();
+            unsupported(wrapped, "wrapped keys: it is not commissioned");
+            unsupported(login, "logins: it is not commissioned");
+        }
+        _ => {
+            unsupported(plain, "plaintext keys: it is commissioned");
+            // No login is in force: this one shows another credential.
+            login.unwrap();
+            let refused = wrapped.unwrap_err().to_string();
+            says(&refused, &["CREATE_GENERAL_OBJECT refused", "syndrome"]);
+        }
+    }
+    assert_eq!(Counts::now().refused, 0);
+}

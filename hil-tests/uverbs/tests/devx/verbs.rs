@@ -1,0 +1,156 @@
+//! What the shim does not do itself: contexts that a program opens, memory, and what the stand-in tells tests.
+#![allow(unsafe_code)]
+
+use libloading::Library;
+use mlx5_mkey::devx::{Device, DevxError, MemoryRegion, ProtectionDomain};
+use mlx5_mkey::mkey::Access;
+use mlx5_mkey::queue::DoorbellRecord;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `struct mlx5dv_context_attr`: flags for DEVX, and nothing more.
+#[repr(C)]
+struct ContextAttr {
+    flags: u32,
+    comp_mask: u64,
+    fds: *mut c_void,
+}
+
+/// Calls a function of a library by its name.
+macro_rules! call {
+    ($library:expr, $name:literal: fn($($argument:expr => $kind:ty),*) $(-> $result:ty)?) => {{
+        let library: &Library = $library;
+        // SAFETY: each name stands in its library's public header (or in the stand-in's `probe`) with these types, and what
+        // is handed over is as it says there.
+        unsafe {
+            let function = library
+                .get::<unsafe extern "C" fn($($kind),*) $(-> $result)?>(concat!($name, "\0").as_bytes())
+                .unwrap();
+            function($($argument),*)
+        }
+    }};
+}
+
+fn library(name: &str) -> Library {
+    // SAFETY: these libraries are written to be loaded by programs.
+    unsafe { Library::new(name) }.unwrap()
+}
+
+/// A context that this program opened, as any verbs program does.
+pub(crate) struct Opened {
+    verbs: Library,
+    /// Loaded as long as the context is open: the context's functions are in it.
+    _mlx5: Library,
+    raw: NonNull<c_void>,
+}
+
+impl Opened {
+    /// Opens the first device for DEVX.
+    pub(crate) fn new() -> Self {
+        let (verbs, mlx5) = (library("libibverbs.so.1"), library("libmlx5.so.1"));
+        let mut count: c_int = 0;
+        let list = call!(&verbs, "ibv_get_device_list": fn(&mut count => *mut c_int) -> *mut *mut c_void);
+        assert!(!list.is_null() && count == 1);
+        // SAFETY: the list has one device.
+        let device = unsafe { *list };
+        let mut attr = ContextAttr { flags: 1, comp_mask: 0, fds: ptr::null_mut() };
+        let raw = call!(&mlx5, "mlx5dv_open_device": fn(
+            device => *mut c_void,
+            &mut attr => *mut ContextAttr
+        ) -> *mut c_void);
+        call!(&verbs, "ibv_free_device_list": fn(list => *mut *mut c_void));
+        Self { verbs, _mlx5: mlx5, raw: NonNull::new(raw).unwrap() }
+    }
+
+    /// Lends it to the shim. The caller closes it after all that was made.
+    pub(crate) fn adopt(&self) -> Result<Device, DevxError> {
+        // SAFETY: opened by `new` with DEVX; tests close it last.
+        unsafe { Device::adopt(self.raw) }
+    }
+
+    /// Whether it can still be used.
+    pub(crate) fn works(&self) -> bool {
+        let pd = call!(&self.verbs, "ibv_alloc_pd": fn(self.raw.as_ptr() => *mut c_void) -> *mut c_void);
+        !pd.is_null() && call!(&self.verbs, "ibv_dealloc_pd": fn(pd => *mut c_void) -> c_int) == 0
+    }
+
+    /// Closes it.
+    pub(crate) fn close(self) {
+        let result = call!(&self.verbs, "ibv_close_device": fn(self.raw.as_ptr() => *mut c_void) -> c_int);
+        assert_eq!(result, 0);
+    }
+}
+
+/// The stand-in, which is in this program.
+fn stand_in() -> Library {
+    libloading::os::unix::Library::this().into()
+}
+
+/// Has the `nth` call from now fail, and all of its kind behind it.
+pub(crate) fn fail(nth: u32, errno: c_int, status: u8) {
+    call!(&stand_in(), "mlx5_uverbs_fail": fn(nth => u32, errno => c_int, status => u8));
+}
+
+/// Whether the call that was to fail has failed; else it need not fail any more.
+pub(crate) fn has_failed() -> bool {
+    let left = call!(&stand_in(), "mlx5_uverbs_left": fn() -> u32);
+    fail(0, 0, 0);
+    left == 0
+}
+
+/// What there is on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) contexts: u64,
+    pub(crate) objects: u64,
+    pub(crate) channels: u64,
+    pub(crate) refused: u64,
+}
+
+impl Counts {
+    /// Nothing, and nothing went wrong.
+    pub(crate) const NONE: Self = Self { contexts: 0, objects: 0, channels: 0, refused: 0 };
+
+    /// Asks the stand-in.
+    pub(crate) fn now() -> Self {
+        let library = stand_in();
+        let [contexts, objects, channels, refused] =
+            [0, 1, 2, 3].map(|what| call!(&library, "mlx5_uverbs_count": fn(what => u32) -> u64));
+        Self { contexts, objects, channels, refused }
+    }
+}
+
+/// Memory that is registered and never freed.
+pub(crate) struct Buffer {
+    address: *mut u8,
+    pub(crate) region: MemoryRegion,
+}
+
+impl Buffer {
+    /// Registers a page of its own that holds these bytes.
+    pub(crate) fn new(pd: &ProtectionDomain, bytes: &[u8]) -> Result<Self, DevxError> {
+        let words = vec![0_u64; 1024].leak();
+        let address = words.as_mut_ptr().cast::<u8>();
+        let address = address.wrapping_add(address.align_offset(4096));
+        assert!(bytes.len() <= 4096);
+        // SAFETY: a whole page of the leaked memory, to which nobody has a reference.
+        let region = unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), address, bytes.len());
+            pd.register(address, 4096, Access::ALL)?
+        };
+        Ok(Self { address, region })
+    }
+
+    /// Returns its address.
+    pub(crate) fn address(&self) -> u64 {
+        self.address.expose_provenance() as u64
+    }
+}
+
+/// Rings a send queue for more than its ring holds, as only a broken program does.
+pub(crate) fn ring_nonsense(record: &DoorbellRecord, counter: u16) {
+    let second = ptr::from_ref(record).cast::<AtomicU32>().wrapping_add(1);
+    // SAFETY: a record is two words, which only atomics change.
+    unsafe { (*second).store(u32::from(counter).to_be(), Ordering::Release) };
+}

@@ -1,0 +1,127 @@
+//! Events of objects: what the device reports apart from completions.
+
+use super::queues::{Cq, QpControl};
+use super::{Device, DevxError, sys};
+use crate::wire::prm::event::EventEntry;
+use core::ffi::c_int;
+use core::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::FromBytes;
+
+/// What an event is about (PRM event types). An open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EventKind(pub u8);
+
+impl EventKind {
+    /// A send queue stands still before its next request (M19).
+    pub const SQ_DRAINED: Self = Self(0x03);
+    /// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
+    pub const CQ_ERROR: Self = Self(0x04);
+    /// A queue pair is in the error state, for a fault of its own queues.
+    pub const QP_CATASTROPHIC: Self = Self(0x05);
+    /// A queue pair is in the error state, for a request of the peer that makes no sense.
+    pub const QP_INVALID_REQUEST: Self = Self(0x10);
+    /// A queue pair is in the error state, for a request of the peer that it has no right to.
+    pub const QP_ACCESS: Self = Self(0x11);
+
+    /// All that put a queue pair into the error state.
+    pub const QP_ERRORS: [Self; 3] = [Self::QP_CATASTROPHIC, Self::QP_INVALID_REQUEST, Self::QP_ACCESS];
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::SQ_DRAINED => f.write_str("send queue drained"),
+            Self::CQ_ERROR => f.write_str("completion queue error"),
+            Self::QP_CATASTROPHIC => f.write_str("queue pair error"),
+            Self::QP_INVALID_REQUEST => f.write_str("invalid request of the peer"),
+            Self::QP_ACCESS => f.write_str("access violation by the peer"),
+            Self(other) => write!(f, "event {other:#04x}"),
+        }
+    }
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it was asked for with.
+    pub cookie: u64,
+    /// What it is about.
+    pub kind: EventKind,
+}
+
+/// A channel for events of objects. Threads may wait on it at once; each event goes to one of them.
+pub struct Events {
+    channel: sys::EventChannel,
+    waker: Arc<sys::Waker>,
+}
+
+/// Ends the waiting on a channel, from any thread.
+#[derive(Clone)]
+pub struct EventsCloser(Arc<sys::Waker>);
+
+impl EventsCloser {
+    /// Ends all waits, those of now and those to come, with [`DevxError::EventsClosed`]. What has come already is still
+    /// handed out first.
+    pub fn close(&self) {
+        self.0.wake();
+    }
+}
+
+impl Device {
+    /// Makes a channel for events.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn events(&self) -> Result<Events, DevxError> {
+        Ok(Events { channel: sys::EventChannel::create(&self.context)?, waker: Arc::new(sys::Waker::new()?) })
+    }
+}
+
+impl Events {
+    /// Returns the next event; waits for it up to `timeout`, for ever if there is none. `None` when the time is over.
+    ///
+    /// # Errors
+    /// [`DevxError::EventsLost`], [`DevxError::EventsClosed`], [`DevxError::Call`], [`DevxError::ShortEvent`].
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Event>, DevxError> {
+        let Some((cookie, data)) = self.channel.next(&self.waker, timeout)? else { return Ok(None) };
+        let (entry, _) = EventEntry::ref_from_prefix(&data).map_err(|_| DevxError::ShortEvent)?;
+        Ok(Some(Event { cookie, kind: EventKind(entry.event_type) }))
+    }
+
+    /// Returns what ends the waiting.
+    pub fn closer(&self) -> EventsCloser {
+        EventsCloser(self.waker.clone())
+    }
+
+    /// Returns the file descriptor, to be polled beside others. It does not block.
+    pub fn fd(&self) -> c_int {
+        self.channel.fd()
+    }
+
+    fn subscribe(&self, object: &sys::Object, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
+        let numbers: std::vec::Vec<u16> = kinds.iter().map(|kind| kind.0.into()).collect();
+        self.channel.subscribe(object, &numbers, cookie)
+    }
+}
+
+impl QpControl {
+    /// Has `events` tell of these kinds; each event will carry `cookie`.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]: EINVAL for a kind that the device does not report.
+    pub fn notify(&self, events: &Events, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
+        events.subscribe(self.object(), kinds, cookie)
+    }
+}
+
+impl Cq {
+    /// Has `events` tell when the queue fails; the event will carry `cookie`.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn notify_error(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
+        events.subscribe(self.object(), &[EventKind::CQ_ERROR], cookie)
+    }
+}

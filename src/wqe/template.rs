@@ -1,0 +1,499 @@
+//! Ready-made configurations: posting one copies its blocks.
+
+use super::{Sink, set_psv, umr};
+use crate::error::ConfigError;
+use crate::mkey::{
+    Crypto, DomainKind, Entries, ListEntry, Mkey, MkeyConfig, Signature, SignatureChange, SignatureWords,
+    T10Dif, XtsEngine,
+};
+use crate::types::{Key, Tweak};
+use crate::wire::bsf::{CryptoBsf, SignatureBsf};
+use crate::wire::ctrl::ControlSegment;
+use crate::wire::mkey_context::{FlagsPd, MkeyContext};
+use crate::wire::psv::SetPsvSegment;
+use crate::wire::umr::{MkeyMask, UmrHead};
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{Immutable, IntoBytes, Unaligned, transmute, transmute_mut};
+
+/// Blocks before the layout: control and UMR control segment, mkey context.
+const LAYOUT_AT: usize = 2;
+
+/// A whole configuration of one mkey, made ready: its requests are built and checked once and then posted any number of times,
+/// with new addresses, another tweak or another reference tag in between
+/// ([`Request::configure_from`](crate::queue::Request::configure_from)).
+///
+/// `BLOCKS` is the number of blocks of 64 bytes of its UMR: two, one for each four entries of the layout (an interleaved one has
+/// one more, its header), one with a signature and one with crypto. `PSVS` is the number of domains with a signature, 0 to 2;
+/// each takes one more block of the ring. Up to four entries, T10-DIF on the wire and AES-XTS make `MkeyTemplate<5, 1>`. Known
+/// to the compiler, the numbers make posting a copy without a loop.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Access, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig};
+/// use mlx5_mkey::types::Key;
+/// use mlx5_mkey::wqe::MkeyTemplate;
+/// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4))?;
+/// let piece = |address| ListEntry::new(address, 4096, Key::from_raw(0x5600));
+/// let pieces = [piece(0x1000)?];
+/// let config = MkeyConfig { access: Some(Access::ALL), layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
+/// let mut template = MkeyTemplate::<3>::new(&mkey, &config)?;
+/// template.set_entry(0, piece(0x9000)?)?;
+/// assert_eq!(template.length(), 4096);
+/// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
+    key: Key,
+    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    /// Blocks of the layout.
+    layout_blocks: usize,
+    /// Entries of a list layout; 0 of an interleaved one.
+    entries: usize,
+    length: u64,
+    /// The most bytes that the mkey may have.
+    max_length: u64,
+    /// The SET_PSVs behind the UMR, but for their control segments.
+    psvs: [SetPsvSegment; PSVS],
+    /// What the mkey holds once the requests are posted.
+    signature: Option<SignatureWords>,
+    crypto: Option<(Crypto, XtsEngine)>,
+}
+
+/// Collects the octowords of a request, as far as there is room.
+struct Collector<'b> {
+    octowords: &'b mut [Octoword],
+    at: usize,
+}
+
+impl Sink for Collector<'_> {
+    fn put(&mut self, octoword: Octoword) {
+        if let Some(slot) = self.octowords.get_mut(self.at) {
+            *slot = octoword;
+        }
+        self.at += 1;
+    }
+
+    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
+        for octoword in block.as_bytes().as_chunks().0 {
+            self.put(*octoword);
+        }
+    }
+}
+
+impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
+    /// Makes the requests of `config` for `mkey`, which is not changed yet.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: what the mkey cannot hold; [`ConfigError::StateUnknown`] unless the configuration gives all that the
+    /// mkey can have (signature as a change to set or to reset), since a template may be posted in any state;
+    /// [`ConfigError::TemplateSize`] where there are other numbers of blocks and PSVs.
+    pub fn new(mkey: &Mkey, config: &MkeyConfig<'_>) -> Result<Self, ConfigError> {
+        mkey.check_complete(config)?;
+        let mut kept = None;
+        let plan = mkey.plan(config, usize::from(MAX_WQE_OCTOWORDS), &mut kept)?;
+        let plan = plan.without_error_count();
+        let layout_blocks = plan.layout_blocks();
+        let needed = LAYOUT_AT + layout_blocks + plan.bsf_blocks();
+        let psvs_needed = plan.psv_requests() as usize;
+        if needed != BLOCKS || psvs_needed != PSVS {
+            return Err(ConfigError::TemplateSize { blocks: BLOCKS, needed, psvs: PSVS, psvs_needed });
+        }
+        let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
+        let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0 };
+        umr::configure(&plan, ControlSegment::default(), &mut collector);
+        let mut psvs = [SetPsvSegment::default(); PSVS];
+        let starts = plan.set_psvs.map(|starts| [Some(starts.first), starts.second]);
+        for (slot, start) in psvs.iter_mut().zip(starts.iter().flatten().flatten()) {
+            *slot = set_psv::segment(&plan, start);
+        }
+        let (entries, length) = match &config.layout {
+            Some(layout) => match layout.entries {
+                Entries::Interleaved { .. } | Entries::Blocks { header: true, .. } => (0, layout.length()),
+                _ => (layout.count(), layout.length()),
+            },
+            None => (0, 0),
+        };
+        Ok(Self {
+            key: mkey.key(),
+            blocks,
+            layout_blocks,
+            entries,
+            length,
+            max_length: mkey.max_length(config.crypto),
+            psvs,
+            signature: match config.signature {
+                SignatureChange::Set(block) => Some(*block.words()),
+                SignatureChange::Keep | SignatureChange::Reset => None,
+            },
+            crypto: plan.crypto_bsf.map(|crypto| (*crypto, plan.engine)),
+        })
+    }
+
+    /// Returns the key of the mkey that it was made for.
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Returns how many bytes of memory the layout maps.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Replaces an entry of a list layout.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchEntry`] for an index behind the last, and for an interleaved layout;
+    /// [`ConfigError::LengthOver32Bits`] or [`ConfigError::LengthOverDataUnit`] where the mkey becomes too long.
+    #[inline]
+    pub fn set_entry(&mut self, index: usize, entry: ListEntry) -> Result<(), ConfigError> {
+        let missing = ConfigError::NoSuchEntry { index, entries: self.entries };
+        if index >= self.entries {
+            return Err(missing);
+        }
+        let octowords = self.blocks.as_flattened_mut();
+        let slot = octowords.get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)?;
+        let [old, _]: [U64; 2] = transmute!(*slot);
+        let length = self.length - (old.get() >> 32) + u64::from(entry.length());
+        if length > self.max_length {
+            return Err(self.too_long(length));
+        }
+        *slot = transmute!(entry);
+        if length != self.length {
+            self.length = length;
+            if let Some(context) = self.context() {
+                context.len = U64::new(length);
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the address of one entry of a list; its length and key stay.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoSuchEntry`] for an index behind the last, and for an interleaved layout.
+    #[inline]
+    pub fn set_address(&mut self, index: usize, address: u64) -> Result<(), ConfigError> {
+        let missing = ConfigError::NoSuchEntry { index, entries: self.entries };
+        if index >= self.entries {
+            return Err(missing);
+        }
+        let octowords = self.blocks.as_flattened_mut();
+        let slot = octowords.get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)?;
+        let words: &mut [U64; 2] = transmute_mut!(slot);
+        let [_, old] = words;
+        *old = U64::new(address);
+        Ok(())
+    }
+
+    /// Replaces the tweak of the first data unit.
+    ///
+    /// # Errors
+    /// [`ConfigError::NotACryptoMkey`].
+    #[inline]
+    pub fn set_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
+        let (crypto, engine) = self.crypto.as_mut().ok_or(ConfigError::NotACryptoMkey)?;
+        crypto.tweak = tweak;
+        let bytes = engine.tweak_bytes(tweak);
+        // The last block is the crypto BSF.
+        let block = self.blocks.last_mut().ok_or(ConfigError::NotACryptoMkey)?;
+        let bsf: &mut CryptoBsf = transmute_mut!(block);
+        bsf.xts_initial_tweak = bytes;
+        Ok(())
+    }
+
+    /// Replaces the reference tag of the first block, in a domain that has a T10-DIF.
+    ///
+    /// # Errors
+    /// [`ConfigError::NotASignatureMkey`] where that domain has none.
+    #[inline]
+    pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
+        let words = self.signature.as_mut().ok_or(ConfigError::NotASignatureMkey)?;
+        let both = words.memory.is_some() && words.wire.is_some();
+        let signature = match domain {
+            DomainKind::Memory => words.memory.as_mut(),
+            DomainKind::Wire => words.wire.as_mut(),
+        };
+        let Some(Signature::T10Dif(T10Dif { ref_tag: old, .. })) =
+            signature.map(|domain| &mut domain.signature)
+        else {
+            return Err(ConfigError::NotASignatureMkey);
+        };
+        *old = ref_tag;
+        // Where nothing else is said, the parts that agree in both domains are copied.
+        let copy_mask = if both { words.effective_copy_mask() } else { None };
+        let block =
+            self.blocks.get_mut(LAYOUT_AT + self.layout_blocks).ok_or(ConfigError::NotASignatureMkey)?;
+        let bsf: &mut SignatureBsf = transmute_mut!(block);
+        let inline = match domain {
+            DomainKind::Memory => &mut bsf.memory_inline,
+            DomainKind::Wire => &mut bsf.wire_inline,
+        };
+        inline.ref_tag = U32::new(ref_tag);
+        if let Some(mask) = copy_mask {
+            bsf.wire = mask;
+        }
+        // PSVs are set memory before wire.
+        let number = usize::from(both && domain == DomainKind::Wire);
+        if let Some(psv) = self.psvs.get_mut(number) {
+            let start = psv.transient_signature.get() & !u64::from(u32::MAX) | u64::from(ref_tag);
+            psv.transient_signature = U64::new(start);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_long(&self, length: u64) -> ConfigError {
+        match &self.crypto {
+            Some((crypto, XtsEngine::SingleBlock)) if length <= u64::from(u32::MAX) => {
+                ConfigError::LengthOverDataUnit { length, unit: crypto.data_unit.bytes() }
+            }
+            _ => ConfigError::LengthOver32Bits { length },
+        }
+    }
+
+    fn context(&mut self) -> Option<&mut MkeyContext> {
+        self.blocks.get_mut(1).map(|block| transmute_mut!(block))
+    }
+
+    /// Returns the blocks of the UMR.
+    #[inline(always)]
+    pub(crate) const fn blocks(&self) -> &[[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS] {
+        &self.blocks
+    }
+
+    /// Returns the SET_PSVs, but for their control segments.
+    #[inline(always)]
+    pub(crate) const fn psvs(&self) -> &[SetPsvSegment; PSVS] {
+        &self.psvs
+    }
+
+    /// Returns what the mkey holds once the requests are posted.
+    #[inline(always)]
+    pub(crate) const fn held(&self) -> (u64, Option<SignatureWords>, Option<&Crypto>) {
+        let crypto = match &self.crypto {
+            Some((crypto, _)) => Some(crypto),
+            None => None,
+        };
+        (self.length, self.signature, crypto)
+    }
+}
+
+/// Hands on the blocks of a UMR with their control segment and, if it is to be written, the error count.
+#[inline(always)]
+pub(crate) fn configure<const BLOCKS: usize>(
+    blocks: &[[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    error_count: Option<bool>,
+    control: ControlSegment,
+    sink: &mut impl Sink,
+) {
+    let mut rest = &blocks[..];
+    if let Some(count) = error_count {
+        let [head, context, others @ ..] = rest else { return };
+        let mut head: UmrHead = transmute!(*head);
+        head.ctrl = control;
+        head.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
+        let mut context: MkeyContext = transmute!(*context);
+        context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
+        sink.put_block(head);
+        sink.put_block(context);
+        rest = others;
+    } else if let [[_, umr @ ..], others @ ..] = rest {
+        sink.put(transmute!(control));
+        umr.iter().for_each(|octoword| sink.put(*octoword));
+        rest = others;
+    }
+    rest.iter().for_each(|block| sink.put_block(*block));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mkey::{
+        Access, BlockSignature, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry, Keytag,
+        Layout, List, MkeyAttributes, SignatureAttributes, SignatureFault, SignatureOrder,
+    };
+    use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+    use crate::types::{BlockSize, DekId, PsvIndex, Qpn, Seed};
+    use crate::wire::Wqebb;
+    use crate::wire::cqe::SignatureErrorCqe;
+    use std::vec;
+    use std::vec::Vec;
+
+    struct Silent;
+
+    impl Doorbell for Silent {
+        fn ring(&mut self, _: [u8; 8]) {}
+    }
+
+    type Queue<'r> = SendQueue<'r, Silent, 64>;
+
+    /// Returns the blocks that `post` writes, from block 60 of 64 on, so that the ring's end comes in between.
+    fn posted(post: impl Fn(&mut Queue<'_>)) -> Vec<Wqebb> {
+        let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
+        let config = SendQueueConfig { first_block: 60, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+        let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
+        post(&mut queue);
+        (60..queue.producer()).map(|index| queue.block(index)).collect()
+    }
+
+    fn mkey(signature: bool, engine: Option<XtsEngine>) -> Mkey {
+        let psv = PsvIndex::from_low_bits;
+        let signature = signature.then_some(SignatureAttributes::new(psv(0x11), psv(0x22)));
+        let key = Key::from_raw(0x0012_3400);
+        Mkey::new(MkeyAttributes { signature, crypto: engine, ..MkeyAttributes::plain(key, 16) }).unwrap()
+    }
+
+    fn entry(address: u64, length: u32) -> ListEntry {
+        ListEntry::new(address, length, Key::from_raw(0x5600)).unwrap()
+    }
+
+    fn dif(ref_tag: u32) -> Domain {
+        let (guard, seed, escape) = (Guard::Crc, Seed::Ones, Escape::Never);
+        let dif = T10Dif { guard, seed, app_tag: 0x1234, ref_tag, ref_remap: true, escape };
+        Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
+    }
+
+    fn crypto(tweak: u64) -> Crypto {
+        Crypto {
+            direction: Direction::EncryptOnTx,
+            order: SignatureOrder::BeforeCryptoOnTx,
+            data_unit: BlockSize::B4096,
+            tweak: Tweak::from_lba(tweak),
+            dek: DekId::from_low_bits(7),
+            keytag: Keytag::default(),
+        }
+    }
+
+    /// Posts `config` both ways to copies of `mkey`, three times each, and compares bytes and mkeys.
+    fn agree<const BLOCKS: usize, const PSVS: usize>(
+        mkey: &Mkey,
+        template: &MkeyTemplate<BLOCKS, PSVS>,
+        config: &MkeyConfig<'_>,
+    ) {
+        let (mut plain, mut ready) = (mkey.clone(), mkey.clone());
+        for _ in 0..3 {
+            let before = plain.clone();
+            let expected = posted(|queue| {
+                queue.request(7).signaled().configure_mkey(&mut before.clone(), config).unwrap();
+            });
+            let found = posted(|queue| {
+                queue.request(7).signaled().configure_from(&mut before.clone(), template).unwrap();
+            });
+            assert_eq!(found, expected);
+            posted(|queue| queue.request(7).configure_mkey(&mut plain.clone(), config).unwrap());
+            let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+            let config_of_queue = SendQueueConfig::new(Qpn::from_low_bits(0x77));
+            let mut queue = Queue::new(config_of_queue, &mut ring, &record, Silent).unwrap();
+            queue.request(1).configure_mkey(&mut plain, config).unwrap();
+            queue.request(2).configure_from(&mut ready, template).unwrap();
+            assert_eq!(ready, plain);
+        }
+    }
+
+    #[test]
+    fn templates_write_what_configurations_write() {
+        let mut list = List::<2>::new();
+        (0..5).for_each(|i| list.push(entry(0x1000 * i, 512)).unwrap());
+        let base = MkeyConfig { access: Some(Access::ALL), layout: Some(list.layout()), ..MkeyConfig::KEEP };
+        let plain = mkey(false, None);
+        let mut template = MkeyTemplate::<4>::new(&plain, &base).unwrap();
+        agree(&plain, &template, &base);
+
+        let entries =
+            [entry(0, 512), entry(0x9000, 4096), entry(0x2000, 512), entry(0x3000, 512), entry(7, 1)];
+        template.set_entry(1, entries[1]).unwrap();
+        template.set_entry(0, entries[0]).unwrap();
+        template.set_entry(4, ListEntry::new(0x777, 1, Key::from_raw(0x5600)).unwrap()).unwrap();
+        template.set_address(4, 7).unwrap();
+        let changed = MkeyConfig { layout: Some(Layout::list(&entries)), ..base };
+        agree(&plain, &template, &changed);
+        assert_eq!(template.set_entry(5, entries[0]), Err(ConfigError::NoSuchEntry { index: 5, entries: 5 }));
+        assert_eq!(template.set_address(5, 0), Err(ConfigError::NoSuchEntry { index: 5, entries: 5 }));
+
+        let streams = [InterleavedEntry::new(0, 512, 8, Key::from_raw(0x100)).unwrap(); 3];
+        let interleaved = Interleaved::<1>::new(9, &streams).unwrap();
+        let config = MkeyConfig { layout: Some(interleaved.layout()), ..base };
+        let slices = MkeyConfig { layout: Some(Layout::interleaved(9, &streams).unwrap()), ..base };
+        let mut template = MkeyTemplate::<3>::new(&plain, &config).unwrap();
+        agree(&plain, &template, &slices);
+        assert!(template.set_entry(0, entries[0]).is_err() && template.set_address(0, 1).is_err());
+    }
+
+    #[test]
+    fn templates_carry_signatures_and_crypto() {
+        let list = [entry(0, 512), entry(0x1000, 512)];
+        let base =
+            MkeyConfig { access: Some(Access::NONE), layout: Some(Layout::list(&list)), ..MkeyConfig::KEEP };
+        let engine = Some(XtsEngine::MultiBlock);
+        for (memory, wire) in [(3, 3), (3, 4)] {
+            let (first, second) =
+                (BlockSignature::both(dif(3), dif(3)), BlockSignature::both(dif(memory), dif(wire)));
+            let change = |block| MkeyConfig { signature: SignatureChange::Set(block), ..base };
+            let signature_mkey = mkey(true, None);
+            let mut template = MkeyTemplate::<4, 2>::new(&signature_mkey, &change(&first)).unwrap();
+            template.set_ref_tag(DomainKind::Wire, wire).unwrap();
+            template.set_ref_tag(DomainKind::Memory, memory).unwrap();
+            agree(&signature_mkey, &template, &change(&second));
+        }
+        let (block, old, new) = (BlockSignature::wire(dif(9)), crypto(1), crypto(2));
+        let config =
+            |crypto| MkeyConfig { signature: SignatureChange::Set(&block), crypto: Some(crypto), ..base };
+        let both = mkey(true, engine);
+        let mut template = MkeyTemplate::<5, 1>::new(&both, &config(&old)).unwrap();
+        template.set_tweak(new.tweak).unwrap();
+        agree(&both, &template, &config(&new));
+        assert_eq!(template.set_ref_tag(DomainKind::Memory, 1), Err(ConfigError::NotASignatureMkey));
+
+        // After an error the count goes with the next configuration, once.
+        let mut hurt = both.clone();
+        let fault = SignatureFault {
+            mkey: hurt.key().index(),
+            syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+            sig_type: SignatureErrorCqe::TYPE_BLOCK,
+            domain: SignatureErrorCqe::DOMAIN_WIRE,
+            expected: 0,
+            actual: 1,
+            offset: 519,
+        };
+        assert!(hurt.record(&fault));
+        agree(&hurt, &template, &config(&new));
+        hurt.forget();
+        agree(&hurt, &template, &config(&new));
+
+        let reset = MkeyConfig { signature: SignatureChange::Reset, ..base };
+        let signature_mkey = mkey(true, None);
+        agree(&signature_mkey, &MkeyTemplate::<3>::new(&signature_mkey, &reset).unwrap(), &reset);
+        let ciphered = mkey(false, Some(XtsEngine::SingleBlock));
+        let config = MkeyConfig { crypto: Some(&old), ..base };
+        let mut template = MkeyTemplate::<4>::new(&ciphered, &config).unwrap();
+        agree(&ciphered, &template, &config);
+        assert_eq!(
+            template.set_entry(0, entry(0, 4096)),
+            Err(ConfigError::LengthOverDataUnit { length: 4608, unit: 4096 })
+        );
+        agree(&ciphered, &template, &config);
+    }
+
+    #[test]
+    fn templates_are_whole_and_of_one_mkey() {
+        let list = [entry(0, 512)];
+        let config = MkeyConfig { layout: Some(Layout::list(&list)), ..MkeyConfig::KEEP };
+        let plain = mkey(false, None);
+        let missing = MkeyTemplate::<3>::new(&plain, &config).map(|_| ());
+        assert_eq!(missing, Err(ConfigError::StateUnknown { missing: "access" }));
+        let config = MkeyConfig { access: Some(Access::ALL), ..config };
+        let small = MkeyTemplate::<2>::new(&plain, &config).map(|_| ());
+        let sizes = ConfigError::TemplateSize { blocks: 2, needed: 3, psvs: 0, psvs_needed: 0 };
+        assert_eq!(small, Err(sizes));
+        let template = MkeyTemplate::<3>::new(&plain, &config).unwrap();
+        let mut other = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x9900), 16)).unwrap();
+        let blocks = posted(|queue| {
+            let refused = queue.request(1).configure_from(&mut other.clone(), &template);
+            let error = ConfigError::OtherMkey { template: plain.key(), mkey: other.key() };
+            assert_eq!(refused, Err(error.into()));
+        });
+        assert_eq!(blocks, []);
+        other.forget();
+    }
+}

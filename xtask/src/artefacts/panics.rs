@@ -1,0 +1,153 @@
+//! No panic and no allocator in what the library becomes.
+
+use super::reach::Graph;
+
+/// A function of core that has a panic in it which cannot happen: derived `Debug` calls it for more than five fields, and
+/// it compares the number of their names with the number of their values, both constant.
+const NEVER: &str = "<core::fmt::Formatter>::debug_struct_fields_finish";
+
+/// An entry of the freestanding program that can panic, to show that such a thing is found.
+const CONTROL: &str = "control_that_panics";
+
+/// Checks that nothing of the library can reach the panic handler, and that all it needs is in the archives, among which
+/// there is no allocator.
+///
+/// Every function of the library counts, also those that the program does not call, whatever its callers make sure of.
+///
+/// # Errors
+/// A way to a panic, by the names on it, or what is missing.
+pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
+    let graph = Graph::read(archives).map_err(|error| error.to_string())?;
+    let handler = graph.named(|name| name.contains("rust_begin_unwind"));
+    let (control, never) = (graph.named(|name| name == CONTROL), graph.named(|name| name == NEVER));
+    if graph.way(&control, &handler, &never).is_none() {
+        return Err(format!("no way from `{CONTROL}` to a panic was found: the check does not work"));
+    }
+    let own = graph.named(|name| is_own(name) || name.starts_with("entry_"));
+    if let Some(way) = graph.way(&own, &handler, &never) {
+        return Err(format!("the library can panic: {}", way.join(" → ")));
+    }
+    let missing = graph.missing(&own);
+    if !missing.is_empty() {
+        return Err(format!("the library needs {}", Vec::from_iter(missing).join(", ")));
+    }
+    if let Some(way) = graph.way(&own, &graph.named(is_allocator), &never) {
+        return Err(format!("the library allocates: {}", way.join(" → ")));
+    }
+    Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
+}
+
+/// Checks that no function of the library calls for a panic or an allocator in a whole image, whose other parts may do both.
+///
+/// # Errors
+/// A way to a panic or an allocator, by the names on it.
+pub(super) fn check_image(disassembly: &str) -> Result<String, String> {
+    let graph = Graph::read_calls(disassembly);
+    let handler = graph.named(|name| name.contains("rust_begin_unwind"));
+    let (own, foreign) = (graph.named(is_own), graph.named(|name| !is_own(name) && !is_core(name)));
+    let others = graph.named(|name| !is_own(name));
+    if own.is_empty() || graph.way(&others, &handler, &own).is_none() {
+        return Err(
+            "the image has no function of the library, or nothing that panics: the check does not work"
+                .into(),
+        );
+    }
+    // A string that someone prints into allocates. So may all that the library calls back, and that is the caller's. What
+    // the library frees, a boxed doorbell say, was the caller's too: it would have to allocate to free its own.
+    let callers = |name: &str| name.contains(" as core::fmt::Write>") || name.contains("__rust_dealloc");
+    let allocator = graph.named(|name| is_allocator(name) && !callers(name));
+    let wrong = &handler | &allocator;
+    if let Some(way) = graph.way(&own, &wrong, &(&foreign - &wrong)) {
+        return Err(format!("the library's part of the image: {}", way.join(" → ")));
+    }
+    Ok(format!("nor in the image does one of the {} that are in it", own.len()))
+}
+
+/// Returns whether a function is of core: by its path, or implemented for a type of the language.
+fn is_core(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&']);
+    path.starts_with("core::") || path.starts_with(['[', '*']) || is_language(path)
+}
+
+fn is_language(path: &str) -> bool {
+    let word = path.split(|letter: char| !letter.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let integer =
+        word.strip_prefix(['u', 'i']).is_some_and(|bits| bits == "size" || bits.parse::<u8>().is_ok());
+    integer || ["bool", "char", "str", "dyn"].contains(&word)
+}
+
+/// Returns whether a function is the library's: by its path, or by the type or trait that it is implemented for. What alloc
+/// implements for every type is not.
+fn is_own(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&']).trim_start_matches("mut ");
+    let of = name.split_once(" as ").map_or("", |(_, of)| of);
+    of.starts_with("mlx5_mkey::") || path.starts_with("mlx5_mkey::") && !of.starts_with("alloc::")
+}
+
+fn is_allocator(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&']);
+    path.starts_with("alloc::")
+        || ["__rust_alloc", "__rust_realloc", "__rust_dealloc"].iter().any(|at| name.contains(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_library_is_found_and_one_of_others_is_not() {
+        let image = |calls: &[(&str, &str)]| {
+            let function =
+                |(from, to): &(&str, &str)| format!("0000 <{from}>:\n 0:\tbl\t10 <{to}>\n 4:\tret\n\n");
+            calls.iter().map(function).collect::<String>()
+        };
+        let others = [
+            ("core::panicking::panic", "rust_begin_unwind"),
+            ("rust_begin_unwind", "stop"),
+            ("main", "core::panicking::panic"),
+        ];
+        let with = |calls: &[(&str, &str)]| check_image(&image(&[&others, calls].concat()));
+        assert!(with(&[("mlx5_mkey::post", "main")]).is_ok(), "what is called back may panic");
+        assert!(with(&[("mlx5_mkey::post", "mlx5_mkey::ring")]).is_ok());
+        assert!(with(&[("mlx5_mkey::post", "__rustc::__rust_dealloc")]).is_ok());
+        assert!(
+            with(&[("mlx5_mkey::post", "__rustc::__rust_alloc"), ("__rustc::__rust_alloc", "stop")]).is_err()
+        );
+        assert!(with(&[("mlx5_mkey::post", "core::panicking::panic")]).is_err());
+        assert!(
+            with(&[("mlx5_mkey::post", "core::slice::cut"), ("core::slice::cut", "core::panicking::panic")])
+                .is_err()
+        );
+        assert!(
+            with(&[("mlx5_mkey::post", "alloc::raw_vec::grow"), ("alloc::raw_vec::grow", "stop")]).is_err()
+        );
+        assert!(with(&[]).is_err() && check_image(&image(&[("mlx5_mkey::post", "stop")])).is_err());
+    }
+
+    #[test]
+    fn whose_a_function_is() {
+        for own in [
+            "mlx5_mkey::wqe::umr::write",
+            "<mlx5_mkey::queue::send::SendQueue<D, 64>>::ring_doorbell",
+            "<&&mlx5_mkey::wire::ctrl::ControlSegment as core::fmt::Debug>::fmt",
+            "<u32 as mlx5_mkey::types::Number>::get",
+        ] {
+            assert!(is_own(own), "{own}");
+        }
+        for foreign in
+            ["core::fmt::write", "<[u8]>::split_at", "<core::option::Option<mlx5_mkey::types::Key>>::unwrap"]
+        {
+            assert!(!is_own(foreign), "{foreign}");
+        }
+        assert!(
+            ["<[u8]>::split_at", "<u64 as core::fmt::Display>::fmt", "core::fmt::write"]
+                .into_iter()
+                .all(is_core)
+        );
+        assert!(!is_core("unused::of_core") && !is_core("<hil_scenarios::Lab as core::fmt::Debug>::fmt"));
+        assert!(is_allocator("__rustc::__rust_alloc") && is_allocator("<alloc::string::String>::push"));
+        assert!(!is_allocator(
+            "<mlx5_mkey::command::resources::AllocPd as mlx5_mkey::command::Command>::write"
+        ));
+    }
+}

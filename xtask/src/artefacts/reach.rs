@@ -1,0 +1,153 @@
+//! Which functions of built archives can reach which: a graph of what they refer to.
+
+use object::read::archive::ArchiveFile;
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::iter;
+
+/// A section of an object file. The compiler gives each function and each constant one of its own.
+#[derive(Debug, Default)]
+struct Section {
+    /// What is in it.
+    names: Vec<String>,
+    /// Sections that it refers to, by calls and by addresses.
+    refers: BTreeSet<usize>,
+    /// What it refers to that is in no archive.
+    missing: BTreeSet<String>,
+}
+
+/// All functions and constants of some archives.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    sections: Vec<Section>,
+}
+
+impl Graph {
+    /// Reads archives. Where a name is defined twice the first counts.
+    pub(super) fn read(archives: &[Vec<u8>]) -> Result<Self, object::Error> {
+        let mut objects = Vec::new();
+        for data in archives {
+            for member in ArchiveFile::parse(data.as_slice())?.members() {
+                let member = member?;
+                // Apart from objects there is only what the compiler wants to know of a crate.
+                if member.name() != b"lib.rmeta" {
+                    objects.push(object::File::parse(member.data(data.as_slice())?)?);
+                }
+            }
+        }
+        let mut sections = Vec::new();
+        let mut defined = BTreeMap::new();
+        let mut places = BTreeMap::new();
+        for (number, object) in objects.iter().enumerate() {
+            for section in object.sections() {
+                places.insert((number, section.index().0), sections.len());
+                sections.push(Section::default());
+            }
+            for symbol in object.symbols() {
+                let Some(place) = symbol.section_index().and_then(|index| places.get(&(number, index.0)))
+                else {
+                    continue;
+                };
+                let name = symbol.name()?;
+                if symbol.is_global() {
+                    defined.entry(name).or_insert(*place);
+                }
+                if let Some(section) = sections.get_mut(*place).filter(|_| !name.is_empty()) {
+                    section.names.push(format!("{:#}", rustc_demangle::demangle(name)));
+                }
+            }
+        }
+        for (number, object) in objects.iter().enumerate() {
+            for section in object.sections() {
+                let place = places.get(&(number, section.index().0));
+                let Some(from) = place.and_then(|place| sections.get_mut(*place)) else { continue };
+                for (_, relocation) in section.relocations() {
+                    let RelocationTarget::Symbol(index) = relocation.target() else { continue };
+                    let symbol = object.symbol_by_index(index)?;
+                    let place = symbol.section_index().and_then(|index| places.get(&(number, index.0)));
+                    match place.or_else(|| defined.get(symbol.name().unwrap_or_default())) {
+                        Some(place) => _ = from.refers.insert(*place),
+                        None => {
+                            _ = from.missing.insert(format!("{:#}", rustc_demangle::demangle(symbol.name()?)))
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Self { sections })
+    }
+
+    /// Reads the calls of a linked program, as objdump prints it. Calls through pointers are not seen.
+    pub(super) fn read_calls(disassembly: &str) -> Self {
+        let function = |line: &'_ str| Some(line.strip_suffix(">:")?.split_once(" <")?.1.to_owned());
+        let places: BTreeMap<String, usize> =
+            disassembly.lines().filter_map(function).enumerate().map(|(at, name)| (name, at)).collect();
+        let mut sections = Vec::new();
+        for line in disassembly.lines() {
+            if let Some(name) = function(line) {
+                let name = format!("{:#}", rustc_demangle::demangle(&name));
+                sections.push(Section { names: vec![name], ..Section::default() });
+            } else if let Some((_, target)) = line.split_once('<') {
+                let place = target.split_once('>').and_then(|(name, _)| places.get(name));
+                if let (Some(place), Some(section)) = (place, sections.last_mut()) {
+                    section.refers.insert(*place);
+                }
+            }
+        }
+        Self { sections }
+    }
+
+    /// Returns the sections in which something has a name of this kind.
+    pub(super) fn named(&self, is_meant: impl Fn(&str) -> bool) -> BTreeSet<usize> {
+        let sections = self.sections.iter().enumerate();
+        sections
+            .filter(|(_, section)| section.names.iter().any(|name| is_meant(name)))
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// Returns a way from one of `from` to one of `to` that goes around `but`: the names on it.
+    pub(super) fn way(
+        &self,
+        from: &BTreeSet<usize>,
+        to: &BTreeSet<usize>,
+        but: &BTreeSet<usize>,
+    ) -> Option<Vec<&str>> {
+        // Where each section was reached from; a start is reached from itself.
+        let mut before: BTreeMap<usize, usize> = from.iter().map(|start| (*start, *start)).collect();
+        let mut waiting: VecDeque<usize> = from.iter().copied().collect();
+        while let Some(at) = waiting.pop_front() {
+            if to.contains(&at) {
+                let back =
+                    iter::successors(Some(at), |at| before.get(at).copied().filter(|before| before != at));
+                let mut names: Vec<_> = back.map(|at| self.name(at)).collect();
+                names.reverse();
+                return Some(names);
+            }
+            for next in self.sections.get(at).into_iter().flat_map(|section| section.refers.difference(but)) {
+                before.entry(*next).or_insert_with(|| {
+                    waiting.push_back(*next);
+                    at
+                });
+            }
+        }
+        None
+    }
+
+    /// Returns what can be reached from `from` and is in no archive.
+    pub(super) fn missing(&self, from: &BTreeSet<usize>) -> BTreeSet<&str> {
+        let (mut reached, mut waiting) = (from.clone(), Vec::from_iter(from.iter().copied()));
+        let mut missing = BTreeSet::new();
+        while let Some(section) = waiting.pop().and_then(|at| self.sections.get(at)) {
+            missing.extend(section.missing.iter().map(String::as_str));
+            waiting.extend(section.refers.iter().filter(|next| reached.insert(**next)));
+        }
+        missing
+    }
+
+    /// Returns a section's name. Those with `$` say where code (x) and where constants (d) begin.
+    fn name(&self, at: usize) -> &str {
+        let names = self.sections.get(at).into_iter().flat_map(|section| &section.names);
+        names.map(String::as_str).find(|name| !name.starts_with('$')).unwrap_or("a constant")
+    }
+}

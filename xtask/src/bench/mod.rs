@@ -1,0 +1,219 @@
+//! `cargo xtask bench`: instructions for each request.
+
+mod plot;
+mod record;
+mod table;
+
+use crate::run::{self, cargo};
+use crate::test::Outcome;
+use crate::toolchain::Board;
+use crate::{debian, emulate, firmware};
+use record::{Counts, Row, SIDES};
+use std::env::consts::ARCH;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub(crate) const HELP: &str = "\
+cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
+
+Counts the instructions of each request under callgrind: what the library executes, what the
+installed libmlx5 does for the same request in the same process, and what a bare copy of the same
+bytes with its doorbell takes. Built with [profile.bench]: optimised, one codegen unit, fat LTO.
+
+The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there): a bare-metal image in QEMU, which
+counts instructions as a clock.
+
+A count is the difference of two runs, one with twice the requests, so that nothing else is in it;
+the same program always has the same counts. How long libmlx5 takes in relation to the library, in
+one run without callgrind, is for information: it depends on the machine and on the moment.
+
+  --host       on this machine only
+  --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"ours\", \"libmlx5\",
+               \"floor\"}]}: instructions for a request, null where a side does not do the work
+  --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
+  --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
+  --readme     write the recorded counts to README.md
+
+What the works are is said in hil-tests/benches/src/lib.rs.
+";
+
+/// What callgrind calls the function that is counted.
+const COUNTED: &str = "bench::bench_counted_region";
+
+/// How the device takes keys, and its engine.
+const PLAIN_KEYS: &str = "plaintext";
+const ENGINE: &str = "multi-block";
+
+/// Which functions of the C library there are depends on the machine, unless it is told: those of SSE2.
+const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
+
+/// Counts, and shows the counts as the arguments want.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let (host, rest): (Vec<&str>, Vec<&str>) =
+        arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
+    let counted = || if host.is_empty() { everywhere() } else { native() };
+    let result = match rest[..] {
+        [] => counted().and_then(|counts| Ok(table::text(&counts.rows, &time()?))),
+        ["--json"] => counted().map(|counts| table::json(&counts.rows)),
+        ["--svg", file] => draw(file),
+        ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
+        ["--readme"] => record::read().and_then(|recorded| table::write_readme(&recorded.rows)),
+        ["--help" | "-h"] => Ok(HELP.into()),
+        _ => return run::misuse(HELP),
+    };
+    match result {
+        Ok(text) => run::print(&text, 0),
+        Err(message) => run::failed(&message),
+    }
+}
+
+/// Counts on this machine and on the cores of all boards.
+fn everywhere() -> Result<Counts, String> {
+    let mut counts = native()?;
+    for board in Board::ALL {
+        let bare = bare_metal(board)?;
+        counts.compilers.extend(bare.compilers);
+        counts.rows.extend(bare.rows);
+    }
+    Ok(counts)
+}
+
+/// Counts on this machine.
+fn native() -> Result<Counts, String> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
+    Ok(Counts { compilers, rows: count("count")? })
+}
+
+/// Counts on the core of a board, as QEMU has it.
+fn bare_metal(board: Board) -> Result<Counts, String> {
+    let arch = format!("aarch64-{}", board.cpu());
+    let (rustc, lines) = firmware::count(board)?;
+    let total = |line: &'_ str| {
+        let (name, total) = line.rsplit_once(' ')?;
+        // The rest is log.
+        (name.split(' ').count() == 4).then_some((name.to_owned(), total.parse().ok()?))
+    };
+    let totals: Vec<(String, u64)> = lines.lines().filter_map(total).collect();
+    let totals: Vec<(&str, u64)> = totals.iter().map(|(line, total)| (line.as_str(), *total)).collect();
+    Ok(Counts {
+        compilers: vec![(arch.clone(), record::version(&rustc)?)],
+        rows: record::rows(&arch, &totals)?,
+    })
+}
+
+/// Compares with the recorded counts.
+pub(crate) fn check(out: &mut dyn Write) -> Outcome {
+    match record::read().and_then(|recorded| compare(&recorded, &everywhere()?, out)) {
+        // What another compiler makes of it is not held against anybody.
+        Ok(0) => Outcome::Skipped(
+            "counts were recorded with another rustc, see hil-tests/benches (cargo xtask bench --record)",
+        ),
+        Ok(_) => Outcome::Passed,
+        Err(message) => Outcome::Failed(message),
+    }
+}
+
+/// Compares where the compiler is the one of then; returns for how many architectures that is so.
+fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<usize, String> {
+    let (mut compared, mut faults) = (0, Vec::new());
+    for (arch, compiler) in &counts.compilers {
+        if recorded.compiler(arch).is_some_and(|then| then != compiler) {
+            faults_to(
+                out,
+                &[format!("{arch}: not compared, recorded with another compiler than {compiler}")],
+            )?;
+            continue;
+        }
+        let of = |rows: &[Row]| rows.iter().filter(|row| row.arch == *arch).cloned().collect::<Vec<_>>();
+        faults.extend(record::compare(&of(&recorded.rows), &of(&counts.rows)));
+        compared += 1;
+    }
+    faults_to(out, &faults)?;
+    match faults.len() {
+        0 => Ok(compared),
+        number => Err(format!("{number} counts are not as they were recorded")),
+    }
+}
+
+fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
+    faults.iter().try_for_each(|fault| writeln!(out, "{fault}")).map_err(|error| error.to_string())
+}
+
+/// Counts for each number of scatter entries and draws it.
+fn draw(file: &str) -> Result<String, String> {
+    let rows = count("plot")?;
+    let picture = plot::svg(&rows)?;
+    fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
+    plot::slopes(&rows)
+}
+
+/// Builds the program and returns where it is.
+fn program() -> Result<PathBuf, String> {
+    debian::install(debian::VALGRIND)?;
+    run::check(cargo(&["build", "--quiet", "--profile", "bench", "--package", "mlx5-bench"]))?;
+    run::built("release", "bench")
+}
+
+/// Counts instructions of what the program calls `works`.
+fn count(works: &str) -> Result<Vec<Row>, String> {
+    let program = program()?;
+    let folder = run::root().join("target/bench");
+    // Dumps of an earlier run would be taken for those of this one.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let dump = folder.join("dump");
+    let mut command = emulate::command(
+        vec![
+            "valgrind".into(),
+            "--quiet".into(),
+            "--tool=callgrind".into(),
+            "--collect-atstart=no".into(),
+            format!("--toggle-collect={COUNTED}"),
+            format!("--dump-after={COUNTED}"),
+            format!("--callgrind-out-file={}", dump.display()),
+            program.display().to_string(),
+            works.into(),
+        ],
+        PLAIN_KEYS,
+        ENGINE,
+    )?;
+    // Functions are found when the program starts, not in what is counted.
+    command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
+    let lines = run::answer(command)?;
+    let totals = lines.lines().zip(1..).map(|(line, number)| {
+        let file = dump.with_extension(number.to_string());
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total = total.and_then(|total| total.trim().parse().ok());
+        Ok((line, total.ok_or(format!("{} has no sum", file.display()))?))
+    });
+    let totals = totals.collect::<Result<Vec<(&str, u64)>, String>>()?;
+    record::rows(ARCH, &totals)
+}
+
+/// How many times longer libmlx5 takes than the library: work, requests in a batch, ratio.
+fn time() -> Result<Vec<(String, u32, f64)>, String> {
+    let lines = run::answer(emulate::command(
+        vec![program()?.display().to_string(), "time".into()],
+        PLAIN_KEYS,
+        ENGINE,
+    )?)?;
+    let mut ratios = Vec::new();
+    let mut ours = 0.0;
+    for line in lines.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [work, batch, side, time] = words[..] else { continue };
+        let (Ok(batch), Ok(time)) = (batch.parse(), time.parse::<f64>()) else { continue };
+        // The library comes first.
+        let [first, second, _] = SIDES;
+        if side == first {
+            ours = time;
+        } else if side == second && ours > 0.0 {
+            ratios.push((work.to_owned(), batch, time / ours));
+        }
+    }
+    Ok(ratios)
+}

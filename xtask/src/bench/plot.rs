@@ -1,0 +1,107 @@
+//! Instructions against the number of scatter entries, as a picture.
+
+use super::record::{Row, SIDES};
+use std::fmt::Write as _;
+
+/// The picture, and the part of it that the curves are in.
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 440.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 92.0;
+const TOP: f64 = 24.0;
+const BOTTOM: f64 = 48.0;
+
+/// Name and colour of each side.
+const SIGNS: [(&str, &str); 3] = [("ours", "#0b6e4f"), ("libmlx5", "#b3402a"), ("bare copy", "#777777")];
+
+/// The points of one side: entries, instructions.
+fn points(rows: &[Row], side: usize) -> Vec<(f64, f64)> {
+    let entries = |row: &Row| row.work.strip_prefix("list").and_then(|count| count.parse().ok());
+    rows.iter().filter_map(|row| Some((entries(row)?, row.count(side)?))).collect()
+}
+
+/// Draws the curves of all sides.
+///
+/// # Errors
+/// There is nothing to draw.
+pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
+    let curves = [0, 1, 2].map(|side| points(rows, side));
+    let all = || curves.iter().flatten();
+    let (right, highest) =
+        all().fold((0.0_f64, 0.0_f64), |(right, top), (x, y)| (right.max(*x), top.max(*y)));
+    if right < 2.0 || highest <= 0.0 {
+        return Err("nothing was counted for the plot".into());
+    }
+    let step = if highest > 600.0 { 200.0 } else { 50.0 };
+    let top = (highest / step).ceil() * step;
+    let x = |entries: f64| LEFT + (entries - 1.0) / (right - 1.0) * (WIDTH - LEFT - RIGHT);
+    let y = |count: f64| HEIGHT - BOTTOM - count / top * (HEIGHT - TOP - BOTTOM);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n"
+    );
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{words}");
+    };
+    let (from, to) = (x(1.0), x(right));
+    let mut count = 0.0;
+    while count <= top {
+        let (at, middle) = (y(count), y(count) + 4.0);
+        line(format_args!("<path d=\"M{from:.1} {at:.1}H{to:.1}\" stroke=\"#dddddd\"/>"));
+        line(format_args!(
+            "<text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{count}</text>",
+            from - 8.0
+        ));
+        count += step;
+    }
+    let foot = y(0.0) + 18.0;
+    let ticks = (4..=right as u32).step_by(4).map(f64::from);
+    for entries in std::iter::once(1.0).chain(ticks) {
+        let at = x(entries);
+        line(format_args!("<text x=\"{at:.1}\" y=\"{foot:.1}\" text-anchor=\"middle\">{entries}</text>"));
+    }
+    line(format_args!(
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">scatter entries (doorbell for each request, {})</text>",
+        (from + to) / 2.0,
+        HEIGHT - 8.0,
+        rows.first().map_or("", |row| row.arch.as_str()),
+    ));
+    line(format_args!(
+        "<text transform=\"translate(16 {:.1}) rotate(-90)\" text-anchor=\"middle\">instructions for a request</text>",
+        (y(0.0) + y(top)) / 2.0
+    ));
+    for (curve, (label, colour)) in curves.iter().zip(SIGNS) {
+        let Some((last_x, last_y)) = curve.last() else { continue };
+        let path: Vec<String> = curve.iter().map(|(a, b)| format!("{:.1},{:.1}", x(*a), y(*b))).collect();
+        line(format_args!(
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
+            path.join(" ")
+        ));
+        line(format_args!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{label}</text>",
+            x(*last_x) + 6.0,
+            y(*last_y) + 4.0
+        ));
+    }
+    line(format_args!("</svg>"));
+    Ok(text)
+}
+
+/// Says by how much each side grows with each entry, over whole blocks of entries.
+///
+/// # Errors
+/// There are too few points.
+pub(super) fn slopes(rows: &[Row]) -> Result<String, String> {
+    let mut text = String::new();
+    for (side, name) in SIDES.iter().enumerate() {
+        let whole: Vec<(f64, f64)> =
+            points(rows, side).into_iter().filter(|(entries, _)| entries % 4.0 == 0.0).collect();
+        let (Some((x0, y0)), Some((x1, y1))) = (whole.first(), whole.last()) else {
+            return Err("too few points".into());
+        };
+        let slope = (y1 - y0) / (x1 - x0);
+        let _ = writeln!(text, "{name}: {slope:.1} instructions for each entry, from {x0} to {x1}");
+    }
+    Ok(text)
+}

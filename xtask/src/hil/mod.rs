@@ -1,0 +1,218 @@
+//! `cargo xtask hil`: the scenarios on boards.
+
+mod arm;
+mod board;
+mod boards;
+mod monitor;
+mod report;
+mod reset;
+mod results;
+mod session;
+mod ssh;
+
+use crate::run::{self, cargo, root};
+use boards::Description;
+use monitor::Monitor;
+use report::Terminal;
+use results::Results;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(crate) const HELP: &str = "\
+cargo xtask hil [--board NAME]… [options]
+
+Runs the scenarios of hil-tests on boards, one line each. A board that hangs or dies is reset once,
+the case is reported, and the run goes on behind it.
+
+  --board NAME          a board of the file, or an mlx5 device of this machine as mlx5_0;
+                        more than one run one after the other (default: softdev)
+  --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
+  --filter TEXT         only cases whose name holds TEXT
+  --require CAPABILITY  fail where the board lacks it
+  --require-board       fail where the board cannot be reached; else that is a skip. A case that the
+                        board lacks a capability for is a skip in any case (see --require)
+  --junit FILE          write the results as JUnit XML
+  --html FILE           write the results as a page
+  --help                this text
+
+Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
+cleared up first; a second interrupt does not wait for that).
+";
+
+/// The status of a run that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Boards and groups that are always there.
+const ALWAYS: [&str; 8] = [
+    "softdev",
+    "uverbs",
+    "uverbs-wrapped",
+    "uverbs-single-block",
+    "qemu-firmware",
+    "qemu-user",
+    "qemu-user-bluefield3",
+    "vdpu",
+];
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    help: bool,
+    board: Vec<String>,
+    boards: Option<PathBuf>,
+    filter: String,
+    require: Vec<String>,
+    require_board: bool,
+    junit: Option<PathBuf>,
+    html: Option<PathBuf>,
+}
+
+/// Runs the boards that are named.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let chosen = parse(arguments).map_err(|error| format!("{error}\n\n{HELP}")).and_then(|options| {
+        let chosen = if options.help { vec![] } else { choose(&options)? };
+        Ok((options, chosen))
+    });
+    let (options, chosen) = match chosen {
+        Ok(chosen) => chosen,
+        Err(message) => return run::misuse(&format!("error: {message}")),
+    };
+    if options.help {
+        return run::print(HELP, 0);
+    }
+    // What boards have started, copied or booted is cleared away, and the reports are written. Whoever cannot wait for that
+    // interrupts again.
+    let interrupt = || {
+        if session::interrupt() {
+            std::process::exit(INTERRUPTED.into());
+        }
+    };
+    if let Err(error) = ctrlc::set_handler(interrupt) {
+        return run::misuse(&format!("error: {error}"));
+    }
+    match perform(&options, &chosen, &mut io::stdout()) {
+        Ok(_) if session::is_interrupted() => ExitCode::from(INTERRUPTED),
+        Ok(all) if all.iter().all(|results| results.is_good(options.require_board)) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => run::lost(&error),
+    }
+}
+
+/// Runs all scenarios on the boards that are always there.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
+    let board = ALWAYS.map(String::from).to_vec();
+    let options = Options { board, require_board: true, ..Options::default() };
+    let chosen = choose(&options)?;
+    let all = perform(&options, &chosen, out).map_err(|error| error.to_string())?;
+    if !all.iter().all(|results| results.is_good(true)) {
+        return Err("not all is well on all boards".into());
+    }
+    // All have the same cases, of which they may skip some.
+    let counts: BTreeSet<usize> = all.iter().map(|results| results.announced).collect();
+    if counts.len() > 1 { Err(format!("boards differ in their number of cases: {counts:?}")) } else { Ok(()) }
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    use lexopt::prelude::*;
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(arguments.iter().map(OsString::from));
+    let explain = |error: lexopt::Error| error.to_string();
+    let text = |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.string()).map_err(explain);
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("board") => options.board.push(text(&mut parser)?),
+            Long("boards") => options.boards = Some(text(&mut parser)?.into()),
+            Long("filter") => options.filter = text(&mut parser)?,
+            Long("require") => options.require.push(text(&mut parser)?),
+            Long("require-board") => options.require_board = true,
+            Long("junit") => options.junit = Some(text(&mut parser)?.into()),
+            Long("html") => options.html = Some(text(&mut parser)?.into()),
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(explain(other.unexpected())),
+        }
+    }
+    Ok(options)
+}
+
+/// Finds the boards that are named.
+fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
+    let file = options.boards.clone().unwrap_or_else(|| root().join("hil-tests/boards.toml"));
+    let boards = boards::read(&file)?;
+    let mut chosen: Vec<(String, Description)> = Vec::new();
+    let default = ["softdev".to_owned()];
+    let names = if options.board.is_empty() { &default[..] } else { &options.board };
+    for name in names {
+        let found = boards.find(name)?;
+        let new = |(name, _): &(String, _)| chosen.iter().all(|(known, _)| known != name);
+        let new: Vec<_> = found.into_iter().filter(new).collect();
+        chosen.extend(new);
+    }
+    Ok(chosen)
+}
+
+/// Runs boards one after the other, writes the reports, and returns what came of each.
+fn perform(
+    options: &Options,
+    chosen: &[(String, Description)],
+    out: &mut dyn Write,
+) -> io::Result<Vec<Results>> {
+    let mut all = Vec::new();
+    for (name, description) in chosen {
+        all.push(perform_one(options, name, description, out)?);
+    }
+    for results in &all {
+        out.write_all(report::summary(results, options.require_board).as_bytes())?;
+    }
+    out.flush()?;
+    let write = |file: &Path, text: &str| {
+        std::fs::write(file, text)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    };
+    if let Some(file) = &options.junit {
+        write(file, &report::junit(&all, options.require_board).map_err(io::Error::other)?)?;
+    }
+    if let Some(file) = &options.html {
+        write(file, &report::html(&all, options.require_board))?;
+    }
+    Ok(all)
+}
+
+fn perform_one(
+    options: &Options,
+    name: &str,
+    description: &Description,
+    out: &mut dyn Write,
+) -> io::Result<Results> {
+    writeln!(out, "board {name}")?;
+    let required = options.require.clone();
+    let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
+    let mut terminal = Terminal::new(out);
+    let mut board = board::make(description);
+    session::run(&mut *board, &mut monitor, &options.filter, &mut |monitor| terminal.watch(monitor));
+    terminal.finish()?;
+    Ok(monitor.results().clone())
+}
+
+/// Builds a program of hil-tests and returns where it is.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn runner(name: &str) -> Result<String, String> {
+    run::check(cargo(&["build", "--quiet", "--package", "hil-tests", "--bin", name]))?;
+    Ok(run::built("debug", name)?.to_string_lossy().into_owned())
+}
+
+/// As [`runner`], optimised.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn release_runner(name: &str) -> Result<String, String> {
+    run::check(cargo(&["build", "--quiet", "--release", "--package", "hil-tests", "--bin", name]))?;
+    Ok(run::built("release", name)?.to_string_lossy().into_owned())
+}

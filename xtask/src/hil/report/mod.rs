@@ -1,0 +1,12 @@
+//! The results for people and for other programs.
+
+mod html;
+mod junit;
+mod terminal;
+
+pub(super) use html::html;
+pub(super) use junit::junit;
+pub(super) use terminal::{Terminal, summary};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! `cargo xtask peer`: other people's programs and tests, unchanged, on the software device.
+//!
+//! Their tests skip what a device lacks and end well all the same, and one that waits for a completion waits for ever. So
+//! how many ran, how many were skipped and why is pinned, and everything runs under a time limit.
+
+mod modules;
+mod running;
+
+use crate::run::{self, free_port, root};
+use crate::{debian, emulate};
+use modules::{MODULES, Module, counts};
+use running::Running;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+pub(crate) const HELP: &str = "\
+cargo xtask peer
+
+Runs rdma-core's own tests and perftest, unchanged, on the software device: through the real
+libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
+missing are installed when this runs as root, else named.
+";
+
+/// Where the tests of rdma-core are, some of them compressed.
+const TESTS: &str = "/usr/share/doc/rdma-core/tests";
+
+/// The interpreter that the package is made for.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// No program here needs half as long.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Client and server programs; what both get.
+const PAIRS: &[&[&str]] = &[
+    &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
+    &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
+    &["ib_read_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
+    &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
+    &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "65536", "-e"],
+    &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096", "-q", "4"],
+];
+
+/// Options of `ib_write_bw` for encrypted traffic, besides the files with keys.
+const ENCRYPTED: &[&[&str]] = &[
+    &["--aes_block_size=512", "-s", "4096", "--encrypt_on_tx"],
+    &["--aes_block_size=4096", "-s", "65536"],
+    &["--aes_block_size=512", "-s", "512", "--encrypt_on_tx", "--sig_before"],
+];
+
+/// Runs everything and prints a line for each.
+pub(crate) fn run() -> ExitCode {
+    match check() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => run::failed(&message),
+    }
+}
+
+/// Runs everything and prints a line for each.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn check() -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    debian::install(debian::PEERS)?;
+    let folder = Folder::new()?;
+    let bench = Bench { library: emulate::library()?, folder: &folder.0 };
+    bench.unpack()?;
+    let mut failed = 0;
+    let mut tell = |name: &str, outcome: Result<String, String>| match outcome {
+        Ok(what) => println!("passed  {name}: {what}"),
+        Err(what) => {
+            failed += 1;
+            println!("FAILED  {name}: {what}");
+        }
+    };
+    tell("ibv_devinfo", bench.devinfo());
+    for module in MODULES {
+        let name = format!("{} ({}, {})", module.name, module.crypto, module.engine);
+        tell(&name, bench.module(module));
+    }
+    for pair in PAIRS {
+        tell(&pair.join(" "), bench.pair(pair, pair, "plaintext"));
+    }
+    for options in ENCRYPTED {
+        let (server, client) = bench.encrypted(options)?;
+        let words = |list: &[String]| bench.pair(&refs(list), &refs(&client), "wrapped");
+        tell(&format!("ib_write_bw --aes_xts {}", options.join(" ")), words(&server));
+    }
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} peers failed")) }
+}
+
+fn refs(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
+/// A folder that goes away.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("mlx5-peer-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The library, and a folder for everything else.
+struct Bench<'a> {
+    library: PathBuf,
+    folder: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Returns a program that is to run on the device.
+    fn program(&self, name: &str, crypto: &str) -> Command {
+        let mut command = Command::new(name);
+        command.env("LD_PRELOAD", &self.library).env("MLX5_UVERBS_DIR", self.folder.join("fabric"));
+        command.env("MLX5_UVERBS_CRYPTO", crypto).env_remove("SYSFS_PATH");
+        command.env("MLX5_CRYPTO_TEST_INFO", root().join("hil-tests/uverbs/crypto_test_info.json"));
+        command.current_dir(self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a program, whose output goes to a file of that name.
+    fn start(&self, name: &str, command: Command) -> Result<Running, String> {
+        Running::start(command, &self.folder.join(name).with_extension("log"))
+    }
+
+    /// Copies rdma-core's tests and unpacks them.
+    fn unpack(&self) -> Result<(), String> {
+        let tests = self.folder.join("tests");
+        let copied = Command::new("cp").arg("-r").arg(TESTS).arg(&tests).status();
+        let packed = |path: &Path| path.extension().is_some_and(|extension| extension == "gz");
+        let files = fs::read_dir(&tests).map_err(|error| format!("{}: {error}", tests.display()))?;
+        let packed = files.flatten().map(|entry| entry.path()).filter(|path| packed(path));
+        let unpacked = Command::new("gunzip").args(packed).status();
+        let fine = [copied, unpacked].into_iter().all(|status| status.is_ok_and(|status| status.success()));
+        if fine { Ok(()) } else { Err("the tests of rdma-core could not be unpacked".into()) }
+    }
+
+    fn devinfo(&self) -> Result<String, String> {
+        let end = self.start("devinfo", self.program("ibv_devinfo", "none"))?.finish(LIMIT)?;
+        if end.status.success() && end.said.contains("mlx5_0") && end.said.contains("PORT_ACTIVE") {
+            Ok("mlx5_0 is there and its port active".into())
+        } else {
+            Err(end.to_string())
+        }
+    }
+
+    fn module(&self, module: &Module) -> Result<String, String> {
+        let mut command = self.program(PYTHON, module.crypto);
+        command.env("MLX5_UVERBS_ENGINE", module.engine).args([
+            "tests/run_tests.py",
+            "--dev",
+            "mlx5_0",
+            "-v",
+        ]);
+        command.arg(format!("tests.{}", module.name));
+        let end = self.start("module", command)?.finish(LIMIT)?;
+        let (expected, found) = (module.counts(), counts(&end.said));
+        if end.status.success() && found == expected {
+            Ok(expected.to_string())
+        } else {
+            Err(format!("expected {expected}\nfound {found}\n{end}"))
+        }
+    }
+
+    /// Runs a server and, behind it, a client.
+    fn pair(&self, server: &[&str], client: &[&str], crypto: &str) -> Result<String, String> {
+        let port = free_port()?;
+        let command = |words: &[&str]| {
+            let (name, arguments) = words.split_first().ok_or("no program")?;
+            let mut command = self.program(name, crypto);
+            command.args(arguments).args(["-p", &port.to_string()]);
+            Ok::<_, String>(command)
+        };
+        let mut server = self.start("server", command(server)?)?;
+        server.wait_for_port(port, LIMIT)?;
+        let mut client = command(client)?;
+        client.arg("localhost");
+        let client = self.start("client", client)?.finish(LIMIT);
+        let (server, client) = (server.finish(LIMIT)?, client?);
+        if let Some(end) = [server, client].iter().find(|end| !end.status.success()) {
+            return Err(end.to_string());
+        }
+        Ok("both passed".into())
+    }
+
+    /// Writes the files with keys, and returns the words for server and client.
+    fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
+        let info = root().join("hil-tests/uverbs/crypto_test_info.json");
+        let info = fs::read_to_string(&info).map_err(|error| format!("{}: {error}", info.display()))?;
+        let lines = |name: &str| {
+            let bytes = numbers(&info, name).into_iter().flat_map(u64::to_be_bytes);
+            bytes.map(|byte| format!("0x{byte:02x}\n")).collect::<String>()
+        };
+        let credentials = self.file("credentials", &lines("credential"), 0o600)?;
+        let key = self.file("key", &lines("wrapped_key"), 0o600)?;
+        // Both programs call theirs at once, with the same name for its output: one of them has to wait.
+        let tool = |name: &str, wait: &str| {
+            self.file(name, &format!("#!/bin/sh\n{wait}\nexec cp '{key}' \"$2\"\n"), 0o700)
+        };
+        let words = |tool: &str| {
+            let mut words: Vec<String> =
+                ["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "--aes_xts"].map(String::from).to_vec();
+            words.extend(options.iter().map(|option| (*option).to_owned()));
+            for (option, value) in [
+                ("--kek_path", credentials.as_str()),
+                ("--credentials_path", &credentials),
+                ("--data_enc_key_app_path", tool),
+            ] {
+                words.extend([option.to_owned(), value.to_owned()]);
+            }
+            words
+        };
+        Ok((words(&tool("late-tool", "sleep 1")?), words(&tool("tool", ":")?)))
+    }
+
+    fn file(&self, name: &str, content: &str, mode: u32) -> Result<String, String> {
+        let path = self.folder.join(name);
+        let written = fs::File::create(&path)
+            .and_then(|mut file| file.write_all(content.as_bytes()))
+            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(mode)));
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}
+
+/// Returns the list of numbers called `name` from the file with keys.
+fn numbers(json: &str, name: &str) -> Vec<u64> {
+    let list = json.split_once(&format!("\"{name}\"")).and_then(|(_, rest)| rest.split_once('['));
+    let list = list.and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list);
+    list.split(',').filter_map(|number| number.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_by_name() {
+        let json = "[{\n \"a\": [1,\n 2],\n \"b\": [\n18446744073709551615 ]\n}]";
+        assert_eq!(numbers(json, "a"), [1, 2]);
+        assert_eq!(numbers(json, "b"), [u64::MAX]);
+        assert!(numbers(json, "c").is_empty());
+    }
+}

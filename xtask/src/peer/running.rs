@@ -1,0 +1,165 @@
+//! A program of others that runs: never longer than it may, and never without us.
+
+use crate::run;
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Lines that are shown of a program that failed.
+const LAST_WORDS: usize = 12;
+
+/// A socket that waits for connections, as the kernel writes it.
+const LISTEN: &str = "0A";
+
+/// How often it is looked whether a program listens.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A program that runs. It is ended when this is dropped.
+pub(super) struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+/// How a program has ended, and all that it has said.
+pub(super) struct End {
+    pub(super) status: ExitStatus,
+    pub(super) said: String,
+}
+
+impl Running {
+    /// Starts a program that writes into a file, which takes as much as it says; a pipe is full at some time.
+    ///
+    /// # Errors
+    /// What went wrong, in a sentence.
+    pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+        let lost = |error| format!("{}: {error}", log.display());
+        let file = File::create(log).map_err(lost)?;
+        command.stderr(file.try_clone().map_err(lost)?).stdout(file);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { child, log: log.to_path_buf() })
+    }
+
+    /// Waits until somebody listens at a port, which is told by the kernel: the programs themselves do not say it. They take
+    /// one connection, so that it cannot be tried.
+    ///
+    /// # Errors
+    /// The program has ended before, or its time is over; in a sentence.
+    pub(super) fn wait_for_port(&mut self, port: u16, limit: Duration) -> Result<(), String> {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            // A machine without IPv6 does not have the second.
+            let tables =
+                ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| fs::read_to_string(file).unwrap_or_default());
+            if tables.iter().any(|table| is_listening(table, port)) {
+                return Ok(());
+            }
+            if run::wait(&mut self.child, LOOK).map_err(|error| error.to_string())?.is_some() {
+                return Err(format!("ended and never listened: {}", self.finish(limit)?));
+            }
+        }
+        Err(format!("did not listen at port {port} within {} s", limit.as_secs()))
+    }
+
+    /// Waits for the program, which is ended when its time is over.
+    ///
+    /// # Errors
+    /// It took too long, or cannot be waited for; in a sentence.
+    pub(super) fn finish(&mut self, limit: Duration) -> Result<End, String> {
+        let ended = run::wait(&mut self.child, limit).map_err(|error| error.to_string())?;
+        let status = match ended {
+            Some(status) => status,
+            None => self.kill().map_err(|error| error.to_string())?,
+        };
+        let said = fs::read(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let end = End { status, said: String::from_utf8_lossy(&said).into_owned() };
+        if ended.is_some() { Ok(end) } else { Err(format!("took longer than {} s: {end}", limit.as_secs())) }
+    }
+
+    fn kill(&mut self) -> std::io::Result<ExitStatus> {
+        // Fails where it has ended already.
+        let _ = self.child.kill();
+        self.child.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that was waited for has ended, and its number is not used again here.
+        let _ = self.kill();
+    }
+}
+
+/// Whether somebody listens at a port, by a table of the kernel's: number, own address, peer's address, state, all in
+/// hexadecimal.
+fn is_listening(table: &str, port: u16) -> bool {
+    let own = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        words.next().is_some_and(|address| address.ends_with(&own)) && words.nth(1) == Some(LISTEN)
+    })
+}
+
+/// How it ended, and its last lines.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<&str> = self.said.lines().filter(|line| !line.trim().is_empty()).collect();
+        let from = lines.len().saturating_sub(LAST_WORDS);
+        write!(f, "{}\n{}", self.status, lines.get(from..).unwrap_or_default().join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(script: &str, folder: &tempfile::TempDir) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Running::start(command, &folder.path().join("log")).unwrap()
+    }
+
+    #[test]
+    fn more_than_a_pipe_holds_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let end = start("seq 100000; echo end >&2; exit 3", &folder).finish(Duration::from_secs(60)).unwrap();
+        assert_eq!(end.status.code(), Some(3));
+        assert!(end.said.starts_with("1\n2\n") && end.said.ends_with("\n100000\nend\n"));
+        assert!(end.to_string().ends_with("\n99999\n100000\nend"));
+    }
+
+    #[test]
+    fn a_program_does_not_outlive_its_time_nor_us() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut running = start("echo here; exec sleep 600", &folder);
+        assert!(running.finish(Duration::from_millis(1)).is_err());
+        let running = start("exec sleep 600", &folder);
+        let process = format!("/proc/{}", running.child.id());
+        assert!(Path::new(&process).exists());
+        drop(running);
+        assert!(!Path::new(&process).exists());
+    }
+
+    #[test]
+    fn only_who_listens_at_the_port_is_found() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
+                     0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n   \
+                     1: 0100007F:4E20 0100007F:1F91 01 00000000:00000000\n";
+        let found: Vec<u16> =
+            [8080, 20000, 8081, 0].into_iter().filter(|port| is_listening(table, *port)).collect();
+        assert_eq!(found, [8080]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(is_listening(&fs::read_to_string("/proc/net/tcp").unwrap(), port));
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let port = run::free_port().unwrap();
+        let why = start("echo no device; exit 1", &folder).wait_for_port(port, Duration::from_secs(60));
+        assert!(why.unwrap_err().ends_with("exit status: 1\nno device"));
+    }
+}

@@ -1,0 +1,198 @@
+//! Finds a compiler for the Arm cores of a BlueField. What rustup holds is used and never changed.
+
+use crate::debian::{self, Dependencies};
+use crate::run::{self, program, root};
+use serde::Deserialize;
+use std::path::Path;
+use std::process::Command;
+
+/// A BlueField, by what its cores understand.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Board {
+    /// Cortex-A72.
+    BlueField2,
+    /// Cortex-A78.
+    BlueField3,
+}
+
+impl Board {
+    pub(crate) const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BlueField2 => "bluefield2",
+            Self::BlueField3 => "bluefield3",
+        }
+    }
+
+    /// Finds a board by its name.
+    ///
+    /// # Errors
+    /// That there is none, in words.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|board| board.name() == name);
+        known.ok_or(format!("unknown board `{name}`"))
+    }
+
+    pub(crate) fn cpu(self) -> &'static str {
+        match self {
+            Self::BlueField2 => "cortex-a72",
+            Self::BlueField3 => "cortex-a78",
+        }
+    }
+}
+
+/// What a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Nothing.
+    None,
+    /// Linux with glibc.
+    Linux,
+}
+
+impl System {
+    pub(crate) const ALL: [Self; 2] = [Self::None, Self::Linux];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Linux => "linux",
+        }
+    }
+}
+
+/// The triples of rustup's targets.
+const LINUX: &str = "aarch64-unknown-linux-gnu";
+const BARE: &str = "aarch64-unknown-none";
+
+/// Links for both systems.
+const LINKER: &str = "aarch64-linux-gnu-gcc";
+
+/// A cargo and a rustc that can build for a board.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Toolchain {
+    /// In words, for the log.
+    pub(crate) name: String,
+    /// The folder below a target folder in which cargo leaves what it built.
+    pub(crate) triple: String,
+    /// The compiler itself.
+    pub(crate) rustc: String,
+    cargo: String,
+    /// For cargo: the target, and whatever makes it.
+    target: Vec<String>,
+    /// For rustc, and for code of the target only.
+    flags: Vec<String>,
+    /// The standard library is built from its sources, which stable compilers do when told to.
+    from_source: bool,
+}
+
+impl Toolchain {
+    /// Finds a compiler.
+    ///
+    /// # Errors
+    /// What has to be installed, in a sentence.
+    pub(crate) fn find(board: Board, system: System) -> Result<Self, String> {
+        let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+        let triple = if system == System::Linux { LINUX } else { BARE };
+        if ask(&rustc, &["--print", "target-libdir", "--target", triple]).is_some_and(|at| at.exists()) {
+            if system == System::Linux {
+                debian::install(debian::LINKER)?;
+            }
+            return Ok(Self::installed(board, triple, cargo, rustc));
+        }
+        if system == System::None && sources(&rustc) {
+            return Ok(Self::from_source(board, cargo, rustc));
+        }
+        debian::install(debian::CROSS).map_err(|missing| {
+            format!(
+                "the compiler cannot build for {triple} (rustup target add {triple}, or of Debian:) {missing}"
+            )
+        })?;
+        let (cargo, rustc) = ("/usr/bin/cargo".to_owned(), "/usr/bin/rustc".to_owned());
+        match system {
+            System::None => Ok(Self::from_source(board, cargo, rustc)),
+            System::Linux => {
+                // rustc takes a standard library of its very build only.
+                let package = format!("libstd-rust-web-dev={}", debian::version("rustc-web")?);
+                let library = debian::unpack("std", &[&package], Dependencies::Omitted)?;
+                let mut found = Self::installed(board, triple, cargo, rustc);
+                found.flags.push(format!("--sysroot={}", library.join("usr").display()));
+                Ok(found)
+            }
+        }
+    }
+
+    /// A compiler beside which the standard library for a triple stands ready.
+    fn installed(board: Board, triple: &str, cargo: String, rustc: String) -> Self {
+        let mut flags = vec![format!("-Ctarget-cpu={}", board.cpu())];
+        if triple == LINUX {
+            flags.push(format!("-Clinker={LINKER}"));
+        }
+        Self {
+            name: format!("{rustc} with its library for {triple}"),
+            triple: triple.into(),
+            rustc,
+            cargo,
+            target: vec!["--target".into(), triple.into()],
+            flags,
+            from_source: false,
+        }
+    }
+
+    /// A compiler with the sources of the standard library, and the specification of `targets/`.
+    fn from_source(board: Board, cargo: String, rustc: String) -> Self {
+        let triple = format!("aarch64-{}-none", board.name());
+        let mut target: Vec<String> =
+            ["-Zbuild-std=core,alloc", "-Zbuild-std-features=compiler-builtins-mem", "--target"]
+                .map(Into::into)
+                .into();
+        target.push(format!("targets/{triple}.json"));
+        // Before cargo had a switch for it, a specification needed none.
+        let mut help = program(&cargo, &["-Z", "help"]);
+        help.env("RUSTC_BOOTSTRAP", "1");
+        let switch = "json-target-spec";
+        if help.output().is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(switch)) {
+            target.push(format!("-Z{switch}"));
+        }
+        // The specification names the linker that comes with rustup.
+        let flags = match ask(&rustc, &["--print", "target-libdir"]) {
+            Some(library) if library.with_file_name("bin").join("rust-lld").exists() => Vec::new(),
+            _ => ["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"].map(Into::into).into(),
+        };
+        let name = format!("{rustc} with the sources of its library");
+        Self { name, triple, rustc, cargo, target, flags, from_source: true }
+    }
+
+    /// Returns cargo with a task and its arguments, for the target of this toolchain, in `target/cross`.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = program(&self.cargo, arguments);
+        command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
+        command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
+        // Names the libraries of the compiler that built this program, which may be another.
+        command.env_remove("LD_LIBRARY_PATH");
+        if self.from_source {
+            command.env("RUSTC_BOOTSTRAP", "1");
+        }
+        command
+    }
+}
+
+/// Asks a compiler for one of its folders.
+fn ask(rustc: &str, arguments: &[&str]) -> Option<std::path::PathBuf> {
+    run::answer(program(rustc, arguments)).ok().map(Into::into)
+}
+
+/// Returns whether the sources of the standard library stand beside a compiler.
+fn sources(rustc: &str) -> bool {
+    let library = Path::new("lib/rustlib/src/rust/library/Cargo.toml");
+    ask(rustc, &["--print", "sysroot"]).is_some_and(|at| at.join(library).exists())
+}
+
+/// Returns the folder for what is built for a board.
+pub(crate) fn folder(board: Board, system: System, release: bool) -> std::path::PathBuf {
+    let profile = if release { "release" } else { "debug" };
+    root().join("target").join(board.name()).join(system.name()).join(profile)
+}
