@@ -56,6 +56,8 @@ Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the argumen
 ";
 
 fn main() -> ExitCode {
+    // Whoever needs it later asks again, and says what went wrong.
+    let _ = run::itself();
     let arguments: Vec<String> =
         std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (task, rest) =

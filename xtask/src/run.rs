@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -57,14 +58,24 @@ pub(crate) fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
+/// Returns where this very program is, as it was when this was asked first (`main` does so at its start): a task that has
+/// cargo build this program anew runs from a deleted file then, whose successor is at the same place.
+///
+/// # Errors
+/// The system does not tell.
+pub(crate) fn itself() -> Result<&'static Path, String> {
+    static ITSELF: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let place = ITSELF.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string()));
+    place.as_deref().map_err(String::clone)
+}
+
 /// Returns where cargo has put a file that it was told to build with a profile of that folder: beside this very program's
 /// folder.
 ///
 /// # Errors
 /// It is not there.
 pub(crate) fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let target = this.ancestors().nth(2).ok_or("no target directory")?;
+    let target = itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let file = target.join(folder).join(name);
     if file.exists() { Ok(file) } else { Err(format!("{} was not built", file.display())) }
 }

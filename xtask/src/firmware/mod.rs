@@ -104,8 +104,7 @@ fn build(board: Board) -> Result<PathBuf, String> {
 /// What went wrong, in a sentence.
 pub(crate) fn command(board: Board) -> Result<Vec<String>, String> {
     let image = build(board)?;
-    let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let (this, image) = (this.to_string_lossy(), image.to_string_lossy());
+    let (this, image) = (run::itself()?.to_string_lossy(), image.to_string_lossy());
     Ok([&*this, "firmware", "--board", board.name(), "--image", &*image].map(String::from).into())
 }
 
