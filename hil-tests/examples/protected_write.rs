@@ -73,7 +73,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         }),
     };
     queue.request(1).configure_mkey(&mut object.mkey, &config)?;
-    let remote = Remote { address: target.as_ptr().expose_provenance() as u64, rkey: to.rkey() };
+    let remote = Remote::new(target.as_ptr().expose_provenance() as u64, to.rkey());
     queue.request(2).signaled().rdma_write(remote, &[Sge::new(0, WIRE as u32, object.mkey.key())?])?;
     queue.ring_doorbell();
 

@@ -327,7 +327,7 @@ proptest! {
         let mut lab = Lab::new(&mut board);
         let region = lab.region(&[0x77; 64]);
         let sges = [Sge::new(region.address, 2, region.key).expect("two bytes"); 30];
-        let remote = Remote { address: region.address, rkey: region.key };
+        let remote = Remote::new(region.address, region.key);
         let entries = [ListEntry::new(region.address, 8, region.key).expect("eight bytes"); 9];
         let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };

@@ -171,7 +171,16 @@ pub struct Domain {
 impl Domain {
     /// Returns the bytes of a block with its signature.
     pub const fn stride(&self) -> u32 {
-        self.block_size.bytes() + self.signature.bytes()
+        self.outline().stride()
+    }
+
+    const fn outline(&self) -> DomainOutline {
+        let kind = match self.signature {
+            Signature::T10Dif(_) => SignatureKind::T10Dif,
+            Signature::Crc32(_) | Signature::Crc32c(_) => SignatureKind::Crc32,
+            Signature::Crc64Xp10(_) => SignatureKind::Crc64,
+        };
+        DomainOutline { kind, block_size: self.block_size }
     }
 
     /// Returns whether both domains have the same kind of signature and block size, which a copy mask needs.
@@ -209,6 +218,58 @@ pub(crate) struct SignatureWords {
     pub(crate) wire: Option<Domain>,
     check_mask: u8,
     copy_mask: Option<u8>,
+}
+
+/// What lengths and signature errors are read by: all of a signature but its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Outline {
+    pub(crate) memory: Option<DomainOutline>,
+    pub(crate) wire: Option<DomainOutline>,
+}
+
+/// The same of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct DomainOutline {
+    pub(crate) kind: SignatureKind,
+    block_size: BlockSize,
+}
+
+/// A kind of signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
+pub(crate) enum SignatureKind {
+    T10Dif,
+    Crc32,
+    Crc64,
+}
+
+impl Outline {
+    /// No signature.
+    pub(crate) const NONE: Self = Self { memory: None, wire: None };
+
+    /// Returns whether a domain has a signature.
+    pub(crate) const fn is_some(&self) -> bool {
+        self.memory.is_some() || self.wire.is_some()
+    }
+
+    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory.
+    pub(crate) const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
+        convert(memory_bytes, self.memory, self.wire)
+    }
+}
+
+impl DomainOutline {
+    /// Returns the bytes of a block with its signature.
+    pub(crate) const fn stride(&self) -> u32 {
+        let signature = match self.kind {
+            SignatureKind::Crc32 => 4,
+            SignatureKind::T10Dif | SignatureKind::Crc64 => 8,
+        };
+        self.block_size.bytes() + signature
+    }
 }
 
 /// What posting a signature copies: it is made when the words change, not when they are posted.
@@ -411,20 +472,24 @@ impl BlockSignature {
 
     /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory, `None` for a part of a
     /// block. Work requests and offsets in an mkey count wire bytes (D3).
-    pub const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
-        self.words.wire_bytes(memory_bytes)
+    pub fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
+        self.words.outline().wire_bytes(memory_bytes)
     }
 
     /// Returns how many bytes of memory whole blocks take that are `wire_bytes` on the wire, `None` for a part of a block.
-    pub const fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
-        convert(wire_bytes, self.words.wire.as_ref(), self.words.memory.as_ref())
+    pub fn memory_bytes(&self, wire_bytes: u64) -> Option<u64> {
+        let Outline { memory, wire } = self.words.outline();
+        convert(wire_bytes, wire, memory)
     }
 }
 
 impl SignatureWords {
-    /// Returns how many bytes are on the wire for whole blocks that take `memory_bytes` in memory.
-    pub(crate) const fn wire_bytes(&self, memory_bytes: u64) -> Option<u64> {
-        convert(memory_bytes, self.memory.as_ref(), self.wire.as_ref())
+    /// Returns the outline.
+    pub(crate) fn outline(&self) -> Outline {
+        Outline {
+            memory: self.memory.map(|domain| domain.outline()),
+            wire: self.wire.map(|domain| domain.outline()),
+        }
     }
 
     pub(crate) const fn effective_copy_mask(&self) -> Option<u8> {
@@ -456,7 +521,7 @@ impl SignatureWords {
 }
 
 /// Returns the length in domain `to` of whole blocks that have `bytes` in domain `from`.
-const fn convert(bytes: u64, from: Option<&Domain>, to: Option<&Domain>) -> Option<u64> {
+const fn convert(bytes: u64, from: Option<DomainOutline>, to: Option<DomainOutline>) -> Option<u64> {
     let data = match from {
         Some(from) => {
             if !bytes.is_multiple_of(from.stride() as u64) {

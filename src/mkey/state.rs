@@ -2,13 +2,15 @@
 
 use super::crypto::{Crypto, XtsEngine};
 use super::signature::{
-    BlockSignature, PsvStarts, ReadySignature, Signature, SignatureCapabilities, SignatureWords,
+    BlockSignature, Outline, PsvStarts, ReadySignature, SignatureCapabilities, SignatureKind, SignatureWords,
 };
 use super::{Access, Layout, MkeyConfig, SignatureChange};
 use crate::error::{CheckError, ConfigError};
-use crate::types::{Key, MkeyIndex, PsvIndex};
+use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
+use crate::wire::mkey_context::MkeyContext;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use zerocopy::big_endian::U64;
 
 /// How many signature errors the device has been told that software has seen.
 ///
@@ -92,14 +94,18 @@ impl MkeyAttributes {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Mkey {
     key: Key,
+    /// The key where requests have it: in the second half of a control segment, and its tag in the first word of a context.
+    key_word: U64,
+    context_word: U64,
     max_entries: u16,
     tag_update: bool,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
     /// What there is to decide about a configuration.
     shape: Shape,
-    /// Bytes of memory that the layout maps.
-    length: u64,
+    /// Which templates may be posted as they are, see [`Mkey::takes`].
+    ticket: u64,
+    in_force: InForce,
     signature: Option<SignatureState>,
     crypto: Option<CryptoState>,
 }
@@ -117,6 +123,25 @@ enum Shape {
     Unsettled,
 }
 
+/// What is known of the configuration in force, beside its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct InForce {
+    /// Bytes of memory that the layout maps.
+    pub(crate) length: u64,
+    /// Where a template was posted: then no more is known. Else there are the words of signature and crypto.
+    pub(crate) outlines: Option<Outlines>,
+}
+
+/// What lengths and signature errors are read by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Outlines {
+    pub(crate) signature: Outline,
+    /// Of an mkey with crypto properties.
+    pub(crate) data_unit: Option<BlockSize>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct SignatureState {
@@ -125,7 +150,7 @@ struct SignatureState {
     lacking: u8,
     /// The PSVs of the wire and the memory domain, as a BSF has them.
     psvs: u64,
-    /// The signature in force.
+    /// The signature in force, where its words are known.
     block: Option<SignatureWords>,
     /// The first error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
@@ -135,13 +160,15 @@ struct SignatureState {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct CryptoState {
     engine: XtsEngine,
-    /// The properties in force.
+    /// The properties in force, where they are known.
     properties: Option<Crypto>,
 }
 
 /// A configuration checked against an mkey: all that the encoder needs, and nothing that it has to decide.
 pub(crate) struct Plan<'a> {
-    pub(crate) key: Key,
+    /// The key as the control segment and as the mkey context have it.
+    pub(crate) key_word: U64,
+    pub(crate) context_word: U64,
     pub(crate) access: Option<Access>,
     pub(crate) layout: Option<Layout<'a>>,
     /// New value of the BSF enable bit, if it is written.
@@ -208,11 +235,14 @@ impl Mkey {
         }
         let mut mkey = Self {
             key: attributes.key,
+            key_word: U64::ZERO,
+            context_word: U64::ZERO,
             max_entries: attributes.max_entries,
             tag_update: attributes.tag_update,
             forgotten: false,
             shape: Shape::Unsettled,
-            length: 0,
+            ticket: 0,
+            in_force: InForce { length: 0, outlines: None },
             signature: match attributes.signature {
                 Some(attributes) => {
                     let psvs = (attributes.wire_psv.get() as u64) << 32 | attributes.memory_psv.get() as u64;
@@ -226,8 +256,19 @@ impl Mkey {
                 None => None,
             },
         };
+        mkey.set_key(attributes.key);
         mkey.settle();
         Ok(mkey)
+    }
+
+    const fn set_key(&mut self, key: Key) {
+        // A template of the old key is none of this one's.
+        if self.ticket != 0 {
+            self.ticket = Self::ticket(key);
+        }
+        self.key = key;
+        self.key_word = U64::new(key.get() as u64);
+        self.context_word = MkeyContext::key_word(key.tag());
     }
 
     /// Finds out the shape.
@@ -239,6 +280,19 @@ impl Mkey {
             (None, Some(_)) => Shape::Crypto,
             (Some(_), Some(_)) => Shape::Both,
         };
+        self.ticket = if self.is_settled() { Self::ticket(self.key) } else { 0 };
+    }
+
+    /// What a settled mkey and the templates made for it have in common. 0 is no ticket.
+    pub(crate) const fn ticket(key: Key) -> u64 {
+        1 << 32 | key.get() as u64
+    }
+
+    /// Returns whether a template with this ticket can be posted as it is: it is this mkey's, everything is known, and the device
+    /// waits for nothing.
+    #[inline(always)]
+    pub(crate) const fn takes(&self, ticket: u64) -> bool {
+        self.ticket == ticket
     }
 
     /// Returns the key, local and remote.
@@ -248,24 +302,36 @@ impl Mkey {
 
     /// Returns how many bytes of memory the layout in force maps; 0 before the first.
     pub const fn length(&self) -> u64 {
-        self.length
+        self.in_force.length
+    }
+
+    /// Returns what lengths and signature errors are read by.
+    fn outlines(&self) -> Outlines {
+        self.in_force.outlines.unwrap_or_else(|| Outlines {
+            signature: self.words().map_or(Outline::NONE, |words| words.outline()),
+            data_unit: self.crypto().map(|properties| properties.data_unit),
+        })
+    }
+
+    /// Returns the words of the signature in force, where they are known.
+    fn words(&self) -> Option<&SignatureWords> {
+        self.signature.as_ref().filter(|_| self.in_force.outlines.is_none())?.block.as_ref()
     }
 
     /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
     /// memory is not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
-        let words = self.signature.as_ref().and_then(|state| state.block);
-        words.map_or(Some(self.length), |words| words.wire_bytes(self.length))
+        self.outlines().signature.wire_bytes(self.length())
     }
 
-    /// Returns the signature in force.
+    /// Returns the signature in force; `None` also where a template brought it.
     pub fn signature(&self) -> Option<BlockSignature> {
-        self.signature.as_ref()?.block.map(BlockSignature::from_words)
+        self.words().copied().map(BlockSignature::from_words)
     }
 
-    /// Returns the crypto properties in force.
+    /// Returns the crypto properties in force; `None` also where a template brought them.
     pub fn crypto(&self) -> Option<&Crypto> {
-        self.crypto.as_ref()?.properties.as_ref()
+        self.crypto.as_ref().filter(|_| self.in_force.outlines.is_none())?.properties.as_ref()
     }
 
     /// Returns how many signature errors were seen, `None` for an mkey without signature.
@@ -281,7 +347,7 @@ impl Mkey {
         if !self.tag_update && tag != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag });
         }
-        self.key = Key::new(self.key.index(), tag);
+        self.set_key(Key::new(self.key.index(), tag));
         Ok(())
     }
 
@@ -304,8 +370,12 @@ impl Mkey {
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
-        self.shape = Shape::Unsettled;
-        self.length = 0;
+        self.in_force = InForce { length: 0, outlines: None };
+        self.forget_words();
+        self.settle();
+    }
+
+    fn forget_words(&mut self) {
         if let Some(signature) = &mut self.signature {
             signature.block = None;
         }
@@ -325,7 +395,8 @@ impl Mkey {
     #[inline(always)]
     pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
         let mut plan = Plan {
-            key: self.key,
+            key_word: self.key_word,
+            context_word: self.context_word,
             access: config.access,
             layout: config.layout,
             bsf_enable: None,
@@ -343,7 +414,7 @@ impl Mkey {
             (Shape::Both, SignatureChange::Set(block), Some(crypto)) => (Some(block), Some(crypto)),
             _ => return None,
         };
-        let mut length = self.length;
+        let mut length = self.length();
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
             if octowords > usize::from(self.max_entries) {
@@ -384,8 +455,16 @@ impl Mkey {
     /// Notes that a plan of [`Mkey::plan_settled`] was posted.
     #[inline(always)]
     pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
+        // Nothing was kept.
+        self.in_force.outlines = None;
+        self.take_up(config);
+    }
+
+    /// Takes up the parts that are given.
+    #[inline(always)]
+    fn take_up(&mut self, config: &MkeyConfig<'_>) {
         if let Some(layout) = &config.layout {
-            self.length = layout.length();
+            self.in_force.length = layout.length();
         }
         if let (Some(state), SignatureChange::Set(block)) = (&mut self.signature, config.signature) {
             state.block = Some(*block.words());
@@ -401,7 +480,7 @@ impl Mkey {
         config: &MkeyConfig<'a>,
         max_octowords: usize,
     ) -> Result<(Plan<'a>, u64), ConfigError> {
-        let mut length = self.length;
+        let mut length = self.length();
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
             if octowords > usize::from(self.max_entries) || octowords > max_octowords {
@@ -413,7 +492,8 @@ impl Mkey {
             length = layout.length();
         }
         let plan = Plan {
-            key: self.key,
+            key_word: self.key_word,
+            context_word: self.context_word,
             access: config.access,
             layout: config.layout,
             bsf_enable: None,
@@ -439,11 +519,14 @@ impl Mkey {
             self.check_complete(config)?;
         }
         let (mut plan, length) = self.plan_layout(config, max_octowords)?;
+        let outlines = self.outlines();
+        let mut signed = !matches!(config.signature, SignatureChange::Reset);
         let block = match (&self.signature, config.signature) {
             (None, SignatureChange::Set(_)) => return Err(ConfigError::NotASignatureMkey),
             (None, _) => None,
-            (Some(state), SignatureChange::Keep) => {
-                *kept = state.block.map(BlockSignature::from_words);
+            (Some(_), SignatureChange::Keep) => {
+                signed = outlines.signature.is_some();
+                *kept = self.signature();
                 kept.as_ref()
             }
             (Some(_), SignatureChange::Reset) => None,
@@ -452,15 +535,17 @@ impl Mkey {
                 Some(block)
             }
         };
+        let signed = signed && self.signature.is_some();
         let crypto = match (&self.crypto, config.crypto) {
             (None, Some(_)) => return Err(ConfigError::NotACryptoMkey),
             (None, None) => None,
-            (Some(state), change) => {
-                change.or(state.properties.as_ref()).map(|properties| (properties, state.engine))
-            }
+            (Some(state), change) => change.or(self.crypto()).map(|properties| (properties, state.engine)),
         };
-        if let Some((crypto, XtsEngine::SingleBlock)) = crypto {
-            let unit = crypto.data_unit.bytes();
+        let data_unit = config.crypto.map(|properties| properties.data_unit).or(outlines.data_unit);
+        if let (Some(unit), Some(CryptoState { engine: XtsEngine::SingleBlock, .. })) =
+            (data_unit, &self.crypto)
+        {
+            let unit = unit.bytes();
             if length > u64::from(unit) {
                 return Err(ConfigError::LengthOverDataUnit { length, unit });
             }
@@ -484,8 +569,15 @@ impl Mkey {
             }
             (None, _) => config.crypto.is_some(),
         };
+        // What a template brought may stay, but cannot be written again.
+        if (write || plan.error_count.is_some()) && signed && block.is_none() {
+            return Err(ConfigError::StateUnknown { missing: "signature (set or reset)" });
+        }
+        if write && data_unit.is_some() && crypto.is_none() {
+            return Err(ConfigError::StateUnknown { missing: "crypto" });
+        }
         // A BSF counts its data in 32 bits, whether it is written now or stays in force.
-        if (write || block.is_some() || crypto.is_some()) && length > u64::from(u32::MAX) {
+        if (write || signed || data_unit.is_some()) && length > u64::from(u32::MAX) {
             return Err(ConfigError::LengthOver32Bits { length });
         }
         if write {
@@ -506,7 +598,7 @@ impl Mkey {
                 let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
                 return Err(ConfigError::BsfDoesNotFit { bytes, max });
             }
-        } else if self.signature.is_some() && self.crypto.is_none() && block.is_none() {
+        } else if self.signature.is_some() && self.crypto.is_none() && !signed {
             plan.bsf_enable = Some(false);
         }
         Ok(plan)
@@ -550,27 +642,24 @@ impl Mkey {
         }
     }
 
-    /// Notes that a whole configuration was posted.
+    /// Notes that a template was posted. Of signature and crypto it leaves what lengths and errors are read by.
     #[inline(always)]
-    pub(crate) fn hold(
-        &mut self,
-        (length, signature, crypto): (u64, Option<SignatureWords>, Option<&Crypto>),
-    ) {
-        self.length = length;
-        if let Some(state) = &mut self.signature {
-            state.block = signature;
-        }
-        if let (Some(state), Some(properties)) = (&mut self.crypto, crypto) {
-            state.properties = Some(*properties);
-        }
-        if !self.is_settled() {
-            self.told();
-        }
+    pub(crate) const fn hold(&mut self, in_force: InForce) {
+        self.in_force = in_force;
     }
 
     /// Notes that a configuration was posted.
     pub(crate) fn apply(&mut self, config: &MkeyConfig<'_>) {
-        self.apply_settled(config);
+        if let Some(outlines) = self.in_force.outlines {
+            // What is not given stays, and stays unknown; its words are those of an older configuration.
+            self.forget_words();
+            let keeps_signature = outlines.signature.is_some() && config.signature == SignatureChange::Keep;
+            let keeps_crypto = outlines.data_unit.is_some() && config.crypto.is_none();
+            if !keeps_signature && !keeps_crypto {
+                self.in_force.outlines = None;
+            }
+        }
+        self.take_up(config);
         if let (Some(state), SignatureChange::Reset) = (&mut self.signature, config.signature) {
             state.block = None;
         }
@@ -578,7 +667,7 @@ impl Mkey {
     }
 
     /// Notes that what the device holds is known, and that it knows the error count.
-    fn told(&mut self) {
+    pub(crate) fn told(&mut self) {
         self.forgotten = false;
         if let Some(state) = &mut self.signature {
             state.attributes.error_count.pending = false;
@@ -590,6 +679,7 @@ impl Mkey {
     ///
     /// The first error is kept until [`Mkey::check`] asks for it (R183). The next configuration rearms the device.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
+        let outline = self.outlines().signature;
         let Some(state) = &mut self.signature else { return false };
         if fault.mkey != self.key.index() {
             return false;
@@ -598,7 +688,7 @@ impl Mkey {
         count.seen = count.seen.wrapping_add(1);
         count.pending = true;
         if state.error.is_none() {
-            state.error = Some(fault.interpret(state.block.as_ref()));
+            state.error = Some(fault.interpret(outline));
         }
         self.settle();
         true
@@ -722,15 +812,15 @@ impl SignatureFault {
     }
 
     /// Gives the report its meaning under the signature in force.
-    fn interpret(&self, block: Option<&SignatureWords>) -> Result<SignatureError, CheckError> {
+    fn interpret(&self, outline: Outline) -> Result<SignatureError, CheckError> {
         let unintelligible = CheckError::Unintelligible {
             syndrome: self.syndrome,
             sig_type: self.sig_type,
             domain: self.domain,
         };
         let (domain_kind, domain) = match self.domain {
-            SignatureErrorCqe::DOMAIN_WIRE => (DomainKind::Wire, block.and_then(|words| words.wire)),
-            SignatureErrorCqe::DOMAIN_MEMORY => (DomainKind::Memory, block.and_then(|words| words.memory)),
+            SignatureErrorCqe::DOMAIN_WIRE => (DomainKind::Wire, outline.wire),
+            SignatureErrorCqe::DOMAIN_MEMORY => (DomainKind::Memory, outline.memory),
             _ => return Err(unintelligible),
         };
         let domain = domain.ok_or(unintelligible)?;
@@ -739,10 +829,10 @@ impl SignatureFault {
         }
         let has = |bit| self.syndrome & bit != 0;
         let (kind, shift, mask) = if has(SignatureErrorCqe::SYNDROME_GUARD) {
-            match domain.signature {
-                Signature::T10Dif(_) => (SignatureErrorKind::Guard, 48, 0xffff),
-                Signature::Crc32(_) | Signature::Crc32c(_) => (SignatureErrorKind::Guard, 32, 0xffff_ffff),
-                Signature::Crc64Xp10(_) => (SignatureErrorKind::Guard, 0, u64::MAX),
+            match domain.kind {
+                SignatureKind::T10Dif => (SignatureErrorKind::Guard, 48, 0xffff),
+                SignatureKind::Crc32 => (SignatureErrorKind::Guard, 32, 0xffff_ffff),
+                SignatureKind::Crc64 => (SignatureErrorKind::Guard, 0, u64::MAX),
             }
         } else if has(SignatureErrorCqe::SYNDROME_APP_TAG) {
             (SignatureErrorKind::AppTag, 32, 0xffff)
@@ -751,7 +841,7 @@ impl SignatureFault {
         } else {
             return Err(unintelligible);
         };
-        if kind != SignatureErrorKind::Guard && !matches!(domain.signature, Signature::T10Dif(_)) {
+        if kind != SignatureErrorKind::Guard && !matches!(domain.kind, SignatureKind::T10Dif) {
             return Err(unintelligible);
         }
         Ok(SignatureError {

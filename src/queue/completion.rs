@@ -22,8 +22,8 @@ const CONSUMER_MASK: u32 = 0x00ff_ffff;
 const CQE_COUNT_WORD: usize = 40;
 const CQE_LAST_WORD: usize = 56;
 
-/// In the last word: opcode and format, which are 0 for a send request that succeeded.
-const CQE_NOT_PLAIN: u64 = OpOwn::new().with_opcode(0xf).with_format(0b11).into_bits() as u64;
+/// Bits of an entry's last byte that are 0 for a send request that succeeded, in laps whose owner bit is 0.
+const PLAIN_MASK: u8 = OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits();
 
 const _: () = assert!(CqeOpcode::REQUESTER.0 == 0);
 
@@ -226,7 +226,7 @@ pub struct CompletionQueue<'r> {
     ring: Ring<'r, Cqe>,
     record: &'r DoorbellRecord,
     /// Entries taken, counted from the queue's start.
-    consumer: u32,
+    consumer: u64,
 }
 
 impl<'r> CompletionQueue<'r> {
@@ -248,46 +248,16 @@ impl<'r> CompletionQueue<'r> {
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own.
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
-        self.is_written().then(|| self.copy_entry())
-    }
-
-    /// Returns whether the device has written the next entry; then its words may be read.
-    #[inline(always)]
-    fn is_written(&self) -> bool {
-        let op_own = OpOwn::from_bits(self.ring.last_byte(self.consumer));
-        // The owner bit of a fresh entry is that of the lap: 0 in the first, 1 in the second.
-        let lap = self.consumer & self.ring.len() != 0;
-        if op_own.owner() != lap || op_own.opcode() == CqeOpcode::INVALID.0 {
-            return false;
-        }
-        barrier::owner_before_entry();
-        true
-    }
-
-    /// Copies the next entry, which [`CompletionQueue::is_written`]. By words: byte by byte, which the type of an entry would
-    /// have, takes eight times as many loads.
-    #[inline(always)]
-    fn copy_entry(&mut self) -> Cqe {
-        let (ring, at) = (&self.ring, self.consumer);
-        let words = [
-            ring.read_u64::<0>(at),
-            ring.read_u64::<8>(at),
-            ring.read_u64::<16>(at),
-            ring.read_u64::<24>(at),
-            ring.read_u64::<32>(at),
-            ring.read_u64::<40>(at),
-            ring.read_u64::<48>(at),
-            ring.read_u64::<56>(at),
-        ];
-        self.consumer = at.wrapping_add(1);
-        transmute!(words)
+        let entry = entry(&self.ring, self.consumer)?;
+        self.consumer += 1;
+        Some(entry)
     }
 
     /// Gives the slots of all entries taken back to the device.
     #[inline]
     pub fn release(&mut self) {
         barrier::entries_before_record();
-        self.record.set_first(self.consumer & CONSUMER_MASK);
+        self.record.set_first(self.consumer as u32 & CONSUMER_MASK);
     }
 
     /// Returns the next completion with its identity. Signature errors are handed to their mkeys on the way (R182).
@@ -296,11 +266,8 @@ impl<'r> CompletionQueue<'r> {
     /// [`CompletionError`] for an entry that makes no sense or that nobody owns. It is consumed; polling may go on.
     #[inline]
     pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        let start = self.consumer;
-        let completion = self.next_work(route);
-        if self.consumer != start {
-            self.release();
-        }
+        let mut completion = None;
+        self.poll_batch(1, route, |one| completion = Some(one));
         completion
     }
 
@@ -312,14 +279,32 @@ impl<'r> CompletionQueue<'r> {
         route: &mut impl Route,
         mut each: impl FnMut(Result<WorkCompletion, CompletionError>),
     ) -> usize {
+        // By value: behind each barrier the compiler would read again what a reference leads to.
+        let ring = self.ring.lend();
         let start = self.consumer;
-        let mut count = 0;
+        let (mut at, mut count) = (start, 0);
         while count < max {
-            let Some(completion) = self.next_work(route) else { break };
-            each(completion);
-            count += 1;
+            if is_plain(&ring, at)
+                && let (qpn, counter, bytes) = sent(&ring, at)
+                && let Some((id, kind)) = route.sender(qpn, counter)
+            {
+                at += 1;
+                self.consumer = at;
+                if kind != RequestKind::MkeyConfigurePart {
+                    each(Ok(WorkCompletion { id, qpn, outcome: Outcome::Sent { kind, bytes } }));
+                    count += 1;
+                }
+                continue;
+            }
+            let Some(entry) = entry(&ring, at) else { break };
+            at += 1;
+            self.consumer = at;
+            if let Some(completion) = identify(&entry, route) {
+                each(completion);
+                count += 1;
+            }
         }
-        if self.consumer != start {
+        if at != start {
             self.release();
         }
         count
@@ -346,66 +331,86 @@ impl<'r> CompletionQueue<'r> {
         }
         Err(CompletionError::TimedOut)
     }
+}
 
-    #[inline(always)]
-    fn next_work(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        while self.is_written() {
-            // Of most entries two words are enough: those of send requests that succeeded.
-            let last = u64::from_be_bytes(self.ring.read_u64::<CQE_LAST_WORD>(self.consumer));
-            if last & CQE_NOT_PLAIN != 0 {
-                let entry = self.copy_entry();
-                match Self::identify(&entry, route) {
-                    None => continue,
-                    completion => return completion,
-                }
-            }
-            let bytes = u64::from_be_bytes(self.ring.read_u64::<CQE_COUNT_WORD>(self.consumer)) as u32;
-            self.consumer = self.consumer.wrapping_add(1);
-            let (qpn, counter) = (Qpn::from_low_bits((last >> 32) as u32), (last >> 16) as u16);
-            return Some(match route.sender(qpn, counter) {
-                Some((_, RequestKind::MkeyConfigurePart)) => continue,
-                Some((id, kind)) => Ok(WorkCompletion { id, qpn, outcome: Outcome::Sent { kind, bytes } }),
-                None => Err(CompletionError::UnknownRequest { qpn: qpn.get(), counter }),
-            });
+/// Returns whether the owner bit of an entry is that of its lap, 0 in the first and 1 in the second: then the device has
+/// written it.
+#[inline(always)]
+fn owner(ring: &Ring<'_, Cqe>, at: u64) -> u8 {
+    u8::from(at & u64::from(ring.len()) != 0)
+}
+
+/// Returns whether the device has written an entry, and for a send request that succeeded; then its words may be read.
+#[inline(always)]
+fn is_plain(ring: &Ring<'_, Cqe>, at: u64) -> bool {
+    let is_plain = (ring.last_byte(at) ^ owner(ring, at)) & PLAIN_MASK == 0;
+    barrier::owner_before_entry();
+    is_plain
+}
+
+/// Copies an entry, if the device has written it. By words: byte by byte, which the type of an entry would have, takes eight
+/// times as many loads.
+fn entry(ring: &Ring<'_, Cqe>, at: u64) -> Option<Cqe> {
+    let op_own = OpOwn::from_bits(ring.last_byte(at));
+    if u8::from(op_own.owner()) != owner(ring, at) || op_own.opcode() == CqeOpcode::INVALID.0 {
+        return None;
+    }
+    barrier::owner_before_entry();
+    Some(transmute!([
+        ring.read_u64::<0>(at),
+        ring.read_u64::<8>(at),
+        ring.read_u64::<16>(at),
+        ring.read_u64::<24>(at),
+        ring.read_u64::<32>(at),
+        ring.read_u64::<40>(at),
+        ring.read_u64::<48>(at),
+        ring.read_u64::<56>(at),
+    ]))
+}
+
+/// Reads an entry that [`is_plain`], from two of its words: queue pair, counter, and bytes delivered.
+#[inline(always)]
+fn sent(ring: &Ring<'_, Cqe>, at: u64) -> (Qpn, u16, u32) {
+    let last = u64::from_be_bytes(ring.read_u64::<CQE_LAST_WORD>(at));
+    let bytes = u64::from_be_bytes(ring.read_u64::<CQE_COUNT_WORD>(at)) as u32;
+    (Qpn::from_low_bits((last >> 32) as u32), (last >> 16) as u16, bytes)
+}
+
+/// Gives an entry of any kind its identity; returns nothing for one that the user does not see.
+#[cold]
+#[inline(never)]
+fn identify(entry: &Cqe, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
+    let completion = match Completion::from_wire(entry) {
+        Ok(completion) => completion,
+        Err(error) => return Some(Err(error)),
+    };
+    let (qpn, counter, identity) = match completion {
+        Completion::SignatureError(fault) if route.signature_error(&fault) => return None,
+        Completion::SignatureError(fault) => {
+            return Some(Err(CompletionError::UnknownMkey { index: fault.mkey.get() }));
         }
-        None
-    }
-
-    /// Gives an entry of any kind its identity; returns nothing for one that the user does not see.
-    #[inline(never)]
-    fn identify(entry: &Cqe, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        let completion = match Completion::from_wire(entry) {
-            Ok(completion) => completion,
-            Err(error) => return Some(Err(error)),
-        };
-        let (qpn, counter, identity) = match completion {
-            Completion::SignatureError(fault) if route.signature_error(&fault) => return None,
-            Completion::SignatureError(fault) => {
-                return Some(Err(CompletionError::UnknownMkey { index: fault.mkey.get() }));
+        Completion::Requester { qpn, counter, bytes, .. } => {
+            let sent = route.sender(qpn, counter);
+            if matches!(sent, Some((_, RequestKind::MkeyConfigurePart))) {
+                return None;
             }
-            Completion::Requester { qpn, counter, bytes, .. } => {
-                let sent = route.sender(qpn, counter);
-                if matches!(sent, Some((_, RequestKind::MkeyConfigurePart))) {
-                    return None;
-                }
-                (qpn, counter, sent.map(|(id, kind)| (id, Outcome::Sent { kind, bytes })))
-            }
-            Completion::Responder { qpn, counter, message, bytes } => {
-                let received = route.receiver(qpn, counter);
-                (qpn, counter, received.map(|id| (id, Outcome::Received { message, bytes })))
-            }
-            Completion::Failed { qpn, counter, responder, failure } => {
-                let id = if responder {
-                    route.receiver(qpn, counter)
-                } else {
-                    route.sender(qpn, counter).map(|(id, _)| id)
-                };
-                (qpn, counter, id.map(|id| (id, Outcome::Failed(failure))))
-            }
-        };
-        let unknown = CompletionError::UnknownRequest { qpn: qpn.get(), counter };
-        Some(identity.map(|(id, outcome)| WorkCompletion { id, qpn, outcome }).ok_or(unknown))
-    }
+            (qpn, counter, sent.map(|(id, kind)| (id, Outcome::Sent { kind, bytes })))
+        }
+        Completion::Responder { qpn, counter, message, bytes } => {
+            let received = route.receiver(qpn, counter);
+            (qpn, counter, received.map(|id| (id, Outcome::Received { message, bytes })))
+        }
+        Completion::Failed { qpn, counter, responder, failure } => {
+            let id = if responder {
+                route.receiver(qpn, counter)
+            } else {
+                route.sender(qpn, counter).map(|(id, _)| id)
+            };
+            (qpn, counter, id.map(|id| (id, Outcome::Failed(failure))))
+        }
+    };
+    let unknown = CompletionError::UnknownRequest { qpn: qpn.get(), counter };
+    Some(identity.map(|(id, outcome)| WorkCompletion { id, qpn, outcome }).ok_or(unknown))
 }
 
 crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer });

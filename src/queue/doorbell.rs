@@ -51,7 +51,7 @@ impl defmt::Format for DoorbellRecord {
 #[cfg(feature = "defmt")]
 impl defmt::Format for UarDoorbell {
     fn format(&self, f: defmt::Formatter<'_>) {
-        defmt::write!(f, "UarDoorbell at {=usize:#x}", self.register.addr().get());
+        defmt::write!(f, "UarDoorbell at {=usize:#x}", self.register.addr());
     }
 }
 
@@ -74,10 +74,10 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 /// A page has two registers side by side, used in turn, so that the CPU's write-combining buffer never merges two.
 #[derive(Debug)]
 pub struct UarDoorbell {
-    register: NonNull<u64>,
-    /// Distance in bytes between the two registers; 0 for a single one.
+    /// The register that is next.
+    register: *mut u64,
+    /// The bits in which the addresses of the two differ; 0 for a single one.
     toggle: usize,
-    offset: usize,
 }
 
 // SAFETY: the register is a place of the device, not of a thread; exclusive access goes with the value.
@@ -95,8 +95,9 @@ impl UarDoorbell {
     /// - memory under a key that a request names stays registered, and is not used by Rust code in a way that conflicts with
     ///   the device's reads and writes, until the request has completed (and, for a key given to a peer, until it is
     ///   invalidated).
-    pub const unsafe fn new(register: NonNull<u64>, toggle: usize) -> Self {
-        Self { register, toggle, offset: 0 }
+    pub unsafe fn new(register: NonNull<u64>, toggle: usize) -> Self {
+        let first = register.addr().get();
+        Self { register: register.as_ptr(), toggle: first ^ first.wrapping_add(toggle) }
     }
 }
 
@@ -105,9 +106,9 @@ impl Doorbell for UarDoorbell {
     fn ring(&mut self, control: [u8; 8]) {
         // SAFETY: `new`'s caller vouches for both registers. One 8-byte store, as the device wants it.
         unsafe {
-            self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control));
+            self.register.write_volatile(u64::from_ne_bytes(control));
         }
-        self.offset ^= self.toggle;
+        self.register = self.register.map_addr(|here| here ^ self.toggle);
     }
 }
 

@@ -25,20 +25,23 @@ pub enum RequestKind {
     LocalInvalidate,
 }
 
-/// A request between post and completion.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InFlight {
-    /// The user's name for it.
-    pub(super) id: u64,
-    /// The block behind it.
-    pub(super) end: u32,
-    /// Its number among all requests posted.
-    pub(super) number: u32,
-    pub(super) kind: RequestKind,
+/// The requests of a ring of at most `N` blocks, each filed under its first block.
+///
+/// Only what stands under the first block of a request between post and completion has a meaning. The queue knows where
+/// the oldest one begins, and each says where the next one does.
+pub(super) struct InFlightTable<const N: usize> {
+    /// The user's names. Apart from the rest, so that a place is found without a multiplication.
+    ids: [u64; N],
+    works: [Work; N],
 }
 
-/// The requests of a ring of at most `N` blocks, each filed under its first block.
-pub(super) struct InFlightTable<const N: usize>([InFlight; N]);
+/// What a request is, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// Blocks that it fills.
+    pub(super) blocks: u8,
+    pub(super) kind: RequestKind,
+}
 
 impl<const N: usize> InFlightTable<N> {
     /// A position is an index less its high bits.
@@ -47,21 +50,23 @@ impl<const N: usize> InFlightTable<N> {
         N - 1
     };
 
-    /// An empty table for a ring that begins at this block: no request ends behind the block that it is filed under.
-    pub(super) const fn new(first: u32) -> Self {
-        Self([InFlight { id: 0, end: first, number: 0, kind: RequestKind::Nop }; N])
+    /// An empty table.
+    pub(super) const fn new() -> Self {
+        Self { ids: [0; N], works: [Work { blocks: 0, kind: RequestKind::Nop }; N] }
     }
 
     #[inline(always)]
-    pub(super) fn set(&mut self, index: u32, request: InFlight) {
+    pub(super) fn set(&mut self, index: u64, id: u64, work: Work) {
+        let at = index as usize & Self::MASK;
         // Always there: the mask is below N.
-        if let Some(slot) = self.0.get_mut(index as usize & Self::MASK) {
-            *slot = request;
+        if let (Some(id_slot), Some(work_slot)) = (self.ids.get_mut(at), self.works.get_mut(at)) {
+            (*id_slot, *work_slot) = (id, work);
         }
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, index: u32) -> Option<&InFlight> {
-        self.0.get(index as usize & Self::MASK)
+    pub(super) fn get(&self, index: u64) -> Option<(u64, Work)> {
+        let at = index as usize & Self::MASK;
+        Some((*self.ids.get(at)?, *self.works.get(at)?))
     }
 }

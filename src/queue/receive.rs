@@ -92,7 +92,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         let mut index = self.producer.wrapping_mul(self.entries_per_slot);
         let end = (sges.len() < max).then_some(DataSegment::END_OF_LIST);
         for entry in sges.iter().map(|sge| sge.to_wire()).chain(end) {
-            self.ring.write(index, entry);
+            self.ring.write(u64::from(index), entry);
             index = index.wrapping_add(1);
         }
         let mask = self.ids.len().wrapping_sub(1);

@@ -15,7 +15,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 /// device leaves there is a valid value.
 pub(super) struct Ring<'r, T> {
     base: NonNull<T>,
-    mask: u32,
+    /// The ring's size in bytes, less one.
+    mask: usize,
     memory: PhantomData<&'r mut [T]>,
 }
 
@@ -23,13 +24,19 @@ pub(super) struct Ring<'r, T> {
 unsafe impl<T: Send> Send for Ring<'_, T> {}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
+    /// Bytes of a slot.
+    const SLOT: usize = {
+        assert!(size_of::<T>().is_power_of_two());
+        size_of::<T>()
+    };
+
     /// Takes up to `max` slots, which is at most 2^31.
     pub(super) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
         if !entries.is_power_of_two() || entries > max {
             return Err(QueueError::Size { entries, max });
         }
-        Ok(Self { base: NonNull::from(slots).cast(), mask: entries as u32 - 1, memory: PhantomData })
+        Ok(Self { base: NonNull::from(slots).cast(), mask: entries * Self::SLOT - 1, memory: PhantomData })
     }
 
     /// Lends the ring out by value, so that writing many slots does not read pointer and mask again each time.
@@ -40,19 +47,21 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Returns the number of slots.
     pub(super) const fn len(&self) -> u32 {
-        self.mask + 1
+        ((self.mask + 1) / Self::SLOT) as u32
     }
 
     #[inline(always)]
-    fn slot(&self, index: u32) -> *mut T {
-        // SAFETY: `mask` is the number of slots less one, so the masked index is that of a slot of the slice that `new`
-        // took, which stays borrowed for 'r.
-        unsafe { self.base.as_ptr().add((index & self.mask) as usize) }
+    fn slot(&self, index: u64) -> *mut T {
+        // Of the distance in bytes, which the mask needs: then the next slot is one addition and one mask away.
+        let distance = (index as usize).wrapping_mul(Self::SLOT) & self.mask;
+        // SAFETY: `mask` is the size of the slice that `new` took less one, and both this size and a slot's are powers of
+        // two: the masked distance is that of a slot of the slice, which stays borrowed for 'r.
+        unsafe { self.base.as_ptr().byte_add(distance) }
     }
 
     /// Writes a slot.
     #[inline(always)]
-    pub(super) fn write(&mut self, index: u32, value: T) {
+    pub(super) fn write(&mut self, index: u64, value: T) {
         // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
         // only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
@@ -60,7 +69,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Writes a slot whole, from any bytes of its size.
     #[inline(always)]
-    pub(super) fn write_block<B: IntoBytes + Immutable + Unaligned>(&mut self, index: u32, block: B) {
+    pub(super) fn write_block<B: IntoBytes + Immutable + Unaligned>(&mut self, index: u64, block: B) {
         const { assert!(size_of::<B>() == size_of::<T>()) };
         // SAFETY: as in `write`; B has the size of a slot and no alignment, and any bytes are a valid T.
         unsafe { self.slot(index).cast::<B>().write(block) }
@@ -68,7 +77,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Writes 16 bytes of a slot: the octoword number `at`, modulo the octowords of a slot.
     #[inline(always)]
-    pub(super) fn write_octoword(&mut self, index: u32, at: usize, value: [u8; 16]) {
+    pub(super) fn write_octoword(&mut self, index: u64, at: usize, value: [u8; 16]) {
         let octowords = const {
             assert!(size_of::<T>().is_multiple_of(16) && (size_of::<T>() / 16).is_power_of_two());
             size_of::<T>() / 16
@@ -78,7 +87,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Writes the first four bytes of a slot.
-    pub(super) fn write_word(&mut self, index: u32, word: [u8; 4]) {
+    pub(super) fn write_word(&mut self, index: u64, word: [u8; 4]) {
         const { assert!(size_of::<T>() >= 4) };
         // SAFETY: as in `write`; the slot has at least four bytes, and bytes need no alignment.
         unsafe { self.slot(index).cast::<[u8; 4]>().write(word) }
@@ -86,7 +95,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Reads the last byte of a slot, in which the device says whose the slot is.
     #[inline(always)]
-    pub(super) fn last_byte(&self, index: u32) -> u8 {
+    pub(super) fn last_byte(&self, index: u64) -> u8 {
         const { assert!(size_of::<T>() > 0) };
         // SAFETY: the pointer is within the slot. The device may write the byte at any time; an atomic access allows that.
         unsafe {
@@ -100,7 +109,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read two words this way
     /// and left the rest of the entry. `read` takes an entry, whose fields have no alignment, byte by byte.
     #[inline(always)]
-    pub(super) fn read_u64<const AT: usize>(&self, index: u32) -> [u8; 8] {
+    pub(super) fn read_u64<const AT: usize>(&self, index: u64) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
         // SAFETY: the place is within the slot, and aligned as slots are. The rest as in `read`.
         unsafe { self.slot(index).cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
@@ -108,7 +117,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Copies a slot out. Call it after [`Ring::last_byte`] said that the slot is ours, and a barrier.
     #[inline(always)]
-    pub(super) fn read(&self, index: u32) -> T {
+    pub(super) fn read(&self, index: u64) -> T {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make
         // the copy wrong, and nothing trusts it.
         unsafe { self.slot(index).read_volatile() }

@@ -1,7 +1,7 @@
 //! The send queue: posts requests, publishes them, and takes their completions.
 
 use super::doorbell::{Doorbell, DoorbellRecord};
-use super::in_flight::{InFlight, InFlightTable, RequestKind};
+use super::in_flight::{InFlightTable, RequestKind, Work};
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
@@ -24,11 +24,21 @@ const SMALL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_SMALL);
 const FULL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_FENCE);
 const COMPLETION: FmCeSe = FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS);
 const SOLICITED: FmCeSe = FmCeSe::new().with_solicited(true);
+/// All bits of fences, and all others.
+const FENCES: FmCeSe = FmCeSe::new().with_fm(0b111);
+const OTHERS: FmCeSe = FmCeSe::from_bits(!FENCES.into_bits());
+const ALL_FLAGS: FmCeSe = and(FENCES, OTHERS);
 
 /// Returns the flags of both.
 #[inline(always)]
 const fn and(one: FmCeSe, other: FmCeSe) -> FmCeSe {
     FmCeSe::from_bits(one.into_bits() | other.into_bits())
+}
+
+/// Returns flags where the second half of a control segment has them: beside what goes with the opcode (`imm`).
+#[inline(always)]
+const fn second_word(flags: FmCeSe) -> U64 {
+    U64::new((flags.into_bits() as u64) << 32)
 }
 
 /// Bytes that the inline header adds to inline data.
@@ -42,7 +52,7 @@ pub struct SendQueueConfig {
     pub qpn: Qpn,
     /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the room for an mkey's layout and BSFs.
     pub max_inline_data: u32,
-    /// Most scatter entries of a request (`max_send_sge`).
+    /// Most scatter entries of a request (`max_send_sge`), 1 or more.
     pub max_sge: usize,
     /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun.
     pub max_requests: u32,
@@ -85,25 +95,34 @@ pub struct SendQueue<'r, D, const N: usize> {
     record: &'r DoorbellRecord,
     doorbell: D,
     in_flight: InFlightTable<N>,
-    /// The number of the queue pair, where the first eight bytes of a request have it.
+    qpn: Qpn,
+    /// Its number where the first eight bytes of a request have it.
     qpn_bits: u64,
     max_inline_data: u32,
     /// Octowords for an mkey's layout and BSFs.
     max_octowords: usize,
     max_sge: usize,
     max_requests: u32,
-    /// What every request has, as the control segment has it: a completion with `signal_all`.
-    always: FmCeSe,
-    /// Blocks posted and published, and how many may have been posted before the ring is full: those retired and the ring's
-    /// size. All are counted from the queue pair's start.
-    producer: u32,
-    published: u32,
-    producer_limit: u32,
-    /// Requests posted, and how many may be: those retired and the most that may be outstanding.
-    posted: u32,
-    posted_limit: u32,
-    /// Fence that the next request gets if it asks for none, as the control segment has it.
-    next_fence: FmCeSe,
+    /// What a request has beside its own flags, as the second half of a control segment has it: a completion with
+    /// `signal_all`, and a fence behind a change of an mkey, unless it asks for another. What the next one has, and what one
+    /// behind a change and behind all else has.
+    next: U64,
+    behind_change: U64,
+    behind_else: U64,
+    /// Something has been posted since the doorbell rang.
+    is_unpublished: bool,
+    /// Blocks posted, published and retired, counted from the queue pair's start.
+    producer: u64,
+    published: u64,
+    tail: u64,
+    /// Up to here blocks may be posted without counting requests. It goes with `tail`, this far ahead: the ring's size, or 0
+    /// where the ring has room for more requests than may be outstanding.
+    limit: u64,
+    unquestioned: u64,
+    /// Requests outstanding, counted where their number is limited, and from here on: what was retired since is taken off
+    /// when the next one is posted.
+    counted: u32,
+    counted_from: u64,
     /// What the next doorbell says: the start of the last request.
     last_control: U64,
 }
@@ -128,25 +147,34 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             });
         }
         let ring = Ring::new(ring, N.min(MAX_SLOTS))?;
-        let slots = ring.len();
+        let first_block = u64::from(config.first_block);
+        let unquestioned = if ring.len() <= max_requests { u64::from(ring.len()) } else { 0 };
+        let always = if signal_all { COMPLETION } else { NO_FLAGS };
+        let [behind_else, behind_change] =
+            [NO_FLAGS, SMALL_FENCE].map(|fence| second_word(and(always, fence)));
         Ok(Self {
-            in_flight: InFlightTable::new(config.first_block),
+            in_flight: InFlightTable::new(),
             ring,
             record,
             doorbell,
+            qpn,
             qpn_bits: u64::from(qpn.get()) << 8,
             max_inline_data,
             max_octowords: (max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES,
             // Control, remote address and operands take three octowords.
-            max_sge: max_sge.min(usize::from(MAX_WQE_OCTOWORDS) - 3),
+            max_sge: max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
             max_requests,
-            always: if signal_all { COMPLETION } else { NO_FLAGS },
-            producer: config.first_block,
-            published: config.first_block,
-            producer_limit: config.first_block.wrapping_add(slots),
-            posted: 0,
-            posted_limit: max_requests,
-            next_fence: if config.small_fence { SMALL_FENCE } else { NO_FLAGS },
+            next: if config.small_fence { behind_change } else { behind_else },
+            behind_change,
+            behind_else,
+            is_unpublished: false,
+            producer: first_block,
+            published: first_block,
+            tail: first_block,
+            limit: first_block + unquestioned,
+            unquestioned,
+            counted: 0,
+            counted_from: first_block,
             last_control: U64::ZERO,
         })
     }
@@ -158,33 +186,38 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> Qpn {
-        Qpn::from_low_bits((self.qpn_bits >> 8) as u32)
+        self.qpn
     }
 
     /// Returns how many blocks of 64 bytes are free.
-    #[inline(always)]
     pub const fn free_blocks(&self) -> u32 {
-        self.producer_limit.wrapping_sub(self.producer)
+        self.ring.len() - (self.producer - self.tail) as u32
     }
 
     /// Returns how many requests have been posted and not retired.
-    pub const fn outstanding(&self) -> u32 {
-        self.posted.wrapping_sub(self.retired())
+    pub fn outstanding(&self) -> u32 {
+        self.count(self.tail, self.producer)
     }
 
-    /// Returns the count of requests retired.
-    const fn retired(&self) -> u32 {
-        self.posted_limit.wrapping_sub(self.max_requests)
+    /// Counts the requests between two of them, of which the last begins at `to` or behind. All of them must still be filed.
+    fn count(&self, from: u64, to: u64) -> u32 {
+        let (mut begin, mut count) = (from, 0);
+        while begin < to {
+            // Always there.
+            begin += self.in_flight.get(begin).map_or(1, |(_, work)| u64::from(work.blocks));
+            count += 1;
+        }
+        count
     }
 
     /// Returns the count of blocks posted since the queue pair's start.
     pub const fn producer(&self) -> u32 {
-        self.producer
+        self.producer as u32
     }
 
     /// Returns the fence mode that the next request gets if it asks for none.
     pub const fn next_fence(&self) -> u8 {
-        self.next_fence.fm()
+        FmCeSe::from_bits((self.next.get() >> 32) as u8).fm()
     }
 
     /// Returns the doorbell record.
@@ -200,25 +233,30 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             record,
             doorbell: map(doorbell),
             in_flight,
+            qpn: self.qpn,
             qpn_bits: self.qpn_bits,
             max_inline_data: self.max_inline_data,
             max_octowords: self.max_octowords,
             max_sge: self.max_sge,
             max_requests: self.max_requests,
-            always: self.always,
+            next: self.next,
+            behind_change: self.behind_change,
+            behind_else: self.behind_else,
+            is_unpublished: self.is_unpublished,
             producer: self.producer,
             published: self.published,
-            producer_limit: self.producer_limit,
-            posted: self.posted,
-            posted_limit: self.posted_limit,
-            next_fence: self.next_fence,
+            tail: self.tail,
+            limit: self.limit,
+            unquestioned: self.unquestioned,
+            counted: self.counted,
+            counted_from: self.counted_from,
             last_control: self.last_control,
         }
     }
 
     /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`] counts them.
     pub fn block(&self, index: u32) -> Wqebb {
-        self.ring.read(index)
+        self.ring.read(u64::from(index))
     }
 
     /// Returns the doorbell.
@@ -229,12 +267,13 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// Publishes everything posted since the last call. Does nothing where there is nothing new.
     #[inline]
     pub fn ring_doorbell(&mut self) {
-        if self.published == self.producer {
+        if !self.is_unpublished {
             return;
         }
+        self.is_unpublished = false;
         self.published = self.producer;
         barrier::blocks_before_record();
-        self.record.set_send(self.producer & 0xffff);
+        self.record.set_send(u32::from(self.producer as u16));
         barrier::record_before_doorbell();
         self.doorbell.ring(self.last_control.to_bytes());
         barrier::flush_doorbell();
@@ -244,26 +283,30 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// not signalled, and returns its identity; `None` where no outstanding request begins there.
     #[inline]
     pub fn complete(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
-        let (_, &InFlight { id, end, number, kind }) = self.find(counter)?;
-        self.producer_limit = end.wrapping_add(self.ring.len());
-        self.posted_limit = number.wrapping_add(1).wrapping_add(self.max_requests);
+        let mut begin = self.tail;
+        if begin == self.published {
+            return None;
+        }
+        if counter != begin as u16 {
+            begin = self.find(counter)?;
+        }
+        let (id, Work { blocks, kind }) = self.in_flight.get(begin)?;
+        self.tail = begin + u64::from(blocks);
+        self.limit = self.tail + self.unquestioned;
         Some((id, kind))
     }
 
     /// Finds the outstanding request that begins at block `counter` (modulo 2^16).
-    #[inline(always)]
-    fn find(&self, counter: u16) -> Option<(u32, &InFlight)> {
-        // The last block of that number that has been published.
-        let newest = self.published.wrapping_sub(1);
-        let index = newest.wrapping_sub(newest.wrapping_sub(u32::from(counter)) & 0xffff);
-        let slots = self.ring.len();
-        let request = self.in_flight.get(index)?;
-        // What stands in a slot inside a request, from an older one that began there, ended at the slot's block or before:
-        // no request is longer than the ring.
-        let begins_here = request.end.wrapping_sub(index).wrapping_sub(1) < slots;
-        // Blocks before the limit are at most one ring's behind it, unless they have been retired.
-        let retired = self.producer_limit.wrapping_sub(index) > slots;
-        (begins_here && !retired).then_some((index, request))
+    #[cold]
+    #[inline(never)]
+    fn find(&self, counter: u16) -> Option<u64> {
+        let wanted = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
+        let mut begin = self.tail;
+        // From one to the next, so that what stands in the middle of a request is not taken for one.
+        while begin < wanted.min(self.published) {
+            begin += u64::from(self.in_flight.get(begin)?.1.blocks);
+        }
+        (begin == wanted && begin < self.published).then_some(begin)
     }
 
     /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
@@ -278,19 +321,18 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         let mut index = if hw_counter == self.published as u16 {
             self.published
         } else {
-            self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?.0
+            self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
         };
         let mut cancelled = 0;
         // To the end of what was posted: what is not published yet must not go out either.
-        while index != self.producer {
-            let Some(request) = self.in_flight.get(index) else { break };
-            let end = request.end;
-            if request.id == id {
+        while index < self.producer {
+            let Some((name, work)) = self.in_flight.get(index) else { break };
+            if name == id {
                 let nop = OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(index as u16);
                 self.ring.write_word(index, nop.into_bits().to_be_bytes());
                 cancelled += 1;
             }
-            index = end;
+            index += u64::from(work.blocks);
         }
         // The device goes on reading when the queue pair leaves SQD; it must not see the old words then.
         barrier::blocks_before_record();
@@ -299,15 +341,26 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Refuses what does not fit, before anything is written.
     #[inline(always)]
-    fn check_room(&self, blocks: u32, requests: u32) -> Result<(), PostError> {
+    fn check_room(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
+        if self.producer + u64::from(blocks) <= self.limit { Ok(()) } else { self.count_in(blocks, requests) }
+    }
+
+    /// Refuses what does not fit where requests are counted, and counts these if they do.
+    #[cold]
+    #[inline(never)]
+    fn count_in(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
         let free = self.free_blocks();
         if blocks > free {
             return Err(PostError::RingFull { needed: blocks, free });
         }
-        let free = self.posted_limit.wrapping_sub(self.posted);
+        // Those that were retired since the last time are still filed: what is posted next may take their place.
+        let outstanding = self.counted - self.count(self.counted_from, self.tail);
+        (self.counted, self.counted_from) = (outstanding, self.tail);
+        let free = self.max_requests - outstanding;
         if requests > free {
             return Err(PostError::TooManyRequests { needed: requests, free });
         }
+        self.counted += requests;
         Ok(())
     }
 
@@ -319,22 +372,18 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             ring: self.ring.lend(),
             in_flight: &mut self.in_flight,
             qpn_bits: self.qpn_bits,
-            always: self.always,
-            position: Position {
-                producer: self.producer,
-                posted: self.posted,
-                next_fence: self.next_fence,
-                last_control: self.last_control,
-            },
+            behind_change: self.behind_change,
+            behind_else: self.behind_else,
+            position: Position { producer: self.producer, next: self.next, last_control: self.last_control },
         }
     }
 
     /// Takes up the requests that a tail has got.
     #[inline(always)]
     const fn advance(&mut self, position: Position) {
+        self.is_unpublished = true;
         self.producer = position.producer;
-        self.posted = position.posted;
-        self.next_fence = position.next_fence;
+        self.next = position.next;
         self.last_control = position.last_control;
     }
 
@@ -342,7 +391,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     #[inline(always)]
     fn carry_out(&mut self, plan: &Plan<'_>, name: Name) {
         let mut tail = self.tail();
-        let (control, block) = tail.umr(name, plan.key.get(), umr::octowords(plan), plan.set_psvs.is_none());
+        let (control, block) = tail.umr(name, plan.key_word, umr::octowords(plan), plan.set_psvs.is_none());
         umr::configure(plan, control, &mut tail.cursor(block));
         if let Some(starts) = plan.set_psvs {
             let first = set_psv::segment(plan, &starts.first);
@@ -363,42 +412,43 @@ struct Tail<'q, const N: usize> {
     ring: Ring<'q, Wqebb>,
     in_flight: &'q mut InFlightTable<N>,
     qpn_bits: u64,
-    always: FmCeSe,
+    behind_change: U64,
+    behind_else: U64,
     position: Position,
 }
 
 /// What a request changes of a queue.
 #[derive(Clone, Copy)]
 struct Position {
-    producer: u32,
-    posted: u32,
-    next_fence: FmCeSe,
+    producer: u64,
+    next: U64,
     last_control: U64,
 }
 
 impl<const N: usize> Tail<'_, N> {
     /// Takes one work request up and returns what it begins with and its first block.
     #[inline(always)]
-    fn push(&mut self, request: Wqe) -> (ControlSegment, u32) {
-        let Wqe { id, kind, opcode, octowords, imm, flags, always } = request;
-        let Position { producer: block, posted: number, next_fence, .. } = self.position;
+    fn push(&mut self, request: Wqe) -> (ControlSegment, u64) {
+        let Wqe { id, kind, opcode, octowords, imm, flags, inherits } = request;
+        let Position { producer: block, next, .. } = self.position;
         // OpcodeWord and QpnDs at once; the size is at most MAX_WQE_OCTOWORDS, by the limits of the queue.
         let start =
             u64::from(block as u16) << 40 | u64::from(opcode.0) << 32 | self.qpn_bits | octowords as u64;
         let start = U64::new(start);
-        let flags = if flags.fm() == FmCeSe::FM_NONE { and(flags, next_fence) } else { flags };
-        let flags = and(flags, always);
-        let control: ControlSegment =
-            transmute!([start, U64::new(u64::from(flags.into_bits()) << 32 | u64::from(imm))]);
-        let end = block.wrapping_add(blocks_of(octowords));
-        self.in_flight.set(block, InFlight { id, end, number, kind });
+        let fence = if flags.fm() == FmCeSe::FM_NONE { FENCES } else { NO_FLAGS };
+        let inherited = match and(fence, inherits) {
+            ALL_FLAGS => next,
+            some => next & second_word(some),
+        };
+        let control: ControlSegment = transmute!([start, inherited | second_word(flags) | imm]);
+        let blocks = blocks_of(octowords);
+        self.in_flight.set(block, id, Work { blocks: blocks as u8, kind });
         self.position = Position {
-            producer: end,
-            posted: number.wrapping_add(1),
+            producer: block + u64::from(blocks),
             // What comes after a change of an mkey must not overtake it (R17).
-            next_fence: match opcode {
-                Opcode::UMR | Opcode::SET_PSV => SMALL_FENCE,
-                _ => NO_FLAGS,
+            next: match opcode {
+                Opcode::UMR | Opcode::SET_PSV => self.behind_change,
+                _ => self.behind_else,
             },
             last_control: start,
         };
@@ -407,28 +457,28 @@ impl<const N: usize> Tail<'_, N> {
 
     /// Returns a place to write to.
     #[inline(always)]
-    fn cursor(&mut self, block: u32) -> Cursor<'_> {
+    fn cursor(&mut self, block: u64) -> Cursor<'_> {
         Cursor { ring: self.ring.lend(), block, at: 0 }
     }
 
     /// Takes up the UMR of a configuration, which completes if no SET_PSV follows.
     #[inline(always)]
-    fn umr(&mut self, (id, flags): Name, imm: u32, octowords: usize, alone: bool) -> (ControlSegment, u32) {
+    fn umr(&mut self, (id, flags): Name, imm: U64, octowords: usize, alone: bool) -> (ControlSegment, u64) {
         let kind = if alone { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
-        let (flags, always) =
-            if alone { (flags, self.always) } else { (flags.with_ce(FmCeSe::CE_ERROR_ONLY), NO_FLAGS) };
-        self.push(Wqe { id, kind, opcode: Opcode::UMR, octowords, imm, flags, always })
+        let (flags, inherits) =
+            if alone { (flags, OTHERS) } else { (flags.with_ce(FmCeSe::CE_ERROR_ONLY), NO_FLAGS) };
+        self.push(Wqe { id, kind, opcode: Opcode::UMR, octowords, imm, flags, inherits })
     }
 
     /// Posts one of the SET_PSVs of a configuration; the last one is what completes.
     #[inline(always)]
     fn set_psv(&mut self, (id, flags): Name, last: bool, segment: SetPsvSegment) {
-        let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, 0);
+        let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, U64::ZERO);
         let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
         let flags = if last { flags } else { flags.with_ce(FmCeSe::CE_ERROR_ONLY) };
         // With signal_all every one completes, as the reference provider has it.
-        let always = self.always;
-        let (control, block) = self.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        let inherits = OTHERS;
+        let (control, block) = self.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
         set_psv::set_psv(segment, control, &mut self.cursor(block));
     }
 }
@@ -437,7 +487,7 @@ impl<const N: usize> Tail<'_, N> {
 type Name = (u64, FmCeSe);
 
 crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
-    producer, published, producer_limit, posted, posted_limit
+    producer, published, tail
 });
 
 /// Returns the blocks that the requests of a plan fill.
@@ -458,16 +508,17 @@ struct Wqe {
     kind: RequestKind,
     opcode: Opcode,
     octowords: usize,
-    imm: u32,
+    /// As the second half of a control segment has it.
+    imm: U64,
     flags: FmCeSe,
-    /// More flags, which leave the fence as it is: apart, so that the compiler knows of those that the user gives.
-    always: FmCeSe,
+    /// Which flags but the fence it takes over from the queue: apart, so that the compiler knows those that the user gives.
+    inherits: FmCeSe,
 }
 
 /// Where the next octoword goes.
 struct Cursor<'q> {
     ring: Ring<'q, Wqebb>,
-    block: u32,
+    block: u64,
     at: usize,
 }
 
@@ -478,14 +529,14 @@ impl Sink for Cursor<'_> {
         self.at += 1;
         if self.at == OCTOWORDS_PER_BLOCK {
             self.at = 0;
-            self.block = self.block.wrapping_add(1);
+            self.block += 1;
         }
     }
 
     #[inline(always)]
     fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
         self.ring.write_block(self.block, block);
-        self.block = self.block.wrapping_add(1);
+        self.block += 1;
     }
 }
 
@@ -572,18 +623,21 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         template: &MkeyTemplate<BLOCKS, PSVS>,
     ) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if template.key() != mkey.key() || !mkey.is_settled() {
-            return Self::configure_from_unsettled(queue, id, flags, mkey, template);
+        if template.octowords_behind_head() <= queue.max_octowords
+            && mkey.takes(template.ticket())
+            && queue.check_room(template.blocks_of_all(), 1 + PSVS as u32).is_ok()
+        {
+            mkey.hold(template.in_force());
+            Self::post_template(queue, (id, flags), template, None);
+            return Ok(());
         }
-        Self::post_template(queue, (id, flags), template, None)?;
-        mkey.hold(template.held());
-        Ok(())
+        Self::configure_from_any(queue, id, flags, mkey, template)
     }
 
-    /// What happens once after each signature error and after doubts, kept out of the way of the rest.
+    /// What happens once after each signature error and after doubts, and what is refused.
     #[cold]
     #[inline(never)]
-    fn configure_from_unsettled<const BLOCKS: usize, const PSVS: usize>(
+    fn configure_from_any<const BLOCKS: usize, const PSVS: usize>(
         queue: &mut SendQueue<'_, D, N>,
         id: u64,
         flags: FmCeSe,
@@ -594,8 +648,15 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
-        Self::post_template(queue, (id, flags), template, mkey.pending_error_count())?;
-        mkey.hold(template.held());
+        let octowords = template.octowords_behind_head();
+        if octowords > queue.max_octowords {
+            let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
+            return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
+        }
+        queue.check_room(template.blocks_of_all(), 1 + PSVS as u32)?;
+        Self::post_template(queue, (id, flags), template, mkey.pending_error_count());
+        mkey.hold(template.in_force());
+        mkey.told();
         Ok(())
     }
 
@@ -606,26 +667,15 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         name: Name,
         template: &MkeyTemplate<BLOCKS, PSVS>,
         error_count: Option<bool>,
-    ) -> Result<(), PostError> {
-        let octowords = BLOCKS * OCTOWORDS_PER_BLOCK;
-        let behind_head = octowords.saturating_sub(UMR_HEAD_BYTES / OCTOWORD_BYTES);
-        if behind_head > queue.max_octowords {
-            let bytes = behind_head * OCTOWORD_BYTES;
-            return Err(
-                ConfigError::BsfDoesNotFit { bytes, max: queue.max_octowords * OCTOWORD_BYTES }.into()
-            );
-        }
-        let psvs = PSVS as u32;
-        queue.check_room(BLOCKS as u32 + psvs * set_psv::BLOCKS, 1 + psvs)?;
+    ) {
         let mut tail = queue.tail();
-        let (control, block) = tail.umr(name, template.key().get(), octowords, PSVS == 0);
+        let (control, block) = tail.umr(name, template.key_word(), BLOCKS * OCTOWORDS_PER_BLOCK, PSVS == 0);
         template::configure(template.blocks(), error_count, control, &mut tail.cursor(block));
         for (number, segment) in (1..).zip(template.psvs()) {
-            tail.set_psv(name, number == psvs, *segment);
+            tail.set_psv(name, number == PSVS, *segment);
         }
         let position = tail.position;
         queue.advance(position);
-        Ok(())
     }
 
     /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
@@ -648,10 +698,10 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let Self { queue, id, flags } = self;
         let octowords = umr::INVALIDATE_OCTOWORDS;
         queue.check_room(blocks_of(octowords), 1)?;
-        let always = queue.always;
-        let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, key.get());
+        let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, U64::new(key.get().into()));
+        let inherits = OTHERS;
         let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
         umr::invalidate(control, &mut tail.cursor(block));
         let position = tail.position;
         queue.advance(position);
@@ -753,7 +803,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     fn data_path(self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
         match request.payload {
-            Payload::Sges(sges) if sges.len() > queue.max_sge => {
+            // One entry there can always be.
+            Payload::Sges(sges) if sges.len() > 1 && sges.len() > queue.max_sge => {
                 return Err(PostError::TooManySges { sges: sges.len(), max: queue.max_sge });
             }
             Payload::Inline(bytes) if bytes.len() > queue.max_inline_data as usize => {
@@ -764,10 +815,10 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         }
         let octowords = request.octowords();
         queue.check_room(blocks_of(octowords), 1)?;
-        let always = queue.always;
         let DataPath { opcode, imm, .. } = request;
+        let (imm, inherits) = (U64::new(imm.into()), OTHERS);
         let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, always });
+        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
         request.encode(control, &mut tail.cursor(block));
         let position = tail.position;
         queue.advance(position);
@@ -975,7 +1026,7 @@ mod tests {
         assert_eq!(result, Err(PostError::Config(ConfigError::TooManyEntries { entries: 53, max: 52 })));
         let longest = MkeyConfig { layout: Some(Layout::list(&entries[..52])), ..MkeyConfig::KEEP };
         queue.request(1).configure_mkey(&mut mkey, &longest).unwrap();
-        queue.request(2).rdma_write(Remote { address: 0, rkey: KEY }, Payload::Inline(&[1; 828])).unwrap();
+        queue.request(2).rdma_write(Remote::new(0, KEY), Payload::Inline(&[1; 828])).unwrap();
         assert_eq!(ring[0].0[7], 60);
         assert_eq!(ring[15].0[7], 2 + 52);
     }

@@ -116,11 +116,15 @@ impl MkeyContext {
     /// Makes the context of a key that is in service and bound to no queue pair. Its 64 bytes are written as words, not field
     /// by field.
     #[inline(always)]
-    pub const fn in_service(access: AccessByte, tag: u8, flags: FlagsPd, len: u64) -> Self {
-        let qpn_mkey = QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits();
-        let start = U64::new((access.into_bits() as u64) << 40 | qpn_mkey as u64);
+    pub fn in_service(access: AccessByte, key_word: U64, flags: FlagsPd, len: u64) -> Self {
+        let start = U64::new((access.into_bits() as u64) << 40) | key_word;
         let (flags, len) = (U64::new(flags.into_bits() as u64), U64::new(len));
         zerocopy::transmute!([start, flags, U64::ZERO, len, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
+    }
+
+    /// Returns the first eight bytes of a context of a key with this tag that is bound to no queue pair, without its rights.
+    pub const fn key_word(tag: u8) -> U64 {
+        U64::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits() as u64)
     }
 
     /// Returns whether the key refuses all traffic.
@@ -170,6 +174,9 @@ mod tests {
             len: U64::new(0x0102_0304_0506_0708),
             ..MkeyContext::default()
         };
-        assert_eq!(MkeyContext::in_service(access, 0x56, flags, 0x0102_0304_0506_0708), fields);
+        assert_eq!(
+            MkeyContext::in_service(access, MkeyContext::key_word(0x56), flags, 0x0102_0304_0506_0708),
+            fields
+        );
     }
 }

@@ -57,14 +57,40 @@ impl defmt::Format for Sge {
     }
 }
 
-/// Where in the peer's memory an RDMA request goes.
+/// Where in the peer's memory an RDMA request goes, held in wire form so that posting copies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Remote {
-    /// Address; for an mkey of this library an offset in its space, in bytes as they are on the wire.
-    pub address: u64,
-    /// The peer's key.
-    pub rkey: Key,
+#[repr(transparent)]
+pub struct Remote(RemoteAddressSegment);
+
+impl Remote {
+    /// Describes a place in the peer's memory under the peer's key. For an mkey of this library the address is an offset in its
+    /// space, in bytes as they are on the wire (D3).
+    ///
+    /// ```
+    /// use mlx5_mkey::{types::Key, wqe::Remote};
+    /// assert_eq!(Remote::new(0x1000, Key::from_raw(0x5800)).rkey(), Key::from_raw(0x5800));
+    /// ```
+    pub const fn new(address: u64, rkey: Key) -> Self {
+        let (address, rkey) = (U64::new(address), U32::new(rkey.get()));
+        Self(RemoteAddressSegment { address, rkey, reserved: U32::ZERO })
+    }
+
+    /// Returns the address.
+    pub const fn address(&self) -> u64 {
+        self.0.address.get()
+    }
+
+    /// Returns the peer's key.
+    pub const fn rkey(&self) -> Key {
+        Key::from_raw(self.0.rkey.get())
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Remote {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        self.0.format(f);
+    }
 }
 
 /// The data that a send or an RDMA WRITE carries.
@@ -125,9 +151,8 @@ impl<'a> DataPath<'a> {
     #[inline(always)]
     pub(crate) fn encode(&self, control: ControlSegment, sink: &mut impl Sink) {
         sink.put(transmute!(control));
-        if let Some(Remote { address, rkey }) = self.remote {
-            let (address, rkey) = (U64::new(address), U32::new(rkey.get()));
-            sink.put(transmute!(RemoteAddressSegment { address, rkey, reserved: U32::ZERO }));
+        if let Some(Remote(segment)) = self.remote {
+            sink.put(transmute!(segment));
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {
             let (swap_add, compare) = (U64::new(swap_add), U64::new(compare));

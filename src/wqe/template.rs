@@ -3,8 +3,8 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    Crypto, DomainKind, Entries, ListEntry, Mkey, MkeyConfig, Signature, SignatureChange, SignatureWords,
-    T10Dif, XtsEngine,
+    DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Outline, Outlines, Signature, SignatureChange,
+    SignatureWords, T10Dif, XtsEngine,
 };
 use crate::types::{Key, Tweak};
 use crate::wire::bsf::{CryptoBsf, SignatureBsf};
@@ -22,6 +22,10 @@ const LAYOUT_AT: usize = 2;
 /// A whole configuration of one mkey, made ready: its requests are built and checked once and then posted any number of times,
 /// with new addresses, another tweak or another reference tag in between
 /// ([`Request::configure_from`](crate::queue::Request::configure_from)).
+///
+/// The mkey does not copy what stands in the template: a later configuration may leave the template's signature and crypto in
+/// force, but where they must be written again, with the other of the two or after a signature error, it has to give them
+/// ([`ConfigError::StateUnknown`]).
 ///
 /// `BLOCKS` is the number of blocks of 64 bytes of its UMR: two, one for each four entries of the layout (an interleaved one has
 /// one more, its header), one with a signature and one with crypto. `PSVS` is the number of domains with a signature, 0 to 2;
@@ -45,19 +49,23 @@ const LAYOUT_AT: usize = 2;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
     key: Key,
+    /// See [`Mkey::takes`].
+    ticket: u64,
+    /// The key as the control segment has it.
+    key_word: U64,
     blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
     /// Blocks of the layout.
     layout_blocks: usize,
     /// Entries of a list layout; 0 of an interleaved one.
     entries: usize,
-    length: u64,
     /// The most bytes that the mkey may have.
     max_length: u64,
     /// The SET_PSVs behind the UMR, but for their control segments.
     psvs: [SetPsvSegment; PSVS],
-    /// What the mkey holds once the requests are posted.
+    /// What is known of the mkey once the requests are posted.
+    in_force: InForce,
     signature: Option<SignatureWords>,
-    crypto: Option<(Crypto, XtsEngine)>,
+    crypto: Option<XtsEngine>,
 }
 
 /// Collects the octowords of a request, as far as there is room.
@@ -114,19 +122,26 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             },
             None => (0, 0),
         };
+        let signature = match config.signature {
+            SignatureChange::Set(block) => Some(*block.words()),
+            SignatureChange::Keep | SignatureChange::Reset => None,
+        };
+        let outlines = Outlines {
+            signature: signature.map_or(Outline::NONE, |words| words.outline()),
+            data_unit: config.crypto.map(|crypto| crypto.data_unit),
+        };
         Ok(Self {
             key: mkey.key(),
+            ticket: Mkey::ticket(mkey.key()),
+            key_word: plan.key_word,
             blocks,
             layout_blocks,
             entries,
-            length,
             max_length: mkey.max_length(config.crypto),
             psvs,
-            signature: match config.signature {
-                SignatureChange::Set(block) => Some(*block.words()),
-                SignatureChange::Keep | SignatureChange::Reset => None,
-            },
-            crypto: plan.crypto_bsf.map(|crypto| (*crypto, plan.engine)),
+            in_force: InForce { length, outlines: Some(outlines) },
+            signature,
+            crypto: plan.crypto_bsf.map(|_| plan.engine),
         })
     }
 
@@ -137,7 +152,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     /// Returns how many bytes of memory the layout maps.
     pub const fn length(&self) -> u64 {
-        self.length
+        self.in_force.length
     }
 
     /// Replaces an entry of a list layout.
@@ -154,13 +169,13 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         let octowords = self.blocks.as_flattened_mut();
         let slot = octowords.get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)?;
         let [old, _]: [U64; 2] = transmute!(*slot);
-        let length = self.length - (old.get() >> 32) + u64::from(entry.length());
+        let length = self.in_force.length - (old.get() >> 32) + u64::from(entry.length());
         if length > self.max_length {
             return Err(self.too_long(length));
         }
         *slot = transmute!(entry);
-        if length != self.length {
-            self.length = length;
+        if length != self.in_force.length {
+            self.in_force.length = length;
             if let Some(context) = self.context() {
                 context.len = U64::new(length);
             }
@@ -192,8 +207,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::NotACryptoMkey`].
     #[inline]
     pub fn set_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
-        let (crypto, engine) = self.crypto.as_mut().ok_or(ConfigError::NotACryptoMkey)?;
-        crypto.tweak = tweak;
+        let engine = self.crypto.ok_or(ConfigError::NotACryptoMkey)?;
         let bytes = engine.tweak_bytes(tweak);
         // The last block is the crypto BSF.
         let block = self.blocks.last_mut().ok_or(ConfigError::NotACryptoMkey)?;
@@ -244,9 +258,11 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     #[cold]
     fn too_long(&self, length: u64) -> ConfigError {
-        match &self.crypto {
-            Some((crypto, XtsEngine::SingleBlock)) if length <= u64::from(u32::MAX) => {
-                ConfigError::LengthOverDataUnit { length, unit: crypto.data_unit.bytes() }
+        match (self.crypto, self.in_force.outlines) {
+            (Some(XtsEngine::SingleBlock), Some(Outlines { data_unit: Some(unit), .. }))
+                if length <= u64::from(u32::MAX) =>
+            {
+                ConfigError::LengthOverDataUnit { length, unit: unit.bytes() }
             }
             _ => ConfigError::LengthOver32Bits { length },
         }
@@ -268,14 +284,34 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         &self.psvs
     }
 
-    /// Returns what the mkey holds once the requests are posted.
+    /// Returns what is known of the mkey once the requests are posted.
     #[inline(always)]
-    pub(crate) const fn held(&self) -> (u64, Option<SignatureWords>, Option<&Crypto>) {
-        let crypto = match &self.crypto {
-            Some((crypto, _)) => Some(crypto),
-            None => None,
-        };
-        (self.length, self.signature, crypto)
+    pub(crate) const fn in_force(&self) -> InForce {
+        self.in_force
+    }
+
+    /// Returns what a settled mkey of this key has too.
+    #[inline(always)]
+    pub(crate) const fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Returns the key as the control segment has it.
+    #[inline(always)]
+    pub(crate) const fn key_word(&self) -> U64 {
+        self.key_word
+    }
+
+    /// Returns the octowords of layout and BSFs.
+    #[inline(always)]
+    pub(crate) const fn octowords_behind_head(&self) -> usize {
+        BLOCKS.saturating_sub(LAYOUT_AT) * OCTOWORDS_PER_BLOCK
+    }
+
+    /// Returns the blocks of UMR and SET_PSVs.
+    #[inline(always)]
+    pub(crate) const fn blocks_of_all(&self) -> u32 {
+        BLOCKS as u32 + PSVS as u32 * set_psv::BLOCKS
     }
 }
 
@@ -298,9 +334,12 @@ pub(crate) fn configure<const BLOCKS: usize>(
         sink.put_block(head);
         sink.put_block(context);
         rest = others;
-    } else if let [[_, umr @ ..], others @ ..] = rest {
-        sink.put(transmute!(control));
-        umr.iter().for_each(|octoword| sink.put(*octoword));
+    } else {
+        let [[_, umr, ..], [first, second, ..], others @ ..] = rest else { return };
+        // The second halves of both are reserved, and cheaper written than copied.
+        let zeros = [0; OCTOWORD_BYTES];
+        let octowords = [transmute!(control), *umr, zeros, zeros, *first, *second, zeros, zeros];
+        octowords.iter().for_each(|octoword| sink.put(*octoword));
         rest = others;
     }
     rest.iter().for_each(|block| sink.put_block(*block));
@@ -309,9 +348,11 @@ pub(crate) fn configure<const BLOCKS: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::PostError;
     use crate::mkey::{
-        Access, BlockSignature, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry, Keytag,
-        Layout, List, MkeyAttributes, SignatureAttributes, SignatureFault, SignatureOrder,
+        Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry,
+        Keytag, Layout, List, MkeyAttributes, SignatureAttributes, SignatureError, SignatureFault,
+        SignatureOrder,
     };
     use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
     use crate::types::{BlockSize, DekId, PsvIndex, Qpn, Seed};
@@ -329,7 +370,7 @@ mod tests {
     type Queue<'r> = SendQueue<'r, Silent, 64>;
 
     /// Returns the blocks that `post` writes, from block 60 of 64 on, so that the ring's end comes in between.
-    fn posted(post: impl Fn(&mut Queue<'_>)) -> Vec<Wqebb> {
+    fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Wqebb> {
         let (mut ring, record) = (vec![Wqebb([0xa5; 64]); 64], DoorbellRecord::new());
         let config = SendQueueConfig { first_block: 60, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
         let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
@@ -365,7 +406,23 @@ mod tests {
         }
     }
 
-    /// Posts `config` both ways to copies of `mkey`, three times each, and compares bytes and mkeys.
+    /// What an mkey makes of an error of its wire domain.
+    fn hurt(mut mkey: Mkey) -> (Mkey, Option<SignatureError>) {
+        let fault = SignatureFault {
+            mkey: mkey.key().index(),
+            syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+            sig_type: SignatureErrorCqe::TYPE_BLOCK,
+            domain: SignatureErrorCqe::DOMAIN_WIRE,
+            expected: 0,
+            actual: 1 << 48,
+            offset: 519,
+        };
+        mkey.record(&fault);
+        let error = mkey.clone().check().ok().flatten();
+        (mkey, error)
+    }
+
+    /// Posts `config` both ways to copies of `mkey`, three times each, and compares bytes and what is known of the mkeys.
     fn agree<const BLOCKS: usize, const PSVS: usize>(
         mkey: &Mkey,
         template: &MkeyTemplate<BLOCKS, PSVS>,
@@ -373,21 +430,24 @@ mod tests {
     ) {
         let (mut plain, mut ready) = (mkey.clone(), mkey.clone());
         for _ in 0..3 {
-            let before = plain.clone();
             let expected = posted(|queue| {
-                queue.request(7).signaled().configure_mkey(&mut before.clone(), config).unwrap();
+                queue.request(7).signaled().configure_mkey(&mut plain, config).unwrap();
             });
             let found = posted(|queue| {
-                queue.request(7).signaled().configure_from(&mut before.clone(), template).unwrap();
+                queue.request(7).signaled().configure_from(&mut ready, template).unwrap();
             });
             assert_eq!(found, expected);
-            posted(|queue| queue.request(7).configure_mkey(&mut plain.clone(), config).unwrap());
-            let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
-            let config_of_queue = SendQueueConfig::new(Qpn::from_low_bits(0x77));
-            let mut queue = Queue::new(config_of_queue, &mut ring, &record, Silent).unwrap();
-            queue.request(1).configure_mkey(&mut plain, config).unwrap();
-            queue.request(2).configure_from(&mut ready, template).unwrap();
-            assert_eq!(ready, plain);
+            let known =
+                |mkey: &Mkey| (mkey.length(), mkey.wire_length(), mkey.error_count(), hurt(mkey.clone()).1);
+            assert_eq!(known(&ready), known(&plain));
+            // A whole configuration leaves nothing of the template.
+            let mut both = ready.clone();
+            let then = posted(|queue| queue.request(8).configure_mkey(&mut both, config).unwrap());
+            assert_eq!(
+                then,
+                posted(|queue| queue.request(8).configure_mkey(&mut plain.clone(), config).unwrap())
+            );
+            assert_eq!(both, plain);
         }
     }
 
@@ -446,17 +506,8 @@ mod tests {
         assert_eq!(template.set_ref_tag(DomainKind::Memory, 1), Err(ConfigError::NotASignatureMkey));
 
         // After an error the count goes with the next configuration, once.
-        let mut hurt = both.clone();
-        let fault = SignatureFault {
-            mkey: hurt.key().index(),
-            syndrome: SignatureErrorCqe::SYNDROME_GUARD,
-            sig_type: SignatureErrorCqe::TYPE_BLOCK,
-            domain: SignatureErrorCqe::DOMAIN_WIRE,
-            expected: 0,
-            actual: 1,
-            offset: 519,
-        };
-        assert!(hurt.record(&fault));
+        let (mut hurt, error) = hurt(both.clone());
+        assert_eq!(error, None, "nothing is configured yet");
         agree(&hurt, &template, &config(&new));
         hurt.forget();
         agree(&hurt, &template, &config(&new));
@@ -495,5 +546,54 @@ mod tests {
         });
         assert_eq!(blocks, []);
         other.forget();
+    }
+
+    #[test]
+    fn what_a_template_brought_stays_but_is_not_written_again() {
+        let (block, cipher) = (BlockSignature::wire(dif(9)), crypto(1));
+        let list = [entry(0, 512)];
+        let (whole, part) = (
+            MkeyConfig {
+                access: Some(Access::ALL),
+                layout: Some(Layout::list(&list)),
+                signature: SignatureChange::Set(&block),
+                crypto: None,
+            },
+            MkeyConfig { layout: Some(Layout::list(&list)), ..MkeyConfig::KEEP },
+        );
+        let missing = |missing| Err(PostError::Config(ConfigError::StateUnknown { missing }));
+        let post = |mkey: &mut Mkey, config: &MkeyConfig<'_>| {
+            let mut result = Ok(());
+            posted(|queue| result = queue.request(1).configure_mkey(mkey, config));
+            result
+        };
+        let mut signed = mkey(true, None);
+        let template = MkeyTemplate::<4, 1>::new(&signed, &whole).unwrap();
+        // First another signature, whose words must not be taken for the template's.
+        let older = BlockSignature::both(dif(1), dif(2));
+        let old = MkeyConfig { signature: SignatureChange::Set(&older), ..whole };
+        post(&mut signed, &old).unwrap();
+        posted(|queue| queue.request(1).configure_from(&mut signed, &template).unwrap());
+        assert_eq!((signed.signature(), signed.wire_length()), (None, Some(520)));
+        let again = posted(|queue| queue.request(1).configure_mkey(&mut signed, &part).unwrap());
+        assert_eq!(again.len(), 3, "no BSF, no PSV");
+        let (mut hurt, error) = hurt(signed);
+        assert_eq!(error.map(|error| error.stride), Some(520));
+        assert_eq!(post(&mut hurt, &part), missing("signature (set or reset)"));
+        post(&mut hurt, &whole).unwrap();
+        assert_eq!(hurt.signature(), Some(block));
+        post(&mut hurt, &part).unwrap();
+
+        let mut both = mkey(true, Some(XtsEngine::MultiBlock));
+        let all = MkeyConfig { crypto: Some(&cipher), ..whole };
+        let template = MkeyTemplate::<5, 1>::new(&both, &all).unwrap();
+        posted(|queue| queue.request(1).configure_from(&mut both, &template).unwrap());
+        let signature = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
+        let other = MkeyConfig { crypto: Some(&cipher), ..MkeyConfig::KEEP };
+        assert_eq!(post(&mut both, &signature), missing("crypto"));
+        assert_eq!(post(&mut both, &other), missing("signature (set or reset)"));
+        post(&mut both, &part).unwrap();
+        post(&mut both, &MkeyConfig { crypto: Some(&cipher), ..signature }).unwrap();
+        post(&mut both, &other).unwrap();
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, sink: &mut impl S
     let inline = UmrFlags::new().with_inline(true);
     let umr = UmrControlSegment::new(inline, klm_octowords, bsf_octowords, mask);
     sink.put_block(UmrHead { ctrl, umr });
-    sink.put_block(MkeyContext::in_service(rights, plan.key.tag(), flags, length));
+    sink.put_block(MkeyContext::in_service(rights, plan.context_word, flags, length));
     if let Some(layout) = &plan.layout {
         match layout.entries {
             Entries::List(entries) => blocks_of(entries, ListEntry::PADDING, sink),

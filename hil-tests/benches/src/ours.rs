@@ -168,7 +168,7 @@ impl<'m> Ours<'m> {
                 signature: wire(Signature::T10Dif(DIF)),
                 dif: DIF,
                 crypto: CRYPTO,
-                remote: Remote { address: ADDRESS, rkey: Key::from_raw(0x600) },
+                remote: Remote::new(ADDRESS, Key::from_raw(0x600)),
                 data: Sge::new(0, PIECE, KEY).expect("a piece"),
                 lba: at as u32,
             }),

@@ -260,11 +260,11 @@ impl<'b> Lab<'b> {
                 self.near.send.request(TRANSFER).signaled().send(&[inside])
             }
             Tx::Write => {
-                let remote = Remote { address: far.address, rkey: far.key };
+                let remote = Remote::new(far.address, far.key);
                 self.near.send.request(TRANSFER).signaled().rdma_write(remote, &[inside])
             }
             Tx::PeerRead => {
-                let remote = Remote { address: offset, rkey: key };
+                let remote = Remote::new(offset, key);
                 self.far.send.request(TRANSFER).signaled().rdma_read(remote, &[outside])
             }
         }
@@ -297,11 +297,11 @@ impl<'b> Lab<'b> {
                 self.far.send.request(TRANSFER).signaled().send(&[outside])
             }
             Rx::PeerWrite => {
-                let remote = Remote { address: offset, rkey: key };
+                let remote = Remote::new(offset, key);
                 self.far.send.request(TRANSFER).signaled().rdma_write(remote, &[outside])
             }
             Rx::Read => {
-                let remote = Remote { address: far.address, rkey: far.key };
+                let remote = Remote::new(far.address, far.key);
                 self.near.send.request(TRANSFER).signaled().rdma_read(remote, &[inside])
             }
         }

@@ -239,10 +239,8 @@ fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
     };
     let outside = OUTER + u64::from(random.below(0x1000)) * 8;
     let (here, there) = ((offset, length, key), (outside, length, REGION));
-    let (inner, outer) = (
-        Remote { address: offset, rkey: Key::from_raw(key) },
-        Remote { address: outside, rkey: Key::from_raw(REGION) },
-    );
+    let (inner, outer) =
+        (Remote::new(offset, Key::from_raw(key)), Remote::new(outside, Key::from_raw(REGION)));
     match random.below(12) {
         0 => Work::Send(Payload::Sges(vec![here])),
         1 => Work::SendImm(random.next() as u32, Payload::Sges(vec![here])),
@@ -285,7 +283,7 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
 }
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
-    let remote = Remote { address: random.next(), rkey: Key::from_raw(random.next() as u32) };
+    let remote = Remote::new(random.next(), Key::from_raw(random.next() as u32));
     match random.below(18) {
         16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
         17 => Work::FetchAdd(remote, random.next(), sge(random)),

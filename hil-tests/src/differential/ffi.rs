@@ -73,23 +73,23 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
                 payload_of(queue, payload);
             }
             Work::Write(remote, payload) => {
-                ((*ex).rdma_write)(ex, remote.rkey.get(), remote.address);
+                ((*ex).rdma_write)(ex, remote.rkey().get(), remote.address());
                 payload_of(queue, payload);
             }
             Work::WriteImm(remote, imm, payload) => {
-                ((*ex).rdma_write_imm)(ex, remote.rkey.get(), remote.address, imm.to_be());
+                ((*ex).rdma_write_imm)(ex, remote.rkey().get(), remote.address(), imm.to_be());
                 payload_of(queue, payload);
             }
             Work::Read(remote, sges) => {
-                ((*ex).rdma_read)(ex, remote.rkey.get(), remote.address);
+                ((*ex).rdma_read)(ex, remote.rkey().get(), remote.address());
                 sges_of(queue, sges);
             }
             Work::CompareSwap(remote, compare, swap, sge) => {
-                ((*ex).atomic_cmp_swp)(ex, remote.rkey.get(), remote.address, *compare, *swap);
+                ((*ex).atomic_cmp_swp)(ex, remote.rkey().get(), remote.address(), *compare, *swap);
                 sges_of(queue, &[*sge]);
             }
             Work::FetchAdd(remote, add, sge) => {
-                ((*ex).atomic_fetch_add)(ex, remote.rkey.get(), remote.address, *add);
+                ((*ex).atomic_fetch_add)(ex, remote.rkey().get(), remote.address(), *add);
                 sges_of(queue, &[*sge]);
             }
         }

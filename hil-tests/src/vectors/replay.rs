@@ -559,7 +559,7 @@ impl<'r> Driver<'_, 'r> {
 }
 
 fn remote(rkey: u32, address: u64) -> Remote {
-    Remote { address, rkey: Key::from_raw(rkey) }
+    Remote::new(address, Key::from_raw(rkey))
 }
 
 /// Pieces of no length are left out, as verbs do: the library has no such piece.

@@ -169,7 +169,7 @@ fn set_psv_and_transfers_are_checked() {
     let found = problems(&patched(psv, 20, &[0, 1]), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::PsvSyndrome { syndrome: 1 }]);
 
-    let remote = Remote { address: 0x1000, rkey: REGION };
+    let remote = Remote::new(0x1000, REGION);
     let sge = Sge::new(0, 8, REGION).unwrap();
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge]));
     let read = read.unwrap();

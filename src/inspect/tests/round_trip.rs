@@ -160,7 +160,7 @@ proptest! {
             .flat_map(|(address, length, key)| Sge::new(address, length, Key::from_raw(key)))
             .collect();
         let payload = inline.as_ref().map_or(Payload::Sges(&sges), |bytes| Payload::Inline(bytes));
-        let remote = Remote { address, rkey: Key::from_raw(rkey) };
+        let remote = Remote::new(address, Key::from_raw(rkey));
         let bytes = encoded(|queue| queue.request(1).signaled().rdma_write_imm(remote, imm, payload));
         let bytes = bytes.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let request = parse(&bytes);

@@ -68,7 +68,7 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let sge = Sge::new(buffer.address, BYTES as u32, buffer.key).map_err(|error| error.to_string())?;
     rig.lab.near.receive.post(77, &[sge]).map_err(|error| error.to_string())?;
     rig.lab.near.receive.publish();
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+    let remote = Remote::new(0, rig.lab.key(rig.mkey));
     let request = rig.lab.far.send.request(78).signaled().rdma_read(remote, &[sge]);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();
@@ -148,7 +148,7 @@ fn atomic(rig: &mut Rig<'_>, allowed: bool) -> Verdict {
     rig.write(&replaced_word(7));
     let old = rig.lab.region(&[0xee; 8]);
     let sge = Sge::new(old.address, 8, old.key).map_err(|error| error.to_string())?;
-    let remote = Remote { address: 8, rkey: rig.lab.key(rig.mkey) };
+    let remote = Remote::new(8, rig.lab.key(rig.mkey));
     let request = rig.lab.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();

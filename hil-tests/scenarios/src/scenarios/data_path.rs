@@ -69,7 +69,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
     let old = rig.lab.region(&[0; 8]);
     let sge = whole(&old)?;
-    let remote = |address| Remote { address, rkey: rig.lab.key(rig.mkey) };
+    let remote = |address| Remote::new(address, rig.lab.key(rig.mkey));
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut Lab<'_>) -> Verdict, kind, value: u64| {
         post(&mut rig.lab)?;
@@ -104,7 +104,7 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     rig.install(&pattern(300, 1), None, None)?;
     for length in [1, 11, 12, 13, 28, 60, 61, 300] {
         let data = pattern(length, length as u8);
-        let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+        let remote = Remote::new(0, rig.lab.key(rig.mkey));
         let payload = Payload::Inline(&data);
         rig.lab.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
         let buffer = Sge::new(0, 300, rig.lab.key(rig.mkey)).map_err(text)?;
@@ -133,7 +133,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     rig.install(&[0; 40], None, None)?;
     let source = rig.lab.region(&data);
     let (sge, inside) = (whole(&source)?, Sge::new(0, 40, rig.lab.key(rig.mkey)).map_err(text)?);
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+    let remote = Remote::new(0, rig.lab.key(rig.mkey));
     for write in [false, true] {
         rig.write(&[0; 40]);
         rig.lab
@@ -200,7 +200,7 @@ fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let wire = [part(&space, 10..90), &signed, &pattern(60, 3)].concat();
 
     let target = lab.region(&vec![0; wire.len()]);
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = Remote::new(target.address, target.key);
     lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
     settle(&mut lab)?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
@@ -263,7 +263,7 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let target = rig.lab.region(&[0; 8]);
     let source = rig.lab.region(&[1; 8]);
     let unconfigured = Sge::new(0, 8, rig.lab.key(rig.mkey)).map_err(text)?;
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = Remote::new(target.address, target.key);
     for id in 20..23 {
         rig.lab.near.receive.post(id, &[whole(&source)?]).map_err(text)?;
     }
@@ -314,7 +314,7 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         mkeys.push(mkey);
     }
     let target = lab.region(&[0; 512]);
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = Remote::new(target.address, target.key);
     for (id, mkey) in (1..).zip(&mkeys) {
         let sge = Sge::new(0, 512, lab.key(*mkey)).map_err(text)?;
         lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;

@@ -122,7 +122,7 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     rig.install(&data, None, None)?;
     let target = rig.lab.region(&[0; 128]);
     let sge = Sge::new(0, 64, rig.lab.key(rig.mkey)).map_err(text)?;
-    let remote = |offset| Remote { address: target.address + offset, rkey: target.key };
+    let remote = |offset| Remote::new(target.address + offset, target.key);
     rig.lab.near.send.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     rig.lab.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;

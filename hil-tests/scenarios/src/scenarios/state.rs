@@ -68,7 +68,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
         let pieces = [piece(&source, start..start + 64)?];
         let config = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
         lab.try_configure(mkey, &config).map_err(text)?;
-        let remote = Remote { address: target.address + number * 64, rkey: target.key };
+        let remote = Remote::new(target.address + number * 64, target.key);
         let sge = Sge::new(0, 64, lab.key(mkey)).map_err(text)?;
         lab.near.send.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         lab.near.send.request(200 + number).nop().map_err(text)?;
@@ -94,7 +94,7 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     // The far side's request is rung, the near side's configuration still not.
     let target = rig.lab.region(&[0; 64]);
     let sge = Sge::new(target.address, 64, target.key).map_err(text)?;
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+    let remote = Remote::new(0, rig.lab.key(rig.mkey));
     rig.lab.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
     rig.lab.far.send.ring_doorbell();
     rig.lab.settle()?;
@@ -148,7 +148,7 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         };
         let mkey = lab.mkeys.get_mut(mkey).ok_or("no such mkey")?;
         lab.near.send.request(1).configure_mkey(mkey, &config).map_err(text)?;
-        let remote = Remote { address: target.address, rkey: target.key };
+        let remote = Remote::new(target.address, target.key);
         let sge = Sge::new(0, 1040, mkey.key()).map_err(text)?;
         lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         lab.near.send.ring_doorbell();
@@ -323,8 +323,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     };
     let far = rig.lab.region(&[0; 520]);
     let key = rig.lab.key(rig.mkey);
-    let (remote, sge) =
-        (Remote { address: far.address, rkey: far.key }, Sge::new(0, 520, key).map_err(text)?);
+    let (remote, sge) = (Remote::new(far.address, far.key), Sge::new(0, 520, key).map_err(text)?);
     let before = rig.lab.near.send.producer();
     for round in 0..crate::board::SEND_BLOCKS {
         rig.lab.board.write(far.address, &[0; 520]);
@@ -345,7 +344,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let target = lab.region(&[0; 800]);
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = Remote::new(target.address, target.key);
     let mut id = 0u64;
     while lab.near.send.producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
@@ -569,7 +568,7 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     let key = rig.lab.key(rig.mkey);
     let pieces = [Sge::new(1560, 520, key).map_err(text)?, Sge::new(0, 1560, key).map_err(text)?];
     let target = rig.lab.region(&[0; 2080]);
-    let remote = Remote { address: target.address, rkey: target.key };
+    let remote = Remote::new(target.address, target.key);
     rig.lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
     rig.lab.settle()?;
@@ -636,7 +635,7 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(Rig<'b>, Remote,
     )?;
     let far = rig.lab.region(&[0; 512]);
     let sge = Sge::new(0, 512, rig.lab.key(rig.mkey)).map_err(text)?;
-    Ok((rig, Remote { address: far.address, rkey: far.key }, sge))
+    Ok((rig, Remote::new(far.address, far.key), sge))
 }
 
 /// The next completions of the near side, so many.

@@ -60,7 +60,7 @@ impl Bench {
 
     /// Writes from a page to itself, to `remote`.
     fn write(&mut self, from: &Buffer, rkey: Key) {
-        let remote = Remote { address: from.address() + 512, rkey };
+        let remote = Remote::new(from.address() + 512, rkey);
         let piece = Sge::new(from.address(), 64, from.region.lkey()).unwrap();
         self.queue.request(1).signaled().rdma_write(remote, &[piece]).unwrap();
         self.queue.ring_doorbell();
@@ -114,7 +114,7 @@ fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
         crypto: None,
     };
     bench.queue.request(1).configure_mkey(&mut object.mkey, &config).unwrap();
-    let remote = Remote { address: page.address() + 1024, rkey: page.region.rkey() };
+    let remote = Remote::new(page.address() + 1024, page.region.rkey());
     let piece = Sge::new(0, 512, object.mkey.key()).unwrap();
     bench.queue.request(2).signaled().rdma_write(remote, &[piece]).unwrap();
     bench.queue.request(3).fenced().signaled().nop().unwrap();
