@@ -146,17 +146,21 @@ pub(crate) enum Entries<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct List<const BLOCKS: usize> {
-    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    blocks: Blocks<BLOCKS>,
     used: usize,
-    /// Blocks in use.
-    filled: usize,
     length: u64,
 }
+
+/// Whole blocks of translation entries.
+type Blocks<const BLOCKS: usize> = heapless::Vec<[Octoword; OCTOWORDS_PER_BLOCK], BLOCKS>;
+
+/// A block of entries that are left out.
+const NOTHING: [Octoword; OCTOWORDS_PER_BLOCK] = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
 impl<const BLOCKS: usize> List<BLOCKS> {
     /// An empty list.
     pub const fn new() -> Self {
-        Self { blocks: [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS], used: 0, filled: 0, length: 0 }
+        Self { blocks: Blocks::new(), used: 0, length: 0 }
     }
 
     /// Adds a piece at the end.
@@ -166,21 +170,18 @@ impl<const BLOCKS: usize> List<BLOCKS> {
     #[inline]
     pub fn push(&mut self, entry: ListEntry) -> Result<(), ConfigError> {
         let full = ConfigError::TooManyEntries { entries: self.used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
+        if self.used == OCTOWORDS_PER_BLOCK * self.blocks.len() {
+            self.blocks.push(NOTHING).map_err(|_| full)?;
+        }
         *self.blocks.as_flattened_mut().get_mut(self.used).ok_or(full)? = transmute!(entry);
         self.used += 1;
-        self.filled = self.used.div_ceil(OCTOWORDS_PER_BLOCK);
         self.length += u64::from(entry.length());
         Ok(())
     }
 
     /// Takes all pieces out.
     pub fn clear(&mut self) {
-        self.blocks
-            .as_flattened_mut()
-            .iter_mut()
-            .take(self.used)
-            .for_each(|entry| *entry = [0; OCTOWORD_BYTES]);
-        (self.used, self.filled, self.length) = (0, 0, 0);
+        *self = Self::new();
     }
 
     /// Returns the number of pieces.
@@ -196,7 +197,8 @@ impl<const BLOCKS: usize> List<BLOCKS> {
     /// Returns the layout that maps the pieces one after the other.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        Layout::of_blocks(&self.blocks, (self.used, self.filled), false, self.length)
+        let entries = Entries::Blocks { blocks: &self.blocks, used: self.used, header: false };
+        Layout { entries, length: self.length }
     }
 }
 
@@ -218,10 +220,8 @@ impl<const BLOCKS: usize> Default for List<BLOCKS> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Interleaved<const BLOCKS: usize> {
-    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    blocks: Blocks<BLOCKS>,
     used: usize,
-    /// Blocks in use.
-    filled: usize,
     length: u64,
 }
 
@@ -234,21 +234,22 @@ impl<const BLOCKS: usize> Interleaved<BLOCKS> {
         let layout = Layout::interleaved(repeat, entries)?;
         let max = (OCTOWORDS_PER_BLOCK * BLOCKS).saturating_sub(1);
         let full = ConfigError::TooManyEntries { entries: entries.len(), max };
-        let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
+        let used = 1 + entries.len();
+        let mut blocks = Blocks::new();
+        blocks.resize(used.div_ceil(OCTOWORDS_PER_BLOCK), NOTHING).map_err(|_| full)?;
         let (first, rest) = blocks.as_flattened_mut().split_first_mut().ok_or(full)?;
-        let rest = rest.get_mut(..entries.len()).ok_or(full)?;
         if let Entries::Interleaved { repeat, bytes_per_cycle, entries } = layout.entries {
             *first = transmute!(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16));
         }
         rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
-        let used = 1 + entries.len();
-        Ok(Self { blocks, used, filled: used.div_ceil(OCTOWORDS_PER_BLOCK), length: layout.length })
+        Ok(Self { blocks, used, length: layout.length })
     }
 
     /// Returns the layout.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        Layout::of_blocks(&self.blocks, (self.used, self.filled), true, self.length)
+        let entries = Entries::Blocks { blocks: &self.blocks, used: self.used, header: true };
+        Layout { entries, length: self.length }
     }
 }
 
@@ -290,19 +291,6 @@ impl<'a> Layout<'a> {
         let bytes_per_cycle = entries.iter().map(|entry| u32::from(entry.bytes())).sum();
         let length = u64::from(bytes_per_cycle) * u64::from(repeat);
         Ok(Self { entries: Entries::Interleaved { repeat, bytes_per_cycle, entries }, length })
-    }
-
-    /// Lends out the blocks in use.
-    #[inline(always)]
-    fn of_blocks(
-        blocks: &'a [[Octoword; OCTOWORDS_PER_BLOCK]],
-        (used, filled): (usize, usize),
-        header: bool,
-        length: u64,
-    ) -> Self {
-        // As many as there are: `used` counts octowords of `blocks`, `filled` their blocks.
-        let blocks = blocks.get(..filled).unwrap_or(blocks);
-        Self { entries: Entries::Blocks { blocks, used, header }, length }
     }
 
     /// Returns how many bytes of memory the layout maps.

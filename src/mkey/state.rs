@@ -93,12 +93,14 @@ impl MkeyAttributes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Mkey {
-    key: Key,
+    attributes: MkeyAttributes,
     /// The key where requests have it: in the second half of a control segment, and its tag in the first word of a context.
     key_word: U64,
     context_word: U64,
-    max_entries: u16,
-    tag_update: bool,
+    /// The PSVs of the wire and the memory domain, as a BSF has them; 0 without signature.
+    psvs: u64,
+    /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`].
+    lacking: u8,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
     /// What there is to decide about a configuration.
@@ -106,8 +108,11 @@ pub struct Mkey {
     /// Which templates may be posted as they are, see [`Mkey::takes`].
     ticket: u64,
     in_force: InForce,
-    signature: Option<SignatureState>,
-    crypto: Option<CryptoState>,
+    /// The signature and the crypto properties in force, where they are known.
+    signature: Option<SignatureWords>,
+    crypto: Option<Crypto>,
+    /// The first signature error since the last check.
+    error: Option<Result<SignatureError, CheckError>>,
 }
 
 /// What an mkey can have, as long as everything is known and the device waits for nothing: then a configuration that gives
@@ -142,28 +147,6 @@ pub(crate) struct Outlines {
     pub(crate) data_unit: Option<BlockSize>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-struct SignatureState {
-    attributes: SignatureAttributes,
-    /// What the device does not know, see [`SignatureCapabilities::lacking`].
-    lacking: u8,
-    /// The PSVs of the wire and the memory domain, as a BSF has them.
-    psvs: u64,
-    /// The signature in force, where its words are known.
-    block: Option<SignatureWords>,
-    /// The first error since the last check.
-    error: Option<Result<SignatureError, CheckError>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-struct CryptoState {
-    engine: XtsEngine,
-    /// The properties in force, where they are known.
-    properties: Option<Crypto>,
-}
-
 /// A configuration checked against an mkey: all that the encoder needs, and nothing that it has to decide.
 pub(crate) struct Plan<'a> {
     /// The key as the control segment and as the mkey context have it.
@@ -187,7 +170,25 @@ pub(crate) struct Plan<'a> {
     pub(crate) set_psvs: Option<&'a PsvStarts>,
 }
 
-impl Plan<'_> {
+impl<'a> Plan<'a> {
+    /// The plan for access and layout.
+    #[inline(always)]
+    const fn new(mkey: &Mkey, config: &MkeyConfig<'a>) -> Self {
+        Self {
+            key_word: mkey.key_word,
+            context_word: mkey.context_word,
+            access: config.access,
+            layout: config.layout,
+            bsf_enable: None,
+            error_count: None,
+            signature_bsf: None,
+            crypto_bsf: None,
+            engine: XtsEngine::Unspecified,
+            psvs: mkey.psvs,
+            set_psvs: None,
+        }
+    }
+
     /// Returns the 64-byte blocks that the translation entries fill.
     #[inline(always)]
     pub(crate) fn layout_blocks(&self) -> usize {
@@ -233,54 +234,47 @@ impl Mkey {
         if !attributes.tag_update && attributes.key.tag() != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
         }
+        let (psvs, lacking) = match attributes.signature {
+            Some(SignatureAttributes { memory_psv, wire_psv, capabilities, .. }) => {
+                ((wire_psv.get() as u64) << 32 | memory_psv.get() as u64, capabilities.lacking())
+            }
+            None => (0, 0),
+        };
         let mut mkey = Self {
-            key: attributes.key,
+            attributes,
             key_word: U64::ZERO,
             context_word: U64::ZERO,
-            max_entries: attributes.max_entries,
-            tag_update: attributes.tag_update,
+            psvs,
+            lacking,
             forgotten: false,
             shape: Shape::Unsettled,
             ticket: 0,
             in_force: InForce { length: 0, outlines: None },
-            signature: match attributes.signature {
-                Some(attributes) => {
-                    let psvs = (attributes.wire_psv.get() as u64) << 32 | attributes.memory_psv.get() as u64;
-                    let lacking = attributes.capabilities.lacking();
-                    Some(SignatureState { attributes, lacking, psvs, block: None, error: None })
-                }
-                None => None,
-            },
-            crypto: match attributes.crypto {
-                Some(engine) => Some(CryptoState { engine, properties: None }),
-                None => None,
-            },
+            signature: None,
+            crypto: None,
+            error: None,
         };
         mkey.set_key(attributes.key);
-        mkey.settle();
         Ok(mkey)
     }
 
     const fn set_key(&mut self, key: Key) {
-        // A template of the old key is none of this one's.
-        if self.ticket != 0 {
-            self.ticket = Self::ticket(key);
-        }
-        self.key = key;
+        self.attributes.key = key;
         self.key_word = U64::new(key.get() as u64);
         self.context_word = MkeyContext::key_word(key.tag());
+        self.settle();
     }
 
     /// Finds out the shape.
     const fn settle(&mut self) {
-        self.shape = match (&self.signature, &self.crypto) {
+        self.shape = match (&self.attributes.signature, &self.attributes.crypto) {
             _ if self.forgotten || self.pending_error_count().is_some() => Shape::Unsettled,
             (None, None) => Shape::Plain,
             (Some(_), None) => Shape::Signature,
             (None, Some(_)) => Shape::Crypto,
             (Some(_), Some(_)) => Shape::Both,
         };
-        self.ticket = if self.is_settled() { Self::ticket(self.key) } else { 0 };
+        self.ticket = if matches!(self.shape, Shape::Unsettled) { 0 } else { Self::ticket(self.key()) };
     }
 
     /// What a settled mkey and the templates made for it have in common. 0 is no ticket.
@@ -297,7 +291,7 @@ impl Mkey {
 
     /// Returns the key, local and remote.
     pub const fn key(&self) -> Key {
-        self.key
+        self.attributes.key
     }
 
     /// Returns how many bytes of memory the layout in force maps; 0 before the first.
@@ -315,7 +309,7 @@ impl Mkey {
 
     /// Returns the words of the signature in force, where they are known.
     fn words(&self) -> Option<&SignatureWords> {
-        self.signature.as_ref().filter(|_| self.in_force.outlines.is_none())?.block.as_ref()
+        self.signature.as_ref().filter(|_| self.in_force.outlines.is_none())
     }
 
     /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
@@ -331,12 +325,12 @@ impl Mkey {
 
     /// Returns the crypto properties in force; `None` also where a template brought them.
     pub fn crypto(&self) -> Option<&Crypto> {
-        self.crypto.as_ref().filter(|_| self.in_force.outlines.is_none())?.properties.as_ref()
+        self.crypto.as_ref().filter(|_| self.in_force.outlines.is_none())
     }
 
     /// Returns how many signature errors were seen, `None` for an mkey without signature.
     pub fn error_count(&self) -> Option<ErrorCount> {
-        self.signature.as_ref().map(|signature| signature.attributes.error_count)
+        self.attributes.signature.map(|signature| signature.error_count)
     }
 
     /// Gives the key another tag, with the next configuration.
@@ -344,10 +338,10 @@ impl Mkey {
     /// # Errors
     /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags.
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
-        if !self.tag_update && tag != 0 {
+        if !self.attributes.tag_update && tag != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag });
         }
-        self.set_key(Key::new(self.key.index(), tag));
+        self.set_key(Key::new(self.key().index(), tag));
         Ok(())
     }
 
@@ -360,9 +354,9 @@ impl Mkey {
     /// asked of a board). Make such an mkey anew.
     pub fn forget(&mut self) {
         self.invalidated();
-        if let Some(signature) = &mut self.signature {
+        if let Some(signature) = &mut self.attributes.signature {
             // The request that was to write it may not have been executed.
-            signature.attributes.error_count.pending = true;
+            signature.error_count.pending = true;
         }
         self.settle();
     }
@@ -371,42 +365,15 @@ impl Mkey {
     pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
         self.in_force = InForce { length: 0, outlines: None };
-        self.forget_words();
+        (self.signature, self.crypto) = (None, None);
         self.settle();
-    }
-
-    fn forget_words(&mut self) {
-        if let Some(signature) = &mut self.signature {
-            signature.block = None;
-        }
-        if let Some(crypto) = &mut self.crypto {
-            crypto.properties = None;
-        }
-    }
-
-    /// Returns whether everything is known and the device waits for nothing.
-    #[inline(always)]
-    pub(crate) const fn is_settled(&self) -> bool {
-        !matches!(self.shape, Shape::Unsettled)
     }
 
     /// Returns the plan of a configuration that gives all that this mkey can have, if all is as it should be. For all else,
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
     pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
-        let mut plan = Plan {
-            key_word: self.key_word,
-            context_word: self.context_word,
-            access: config.access,
-            layout: config.layout,
-            bsf_enable: None,
-            error_count: None,
-            signature_bsf: None,
-            crypto_bsf: None,
-            engine: XtsEngine::Unspecified,
-            psvs: 0,
-            set_psvs: None,
-        };
+        let mut plan = Plan::new(self, config);
         let (signature, crypto) = match (self.shape, config.signature, config.crypto) {
             (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
             (Shape::Signature, SignatureChange::Set(block), None) => (Some(block), None),
@@ -417,7 +384,7 @@ impl Mkey {
         let mut length = self.length();
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
-            if octowords > usize::from(self.max_entries) {
+            if octowords > usize::from(self.attributes.max_entries) {
                 return None;
             }
             length = layout.length();
@@ -429,16 +396,15 @@ impl Mkey {
             plan.bsf_enable = Some(true);
         }
         if let Some(block) = signature {
-            let state = self.signature.as_ref()?;
-            if block.ready().needs & state.lacking != 0 {
+            let ready = block.ready();
+            if ready.needs & self.lacking != 0 {
                 return None;
             }
-            plan.psvs = state.psvs;
-            plan.set_psvs = Some(&block.ready().starts);
-            plan.signature_bsf = Some(block.ready());
+            plan.set_psvs = Some(&ready.starts);
+            plan.signature_bsf = Some(ready);
         }
         if let Some(crypto) = crypto {
-            let engine = self.crypto.as_ref()?.engine;
+            let engine = self.engine();
             let too_long =
                 matches!(engine, XtsEngine::SingleBlock) && length > u64::from(crypto.data_unit.bytes());
             let both_outside =
@@ -450,6 +416,15 @@ impl Mkey {
         }
         let blocks = plan.layout_blocks() + plan.bsf_blocks();
         (blocks * (WQEBB_BYTES / OCTOWORD_BYTES) <= max_octowords).then_some(plan)
+    }
+
+    /// Returns the engine of an mkey with crypto.
+    #[inline(always)]
+    const fn engine(&self) -> XtsEngine {
+        match self.attributes.crypto {
+            Some(engine) => engine,
+            None => XtsEngine::Unspecified,
+        }
     }
 
     /// Notes that a plan of [`Mkey::plan_settled`] was posted.
@@ -466,11 +441,11 @@ impl Mkey {
         if let Some(layout) = &config.layout {
             self.in_force.length = layout.length();
         }
-        if let (Some(state), SignatureChange::Set(block)) = (&mut self.signature, config.signature) {
-            state.block = Some(*block.words());
+        if let SignatureChange::Set(block) = config.signature {
+            self.signature = Some(*block.words());
         }
-        if let (Some(state), Some(properties)) = (&mut self.crypto, config.crypto) {
-            state.properties = Some(*properties);
+        if let Some(properties) = config.crypto {
+            self.crypto = Some(*properties);
         }
     }
 
@@ -483,28 +458,16 @@ impl Mkey {
         let mut length = self.length();
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
-            if octowords > usize::from(self.max_entries) || octowords > max_octowords {
-                let max = usize::from(self.max_entries).min(max_octowords);
+            let max_entries = usize::from(self.attributes.max_entries);
+            if octowords > max_entries || octowords > max_octowords {
+                let max = max_entries.min(max_octowords);
                 let header = octowords - layout.count();
                 let (entries, max) = (layout.count(), max.saturating_sub(header));
                 return Err(ConfigError::TooManyEntries { entries, max });
             }
             length = layout.length();
         }
-        let plan = Plan {
-            key_word: self.key_word,
-            context_word: self.context_word,
-            access: config.access,
-            layout: config.layout,
-            bsf_enable: None,
-            error_count: None,
-            signature_bsf: None,
-            crypto_bsf: None,
-            engine: XtsEngine::Unspecified,
-            psvs: 0,
-            set_psvs: None,
-        };
-        Ok((plan, length))
+        Ok((Plan::new(self, config), length))
     }
 
     /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). A signature that stays in
@@ -521,7 +484,7 @@ impl Mkey {
         let (mut plan, length) = self.plan_layout(config, max_octowords)?;
         let outlines = self.outlines();
         let mut signed = !matches!(config.signature, SignatureChange::Reset);
-        let block = match (&self.signature, config.signature) {
+        let block = match (&self.attributes.signature, config.signature) {
             (None, SignatureChange::Set(_)) => return Err(ConfigError::NotASignatureMkey),
             (None, _) => None,
             (Some(_), SignatureChange::Keep) => {
@@ -530,39 +493,34 @@ impl Mkey {
                 kept.as_ref()
             }
             (Some(_), SignatureChange::Reset) => None,
-            (Some(state), SignatureChange::Set(block)) => {
-                state.attributes.capabilities.check(block)?;
+            (Some(attributes), SignatureChange::Set(block)) => {
+                attributes.capabilities.check(block)?;
                 Some(block)
             }
         };
-        let signed = signed && self.signature.is_some();
-        let crypto = match (&self.crypto, config.crypto) {
+        let signed = signed && self.attributes.signature.is_some();
+        let crypto = match (self.attributes.crypto, config.crypto) {
             (None, Some(_)) => return Err(ConfigError::NotACryptoMkey),
             (None, None) => None,
-            (Some(state), change) => change.or(self.crypto()).map(|properties| (properties, state.engine)),
+            (Some(_), change) => change.or(self.crypto()),
         };
         let data_unit = config.crypto.map(|properties| properties.data_unit).or(outlines.data_unit);
-        if let (Some(unit), Some(CryptoState { engine: XtsEngine::SingleBlock, .. })) =
-            (data_unit, &self.crypto)
-        {
+        if let (Some(unit), Some(XtsEngine::SingleBlock)) = (data_unit, self.attributes.crypto) {
             let unit = unit.bytes();
             if length > u64::from(unit) {
                 return Err(ConfigError::LengthOverDataUnit { length, unit });
             }
         }
         let signature_set = matches!(config.signature, SignatureChange::Set(_));
-        if let Some(state) = &self.signature {
-            plan.psvs = state.psvs;
-            plan.error_count = self.pending_error_count();
-            if let Some(block) = block
-                && (signature_set || plan.error_count.is_some())
-            {
-                plan.set_psvs = Some(&block.ready().starts);
-            }
+        plan.error_count = self.pending_error_count();
+        if let Some(block) = block
+            && (signature_set || plan.error_count.is_some())
+        {
+            plan.set_psvs = Some(&block.ready().starts);
         }
         // With crypto on the mkey, both BSFs are written when either changes, and a reset writes an empty signature (D23).
         // Without, a reset or absent signature switches the BSF off, or spurious errors appear (D20).
-        let write = match (&self.signature, &self.crypto) {
+        let write = match (&self.attributes.signature, &self.attributes.crypto) {
             (Some(_), None) => signature_set,
             (Some(_), Some(_)) => {
                 signature_set || config.crypto.is_some() || config.signature == SignatureChange::Reset
@@ -581,24 +539,25 @@ impl Mkey {
             return Err(ConfigError::LengthOver32Bits { length });
         }
         if write {
-            if let (Some((crypto, _)), Some(block)) = (crypto, block)
+            if let (Some(crypto), Some(block)) = (crypto, block)
                 && block.ready().is_in_both()
                 && crypto.signature_is_outside()
             {
                 return Err(ConfigError::BothSignaturesOutsideCipher);
             }
             plan.bsf_enable = Some(true);
-            if let Some((properties, engine)) = crypto {
-                (plan.crypto_bsf, plan.engine) = (Some(properties), engine);
-            }
-            plan.signature_bsf =
-                self.signature.is_some().then_some(block.map_or(ReadySignature::NONE, BlockSignature::ready));
+            (plan.crypto_bsf, plan.engine) = (crypto, self.engine());
+            plan.signature_bsf = self
+                .attributes
+                .signature
+                .is_some()
+                .then_some(block.map_or(ReadySignature::NONE, BlockSignature::ready));
             let octowords = (plan.layout_blocks() + plan.bsf_blocks()) * (WQEBB_BYTES / OCTOWORD_BYTES);
             if octowords > max_octowords {
                 let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
                 return Err(ConfigError::BsfDoesNotFit { bytes, max });
             }
-        } else if self.signature.is_some() && self.crypto.is_none() && !signed {
+        } else if self.attributes.signature.is_some() && self.attributes.crypto.is_none() && !signed {
             plan.bsf_enable = Some(false);
         }
         Ok(plan)
@@ -610,9 +569,9 @@ impl Mkey {
             "access"
         } else if config.layout.is_none() {
             "layout"
-        } else if self.signature.is_some() && config.signature == SignatureChange::Keep {
+        } else if self.attributes.signature.is_some() && config.signature == SignatureChange::Keep {
             "signature (set or reset)"
-        } else if self.crypto.is_some() && config.crypto.is_none() {
+        } else if self.attributes.crypto.is_some() && config.crypto.is_none() {
             "crypto"
         } else {
             return Ok(());
@@ -622,11 +581,9 @@ impl Mkey {
 
     /// Returns the most bytes of memory that a layout may map, with these crypto properties.
     pub(crate) fn max_length(&self, crypto: Option<&Crypto>) -> u64 {
-        match (&self.crypto, crypto) {
-            (Some(CryptoState { engine: XtsEngine::SingleBlock, .. }), Some(crypto)) => {
-                crypto.data_unit.bytes().into()
-            }
-            (None, _) if self.signature.is_none() => u64::MAX,
+        match (self.attributes.crypto, crypto) {
+            (Some(XtsEngine::SingleBlock), Some(crypto)) => crypto.data_unit.bytes().into(),
+            (None, _) if self.attributes.signature.is_none() => u64::MAX,
             _ => u32::MAX.into(),
         }
     }
@@ -634,9 +591,9 @@ impl Mkey {
     /// Returns the error count, if the next configuration has to write it.
     #[inline(always)]
     pub(crate) const fn pending_error_count(&self) -> Option<bool> {
-        match &self.signature {
-            Some(state) if state.attributes.error_count.pending => {
-                Some(state.attributes.error_count.seen & 1 != 0)
+        match &self.attributes.signature {
+            Some(SignatureAttributes { error_count, .. }) if error_count.pending => {
+                Some(error_count.seen & 1 != 0)
             }
             _ => None,
         }
@@ -652,7 +609,7 @@ impl Mkey {
     pub(crate) fn apply(&mut self, config: &MkeyConfig<'_>) {
         if let Some(outlines) = self.in_force.outlines {
             // What is not given stays, and stays unknown; its words are those of an older configuration.
-            self.forget_words();
+            (self.signature, self.crypto) = (None, None);
             let keeps_signature = outlines.signature.is_some() && config.signature == SignatureChange::Keep;
             let keeps_crypto = outlines.data_unit.is_some() && config.crypto.is_none();
             if !keeps_signature && !keeps_crypto {
@@ -660,8 +617,8 @@ impl Mkey {
             }
         }
         self.take_up(config);
-        if let (Some(state), SignatureChange::Reset) = (&mut self.signature, config.signature) {
-            state.block = None;
+        if config.signature == SignatureChange::Reset {
+            self.signature = None;
         }
         self.told();
     }
@@ -669,8 +626,8 @@ impl Mkey {
     /// Notes that what the device holds is known, and that it knows the error count.
     pub(crate) fn told(&mut self) {
         self.forgotten = false;
-        if let Some(state) = &mut self.signature {
-            state.attributes.error_count.pending = false;
+        if let Some(signature) = &mut self.attributes.signature {
+            signature.error_count.pending = false;
         }
         self.settle();
     }
@@ -680,16 +637,16 @@ impl Mkey {
     /// The first error is kept until [`Mkey::check`] asks for it (R183). The next configuration rearms the device.
     pub fn record(&mut self, fault: &SignatureFault) -> bool {
         let outline = self.outlines().signature;
-        let Some(state) = &mut self.signature else { return false };
-        if fault.mkey != self.key.index() {
+        let index = self.key().index();
+        let Some(SignatureAttributes { error_count, .. }) = &mut self.attributes.signature else {
+            return false;
+        };
+        if fault.mkey != index {
             return false;
         }
-        let count = &mut state.attributes.error_count;
-        count.seen = count.seen.wrapping_add(1);
-        count.pending = true;
-        if state.error.is_none() {
-            state.error = Some(fault.interpret(outline));
-        }
+        error_count.seen = error_count.seen.wrapping_add(1);
+        error_count.pending = true;
+        self.error.get_or_insert_with(|| fault.interpret(outline));
         self.settle();
         true
     }
@@ -702,7 +659,10 @@ impl Mkey {
     /// # Errors
     /// [`CheckError::NotASignatureMkey`], or [`CheckError::Unintelligible`] for an error that no domain of this mkey has.
     pub fn check(&mut self) -> Result<Option<SignatureError>, CheckError> {
-        self.signature.as_mut().ok_or(CheckError::NotASignatureMkey)?.error.take().transpose()
+        if self.attributes.signature.is_none() {
+            return Err(CheckError::NotASignatureMkey);
+        }
+        self.error.take().transpose()
     }
 }
 
