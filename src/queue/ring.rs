@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
 /// device leaves there is a valid value.
 pub(super) struct Ring<'r, T> {
     base: NonNull<T>,
-    /// The ring's size in bytes, less one.
+    /// The distance in bytes between the first and the last slot: its bits are those of the distances of all.
     mask: usize,
     memory: PhantomData<&'r mut [T]>,
 }
@@ -36,7 +36,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         if !entries.is_power_of_two() || entries > max {
             return Err(QueueError::Size { entries, max });
         }
-        Ok(Self { base: NonNull::from(slots).cast(), mask: entries * Self::SLOT - 1, memory: PhantomData })
+        Ok(Self { base: NonNull::from(slots).cast(), mask: (entries - 1) * Self::SLOT, memory: PhantomData })
     }
 
     /// Lends the ring out by value, so that writing many slots does not read pointer and mask again each time.
@@ -47,16 +47,25 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Returns the number of slots.
     pub(super) const fn len(&self) -> u32 {
-        ((self.mask + 1) / Self::SLOT) as u32
+        (self.mask / Self::SLOT) as u32 + 1
+    }
+
+    /// Returns how far a slot is from that of index 0, in bytes: what those who write slots one after the other count in.
+    #[inline(always)]
+    pub(super) const fn distance(index: u64) -> usize {
+        (index as usize).wrapping_mul(Self::SLOT)
     }
 
     #[inline(always)]
     fn slot(&self, index: u64) -> *mut T {
-        // Of the distance in bytes, which the mask needs: then the next slot is one addition and one mask away.
-        let distance = (index as usize).wrapping_mul(Self::SLOT) & self.mask;
-        // SAFETY: `mask` is the size of the slice that `new` took less one, and both this size and a slot's are powers of
-        // two: the masked distance is that of a slot of the slice, which stays borrowed for 'r.
-        unsafe { self.base.as_ptr().byte_add(distance) }
+        self.slot_at(Self::distance(index))
+    }
+
+    #[inline(always)]
+    fn slot_at(&self, distance: usize) -> *mut T {
+        // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that `new` took: any
+        // distance masked by it is that of a slot of the slice, which stays borrowed for 'r.
+        unsafe { self.base.as_ptr().byte_add(distance & self.mask) }
     }
 
     /// Writes a slot.
@@ -67,23 +76,23 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).write(value) }
     }
 
-    /// Writes a slot whole, from any bytes of its size.
+    /// Writes the slot at a distance whole, from any bytes of its size.
     #[inline(always)]
-    pub(super) fn write_block<B: IntoBytes + Immutable + Unaligned>(&mut self, index: u64, block: B) {
+    pub(super) fn write_block<B: IntoBytes + Immutable + Unaligned>(&mut self, distance: usize, block: B) {
         const { assert!(size_of::<B>() == size_of::<T>()) };
         // SAFETY: as in `write`; B has the size of a slot and no alignment, and any bytes are a valid T.
-        unsafe { self.slot(index).cast::<B>().write(block) }
+        unsafe { self.slot_at(distance).cast::<B>().write(block) }
     }
 
-    /// Writes 16 bytes of a slot: the octoword number `at`, modulo the octowords of a slot.
+    /// Writes 16 bytes of the slot at a distance: the octoword number `at`, modulo the octowords of a slot.
     #[inline(always)]
-    pub(super) fn write_octoword(&mut self, index: u64, at: usize, value: [u8; 16]) {
+    pub(super) fn write_octoword(&mut self, distance: usize, at: usize, value: [u8; 16]) {
         let octowords = const {
             assert!(size_of::<T>().is_multiple_of(16) && (size_of::<T>() / 16).is_power_of_two());
             size_of::<T>() / 16
         };
         // SAFETY: as in `write`; `at` is reduced to an octoword of the slot, and bytes need no alignment.
-        unsafe { self.slot(index).cast::<[u8; 16]>().add(at & (octowords - 1)).write(value) }
+        unsafe { self.slot_at(distance).cast::<[u8; 16]>().add(at & (octowords - 1)).write(value) }
     }
 
     /// Writes the first four bytes of a slot.

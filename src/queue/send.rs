@@ -386,25 +386,6 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.next = position.next;
         self.last_control = position.last_control;
     }
-
-    /// Posts the requests of a plan, for which [`SendQueue::check_room`] has found room.
-    #[inline(always)]
-    fn carry_out(&mut self, plan: &Plan<'_>, name: Name) {
-        let mut tail = self.tail();
-        let (control, block) = tail.umr(name, plan.key_word, umr::octowords(plan), plan.set_psvs.is_none());
-        umr::configure(plan, control, &mut tail.cursor(block));
-        if let Some(starts) = plan.set_psvs {
-            let first = set_psv::segment(plan, &starts.first);
-            if let Some(second) = &starts.second {
-                tail.set_psv(name, false, first);
-                tail.set_psv(name, true, set_psv::segment(plan, second));
-            } else {
-                tail.set_psv(name, true, first);
-            }
-        }
-        let position = tail.position;
-        self.advance(position);
-    }
 }
 
 /// The end of a queue while requests are posted.
@@ -429,7 +410,7 @@ impl<const N: usize> Tail<'_, N> {
     /// Takes one work request up and returns what it begins with and its first block.
     #[inline(always)]
     fn push(&mut self, request: Wqe) -> (ControlSegment, u64) {
-        let Wqe { id, kind, opcode, octowords, imm, flags, inherits } = request;
+        let Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits } = request;
         let Position { producer: block, next, .. } = self.position;
         // OpcodeWord and QpnDs at once; the size is at most MAX_WQE_OCTOWORDS, by the limits of the queue.
         let start =
@@ -441,7 +422,6 @@ impl<const N: usize> Tail<'_, N> {
             some => next & second_word(some),
         };
         let control: ControlSegment = transmute!([start, inherited | second_word(flags) | imm]);
-        let blocks = blocks_of(octowords);
         self.in_flight.set(block, id, Work { blocks: blocks as u8, kind });
         self.position = Position {
             producer: block + u64::from(blocks),
@@ -458,28 +438,47 @@ impl<const N: usize> Tail<'_, N> {
     /// Returns a place to write to.
     #[inline(always)]
     fn cursor(&mut self, block: u64) -> Cursor<'_> {
-        Cursor { ring: self.ring.lend(), block, at: 0 }
+        Cursor { ring: self.ring.lend(), distance: Ring::<Wqebb>::distance(block), at: 0 }
     }
 
     /// Takes up the UMR of a configuration, which completes if no SET_PSV follows.
     #[inline(always)]
-    fn umr(&mut self, (id, flags): Name, imm: U64, octowords: usize, alone: bool) -> (ControlSegment, u64) {
+    fn umr(&mut self, (id, flags): Name, imm: U64, blocks: u32, alone: bool) -> (ControlSegment, u64) {
+        let (opcode, octowords) = (Opcode::UMR, blocks as usize * OCTOWORDS_PER_BLOCK);
         let kind = if alone { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
         let (flags, inherits) =
             if alone { (flags, OTHERS) } else { (flags.with_ce(FmCeSe::CE_ERROR_ONLY), NO_FLAGS) };
-        self.push(Wqe { id, kind, opcode: Opcode::UMR, octowords, imm, flags, inherits })
+        self.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits })
     }
 
     /// Posts one of the SET_PSVs of a configuration; the last one is what completes.
     #[inline(always)]
     fn set_psv(&mut self, (id, flags): Name, last: bool, segment: SetPsvSegment) {
-        let (opcode, octowords, imm) = (Opcode::SET_PSV, set_psv::OCTOWORDS, U64::ZERO);
+        let (opcode, blocks, octowords, imm) =
+            (Opcode::SET_PSV, set_psv::BLOCKS, set_psv::OCTOWORDS, U64::ZERO);
         let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
         let flags = if last { flags } else { flags.with_ce(FmCeSe::CE_ERROR_ONLY) };
         // With signal_all every one completes, as the reference provider has it.
         let inherits = OTHERS;
-        let (control, block) = self.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
+        let (control, block) = self.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
         set_psv::set_psv(segment, control, &mut self.cursor(block));
+    }
+
+    /// Posts the requests of a plan, for which [`SendQueue::check_room`] has found room.
+    #[inline(always)]
+    fn carry_out(mut self, plan: &Plan<'_>, name: Name) -> Position {
+        let (control, block) = self.umr(name, plan.key_word, umr::blocks(plan), plan.set_psvs.is_none());
+        umr::configure(plan, control, &mut self.cursor(block));
+        if let Some(starts) = plan.set_psvs {
+            let first = set_psv::segment(plan, &starts.first);
+            if let Some(second) = &starts.second {
+                self.set_psv(name, false, first);
+                self.set_psv(name, true, set_psv::segment(plan, second));
+            } else {
+                self.set_psv(name, true, first);
+            }
+        }
+        self.position
     }
 }
 
@@ -493,7 +492,7 @@ crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
 /// Returns the blocks that the requests of a plan fill.
 #[inline(always)]
 fn plan_blocks(plan: &Plan<'_>) -> u32 {
-    blocks_of(umr::octowords(plan)) + plan.psv_requests() * set_psv::BLOCKS
+    umr::blocks(plan) + plan.psv_requests() * set_psv::BLOCKS
 }
 
 /// Returns the blocks that so many octowords fill.
@@ -507,6 +506,8 @@ struct Wqe {
     id: u64,
     kind: RequestKind,
     opcode: Opcode,
+    blocks: u32,
+    /// Not more than are in its blocks.
     octowords: usize,
     /// As the second half of a control segment has it.
     imm: U64,
@@ -518,25 +519,25 @@ struct Wqe {
 /// Where the next octoword goes.
 struct Cursor<'q> {
     ring: Ring<'q, Wqebb>,
-    block: u64,
+    distance: usize,
     at: usize,
 }
 
 impl Sink for Cursor<'_> {
     #[inline(always)]
     fn put(&mut self, octoword: Octoword) {
-        self.ring.write_octoword(self.block, self.at, octoword);
+        self.ring.write_octoword(self.distance, self.at, octoword);
         self.at += 1;
         if self.at == OCTOWORDS_PER_BLOCK {
             self.at = 0;
-            self.block += 1;
+            self.distance = self.distance.wrapping_add(WQEBB_BYTES);
         }
     }
 
     #[inline(always)]
     fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
-        self.ring.write_block(self.block, block);
-        self.block += 1;
+        self.ring.write_block(self.distance, block);
+        self.distance = self.distance.wrapping_add(WQEBB_BYTES);
     }
 }
 
@@ -584,8 +585,11 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         if let Some(plan) = mkey.plan_settled(config, queue.max_octowords)
             && queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
         {
+            // What is read of the queue is read before the mkey changes: the compiler takes it for changed then.
+            let tail = queue.tail();
             mkey.apply_settled(config);
-            queue.carry_out(&plan, (id, flags));
+            let position = tail.carry_out(&plan, (id, flags));
+            queue.advance(position);
             return Ok(());
         }
         // A copy, and the request by its parts, so that nothing has to be in memory on the way above.
@@ -605,7 +609,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let mut kept = None;
         let plan = mkey.plan(config, queue.max_octowords, &mut kept)?;
         queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
-        queue.carry_out(&plan, (id, flags));
+        let position = queue.tail().carry_out(&plan, (id, flags));
+        queue.advance(position);
         mkey.apply(config);
         Ok(())
     }
@@ -669,7 +674,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         error_count: Option<bool>,
     ) {
         let mut tail = queue.tail();
-        let (control, block) = tail.umr(name, template.key_word(), BLOCKS * OCTOWORDS_PER_BLOCK, PSVS == 0);
+        let (control, block) = tail.umr(name, template.key_word(), BLOCKS as u32, PSVS == 0);
         template::configure(template.blocks(), error_count, control, &mut tail.cursor(block));
         for (number, segment) in (1..).zip(template.psvs()) {
             tail.set_psv(name, number == PSVS, *segment);
@@ -696,12 +701,13 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        let octowords = umr::INVALIDATE_OCTOWORDS;
-        queue.check_room(blocks_of(octowords), 1)?;
+        queue.check_room(umr::INVALIDATE_BLOCKS, 1)?;
+        let (blocks, octowords) =
+            (umr::INVALIDATE_BLOCKS, umr::INVALIDATE_BLOCKS as usize * OCTOWORDS_PER_BLOCK);
         let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, U64::new(key.get().into()));
         let inherits = OTHERS;
         let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
+        let (control, block) = tail.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
         umr::invalidate(control, &mut tail.cursor(block));
         let position = tail.position;
         queue.advance(position);
@@ -814,11 +820,12 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             _ => {}
         }
         let octowords = request.octowords();
-        queue.check_room(blocks_of(octowords), 1)?;
+        let blocks = blocks_of(octowords);
+        queue.check_room(blocks, 1)?;
         let DataPath { opcode, imm, .. } = request;
         let (imm, inherits) = (U64::new(imm.into()), OTHERS);
         let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, octowords, imm, flags, inherits });
+        let (control, block) = tail.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
         request.encode(control, &mut tail.cursor(block));
         let position = tail.position;
         queue.advance(position);

@@ -11,13 +11,13 @@ use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
-/// Octowords of a request that takes a key out of service.
-pub(crate) const INVALIDATE_OCTOWORDS: usize = 2 * OCTOWORDS_PER_BLOCK;
+/// Blocks of a request that takes a key out of service.
+pub(crate) const INVALIDATE_BLOCKS: u32 = 2;
 
-/// Returns the octowords of the UMR that carries out a plan, SET_PSVs not counted.
+/// Returns the blocks of the UMR that carries out a plan, SET_PSVs not counted. All its segments fill blocks.
 #[inline(always)]
-pub(crate) fn octowords(plan: &Plan<'_>) -> usize {
-    (2 + plan.layout_blocks() + plan.bsf_blocks()) * OCTOWORDS_PER_BLOCK
+pub(crate) fn blocks(plan: &Plan<'_>) -> u32 {
+    (2 + plan.layout_blocks() + plan.bsf_blocks()) as u32
 }
 
 /// Builds the UMR that carries out a plan.
