@@ -1,6 +1,5 @@
 //! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
 
-use super::DomainKind;
 use crate::error::ConfigError;
 use crate::types::{BlockSize, Seed};
 use crate::wire::bsf::{BfsPsv, BsfSize, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf};
@@ -275,9 +274,13 @@ impl DomainOutline {
 /// What posting a signature copies: it is made when the words change, not when they are posted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadySignature {
-    /// The BSF ([`SignatureBsf`]) but for its size code and the numbers of the PSVs.
-    pub(crate) bsf: [Octoword; OCTOWORDS_PER_BLOCK],
-    /// Where the BSF has the number of a PSV: all ones in the words of the domains that there are, wire before memory.
+    /// The BSF ([`SignatureBsf`]) but for the numbers of the PSVs, in parts: its first word, with the size code of a BSF that
+    /// stands alone and of one that crypto follows; its second word, with the block formats; the rest.
+    pub(crate) head: U64,
+    pub(crate) head_with_crypto: U64,
+    pub(crate) formats: U64,
+    pub(crate) rest: [Octoword; OCTOWORDS_PER_BLOCK - 1],
+    /// Where the second word has the number of a PSV: all ones for the domains that there are, wire before memory.
     pub(crate) psv_mask: U64,
     /// What the PSVs start with.
     pub(crate) starts: PsvStarts,
@@ -285,27 +288,22 @@ pub(crate) struct ReadySignature {
     pub(crate) needs: u8,
 }
 
-/// What the PSVs of a signature start with, in the order in which they are set: memory before wire.
+/// What the PSVs of a signature start with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PsvStarts {
-    pub(crate) first: PsvStart,
-    /// Where both domains have a signature.
-    pub(crate) second: Option<PsvStart>,
+    pub(crate) domains: Domains,
+    /// How many there are.
+    pub(crate) count: u8,
+    pub(crate) memory: U64,
+    pub(crate) wire: U64,
 }
 
-impl PsvStarts {
-    /// Returns how many there are.
-    #[inline(always)]
-    pub(crate) const fn count(&self) -> u32 {
-        1 + self.second.is_some() as u32
-    }
-}
-
-/// The start value of the PSV of a domain.
+/// Which domains have a signature. Their PSVs are set memory before wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PsvStart {
-    pub(crate) domain: DomainKind,
-    pub(crate) value: U64,
+pub(crate) enum Domains {
+    Memory,
+    Wire,
+    Both,
 }
 
 impl ReadySignature {
@@ -325,36 +323,48 @@ impl ReadySignature {
         wire_inline: InlineDif::NONE,
         memory_inline: InlineDif::NONE,
     };
-    const NO_START: PsvStart = PsvStart { domain: DomainKind::Memory, value: U64::ZERO };
     /// No signature.
     pub(crate) const NONE: &Self = &Self::new(&Self::EMPTY_BSF, None, None);
 
     const fn new(bsf: &SignatureBsf, memory: Option<&Domain>, wire: Option<&Domain>) -> Self {
-        let (mut first, mut second) = (Self::NO_START, None);
+        let (domains, count) = match (memory, wire) {
+            (Some(_), Some(_)) => (Domains::Both, 2),
+            (Some(_), None) => (Domains::Memory, 1),
+            (None, _) => (Domains::Wire, 1),
+        };
+        let mut starts = PsvStarts { domains, count, memory: U64::ZERO, wire: U64::ZERO };
         let (mut needs, mut mask) = (0, 0);
         if let Some(memory) = memory {
-            first = PsvStart { domain: DomainKind::Memory, value: memory.signature.start() };
+            starts.memory = memory.signature.start();
             needs |= SignatureCapabilities::needs(memory);
             mask |= u32::MAX as u64;
         }
         if let Some(wire) = wire {
-            let start = PsvStart { domain: DomainKind::Wire, value: wire.signature.start() };
-            if memory.is_some() {
-                second = Some(start);
-            } else {
-                first = start;
-            }
+            starts.wire = wire.signature.start();
             needs |= SignatureCapabilities::needs(wire);
             mask |= (u32::MAX as u64) << 32;
         }
-        let starts = PsvStarts { first, second };
-        Self { bsf: transmute!(*bsf), psv_mask: U64::new(mask), starts, needs }
+        let [first, rest @ ..]: [Octoword; OCTOWORDS_PER_BLOCK] = transmute!(*bsf);
+        let [head, formats]: [U64; 2] = transmute!(first);
+        Self {
+            head: Self::sized(head, BsfSize::WITH_INLINE),
+            head_with_crypto: Self::sized(head, BsfSize::SIGNATURE_AND_CRYPTO),
+            formats,
+            rest,
+            psv_mask: U64::new(mask),
+            starts,
+            needs,
+        }
+    }
+
+    const fn sized(head: U64, size: u8) -> U64 {
+        U64::new(head.get() | (BsfSize::new().with_size(size).into_bits() as u64) << 56)
     }
 
     /// Returns whether both domains have a signature.
     #[inline(always)]
     pub(crate) const fn is_in_both(&self) -> bool {
-        self.starts.second.is_some()
+        matches!(self.starts.domains, Domains::Both)
     }
 }
 

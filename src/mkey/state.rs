@@ -94,11 +94,7 @@ impl MkeyAttributes {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Mkey {
     attributes: MkeyAttributes,
-    /// The key where requests have it: in the second half of a control segment, and its tag in the first word of a context.
-    key_word: U64,
-    context_word: U64,
-    /// The PSVs of the wire and the memory domain, as a BSF has them; 0 without signature.
-    psvs: u64,
+    numbers: Numbers,
     /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`].
     lacking: u8,
     /// What the device holds is not known: nothing may be kept.
@@ -107,12 +103,48 @@ pub struct Mkey {
     shape: Shape,
     /// Which templates may be posted as they are, see [`Mkey::takes`].
     ticket: u64,
-    in_force: InForce,
-    /// The signature and the crypto properties in force, where they are known.
-    signature: Option<SignatureWords>,
-    crypto: Option<Crypto>,
+    shadow: Shadow,
     /// The first signature error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
+}
+
+/// The numbers of an mkey as its requests have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// The key in the second half of a control segment, and its tag in the first word of a context.
+    pub(crate) key_word: U64,
+    pub(crate) context_word: U64,
+    /// The PSVs of the wire and the memory domain in the second word of a BSF, and of each in the first of a SET_PSV; 0 without
+    /// signature.
+    pub(crate) psvs: U64,
+    pub(crate) memory_psv: U64,
+    pub(crate) wire_psv: U64,
+}
+
+impl Numbers {
+    const fn new(attributes: &MkeyAttributes) -> Self {
+        let (memory, wire) = match attributes.signature {
+            Some(SignatureAttributes { memory_psv, wire_psv, .. }) => {
+                (memory_psv.get() as u64, wire_psv.get() as u64)
+            }
+            None => (0, 0),
+        };
+        Self {
+            key_word: U64::new(attributes.key.get() as u64),
+            context_word: MkeyContext::key_word(attributes.key.tag()),
+            psvs: U64::new(wire << 32 | memory),
+            memory_psv: U64::new(memory << 32),
+            wire_psv: U64::new(wire << 32),
+        }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Numbers {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        // The attributes have them in words.
+        defmt::write!(f, "..");
+    }
 }
 
 /// What an mkey can have, as long as everything is known and the device waits for nothing: then a configuration that gives
@@ -126,6 +158,44 @@ enum Shape {
     Both,
     /// Something was forgotten, or the error count has to be written.
     Unsettled,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct Shadow {
+    in_force: InForce,
+    /// Signature and crypto properties, where they are known.
+    signature: Option<SignatureWords>,
+    crypto: Option<Crypto>,
+}
+
+impl Shadow {
+    /// Nothing is configured.
+    const NONE: Self =
+        Self { in_force: InForce { length: 0, outlines: None }, signature: None, crypto: None };
+
+    /// Notes that a plan of [`Mkey::plan_settled`] was posted.
+    #[inline(always)]
+    pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
+        // Nothing was kept.
+        self.in_force.outlines = None;
+        self.take_up(config);
+    }
+
+    /// Takes up the parts that are given.
+    #[inline(always)]
+    fn take_up(&mut self, config: &MkeyConfig<'_>) {
+        if let Some(layout) = &config.layout {
+            self.in_force.length = layout.length();
+        }
+        if let SignatureChange::Set(block) = config.signature {
+            self.signature = Some(*block.words());
+        }
+        if let Some(properties) = config.crypto {
+            self.crypto = Some(*properties);
+        }
+    }
 }
 
 /// What is known of the configuration in force, beside its words.
@@ -149,9 +219,6 @@ pub(crate) struct Outlines {
 
 /// A configuration checked against an mkey: all that the encoder needs, and nothing that it has to decide.
 pub(crate) struct Plan<'a> {
-    /// The key as the control segment and as the mkey context have it.
-    pub(crate) key_word: U64,
-    pub(crate) context_word: U64,
     pub(crate) access: Option<Access>,
     pub(crate) layout: Option<Layout<'a>>,
     /// New value of the BSF enable bit, if it is written.
@@ -164,8 +231,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) crypto_bsf: Option<&'a Crypto>,
     /// How the device takes its tweak.
     pub(crate) engine: XtsEngine,
-    /// PSVs of the wire and the memory domain, as a signature BSF has them.
-    pub(crate) psvs: u64,
     /// The PSVs that are set after the UMR.
     pub(crate) set_psvs: Option<&'a PsvStarts>,
 }
@@ -173,10 +238,8 @@ pub(crate) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// The plan for access and layout.
     #[inline(always)]
-    const fn new(mkey: &Mkey, config: &MkeyConfig<'a>) -> Self {
+    const fn new(config: &MkeyConfig<'a>) -> Self {
         Self {
-            key_word: mkey.key_word,
-            context_word: mkey.context_word,
             access: config.access,
             layout: config.layout,
             bsf_enable: None,
@@ -184,7 +247,6 @@ impl<'a> Plan<'a> {
             signature_bsf: None,
             crypto_bsf: None,
             engine: XtsEngine::Unspecified,
-            psvs: mkey.psvs,
             set_psvs: None,
         }
     }
@@ -205,7 +267,7 @@ impl<'a> Plan<'a> {
     #[inline(always)]
     pub(crate) const fn psv_requests(&self) -> u32 {
         match self.set_psvs {
-            Some(starts) => starts.count(),
+            Some(starts) => starts.count as u32,
             None => 0,
         }
     }
@@ -213,15 +275,6 @@ impl<'a> Plan<'a> {
     /// Leaves the error count as it is.
     pub(crate) fn without_error_count(self) -> Self {
         Self { error_count: None, ..self }
-    }
-
-    /// Returns the number of the PSV of a domain.
-    #[inline(always)]
-    pub(crate) const fn psv(&self, domain: DomainKind) -> u32 {
-        match domain {
-            DomainKind::Wire => (self.psvs >> 32) as u32,
-            DomainKind::Memory => self.psvs as u32,
-        }
     }
 }
 
@@ -234,35 +287,22 @@ impl Mkey {
         if !attributes.tag_update && attributes.key.tag() != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
         }
-        let (psvs, lacking) = match attributes.signature {
-            Some(SignatureAttributes { memory_psv, wire_psv, capabilities, .. }) => {
-                ((wire_psv.get() as u64) << 32 | memory_psv.get() as u64, capabilities.lacking())
-            }
-            None => (0, 0),
+        let lacking = match attributes.signature {
+            Some(signature) => signature.capabilities.lacking(),
+            None => 0,
         };
         let mut mkey = Self {
             attributes,
-            key_word: U64::ZERO,
-            context_word: U64::ZERO,
-            psvs,
+            numbers: Numbers::new(&attributes),
             lacking,
             forgotten: false,
             shape: Shape::Unsettled,
             ticket: 0,
-            in_force: InForce { length: 0, outlines: None },
-            signature: None,
-            crypto: None,
+            shadow: Shadow::NONE,
             error: None,
         };
-        mkey.set_key(attributes.key);
+        mkey.settle();
         Ok(mkey)
-    }
-
-    const fn set_key(&mut self, key: Key) {
-        self.attributes.key = key;
-        self.key_word = U64::new(key.get() as u64);
-        self.context_word = MkeyContext::key_word(key.tag());
-        self.settle();
     }
 
     /// Finds out the shape.
@@ -296,12 +336,12 @@ impl Mkey {
 
     /// Returns how many bytes of memory the layout in force maps; 0 before the first.
     pub const fn length(&self) -> u64 {
-        self.in_force.length
+        self.shadow.in_force.length
     }
 
     /// Returns what lengths and signature errors are read by.
     fn outlines(&self) -> Outlines {
-        self.in_force.outlines.unwrap_or_else(|| Outlines {
+        self.shadow.in_force.outlines.unwrap_or_else(|| Outlines {
             signature: self.words().map_or(Outline::NONE, |words| words.outline()),
             data_unit: self.crypto().map(|properties| properties.data_unit),
         })
@@ -309,7 +349,7 @@ impl Mkey {
 
     /// Returns the words of the signature in force, where they are known.
     fn words(&self) -> Option<&SignatureWords> {
-        self.signature.as_ref().filter(|_| self.in_force.outlines.is_none())
+        self.shadow.signature.as_ref().filter(|_| self.shadow.in_force.outlines.is_none())
     }
 
     /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
@@ -325,7 +365,7 @@ impl Mkey {
 
     /// Returns the crypto properties in force; `None` also where a template brought them.
     pub fn crypto(&self) -> Option<&Crypto> {
-        self.crypto.as_ref().filter(|_| self.in_force.outlines.is_none())
+        self.shadow.crypto.as_ref().filter(|_| self.shadow.in_force.outlines.is_none())
     }
 
     /// Returns how many signature errors were seen, `None` for an mkey without signature.
@@ -341,7 +381,9 @@ impl Mkey {
         if !self.attributes.tag_update && tag != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag });
         }
-        self.set_key(Key::new(self.key().index(), tag));
+        self.attributes.key = Key::new(self.key().index(), tag);
+        self.numbers = Numbers::new(&self.attributes);
+        self.settle();
         Ok(())
     }
 
@@ -364,8 +406,7 @@ impl Mkey {
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
-        self.in_force = InForce { length: 0, outlines: None };
-        (self.signature, self.crypto) = (None, None);
+        self.shadow = Shadow::NONE;
         self.settle();
     }
 
@@ -373,7 +414,7 @@ impl Mkey {
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
     pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
-        let mut plan = Plan::new(self, config);
+        let mut plan = Plan::new(config);
         let (signature, crypto) = match (self.shape, config.signature, config.crypto) {
             (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
             (Shape::Signature, SignatureChange::Set(block), None) => (Some(block), None),
@@ -427,26 +468,15 @@ impl Mkey {
         }
     }
 
-    /// Notes that a plan of [`Mkey::plan_settled`] was posted.
+    /// Returns what requests have of it, and what changes with them.
     #[inline(always)]
-    pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
-        // Nothing was kept.
-        self.in_force.outlines = None;
-        self.take_up(config);
+    pub(crate) const fn parts(&mut self) -> (&Numbers, &mut Shadow) {
+        (&self.numbers, &mut self.shadow)
     }
 
-    /// Takes up the parts that are given.
-    #[inline(always)]
-    fn take_up(&mut self, config: &MkeyConfig<'_>) {
-        if let Some(layout) = &config.layout {
-            self.in_force.length = layout.length();
-        }
-        if let SignatureChange::Set(block) = config.signature {
-            self.signature = Some(*block.words());
-        }
-        if let Some(properties) = config.crypto {
-            self.crypto = Some(*properties);
-        }
+    /// Returns the numbers that requests have.
+    pub(crate) const fn numbers(&self) -> &Numbers {
+        &self.numbers
     }
 
     /// Checks access and layout, and returns the plan for them with the mkey's new length.
@@ -467,7 +497,7 @@ impl Mkey {
             }
             length = layout.length();
         }
-        Ok((Plan::new(self, config), length))
+        Ok((Plan::new(config), length))
     }
 
     /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). A signature that stays in
@@ -602,23 +632,23 @@ impl Mkey {
     /// Notes that a template was posted. Of signature and crypto it leaves what lengths and errors are read by.
     #[inline(always)]
     pub(crate) const fn hold(&mut self, in_force: InForce) {
-        self.in_force = in_force;
+        self.shadow.in_force = in_force;
     }
 
     /// Notes that a configuration was posted.
     pub(crate) fn apply(&mut self, config: &MkeyConfig<'_>) {
-        if let Some(outlines) = self.in_force.outlines {
+        if let Some(outlines) = self.shadow.in_force.outlines {
             // What is not given stays, and stays unknown; its words are those of an older configuration.
-            (self.signature, self.crypto) = (None, None);
+            (self.shadow.signature, self.shadow.crypto) = (None, None);
             let keeps_signature = outlines.signature.is_some() && config.signature == SignatureChange::Keep;
             let keeps_crypto = outlines.data_unit.is_some() && config.crypto.is_none();
             if !keeps_signature && !keeps_crypto {
-                self.in_force.outlines = None;
+                self.shadow.in_force.outlines = None;
             }
         }
-        self.take_up(config);
+        self.shadow.take_up(config);
         if config.signature == SignatureChange::Reset {
-            self.signature = None;
+            self.shadow.signature = None;
         }
         self.told();
     }

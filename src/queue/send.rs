@@ -5,7 +5,7 @@ use super::in_flight::{InFlightTable, RequestKind, Work};
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
-use crate::mkey::{Mkey, MkeyConfig, Plan};
+use crate::mkey::{Domains, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
@@ -466,16 +466,19 @@ impl<const N: usize> Tail<'_, N> {
 
     /// Posts the requests of a plan, for which [`SendQueue::check_room`] has found room.
     #[inline(always)]
-    fn carry_out(mut self, plan: &Plan<'_>, name: Name) -> Position {
-        let (control, block) = self.umr(name, plan.key_word, umr::blocks(plan), plan.set_psvs.is_none());
-        umr::configure(plan, control, &mut self.cursor(block));
-        if let Some(starts) = plan.set_psvs {
-            let first = set_psv::segment(plan, &starts.first);
-            if let Some(second) = &starts.second {
-                self.set_psv(name, false, first);
-                self.set_psv(name, true, set_psv::segment(plan, second));
-            } else {
-                self.set_psv(name, true, first);
+    fn carry_out(mut self, plan: &Plan<'_>, numbers: &Numbers, name: Name) -> Position {
+        let (control, block) = self.umr(name, numbers.key_word, umr::blocks(plan), plan.set_psvs.is_none());
+        umr::configure(plan, numbers, control, &mut self.cursor(block));
+        if let Some(PsvStarts { domains, memory, wire, .. }) = plan.set_psvs {
+            let [memory, wire] = [(numbers.memory_psv, *memory), (numbers.wire_psv, *wire)]
+                .map(|(psv, start)| set_psv::segment(psv, start));
+            match domains {
+                Domains::Memory => self.set_psv(name, true, memory),
+                Domains::Wire => self.set_psv(name, true, wire),
+                Domains::Both => {
+                    self.set_psv(name, false, memory);
+                    self.set_psv(name, true, wire);
+                }
             }
         }
         self.position
@@ -587,8 +590,9 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         {
             // What is read of the queue is read before the mkey changes: the compiler takes it for changed then.
             let tail = queue.tail();
-            mkey.apply_settled(config);
-            let position = tail.carry_out(&plan, (id, flags));
+            let (numbers, shadow) = mkey.parts();
+            shadow.apply_settled(config);
+            let position = tail.carry_out(&plan, numbers, (id, flags));
             queue.advance(position);
             return Ok(());
         }
@@ -609,7 +613,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let mut kept = None;
         let plan = mkey.plan(config, queue.max_octowords, &mut kept)?;
         queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
-        let position = queue.tail().carry_out(&plan, (id, flags));
+        let position = queue.tail().carry_out(&plan, mkey.numbers(), (id, flags));
         queue.advance(position);
         mkey.apply(config);
         Ok(())

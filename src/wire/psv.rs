@@ -19,14 +19,6 @@ pub struct SetPsvSegment {
     pub transient_signature: U64,
 }
 
-impl SetPsvSegment {
-    /// Gives a PSV its start value.
-    #[inline(always)]
-    pub const fn new(psv_index: u32, transient_signature: U64) -> Self {
-        Self { psv_index: U32::new(psv_index), syndrome: U16::ZERO, reserved: U16::ZERO, transient_signature }
-    }
-}
-
 crate::fmt::defmt_as_bytes!(SetPsvSegment);
 
 const _: () = assert!(size_of::<SetPsvSegment>() == 16);

@@ -1,9 +1,9 @@
 //! SET_PSV requests: give a protection signature its start value.
 
 use super::Sink;
-use crate::mkey::{Plan, PsvStart};
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::psv::SetPsvSegment;
+use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
 /// Blocks of a SET_PSV request.
@@ -12,10 +12,10 @@ pub(crate) const BLOCKS: u32 = 1;
 /// Control segment and payload, in octowords.
 pub(crate) const OCTOWORDS: usize = 2;
 
-/// Returns what gives a PSV of a plan its start value.
+/// Returns what gives a PSV its start value; its number stands as a segment begins with it.
 #[inline(always)]
-pub(crate) const fn segment(plan: &Plan<'_>, start: &PsvStart) -> SetPsvSegment {
-    SetPsvSegment::new(plan.psv(start.domain), start.value)
+pub(crate) const fn segment(psv: U64, start: U64) -> SetPsvSegment {
+    transmute!([psv, start])
 }
 
 /// Hands on the request.

@@ -3,8 +3,8 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Outline, Outlines, Signature, SignatureChange,
-    SignatureWords, T10Dif, XtsEngine,
+    DomainKind, Domains, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines,
+    PsvStarts, Signature, SignatureChange, SignatureWords, T10Dif, XtsEngine,
 };
 use crate::types::{Key, Tweak};
 use crate::wire::bsf::{CryptoBsf, SignatureBsf};
@@ -51,8 +51,7 @@ pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
     key: Key,
     /// See [`Mkey::takes`].
     ticket: u64,
-    /// The key as the control segment has it.
-    key_word: U64,
+    numbers: Numbers,
     blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
     /// Blocks of the layout.
     layout_blocks: usize,
@@ -109,11 +108,17 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         }
         let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
         let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0 };
-        umr::configure(&plan, ControlSegment::default(), &mut collector);
+        umr::configure(&plan, mkey.numbers(), ControlSegment::default(), &mut collector);
         let mut psvs = [SetPsvSegment::default(); PSVS];
-        let starts = plan.set_psvs.map(|starts| [Some(starts.first), starts.second]);
-        for (slot, start) in psvs.iter_mut().zip(starts.iter().flatten().flatten()) {
-            *slot = set_psv::segment(&plan, start);
+        if let Some(PsvStarts { domains, memory, wire, .. }) = plan.set_psvs {
+            let memory = set_psv::segment(mkey.numbers().memory_psv, *memory);
+            let wire = set_psv::segment(mkey.numbers().wire_psv, *wire);
+            let segments = match domains {
+                Domains::Memory => [memory, memory],
+                Domains::Wire => [wire, wire],
+                Domains::Both => [memory, wire],
+            };
+            psvs.iter_mut().zip(segments).for_each(|(slot, segment)| *slot = segment);
         }
         let (entries, length) = match &config.layout {
             Some(layout) => match layout.entries {
@@ -133,7 +138,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         Ok(Self {
             key: mkey.key(),
             ticket: Mkey::ticket(mkey.key()),
-            key_word: plan.key_word,
+            numbers: *mkey.numbers(),
             blocks,
             layout_blocks,
             entries,
@@ -299,7 +304,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// Returns the key as the control segment has it.
     #[inline(always)]
     pub(crate) const fn key_word(&self) -> U64 {
-        self.key_word
+        self.numbers.key_word
     }
 
     /// Returns the octowords of layout and BSFs.

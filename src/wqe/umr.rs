@@ -1,7 +1,7 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
 use super::Sink;
-use crate::mkey::{Crypto, Entries, InterleavedEntry, ListEntry, Plan, ReadySignature, XtsEngine};
+use crate::mkey::{Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine};
 use crate::wire::OCTOWORDS_PER_BLOCK;
 use crate::wire::bsf::{BsfSize, CryptoBsf};
 use crate::wire::ctrl::ControlSegment;
@@ -20,9 +20,9 @@ pub(crate) fn blocks(plan: &Plan<'_>) -> u32 {
     (2 + plan.layout_blocks() + plan.bsf_blocks()) as u32
 }
 
-/// Builds the UMR that carries out a plan.
+/// Builds the UMR that carries out a plan on the mkey with these numbers.
 #[inline(always)]
-pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, sink: &mut impl Sink) {
+pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment, sink: &mut impl Sink) {
     let mut mask = MkeyMask::new().with_free(true).with_mkey(true);
     let mut rights = AccessByte::new();
     let mut length = 0;
@@ -48,7 +48,7 @@ pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, sink: &mut impl S
     let inline = UmrFlags::new().with_inline(true);
     let umr = UmrControlSegment::new(inline, klm_octowords, bsf_octowords, mask);
     sink.put_block(UmrHead { ctrl, umr });
-    sink.put_block(MkeyContext::in_service(rights, plan.context_word, flags, length));
+    sink.put_block(MkeyContext::in_service(rights, numbers.context_word, flags, length));
     if let Some(layout) = &plan.layout {
         match layout.entries {
             Entries::List(entries) => blocks_of(entries, ListEntry::PADDING, sink),
@@ -67,7 +67,7 @@ pub(crate) fn configure(plan: &Plan<'_>, ctrl: ControlSegment, sink: &mut impl S
     let both = plan.signature_bsf.is_some() && plan.crypto_bsf.is_some();
     let size = if both { BsfSize::SIGNATURE_AND_CRYPTO } else { BsfSize::WITH_INLINE };
     if let Some(ready) = plan.signature_bsf {
-        signature_bsf(ready, plan.psvs, size, sink);
+        signature_bsf(ready, numbers.psvs, both, sink);
     }
     if let Some(crypto) = plan.crypto_bsf {
         sink.put_block(crypto_bsf(crypto, plan.engine, size));
@@ -130,14 +130,12 @@ fn interleaved(header: StridedHeader, entries: &[InterleavedEntry], sink: &mut i
 #[repr(C)]
 struct Header(StridedHeader, [InterleavedEntry; OCTOWORDS_PER_BLOCK - 1]);
 
-/// Hands on the BSF of a signature, with size code and numbers of the PSVs, wire before memory.
+/// Hands on the BSF of a signature, with the numbers of the PSVs.
 #[inline(always)]
-fn signature_bsf(ready: &ReadySignature, psvs: u64, size: u8, sink: &mut impl Sink) {
-    let [first, rest @ ..] = &ready.bsf;
-    let [head, formats]: [U64; 2] = transmute!(*first);
-    let size = U64::new(u64::from(BsfSize::new().with_size(size).into_bits()) << 56);
-    sink.put(transmute!([head | size, formats | (U64::new(psvs) & ready.psv_mask)]));
-    rest.iter().for_each(|octoword| sink.put(*octoword));
+fn signature_bsf(ready: &ReadySignature, psvs: U64, with_crypto: bool, sink: &mut impl Sink) {
+    let head = if with_crypto { ready.head_with_crypto } else { ready.head };
+    sink.put(transmute!([head, ready.formats | (psvs & ready.psv_mask)]));
+    ready.rest.iter().for_each(|octoword| sink.put(*octoword));
 }
 
 #[inline(always)]
