@@ -266,9 +266,30 @@ impl<'r> CompletionQueue<'r> {
     /// [`CompletionError`] for an entry that makes no sense or that nobody owns. It is consumed; polling may go on.
     #[inline]
     pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        let mut completion = None;
-        self.poll_batch(1, route, |one| completion = Some(one));
-        completion
+        loop {
+            let (mut ring, at) = (self.ring.lend(), self.consumer);
+            if let Some((kind, completion)) = plain(&ring, at, route) {
+                self.take_one();
+                if kind != RequestKind::MkeyConfigurePart {
+                    return Some(Ok(completion));
+                }
+                continue;
+            }
+            match other(ring.lend(), at, route) {
+                Other::NotThere => return None,
+                Other::NotForTheUser => self.take_one(),
+                Other::Completion(completion) => {
+                    self.take_one();
+                    return Some(completion);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take_one(&mut self) {
+        self.consumer += 1;
+        self.release();
     }
 
     /// Hands up to `max` completions to `each` and gives their slots back at once; returns how many there were.
@@ -280,29 +301,29 @@ impl<'r> CompletionQueue<'r> {
         mut each: impl FnMut(Result<WorkCompletion, CompletionError>),
     ) -> usize {
         // By value: behind each barrier the compiler would read again what a reference leads to.
-        let ring = self.ring.lend();
+        let mut ring = self.ring.lend();
         let start = self.consumer;
         let (mut at, mut count) = (start, 0);
         while count < max {
-            if is_plain(&ring, at)
-                && let (qpn, counter, bytes) = sent(&ring, at)
-                && let Some((id, kind)) = route.sender(qpn, counter)
-            {
+            if let Some((kind, completion)) = plain(&ring, at, route) {
                 at += 1;
                 self.consumer = at;
                 if kind != RequestKind::MkeyConfigurePart {
-                    each(Ok(WorkCompletion { id, qpn, outcome: Outcome::Sent { kind, bytes } }));
+                    each(Ok(completion));
                     count += 1;
                 }
                 continue;
             }
-            let Some(entry) = entry(&ring, at) else { break };
+            match other(ring.lend(), at, route) {
+                Other::NotThere => break,
+                Other::NotForTheUser => {}
+                Other::Completion(completion) => {
+                    each(completion);
+                    count += 1;
+                }
+            }
             at += 1;
             self.consumer = at;
-            if let Some(completion) = identify(&entry, route) {
-                each(completion);
-                count += 1;
-            }
         }
         if at != start {
             self.release();
@@ -368,17 +389,38 @@ fn entry(ring: &Ring<'_, Cqe>, at: u64) -> Option<Cqe> {
     ]))
 }
 
-/// Reads an entry that [`is_plain`], from two of its words: queue pair, counter, and bytes delivered.
+/// Reads an entry that [`is_plain`], from two of its words, if its request is known.
 #[inline(always)]
-fn sent(ring: &Ring<'_, Cqe>, at: u64) -> (Qpn, u16, u32) {
+fn plain(ring: &Ring<'_, Cqe>, at: u64, route: &mut impl Route) -> Option<(RequestKind, WorkCompletion)> {
+    if !is_plain(ring, at) {
+        return None;
+    }
     let last = u64::from_be_bytes(ring.read_u64::<CQE_LAST_WORD>(at));
     let bytes = u64::from_be_bytes(ring.read_u64::<CQE_COUNT_WORD>(at)) as u32;
-    (Qpn::from_low_bits((last >> 32) as u32), (last >> 16) as u16, bytes)
+    let qpn = Qpn::from_low_bits((last >> 32) as u32);
+    let (id, kind) = route.sender(qpn, (last >> 16) as u16)?;
+    Some((kind, WorkCompletion { id, qpn, outcome: Outcome::Sent { kind, bytes } }))
+}
+
+/// What an entry that is not plain has for the user.
+enum Other {
+    NotThere,
+    NotForTheUser,
+    Completion(Result<WorkCompletion, CompletionError>),
+}
+
+/// Takes an entry of any kind, in one call, so that the way of most entries keeps its registers.
+#[cold]
+#[inline(never)]
+fn other(ring: Ring<'_, Cqe>, at: u64, route: &mut impl Route) -> Other {
+    match entry(&ring, at).map(|entry| identify(&entry, route)) {
+        None => Other::NotThere,
+        Some(None) => Other::NotForTheUser,
+        Some(Some(completion)) => Other::Completion(completion),
+    }
 }
 
 /// Gives an entry of any kind its identity; returns nothing for one that the user does not see.
-#[cold]
-#[inline(never)]
 fn identify(entry: &Cqe, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
     let completion = match Completion::from_wire(entry) {
         Ok(completion) => completion,
