@@ -7,7 +7,6 @@ use crate::error::{PostError, QueueError};
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wqe::Sge;
-use heapless::Vec;
 
 /// The most entries of a slot: a receive request has at most 2048 bytes (PRM `log_rq_stride`).
 const MAX_ENTRIES_PER_SLOT: usize = 128;
@@ -26,16 +25,25 @@ pub struct ReceiveQueueConfig {
 pub struct ReceiveQueue<'r, const N: usize> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,
-    ids: Vec<u64, N>,
+    /// The user's names, each filed under its slot.
+    ids: [u64; N],
     qpn: Qpn,
     entries_per_slot: u32,
-    /// Slots posted, published and retired, all counted from the queue pair's start.
-    producer: u32,
-    published: u32,
-    consumer: u32,
+    /// Slots posted, published and retired, and how many may have been posted before the ring is full, all counted from the
+    /// queue pair's start.
+    producer: u64,
+    published: u64,
+    consumer: u64,
+    limit: u64,
 }
 
 impl<'r, const N: usize> ReceiveQueue<'r, N> {
+    /// A slot's number less its high bits.
+    const MASK: usize = {
+        assert!(N.is_power_of_two(), "a queue keeps track of a power of two of slots");
+        N - 1
+    };
+
     /// Makes a receive queue over `ring`, which the queue pair was or will be created with.
     ///
     /// # Errors
@@ -57,11 +65,9 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if slots > max {
             return Err(QueueError::Size { entries: slots, max });
         }
-        let mut ids = Vec::new();
-        // Cannot fail: just checked against N.
-        let _ = ids.resize(slots, 0);
-        let ring = Ring::new(ring, entries)?;
-        Ok(Self { ring, record, ids, qpn, entries_per_slot, producer: 0, published: 0, consumer: 0 })
+        let (ring, limit) = (Ring::new(ring, entries)?, slots as u64);
+        let (producer, published, consumer) = (0, 0, 0);
+        Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
     /// Returns the number of the queue pair.
@@ -70,8 +76,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     }
 
     /// Returns how many slots are free.
-    pub fn free_slots(&self) -> u32 {
-        self.ids.len() as u32 - self.producer.wrapping_sub(self.consumer)
+    pub const fn free_slots(&self) -> u32 {
+        (self.limit - self.producer) as u32
     }
 
     /// Posts buffers for one message; `id` is what its completion will carry. A buffer under key 0x100, which no device gives
@@ -85,21 +91,23 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         if sges.len() > max {
             return Err(PostError::TooManySges { sges: sges.len(), max });
         }
-        let free = self.free_slots();
-        if free == 0 {
-            return Err(PostError::RingFull { needed: 1, free });
+        if self.producer == self.limit {
+            return Err(PostError::RingFull { needed: 1, free: 0 });
         }
-        let mut index = self.producer.wrapping_mul(self.entries_per_slot);
-        let end = (sges.len() < max).then_some(DataSegment::END_OF_LIST);
-        for entry in sges.iter().map(|sge| sge.to_wire()).chain(end) {
-            self.ring.write(u64::from(index), entry);
-            index = index.wrapping_add(1);
+        let mut ring = self.ring.lend();
+        let mut index = self.producer * u64::from(self.entries_per_slot);
+        for sge in sges {
+            ring.write(index, sge.to_wire());
+            index += 1;
         }
-        let mask = self.ids.len().wrapping_sub(1);
-        if let Some(slot) = self.ids.get_mut(self.producer as usize & mask) {
+        if sges.len() < max {
+            ring.write(index, DataSegment::END_OF_LIST);
+        }
+        // Always there: the mask is below N.
+        if let Some(slot) = self.ids.get_mut(self.producer as usize & Self::MASK) {
             *slot = id;
         }
-        self.producer = self.producer.wrapping_add(1);
+        self.producer += 1;
         Ok(())
     }
 
@@ -108,20 +116,21 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     pub fn publish(&mut self) {
         self.published = self.producer;
         barrier::blocks_before_record();
-        self.record.set_first(self.producer & 0xffff);
+        self.record.set_first(u32::from(self.producer as u16));
     }
 
     /// Takes a completion of this queue: retires the request with number `counter` (modulo 2^16) and all before it, and
     /// returns its identity; `None` where no outstanding request has that number.
     #[inline]
     pub fn complete(&mut self, counter: u16) -> Option<u64> {
-        let distance = u32::from(counter.wrapping_sub(self.consumer as u16));
-        if distance >= self.published.wrapping_sub(self.consumer) {
+        let number = self.consumer + u64::from(counter.wrapping_sub(self.consumer as u16));
+        if number >= self.published {
             return None;
         }
-        let index = self.consumer.wrapping_add(distance);
-        let id = *self.ids.get(index as usize & self.ids.len().wrapping_sub(1))?;
-        self.consumer = index.wrapping_add(1);
+        let id = *self.ids.get(number as usize & Self::MASK)?;
+        let slots = self.limit - self.consumer;
+        self.consumer = number + 1;
+        self.limit = self.consumer + slots;
         Some(id)
     }
 }
@@ -166,8 +175,8 @@ mod tests {
     fn positions_wrap() {
         let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
         let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
-        // As after 2^32 - 1 requests.
-        (queue.producer, queue.published, queue.consumer) = (u32::MAX, u32::MAX, u32::MAX);
+        // As after 2^16 - 1 requests.
+        (queue.producer, queue.published, queue.consumer, queue.limit) = (0xffff, 0xffff, 0xffff, 0x1_0001);
         let sge = Sge::new(9, 16, Key::from_raw(0x500)).unwrap();
         queue.post(1, &[sge; 2]).unwrap();
         queue.post(2, &[sge; 2]).unwrap();
