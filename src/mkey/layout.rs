@@ -126,7 +126,7 @@ pub(crate) enum Entries<'a> {
     },
     /// Whole blocks, padded and with any header, and how many of their octowords are in use.
     Blocks {
-        blocks: &'a [[Octoword; OCTOWORDS_PER_BLOCK]],
+        blocks: &'a [Block],
         used: usize,
         header: bool,
     },
@@ -151,11 +151,13 @@ pub struct List<const BLOCKS: usize> {
     length: u64,
 }
 
-/// Whole blocks of translation entries.
-type Blocks<const BLOCKS: usize> = heapless::Vec<[Octoword; OCTOWORDS_PER_BLOCK], BLOCKS>;
+/// A block of translation entries.
+pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
+
+type Blocks<const BLOCKS: usize> = heapless::Vec<Block, BLOCKS>;
 
 /// A block of entries that are left out.
-const NOTHING: [Octoword; OCTOWORDS_PER_BLOCK] = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
+const NOTHING: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
 impl<const BLOCKS: usize> List<BLOCKS> {
     /// An empty list.

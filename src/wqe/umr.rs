@@ -1,7 +1,9 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
 use super::Sink;
-use crate::mkey::{Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine};
+use crate::mkey::{
+    Block, Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine,
+};
 use crate::wire::OCTOWORDS_PER_BLOCK;
 use crate::wire::bsf::{BsfSize, CryptoBsf};
 use crate::wire::ctrl::ControlSegment;
@@ -55,13 +57,7 @@ pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment
             Entries::Interleaved { repeat, bytes_per_cycle, entries } => {
                 interleaved(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16), entries, sink);
             }
-            // The first apart: most layouts have no more, and a loop is longer than what it would do.
-            Entries::Blocks { blocks, .. } => {
-                if let [first, rest @ ..] = blocks {
-                    sink.put_block(*first);
-                    rest.iter().for_each(|block| sink.put_block(*block));
-                }
-            }
+            Entries::Blocks { blocks, .. } => ready_blocks(blocks, sink),
         }
     }
     let both = plan.signature_bsf.is_some() && plan.crypto_bsf.is_some();
@@ -109,6 +105,17 @@ fn blocks_of<T: Copy + IntoBytes + Immutable + Unaligned>(entries: &[T], padding
         [a, b, c] => sink.put_block([a, b, c, padding]),
         _ => {}
     }
+}
+
+/// Hands on blocks that are ready. The first four one by one: the compiler's loop takes longer to begin than they to copy.
+#[inline(always)]
+fn ready_blocks(mut blocks: &[Block], sink: &mut impl Sink) {
+    for _ in 0..4 {
+        let [first, rest @ ..] = blocks else { return };
+        sink.put_block(*first);
+        blocks = rest;
+    }
+    blocks.iter().for_each(|block| sink.put_block(*block));
 }
 
 /// Hands on an interleaved layout. The header stands where an entry would: the first block has room for three.
