@@ -4,6 +4,7 @@ use crate::error::ConfigError;
 use crate::types::{Key, OutOfRange};
 use crate::wire::klm::Klm;
 use crate::wire::strided::{StridedEntry, StridedHeader};
+use crate::wire::umr::UmrControlSegment;
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
@@ -124,11 +125,12 @@ pub(crate) enum Entries<'a> {
         bytes_per_cycle: u32,
         entries: &'a [InterleavedEntry],
     },
-    /// Whole blocks, padded and with any header, and how many of their octowords are in use.
+    /// Whole blocks, padded and with any header, how many of their octowords are in use, and their [`word`].
     Blocks {
         blocks: &'a [Block],
         used: usize,
         header: bool,
+        word: U64,
     },
 }
 
@@ -149,6 +151,7 @@ pub struct List<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
     used: usize,
     length: u64,
+    word: U64,
 }
 
 /// A block of translation entries.
@@ -156,13 +159,19 @@ pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 type Blocks<const BLOCKS: usize> = heapless::Vec<Block, BLOCKS>;
 
+/// Returns the size of so many blocks as a request begins with it.
+#[inline(always)]
+const fn word(blocks: usize) -> U64 {
+    UmrControlSegment::layout_word((blocks * OCTOWORDS_PER_BLOCK) as u16)
+}
+
 /// A block of entries that are left out.
 const NOTHING: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 
 impl<const BLOCKS: usize> List<BLOCKS> {
     /// An empty list.
     pub const fn new() -> Self {
-        Self { blocks: Blocks::new(), used: 0, length: 0 }
+        Self { blocks: Blocks::new(), used: 0, length: 0, word: U64::ZERO }
     }
 
     /// Adds a piece at the end.
@@ -174,6 +183,7 @@ impl<const BLOCKS: usize> List<BLOCKS> {
         let full = ConfigError::TooManyEntries { entries: self.used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
         if self.used == OCTOWORDS_PER_BLOCK * self.blocks.len() {
             self.blocks.push(NOTHING).map_err(|_| full)?;
+            self.word = word(self.blocks.len());
         }
         *self.blocks.as_flattened_mut().get_mut(self.used).ok_or(full)? = transmute!(entry);
         self.used += 1;
@@ -199,7 +209,8 @@ impl<const BLOCKS: usize> List<BLOCKS> {
     /// Returns the layout that maps the pieces one after the other.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let entries = Entries::Blocks { blocks: &self.blocks, used: self.used, header: false };
+        let Self { blocks, used, word, .. } = self;
+        let entries = Entries::Blocks { blocks, used: *used, header: false, word: *word };
         Layout { entries, length: self.length }
     }
 }
@@ -225,6 +236,7 @@ pub struct Interleaved<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
     used: usize,
     length: u64,
+    word: U64,
 }
 
 impl<const BLOCKS: usize> Interleaved<BLOCKS> {
@@ -244,13 +256,14 @@ impl<const BLOCKS: usize> Interleaved<BLOCKS> {
             *first = transmute!(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16));
         }
         rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
-        Ok(Self { blocks, used, length: layout.length })
+        Ok(Self { word: word(blocks.len()), blocks, used, length: layout.length })
     }
 
     /// Returns the layout.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let entries = Entries::Blocks { blocks: &self.blocks, used: self.used, header: true };
+        let Self { blocks, used, word, .. } = self;
+        let entries = Entries::Blocks { blocks, used: *used, header: true, word: *word };
         Layout { entries, length: self.length }
     }
 }
@@ -309,12 +322,24 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Returns the size as a request begins with it.
+    #[inline(always)]
+    pub(crate) const fn word(&self) -> U64 {
+        match self.entries {
+            Entries::Blocks { word, .. } => word,
+            Entries::List(_) | Entries::Interleaved { .. } => word(self.blocks()),
+        }
+    }
+
     /// Returns the number of 64-byte blocks that the translation entries fill.
     #[inline(always)]
     pub(crate) const fn blocks(&self) -> usize {
         match self.entries {
             Entries::Blocks { blocks, .. } => blocks.len(),
-            Entries::List(_) | Entries::Interleaved { .. } => self.octowords().div_ceil(OCTOWORDS_PER_BLOCK),
+            Entries::List(_) | Entries::Interleaved { .. } => {
+                // Rounded up by hand: `div_ceil` minds overflow, which takes longer (11 instructions of `slice4`).
+                (self.octowords() + (OCTOWORDS_PER_BLOCK - 1)) >> OCTOWORDS_PER_BLOCK.ilog2()
+            }
         }
     }
 

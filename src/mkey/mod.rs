@@ -16,7 +16,7 @@ pub use config::{MkeyConfig, SignatureChange};
 pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
 };
-pub(crate) use layout::{Block, Entries};
+pub(crate) use layout::Entries;
 pub use layout::{Interleaved, InterleavedEntry, Layout, List, ListEntry};
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,

@@ -1,11 +1,12 @@
 //! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
 
+use super::DomainKind;
 use crate::error::ConfigError;
 use crate::types::{BlockSize, Seed};
 use crate::wire::bsf::{BfsPsv, BsfSize, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf};
 use crate::wire::{OCTOWORDS_PER_BLOCK, Octoword};
 use zerocopy::big_endian::{U16, U32, U64};
-use zerocopy::transmute;
+use zerocopy::{transmute, transmute_mut};
 
 /// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
 pub mod check_mask {
@@ -419,6 +420,46 @@ impl BlockSignature {
             }
             _ => Err(ConfigError::CopyMaskNeedsSameStructure),
         }
+    }
+
+    /// Replaces the reference tag of the first block, in a domain that has a T10-DIF. All else stays ready.
+    ///
+    /// # Errors
+    /// [`ConfigError::NotASignatureMkey`] where that domain has none.
+    ///
+    /// ```
+    /// use mlx5_mkey::mkey::{BlockSignature, Domain, DomainKind, Escape, Guard, Signature, T10Dif};
+    /// use mlx5_mkey::types::{BlockSize, Seed};
+    /// let (guard, seed, escape) = (Guard::Crc, Seed::Zeros, Escape::Never);
+    /// let dif = |ref_tag| T10Dif { guard, seed, app_tag: 0, ref_tag, ref_remap: true, escape };
+    /// let domain = |ref_tag| Domain { signature: Signature::T10Dif(dif(ref_tag)), block_size: BlockSize::B512 };
+    /// let mut signature = BlockSignature::wire(domain(7));
+    /// signature.set_ref_tag(DomainKind::Wire, 8)?;
+    /// assert_eq!(signature, BlockSignature::wire(domain(8)));
+    /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+    /// ```
+    #[inline]
+    pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
+        let Self { words, ready } = self;
+        let [_, wire_inline, memory_inline] = &mut ready.rest;
+        let (words_of_domain, inline, start) = match domain {
+            DomainKind::Memory => (&mut words.memory, memory_inline, &mut ready.starts.memory),
+            DomainKind::Wire => (&mut words.wire, wire_inline, &mut ready.starts.wire),
+        };
+        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = words_of_domain else {
+            return Err(ConfigError::NotASignatureMkey);
+        };
+        dif.ref_tag = ref_tag;
+        let inline: &mut InlineDif = transmute_mut!(inline);
+        inline.ref_tag = U32::new(ref_tag);
+        // It begins with guard and application tag.
+        let [_, start]: &mut [U32; 2] = transmute_mut!(start);
+        *start = U32::new(ref_tag);
+        if words.memory.is_some() && words.wire.is_some() {
+            // Which parts are copied may depend on the tags.
+            *self = Self::from_words(self.words);
+        }
+        Ok(())
     }
 
     /// Puts words into wire form.

@@ -307,14 +307,19 @@ impl Mkey {
 
     /// Finds out the shape.
     const fn settle(&mut self) {
-        self.shape = match (&self.attributes.signature, &self.attributes.crypto) {
-            _ if self.forgotten || self.pending_error_count().is_some() => Shape::Unsettled,
+        let unsettled = self.forgotten || self.pending_error_count().is_some();
+        self.shape = if unsettled { Shape::Unsettled } else { self.kind() };
+        self.ticket = if matches!(self.shape, Shape::Unsettled) { 0 } else { Self::ticket(self.key()) };
+    }
+
+    /// Returns the shape of an mkey of this kind that is settled.
+    const fn kind(&self) -> Shape {
+        match (&self.attributes.signature, &self.attributes.crypto) {
             (None, None) => Shape::Plain,
             (Some(_), None) => Shape::Signature,
             (None, Some(_)) => Shape::Crypto,
             (Some(_), Some(_)) => Shape::Both,
-        };
-        self.ticket = if matches!(self.shape, Shape::Unsettled) { 0 } else { Self::ticket(self.key()) };
+        }
     }
 
     /// What a settled mkey and the templates made for it have in common. 0 is no ticket.
@@ -414,8 +419,24 @@ impl Mkey {
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
     pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
+        self.plan_for(self.shape, config, max_octowords)
+    }
+
+    /// The same for an mkey that is not settled, if the configuration is complete.
+    pub(crate) fn plan_complete<'a>(
+        &self,
+        config: &MkeyConfig<'a>,
+        max_octowords: usize,
+    ) -> Option<Plan<'a>> {
+        self.check_complete(config).ok()?;
+        let plan = self.plan_for(self.kind(), config, max_octowords)?;
+        Some(Plan { error_count: self.pending_error_count(), ..plan })
+    }
+
+    #[inline(always)]
+    fn plan_for<'a>(&self, shape: Shape, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
         let mut plan = Plan::new(config);
-        let (signature, crypto) = match (self.shape, config.signature, config.crypto) {
+        let (signature, crypto) = match (shape, config.signature, config.crypto) {
             (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
             (Shape::Signature, SignatureChange::Set(block), None) => (Some(block), None),
             (Shape::Crypto, SignatureChange::Keep, Some(crypto)) => (None, Some(crypto)),

@@ -611,7 +611,10 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         config: &MkeyConfig<'_>,
     ) -> Result<(), PostError> {
         let mut kept = None;
-        let plan = mkey.plan(config, queue.max_octowords, &mut kept)?;
+        let plan = match mkey.plan_complete(config, queue.max_octowords) {
+            Some(plan) => plan,
+            None => mkey.plan(config, queue.max_octowords, &mut kept)?,
+        };
         queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
         let position = queue.tail().carry_out(&plan, mkey.numbers(), (id, flags));
         queue.advance(position);

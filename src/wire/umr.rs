@@ -95,13 +95,18 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// Makes a segment. Its 48 bytes are written as words, not field by field.
+    /// Makes a segment. Its 48 bytes are written as words, not field by field. `layout` is [`UmrControlSegment::layout_word`].
     #[inline(always)]
-    pub const fn new(flags: UmrFlags, klm_octowords: u16, bsf_octowords: u16, mask: MkeyMask) -> Self {
-        let sizes = (klm_octowords as u64) << 16 | bsf_octowords as u64;
-        let start = U64::new((flags.into_bits() as u64) << 56 | sizes);
+    pub fn new(flags: UmrFlags, layout: U64, bsf_octowords: u16, mask: MkeyMask) -> Self {
+        let start = U64::new((flags.into_bits() as u64) << 56 | bsf_octowords as u64) | layout;
         let mask = U64::new(mask.into_bits());
         zerocopy::transmute!([start, mask, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
+    }
+
+    /// Returns the size of the translation entries where the first word of a segment has it.
+    #[inline(always)]
+    pub const fn layout_word(klm_octowords: u16) -> U64 {
+        U64::new((klm_octowords as u64) << 16)
     }
 
     /// Returns the flags in their fields.
@@ -148,6 +153,9 @@ mod tests {
             mkey_mask: U64::new(mask.into_bits()),
             ..UmrControlSegment::default()
         };
-        assert_eq!(UmrControlSegment::new(flags, 0x0102, 0x0304, mask), fields);
+        assert_eq!(
+            UmrControlSegment::new(flags, UmrControlSegment::layout_word(0x0102), 0x0304, mask),
+            fields
+        );
     }
 }

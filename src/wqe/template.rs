@@ -3,8 +3,8 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    DomainKind, Domains, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines,
-    PsvStarts, Signature, SignatureChange, SignatureWords, T10Dif, XtsEngine,
+    Domain, DomainKind, Domains, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines,
+    PsvStarts, Signature, SignatureChange, SignatureWords, XtsEngine,
 };
 use crate::types::{Key, Tweak};
 use crate::wire::bsf::{CryptoBsf, SignatureBsf};
@@ -227,37 +227,32 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::NotASignatureMkey`] where that domain has none.
     #[inline]
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
-        let words = self.signature.as_mut().ok_or(ConfigError::NotASignatureMkey)?;
-        let both = words.memory.is_some() && words.wire.is_some();
+        let absent = ConfigError::NotASignatureMkey;
+        let words = self.signature.as_mut().ok_or(absent)?;
         let signature = match domain {
             DomainKind::Memory => words.memory.as_mut(),
             DomainKind::Wire => words.wire.as_mut(),
         };
-        let Some(Signature::T10Dif(T10Dif { ref_tag: old, .. })) =
-            signature.map(|domain| &mut domain.signature)
-        else {
-            return Err(ConfigError::NotASignatureMkey);
-        };
-        *old = ref_tag;
-        // Where nothing else is said, the parts that agree in both domains are copied.
-        let copy_mask = if both { words.effective_copy_mask() } else { None };
-        let block =
-            self.blocks.get_mut(LAYOUT_AT + self.layout_blocks).ok_or(ConfigError::NotASignatureMkey)?;
+        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = signature else { return Err(absent) };
+        dif.ref_tag = ref_tag;
+        let block = self.blocks.get_mut(LAYOUT_AT + self.layout_blocks).ok_or(absent)?;
         let bsf: &mut SignatureBsf = transmute_mut!(block);
         let inline = match domain {
             DomainKind::Memory => &mut bsf.memory_inline,
             DomainKind::Wire => &mut bsf.wire_inline,
         };
         inline.ref_tag = U32::new(ref_tag);
-        if let Some(mask) = copy_mask {
+        // Where nothing else is said, the parts that agree in both domains are copied.
+        if PSVS == 2
+            && let Some(mask) = words.effective_copy_mask()
+        {
             bsf.wire = mask;
         }
-        // PSVs are set memory before wire.
-        let number = usize::from(both && domain == DomainKind::Wire);
-        if let Some(psv) = self.psvs.get_mut(number) {
-            let start = psv.transient_signature.get() & !u64::from(u32::MAX) | u64::from(ref_tag);
-            psv.transient_signature = U64::new(start);
-        }
+        // PSVs are set memory before wire, and begin with guard and application tag.
+        let number = usize::from(PSVS == 2 && domain == DomainKind::Wire);
+        let psv: &mut [U32; 4] = transmute_mut!(self.psvs.get_mut(number).ok_or(absent)?);
+        let [.., start] = psv;
+        *start = U32::new(ref_tag);
         Ok(())
     }
 
@@ -357,7 +352,7 @@ mod tests {
     use crate::mkey::{
         Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry,
         Keytag, Layout, List, MkeyAttributes, SignatureAttributes, SignatureError, SignatureFault,
-        SignatureOrder,
+        SignatureOrder, T10Dif,
     };
     use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
     use crate::types::{BlockSize, DekId, PsvIndex, Qpn, Seed};

@@ -1,9 +1,7 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
 use super::Sink;
-use crate::mkey::{
-    Block, Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine,
-};
+use crate::mkey::{Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine};
 use crate::wire::OCTOWORDS_PER_BLOCK;
 use crate::wire::bsf::{BsfSize, CryptoBsf};
 use crate::wire::ctrl::ControlSegment;
@@ -45,10 +43,10 @@ pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment
         mask = mask.with_bsf_enable(true);
         flags = flags.with_bsf_enable(enable);
     }
-    let klm_octowords = (plan.layout_blocks() * OCTOWORDS_PER_BLOCK) as u16;
+    let layout = plan.layout.map_or(U64::ZERO, |layout| layout.word());
     let bsf_octowords = (plan.bsf_blocks() * OCTOWORDS_PER_BLOCK) as u16;
     let inline = UmrFlags::new().with_inline(true);
-    let umr = UmrControlSegment::new(inline, klm_octowords, bsf_octowords, mask);
+    let umr = UmrControlSegment::new(inline, layout, bsf_octowords, mask);
     sink.put_block(UmrHead { ctrl, umr });
     sink.put_block(MkeyContext::in_service(rights, numbers.context_word, flags, length));
     if let Some(layout) = &plan.layout {
@@ -96,9 +94,7 @@ pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
 #[inline(always)]
 fn blocks_of<T: Copy + IntoBytes + Immutable + Unaligned>(entries: &[T], padding: T, sink: &mut impl Sink) {
     let (blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
-    for block in blocks {
-        sink.put_block(*block);
-    }
+    ready_blocks(blocks, sink);
     match *rest {
         [a] => sink.put_block([a, padding, padding, padding]),
         [a, b] => sink.put_block([a, b, padding, padding]),
@@ -109,7 +105,7 @@ fn blocks_of<T: Copy + IntoBytes + Immutable + Unaligned>(entries: &[T], padding
 
 /// Hands on blocks that are ready. The first four one by one: the compiler's loop takes longer to begin than they to copy.
 #[inline(always)]
-fn ready_blocks(mut blocks: &[Block], sink: &mut impl Sink) {
+fn ready_blocks<B: Copy + IntoBytes + Immutable + Unaligned>(mut blocks: &[B], sink: &mut impl Sink) {
     for _ in 0..4 {
         let [first, rest @ ..] = blocks else { return };
         sink.put_block(*first);

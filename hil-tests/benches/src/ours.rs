@@ -91,7 +91,6 @@ struct Io<'m> {
     pieces: &'m [ListEntry],
     templates: Templates,
     signature: BlockSignature,
-    dif: T10Dif,
     crypto: Crypto,
     remote: Remote,
     data: Sge,
@@ -166,7 +165,6 @@ impl<'m> Ours<'m> {
                 pieces,
                 templates: Templates::new(pieces),
                 signature: wire(Signature::T10Dif(DIF)),
-                dif: DIF,
                 crypto: CRYPTO,
                 remote: Remote::new(ADDRESS, Key::from_raw(0x600)),
                 data: Sge::new(0, PIECE, KEY).expect("a piece"),
@@ -302,12 +300,9 @@ impl<'m> Ours<'m> {
     #[inline(never)]
     fn new_ref_tag<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
         self.post::<BATCHED>(requests, |request, io| {
-            let signature =
-                SignatureChange::Set(wire(Signature::T10Dif(T10Dif { ref_tag: io.lba, ..io.dif })));
-            request.configure_mkey(
-                &mut io.mkey,
-                &MkeyConfig { signature: signature.as_ref(), ..MkeyConfig::KEEP },
-            )
+            io.signature.set_ref_tag(DomainKind::Wire, io.lba)?;
+            let signature = SignatureChange::Set(&io.signature);
+            request.configure_mkey(&mut io.mkey, &MkeyConfig { signature, ..MkeyConfig::KEEP })
         })
     }
 
