@@ -216,7 +216,7 @@ fn crypto_bsf(
     // The last unit's tweak is the first one's plus the number of units before it.
     let steps = u128::from(enciphered.div_ceil(u64::from(unit)).saturating_sub(1));
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
-    for (order, tweak) in tweaks(bsf, device.engine).into_iter().flatten() {
+    for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
         let first = tweak.get();
         let carries = first.wrapping_add(steps) >> 64 != first >> 64;
         report.when(carries, tweak_at, Problem::TweakCarry { order });
