@@ -1,6 +1,8 @@
 //! The fields of each segment, as tables in the order of their bytes.
 
+use super::print::print_tweak;
 use super::segment::SegmentKind;
+use crate::mkey::XtsEngine;
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};
 use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe, Syndrome};
 use crate::wire::ctrl::{ControlSegment, Opcode};
@@ -76,8 +78,8 @@ enum Meaning {
     Syndrome,
     /// Length of inline data, with a flag in bit 31.
     InlineLength,
-    /// A 128-bit tweak in the byte order of the engine.
-    Tweak,
+    /// A 128-bit tweak in the byte order of the engine, in both where that is not known.
+    Tweak(Option<XtsEngine>),
     /// Bytes with no meaning here.
     Bytes,
 }
@@ -328,7 +330,7 @@ const CRYPTO_BSF: &[Spec] = &[
     spec(4, "raw_data_size", Meaning::Hex),
     spec(1, "crypto_block_size_ptr", Meaning::Codes(DATA_UNIT)),
     reserved(7),
-    spec(16, "xts_initial_tweak", Meaning::Tweak),
+    spec(16, "xts_initial_tweak", Meaning::Tweak(None)),
     spec(4, "dek", Meaning::Hex),
     reserved(4),
     spec(8, "keytag", Meaning::Hex),
@@ -501,6 +503,14 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl Field<'_> {
+    /// Returns the field as one of a device with this engine.
+    pub(super) const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
+        if let Meaning::Tweak(known) = &mut self.meaning {
+            *known = engine;
+        }
+        self
+    }
+
     /// Returns the value; of a field over 8 bytes, that of its first 8.
     pub fn value(&self) -> u64 {
         self.bytes.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
@@ -594,11 +604,7 @@ impl fmt::Display for Field<'_> {
                 write!(f, " {}", Syndrome(value as u8).name().unwrap_or("unknown"))
             }
             Meaning::InlineLength => write!(f, "{} bytes, inline", value & 0x7fff_ffff),
-            Meaning::Tweak => {
-                let bytes = <[u8; 16]>::try_from(self.bytes).unwrap_or_default();
-                let (little, big) = (u128::from_le_bytes(bytes), u128::from_be_bytes(bytes));
-                write!(f, "{little:#x} (little endian) or {big:#x} (big endian)")
-            }
+            Meaning::Tweak(engine) => print_tweak(self.bytes.try_into().unwrap_or_default(), engine, f),
             Meaning::Bytes => write!(f, "{} bytes", self.bytes.len()),
         }
     }

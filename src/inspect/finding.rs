@@ -169,6 +169,8 @@ problems! {
     CapabilityMissing { what: &'static str } Refused "R97, R102" "this device does not know {what}";
     PartialBlock { length: u64, stride: u32 } Suspicious "R186"
         "{length} bytes of memory are not whole blocks of {stride} bytes";
+    PartialWireBlock { data: u64, block: u32 } Suspicious "R186"
+        "{data} bytes of data are not whole blocks of {block} bytes for the wire";
 
     // Crypto.
     BothOutsideCipher Refused "D4, R172" "signatures in both domains, but the cipher is not around either";

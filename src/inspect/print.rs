@@ -148,13 +148,14 @@ fn page<'a>(
     columns: &mut Columns<'_>,
     heading: &dyn fmt::Display,
     segments: impl Iterator<Item = Segment<'a>>,
+    engine: Option<XtsEngine>,
     findings: impl FnOnce(&mut dyn FnMut(Finding)),
 ) -> fmt::Result {
     columns.indent = 2;
     columns.styled(Role::Heading, format_args!("{heading}"))?;
     columns.newline()?;
     for segment in segments {
-        print_segment(columns, &segment)?;
+        print_segment(columns, &segment, engine)?;
     }
     columns.indent = 4;
     let mut result = Ok(());
@@ -166,7 +167,7 @@ fn page<'a>(
     result
 }
 
-fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Result {
+fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>, engine: Option<XtsEngine>) -> fmt::Result {
     columns.indent = FIELDS_COLUMN + NAME_WIDTH;
     let mut fields = segment.fields();
     let mut next = fields.next();
@@ -195,7 +196,7 @@ fn print_segment(columns: &mut Columns<'_>, segment: &Segment<'_>) -> fmt::Resul
             columns.tab(FIELDS_COLUMN)?;
             columns.styled(Role::Name, format_args!("{}", field.name))?;
             columns.tab(FIELDS_COLUMN + NAME_WIDTH)?;
-            write!(columns, "{field}")?;
+            write!(columns, "{}", field.with_engine(engine))?;
             next = fields.next();
         }
         columns.newline()?;
@@ -229,11 +230,13 @@ impl fmt::Display for Pretty<'_> {
         match &self.what {
             What::Request(request, device) => {
                 let summary = request.summary(*device);
-                page(columns, &summary, request.segments(), |report| request.findings(device, report))
+                page(columns, &summary, request.segments(), device.engine, |report| {
+                    request.findings(device, report)
+                })
             }
             What::Entry(entry, stride) => {
                 let segments = core::iter::once(entry.segment());
-                page(columns, &entry.summary(*stride), segments, |report| entry.findings(report))
+                page(columns, &entry.summary(*stride), segments, None, |report| entry.findings(report))
             }
         }
     }
@@ -468,14 +471,25 @@ fn crypto(
     };
     write!(f, "AES-XTS {order}, unit {}, DEK {dek}", data_unit.bytes())?;
     if let Some((_, bsf)) = umr.crypto_bsf() {
-        let mut separator = ", tweak";
-        for (name, tweak) in tweaks(bsf, device.engine).into_iter().flatten() {
-            write!(f, "{separator} {:#x} ({name})", tweak.get())?;
-            separator = " or";
-        }
+        f.write_str(", tweak ")?;
+        print_tweak(bsf.xts_initial_tweak, device.engine, f)?;
     }
     if *keytag != Keytag::default() {
         write!(f, ", keytag {:#018x}", u64::from_be_bytes(keytag.0))?;
+    }
+    Ok(())
+}
+
+/// Prints the readings of a tweak's bytes that the engine leaves.
+pub(super) fn print_tweak(
+    bytes: [u8; 16],
+    engine: Option<XtsEngine>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let mut separator = "";
+    for (order, tweak) in tweaks(bytes, engine).into_iter().flatten() {
+        write!(f, "{separator}{:#x} ({order})", tweak.get())?;
+        separator = " or ";
     }
     Ok(())
 }

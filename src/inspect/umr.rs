@@ -278,9 +278,9 @@ impl<'a> Umr<'a> {
 }
 
 /// Returns the two readings of a tweak's bytes, by the engines that a device may have.
-pub(super) fn tweaks(bsf: &CryptoBsf, engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
-    let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bsf.xts_initial_tweak));
-    let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bsf.xts_initial_tweak));
+pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
+    let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bytes));
+    let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bytes));
     match engine {
         None => [Some(little), Some(big)],
         Some(XtsEngine::MultiBlock) => [Some(big), None],

@@ -34,7 +34,8 @@ impl Case {
         }
     }
 
-    const fn needs(&self) -> &'static Needs {
+    /// Returns what it needs of a board.
+    pub const fn needs(&self) -> &'static Needs {
         match self {
             Self::Scenario(scenario) => &scenario.needs,
             Self::Measurement(measurement) => &measurement.needs,

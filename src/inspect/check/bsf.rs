@@ -39,15 +39,27 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
         let empty = umr.signature() == Ok(None);
         signature_bsf(offset, bsf, signature.as_ref(), empty, device, report);
     }
-    if let (Some(signature), Some(length)) = (&signature, length)
-        && let Some(memory) = signature.memory_domain()
-    {
-        let stride = memory.stride();
-        let ragged = !length.is_multiple_of(u64::from(stride));
-        report.when(ragged, LEN_AT, Problem::PartialBlock { length, stride });
+    if let (Some(signature), Some(length)) = (&signature, length) {
+        partial_block(signature, length, report);
     }
     if let Some((offset, bsf)) = umr.crypto_bsf() {
         crypto_bsf(offset, bsf, signature.as_ref(), length, device, report);
+    }
+}
+
+/// Checks that both domains have whole blocks: memory with its signatures, and the wire of the data that is in them.
+fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
+    let mut data = length;
+    if let Some(memory) = signature.memory_domain() {
+        let Some(stripped) = BlockSignature::memory(*memory).wire_bytes(length) else {
+            return report.at(LEN_AT, Problem::PartialBlock { length, stride: memory.stride() });
+        };
+        data = stripped;
+    }
+    if let Some(wire) = signature.wire_domain() {
+        let block = wire.block_size.bytes();
+        let ragged = !data.is_multiple_of(u64::from(block));
+        report.when(ragged, LEN_AT, Problem::PartialWireBlock { data, block });
     }
 }
 
@@ -216,7 +228,7 @@ fn crypto_bsf(
     // The last unit's tweak is the first one's plus the number of units before it.
     let steps = u128::from(enciphered.div_ceil(u64::from(unit)).saturating_sub(1));
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
-    for (order, tweak) in tweaks(bsf, device.engine).into_iter().flatten() {
+    for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
         let first = tweak.get();
         let carries = first.wrapping_add(steps) >> 64 != first >> 64;
         report.when(carries, tweak_at, Problem::TweakCarry { order });

@@ -158,6 +158,14 @@ fn lengths_that_leave_odd_ends_are_suspicious() {
     assert_eq!(found, [Problem::JobSize { length: 1032, unit: 520 }]);
     let found = problems(&full_with(BlockSignature::memory(CRC32C), CRYPTO), &DeviceContext::UNKNOWN);
     assert!(found.contains(&Problem::PartialBlock { length: 1040, stride: 516 }), "{found:?}");
+    assert!(!found.iter().any(|problem| matches!(problem, Problem::PartialWireBlock { .. })), "{found:?}");
+    // Where only the wire is signed, memory is data: two blocks of 512 and 16 bytes.
+    let found = problems(&wire_only(), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::PartialWireBlock { data: 1040, block: 512 }), "{found:?}");
+    // Two blocks in memory are a quarter of one on the wire.
+    let large = Domain { block_size: BlockSize::B4096, ..dif(3, 2) };
+    let found = problems(&full_with(BlockSignature::both(dif(1, 2), large), CRYPTO), &DeviceContext::UNKNOWN);
+    assert!(found.contains(&Problem::PartialWireBlock { data: 1024, block: 4096 }), "{found:?}");
 }
 
 #[test]

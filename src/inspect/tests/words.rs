@@ -58,6 +58,27 @@ note at 0x014: the PSV starts with syndrome 0x0001 (R176)
 }
 
 #[test]
+fn a_tweak_is_read_as_the_engine_reads_it() {
+    let bytes = full();
+    let request = parse(&bytes);
+    let little = "0x7000000000000000000000000000000 (little endian)";
+    let big = "0x7 (big endian)";
+    for (engine, want) in [
+        (None, std::format!("{little} or {big}")),
+        (Some(XtsEngine::MultiBlock), big.into()),
+        (Some(XtsEngine::SingleBlock), little.into()),
+        (Some(XtsEngine::Unspecified), little.into()),
+    ] {
+        let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
+        let page = request.pretty(device, Style::Plain).to_string();
+        let (_, field) = page.split_once("xts_initial_tweak").unwrap();
+        // It goes on in another line where one is too short, up to the next bytes.
+        let (field, _) = field.split_once("\n0x120").unwrap();
+        assert_eq!(field.split_whitespace().collect::<Vec<_>>().join(" "), want, "{page}");
+    }
+}
+
+#[test]
 fn completions_read_in_words() {
     let words = |bytes: &[u8], stride| {
         CompletionEntry::parse(bytes).map(|entry| (entry.summary(stride).to_string(), entry.worst()))

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-/// Checks the functions of the freestanding program that publish and consume, as objdump prints them.
+/// Checks the functions of the freestanding program that publish and consume, as objdump prints them: some that do nothing
+/// else in all that they do, and of each function with barriers that those stand in a known order.
 ///
 /// # Errors
 /// What is not in order, and where.
@@ -17,11 +18,23 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
         ("entry_take", entry),
     ];
     for (name, check) in checks {
-        let code = function(disassembly, name).ok_or(format!("{name} is missing"))?;
-        check(&code).map_err(|what| format!("{name}: {what}"))?;
+        let (_, body) =
+            functions(disassembly).find(|(found, _)| *found == name).ok_or(format!("{name} is missing"))?;
+        check(&steps(body)).map_err(|what| format!("{name}: {what}"))?;
     }
-    Ok("blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, entry, dmb osh, record"
-        .into())
+    let mut count = 0;
+    for (name, body) in functions(disassembly) {
+        let code = steps(body);
+        let of_library = name.starts_with("entry_") || name.contains("mlx5_mkey");
+        if of_library && code.iter().any(|step| matches!(step, Step::Barrier(_))) {
+            orders(&code).map_err(|what| format!("{:#}: {what}", rustc_demangle::demangle(name)))?;
+            count += 1;
+        }
+    }
+    Ok(format!(
+        "blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, entry, dmb osh, record; in all \
+         {count} functions with barriers"
+    ))
 }
 
 type Check = fn(&[Step]) -> Result<(), String>;
@@ -31,76 +44,112 @@ type Check = fn(&[Step]) -> Result<(), String>;
 enum Step {
     /// `dmb` and `dsb`, as they are written.
     Barrier(String),
-    /// Access to memory that neither the argument nor the stack pointer points to: what a device sees. First operand, place.
+    /// Access to memory that none of the first argument, the place for the result and the stack pointer points to: what a
+    /// device sees. First operand, place.
     Load(String, String),
     Store(String, String),
-    /// Goes elsewhere, or can be come to from elsewhere.
+    /// Goes elsewhere.
     Branch,
+    /// Goes back to the caller.
+    Return,
 }
 
-/// Returns the steps of a function; the queue, its first argument, and the stack are nobody else's and left out.
-fn function(text: &str, name: &str) -> Option<Vec<Step>> {
-    let (_, rest) = text.split_once(&format!(" <{name}>:\n"))?;
-    let mut own = BTreeSet::from(["x0", "sp"]);
+/// Returns the functions of a disassembly: their names, and the lines of their instructions.
+fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("\n\n").filter_map(|section| {
+        let (head, body) = section.trim_start().split_once(">:\n")?;
+        Some((head.split_once(" <")?.1, body))
+    })
+}
+
+/// Returns the steps of a function; the queue, its first argument, its result and the stack are nobody else's and left out.
+/// So is `isb`, with which a spin lock waits: it orders no accesses to memory.
+fn steps(body: &str) -> Vec<Step> {
+    let mut own = BTreeSet::from(["0", "8"]);
     let mut steps = Vec::new();
-    for line in rest.lines().take_while(|line| !line.is_empty()) {
+    for line in body.lines() {
+        // It is moved, and stays what it is.
+        own.insert("sp");
         let mut columns = line.split('\t').skip(1).map(str::trim);
-        let (mnemonic, operands) = (columns.next()?, columns.next().unwrap_or_default());
+        let (mnemonic, operands) = (columns.next().unwrap_or_default(), columns.next().unwrap_or_default());
         let (first, others) = operands.split_once(", ").unwrap_or((operands, ""));
-        if mnemonic == "mov" && own.contains(others) {
-            own.insert(first);
-        } else if let "dmb" | "dsb" | "isb" = mnemonic {
-            steps.push(Step::Barrier(format!("{mnemonic} {operands}")));
-        } else if let Some((_, place)) = operands.split_once('[') {
-            let base = place.split([',', ']']).next()?;
-            let access = (first.to_owned(), format!("[{place}"));
-            if !own.contains(base) {
-                let store = mnemonic.starts_with("st");
-                steps.push(if store {
-                    Step::Store(access.0, access.1)
-                } else {
-                    Step::Load(access.0, access.1)
-                });
+        match mnemonic {
+            "mov" if own.contains(number(others)) => _ = own.insert(number(first)),
+            "dmb" | "dsb" => steps.push(Step::Barrier(format!("{mnemonic} {operands}"))),
+            "isb" | "cmp" | "cmn" | "ccmp" | "tst" => {}
+            "ret" => steps.push(Step::Return),
+            "bl" | "blr" => {
+                steps.push(Step::Branch);
+                // What a call leaves as it was.
+                own.retain(|register| (19..30).any(|kept| register.parse() == Ok(kept)));
             }
-        } else if mnemonic.starts_with(['b', 'c', 't', 'r']) && operands.contains('<') || mnemonic == "ret" {
-            steps.push(Step::Branch);
+            _ if mnemonic.starts_with(['b', 'c', 't']) && operands.contains('<') => steps.push(Step::Branch),
+            _ => {
+                let Some((registers, place)) = operands.split_once('[') else {
+                    own.remove(number(first));
+                    continue;
+                };
+                let base = number(place.split([',', ']']).next().unwrap_or_default());
+                let store = mnemonic.starts_with("st");
+                if !own.contains(base) {
+                    let access = (first.to_owned(), format!("[{place}"));
+                    steps.push(match store {
+                        true => Step::Store(access.0, access.1),
+                        false => Step::Load(access.0, access.1),
+                    });
+                }
+                // The stack gives back what was in a register before.
+                if !store && base != "sp" {
+                    registers.split(", ").for_each(|register| _ = own.remove(number(register)));
+                }
+            }
         }
     }
-    Some(steps)
+    steps
+}
+
+/// Returns what the names of both widths of a register share.
+fn number(register: &str) -> &str {
+    register.trim_start_matches(['x', 'w'])
 }
 
 fn is_word(register: &str) -> bool {
     register.starts_with('w')
 }
 
-/// `dmb oshst`, the record's second word, `dsb st`, eight bytes to the doorbell, `dsb st`, without a branch between, and
-/// nothing else that a device sees behind the first.
-fn doorbell(code: &[Step]) -> Result<(), String> {
-    let start =
-        code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
-    let published = code.get(start..).unwrap_or_default();
-    let in_order = match published {
+/// Returns what comes behind `dmb oshst`, the record's second word, `dsb st`, eight bytes to the doorbell, `dsb st`, without
+/// a branch between, where a function goes on so.
+fn rung(code: &[Step]) -> Option<&[Step]> {
+    match code {
         [
-            _,
+            Step::Barrier(first),
             Step::Store(counter, record),
             Step::Barrier(before),
             Step::Store(bytes, _),
             Step::Barrier(behind),
             rest @ ..,
         ] => {
-            let is_record = is_word(counter) && record.ends_with(", #4]");
+            let is_record = first == "dmb oshst" && is_word(counter) && record.ends_with(", #4]");
             let is_rung = before == "dsb st" && !is_word(bytes) && behind == "dsb st";
-            is_record && is_rung && rest.iter().all(|step| *step == Step::Branch)
+            (is_record && is_rung).then_some(rest)
         }
-        _ => false,
-    };
-    if in_order { Ok(()) } else { Err(format!("{published:?}")) }
+        _ => None,
+    }
+}
+
+/// As [`rung`], and nothing else that a device sees behind the first barrier.
+fn doorbell(code: &[Step]) -> Result<(), String> {
+    let start =
+        code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
+    let published = code.get(start..).unwrap_or_default();
+    let ends = |rest: &[Step]| rest.iter().all(|step| matches!(step, Step::Branch | Step::Return));
+    if rung(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
 }
 
 /// A barrier, then the record's first word.
 fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     match code {
-        [Step::Barrier(first), Step::Store(counter, _), Step::Branch]
+        [Step::Barrier(first), Step::Store(counter, _), Step::Return]
             if first == barrier && is_word(counter) =>
         {
             Ok(())
@@ -117,7 +166,7 @@ fn entry(code: &[Step]) -> Result<(), String> {
             Step::Load(..) if !others.is_empty() => loads += 1,
             Step::Load(_, place) if place.ends_with(", #63]") => {}
             Step::Barrier(barrier) => others.push(barrier.as_str()),
-            Step::Branch | Step::Store(..) => {}
+            Step::Branch | Step::Return | Step::Store(..) => {}
             Step::Load(_, place) => return Err(format!("{place} is read before the barrier")),
         }
     }
@@ -125,6 +174,47 @@ fn entry(code: &[Step]) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("{loads} loads behind {others:?}"))
+    }
+}
+
+/// Each barrier in a known order, whatever else the function does.
+fn orders(code: &[Step]) -> Result<(), String> {
+    let (mut rest, mut owner) = (code, false);
+    while let [step, behind @ ..] = rest {
+        rest = match step {
+            Step::Barrier(_) => order(rest, owner)
+                .ok_or_else(|| format!("no known order of a barrier: {:?}", rest.get(..6).unwrap_or(rest)))?,
+            Step::Load(_, place) => {
+                owner = place.ends_with(", #63]");
+                behind
+            }
+            _ => behind,
+        };
+    }
+    Ok(())
+}
+
+/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` says whether the last that was
+/// read was an owner bit.
+fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
+    let [Step::Barrier(first), behind @ ..] = code else { return None };
+    match (first.as_str(), behind) {
+        ("dmb oshst" | "dmb osh", [Step::Store(counter, record), rest @ ..])
+            if is_word(counter) && !record.contains(',') =>
+        {
+            Some(rest)
+        }
+        // A doorbell that is no device's.
+        (
+            "dmb oshst",
+            [Step::Store(counter, record), Step::Barrier(before), Step::Barrier(behind), rest @ ..],
+        ) if is_word(counter) && record.ends_with(", #4]") && before == "dsb st" && behind == "dsb st" => {
+            Some(rest)
+        }
+        // Requests were cancelled; the device is told by other means.
+        ("dmb oshst", [Step::Return, ..]) => Some(behind),
+        ("dmb oshld", [Step::Load(..), ..]) if owner => Some(behind),
+        _ => rung(code),
     }
 }
 
@@ -150,7 +240,9 @@ mod tests {
 ";
 
     fn doorbell_of(text: &str) -> Result<(), String> {
-        doorbell(&function(text, "entry").unwrap())
+        let (name, body) = functions(text).next().unwrap();
+        assert_eq!(name, "entry");
+        doorbell(&steps(body))
     }
 
     #[test]
@@ -174,10 +266,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_behind_its_owner_bit() {
-        let of = |lines: &[&str]| {
-            let text = format!(" <entry>:\n{}\n\n", lines.join("\n"));
-            entry(&function(&text, "entry").unwrap())
-        };
+        let of = |lines: &[&str]| entry(&steps(&lines.join("\n")));
         let (owner, barrier, body) = ("0:\tldrb\tw12, [x9, #63]", "4:\tdmb\toshld", "8:\tldp\tx1, x2, [x9]");
         assert_eq!(of(&[owner, barrier, body]), Ok(()));
         for bad in
@@ -185,5 +274,62 @@ mod tests {
         {
             assert!(of(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn barriers_stand_in_known_orders() {
+        let of = |lines: &[&str]| {
+            let lines: Vec<String> =
+                lines.iter().map(|line| format!("0:\t{}", line.replacen(' ', "\t", 1))).collect();
+            orders(&steps(&lines.join("\n")))
+        };
+        let bell = ["dmb oshst", "str w8, [x9, #4]", "dsb st", "str x8, [x9, x10]", "dsb st"];
+        let [publish, record, complete, _, flush] = bell;
+        let (queue, first) = ("ldr x9, [x0, #16]", "str w8, [x9]");
+        let (owner, fresh, body) = ("ldrb w8, [x9, #63]", "dmb oshld", "ldr x8, [x9, #56]");
+        for good in [
+            // Others may come behind, and a lock is let go.
+            &[&bell[..], &["stlrb wzr, [x0]", first, "ret"]].concat()[..],
+            &[publish, record, complete, flush],
+            &[publish, queue, first],
+            &["mov x22, x0", "ldr x0, [x22]", "bl 0 <other>", "dmb osh", "ldr x9, [x22, #16]", first],
+            &[owner, "b.hi 78 <entry+0x78>", fresh, body, owner, fresh, body],
+            &[
+                "mov x19, x8",
+                "and w8, w2, #0xffff",
+                publish,
+                "str x23, [x19, #8]",
+                "ldr x19, [sp], #16",
+                "ret",
+            ],
+            &["sub sp, sp, #0x50", "dmb osh", "str x8, [sp, #16]", queue, first],
+            &["isb", "ldrb w10, [x0]", "cbnz w10, 0 <entry>"],
+        ] {
+            assert_eq!(of(good), Ok(()), "{good:?}");
+        }
+        for bad in [
+            &["dmb ish", first][..],
+            &["dsb sy"],
+            &[publish],
+            &[publish, record],
+            &[publish, record, complete],
+            &[publish, record, "isb", flush],
+            &["dmb osh", record],
+            &["dmb osh", body, first],
+            &["dmb osh", "cbz x9, 0 <entry>", first],
+            &[body, fresh, body],
+            &[owner, fresh],
+            // What was a queue's or the result's is so no more.
+            &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
+            &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],
+        ] {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn functions_are_told_apart() {
+        let names: Vec<_> = functions(GOOD).map(|(name, _)| name).collect();
+        assert_eq!(names, ["entry", "other"]);
     }
 }

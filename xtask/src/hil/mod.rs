@@ -12,6 +12,7 @@ mod ssh;
 
 use crate::run::{self, cargo, root};
 use boards::Description;
+use hil_tests::cases::{Case, Selection};
 use monitor::Monitor;
 use report::Terminal;
 use results::Results;
@@ -31,12 +32,23 @@ the case is reported, and the run goes on behind it.
                         more than one run one after the other (default: softdev)
   --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
   --filter TEXT         only cases whose name holds TEXT
+  --list                run nothing: list the cases and the capabilities that each needs, or, of
+                        each --board NAME, those that the file of boards promises
   --require CAPABILITY  fail where the board lacks it
   --require-board       fail where the board cannot be reached; else that is a skip. A case that the
                         board lacks a capability for is a skip in any case (see --require)
   --junit FILE          write the results as JUnit XML
   --html FILE           write the results as a page
   --help                this text
+
+Capabilities are
+  signature             block signatures
+  xts                   any AES-XTS engine
+  xts-many              one for many data units
+  xts-single            one for single data units and no more
+  drain                 a queue drains on signature errors
+  login                 keys are wrapped, and the board knows what to log in with
+  hardware              no software device
 
 Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
 cleared up first; a second interrupt does not wait for that).
@@ -64,6 +76,7 @@ struct Options {
     board: Vec<String>,
     boards: Option<PathBuf>,
     filter: String,
+    list: bool,
     require: Vec<String>,
     require_board: bool,
     junit: Option<PathBuf>,
@@ -82,6 +95,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     };
     if options.help {
         return run::print(HELP, 0);
+    }
+    if options.list {
+        return run::print(&list(&options, &chosen), 0);
     }
     // What boards have started, copied or booted is cleared away, and the reports are written. Whoever cannot wait for that
     // interrupts again.
@@ -129,6 +145,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             Long("board") => options.board.push(text(&mut parser)?),
             Long("boards") => options.boards = Some(text(&mut parser)?.into()),
             Long("filter") => options.filter = text(&mut parser)?,
+            Long("list") => options.list = true,
             Long("require") => options.require.push(text(&mut parser)?),
             Long("require-board") => options.require_board = true,
             Long("junit") => options.junit = Some(text(&mut parser)?.into()),
@@ -154,6 +171,20 @@ fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
         chosen.extend(new);
     }
     Ok(chosen)
+}
+
+/// Returns a line for each case and what it needs, or for each board that is named and what it has.
+fn list(options: &Options, chosen: &[(String, Description)]) -> String {
+    let rows: Vec<(&str, String)> = if options.board.is_empty() {
+        let selection = Selection { filter: &options.filter, after: None };
+        let needs = |case: Case| case.needs().names().collect::<Vec<_>>().join(" ");
+        selection.cases().map(|case| (case.name(), needs(case))).collect()
+    } else {
+        chosen.iter().map(|(name, description)| (name.as_str(), description.capabilities.join(" "))).collect()
+    };
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, capabilities)| format!("{}\n", format!("{name:width$}  {capabilities}").trim_end());
+    rows.into_iter().map(line).collect()
 }
 
 /// Runs boards one after the other, writes the reports, and returns what came of each.
@@ -215,4 +246,60 @@ pub(crate) fn runner(name: &str) -> Result<String, String> {
 pub(crate) fn release_runner(name: &str) -> Result<String, String> {
     run::check(cargo(&["build", "--quiet", "--release", "--package", "hil-tests", "--bin", name]))?;
     Ok(run::built("release", name)?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Options, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_taken_as_the_help_says() {
+        let options = words("--board a --board=b --boards f --filter r0 --list --require xts").unwrap();
+        let expected = Options {
+            board: vec!["a".into(), "b".into()],
+            boards: Some("f".into()),
+            filter: "r0".into(),
+            list: true,
+            require: vec!["xts".into()],
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+        assert_eq!(words(""), Ok(Options::default()));
+        for line in ["--list=cases", "--boards", "cases"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+
+    fn listed(line: &str) -> String {
+        let options = words(line).unwrap();
+        list(&options, &choose(&options).unwrap())
+    }
+
+    #[test]
+    fn cases_are_listed_with_what_they_need() {
+        assert_eq!(listed("--list --filter r028_"), "r028_write_replaces_read\n");
+        assert_eq!(listed("--list --filter m28_"), "m28_keys_outlive_a_revoked_login  xts login\n");
+        assert_eq!(listed("--list --filter r171_rows"), "r171_rows_on_a_single_unit  xts-single signature\n");
+        assert_eq!(listed("--list").lines().count(), Selection::default().cases().count());
+    }
+
+    #[test]
+    fn boards_are_listed_with_what_they_have() {
+        let text = "softdev  signature xts xts-many drain\nmlx5_0\n";
+        assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
+    }
+
+    #[test]
+    fn the_help_explains_every_capability() {
+        let (_, explained) = HELP.split_once("Capabilities are\n").unwrap();
+        for case in Selection::default().cases() {
+            for name in case.needs().names() {
+                assert!(explained.contains(&format!("  {name} ")), "{name}");
+            }
+        }
+    }
 }

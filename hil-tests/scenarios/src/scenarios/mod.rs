@@ -20,7 +20,6 @@ mod state;
 
 use crate::board::{Board, Capabilities};
 use crate::lab::Verdict;
-use mlx5_mkey::mkey::XtsEngine;
 
 /// One thing that a device must do.
 #[derive(Clone, Copy, Debug)]
@@ -86,26 +85,28 @@ impl Needs {
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
+    /// Returns the names of what it needs, as [`Capabilities::names`] has them.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.named().map(|(name, _)| name)
+    }
+
     /// Returns what a board lacks, `None` where the scenario can run.
     pub fn missing(&self, board: &Capabilities) -> Option<&'static str> {
-        if self.hardware && !board.hardware {
-            return Some("hardware (a software device does what was assumed)");
-        }
-        let single = matches!(board.xts, Some(XtsEngine::SingleBlock));
-        match self.xts {
-            XtsNeed::Any if board.xts.is_none() => return Some("AES-XTS"),
-            XtsNeed::Many if board.xts.is_none() || single => return Some("AES-XTS over many data units"),
-            XtsNeed::Single if !single => return Some("an AES-XTS engine of single data units"),
-            _ => {}
-        }
-        if self.signature && !board.signature {
-            return Some("block signatures");
-        }
-        if self.drain && !board.drain {
-            return Some("draining on signature errors");
-        }
-        (self.login && !board.login)
-            .then_some("logins: it takes keys in plaintext, or nobody knows what to log in with")
+        self.named().find(|(name, _)| board.names().all(|has| has != *name)).map(|(_, words)| words)
+    }
+
+    /// Returns what it needs, by name and in words.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let named = [
+            (self.hardware, "hardware", "hardware (a software device does what was assumed)"),
+            (self.xts == XtsNeed::Any, "xts", "AES-XTS"),
+            (self.xts == XtsNeed::Many, "xts-many", "AES-XTS over many data units"),
+            (self.xts == XtsNeed::Single, "xts-single", "an AES-XTS engine of single data units"),
+            (self.signature, "signature", "block signatures"),
+            (self.drain, "drain", "draining on signature errors"),
+            (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
+        ];
+        named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
     }
 }
 
