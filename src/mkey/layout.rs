@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use crate::types::{Key, OutOfRange};
 use crate::wire::klm::Klm;
 use crate::wire::strided::{StridedEntry, StridedHeader};
-use crate::wire::umr::UmrControlSegment;
+use crate::wire::umr::LayoutSize;
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
@@ -125,12 +125,12 @@ pub(crate) enum Entries<'a> {
         bytes_per_cycle: u32,
         entries: &'a [InterleavedEntry],
     },
-    /// Whole blocks, padded and with any header, how many of their octowords are in use, and their [`word`].
+    /// Whole blocks, padded and with any header, how many of their octowords are in use, and their size.
     Blocks {
         blocks: &'a [Block],
         used: usize,
         header: bool,
-        word: U64,
+        size: LayoutSize,
     },
 }
 
@@ -151,7 +151,7 @@ pub struct List<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
     used: usize,
     length: u64,
-    word: U64,
+    size: LayoutSize,
 }
 
 /// A block of translation entries.
@@ -159,10 +159,10 @@ pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 type Blocks<const BLOCKS: usize> = heapless::Vec<Block, BLOCKS>;
 
-/// Returns the size of so many blocks as a request begins with it.
+/// Returns the size of so many blocks.
 #[inline(always)]
-const fn word(blocks: usize) -> U64 {
-    UmrControlSegment::layout_word((blocks * OCTOWORDS_PER_BLOCK) as u16)
+const fn size(blocks: usize) -> LayoutSize {
+    LayoutSize::new((blocks * OCTOWORDS_PER_BLOCK) as u16)
 }
 
 /// A block of entries that are left out.
@@ -171,7 +171,7 @@ const NOTHING: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 impl<const BLOCKS: usize> List<BLOCKS> {
     /// An empty list.
     pub const fn new() -> Self {
-        Self { blocks: Blocks::new(), used: 0, length: 0, word: U64::ZERO }
+        Self { blocks: Blocks::new(), used: 0, length: 0, size: size(0) }
     }
 
     /// Adds a piece at the end.
@@ -183,7 +183,7 @@ impl<const BLOCKS: usize> List<BLOCKS> {
         let full = ConfigError::TooManyEntries { entries: self.used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
         if self.used == OCTOWORDS_PER_BLOCK * self.blocks.len() {
             self.blocks.push(NOTHING).map_err(|_| full)?;
-            self.word = word(self.blocks.len());
+            self.size = size(self.blocks.len());
         }
         *self.blocks.as_flattened_mut().get_mut(self.used).ok_or(full)? = transmute!(entry);
         self.used += 1;
@@ -209,8 +209,8 @@ impl<const BLOCKS: usize> List<BLOCKS> {
     /// Returns the layout that maps the pieces one after the other.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let Self { blocks, used, word, .. } = self;
-        let entries = Entries::Blocks { blocks, used: *used, header: false, word: *word };
+        let Self { blocks, used, size, .. } = self;
+        let entries = Entries::Blocks { blocks, used: *used, header: false, size: *size };
         Layout { entries, length: self.length }
     }
 }
@@ -236,7 +236,7 @@ pub struct Interleaved<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
     used: usize,
     length: u64,
-    word: U64,
+    size: LayoutSize,
 }
 
 impl<const BLOCKS: usize> Interleaved<BLOCKS> {
@@ -256,14 +256,14 @@ impl<const BLOCKS: usize> Interleaved<BLOCKS> {
             *first = transmute!(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16));
         }
         rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
-        Ok(Self { word: word(blocks.len()), blocks, used, length: layout.length })
+        Ok(Self { size: size(blocks.len()), blocks, used, length: layout.length })
     }
 
     /// Returns the layout.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let Self { blocks, used, word, .. } = self;
-        let entries = Entries::Blocks { blocks, used: *used, header: true, word: *word };
+        let Self { blocks, used, size, .. } = self;
+        let entries = Entries::Blocks { blocks, used: *used, header: true, size: *size };
         Layout { entries, length: self.length }
     }
 }
@@ -322,12 +322,12 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Returns the size as a request begins with it.
+    /// Returns the size as a request has it.
     #[inline(always)]
-    pub(crate) const fn word(&self) -> U64 {
+    pub(crate) const fn size(&self) -> LayoutSize {
         match self.entries {
-            Entries::Blocks { word, .. } => word,
-            Entries::List(_) | Entries::Interleaved { .. } => word(self.blocks()),
+            Entries::Blocks { size, .. } => size,
+            Entries::List(_) | Entries::Interleaved { .. } => size(self.blocks()),
         }
     }
 

@@ -109,8 +109,6 @@ pub struct SendQueue<'r, D, const N: usize> {
     next: U64,
     behind_change: U64,
     behind_else: U64,
-    /// Something has been posted since the doorbell rang.
-    is_unpublished: bool,
     /// Blocks posted, published and retired, counted from the queue pair's start.
     producer: u64,
     published: u64,
@@ -123,7 +121,7 @@ pub struct SendQueue<'r, D, const N: usize> {
     /// when the next one is posted.
     counted: u32,
     counted_from: u64,
-    /// What the next doorbell says: the start of the last request.
+    /// What the next doorbell says: the start of the last request. 0, which no request begins with, where it has rung.
     last_control: U64,
 }
 
@@ -167,7 +165,6 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             next: if config.small_fence { behind_change } else { behind_else },
             behind_change,
             behind_else,
-            is_unpublished: false,
             producer: first_block,
             published: first_block,
             tail: first_block,
@@ -242,7 +239,6 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             next: self.next,
             behind_change: self.behind_change,
             behind_else: self.behind_else,
-            is_unpublished: self.is_unpublished,
             producer: self.producer,
             published: self.published,
             tail: self.tail,
@@ -267,15 +263,15 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// Publishes everything posted since the last call. Does nothing where there is nothing new.
     #[inline]
     pub fn ring_doorbell(&mut self) {
-        if !self.is_unpublished {
+        let control = core::mem::take(&mut self.last_control);
+        if control == U64::ZERO {
             return;
         }
-        self.is_unpublished = false;
         self.published = self.producer;
         barrier::blocks_before_record();
         self.record.set_send(u32::from(self.producer as u16));
         barrier::record_before_doorbell();
-        self.doorbell.ring(self.last_control.to_bytes());
+        self.doorbell.ring(control.to_bytes());
         barrier::flush_doorbell();
     }
 
@@ -381,7 +377,6 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// Takes up the requests that a tail has got.
     #[inline(always)]
     const fn advance(&mut self, position: Position) {
-        self.is_unpublished = true;
         self.producer = position.producer;
         self.next = position.next;
         self.last_control = position.last_control;

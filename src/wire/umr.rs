@@ -74,6 +74,18 @@ const _: () = {
     assert!(MkeyMask::new().with_free(true).into_bits() == 1 << 29);
 };
 
+/// The size of translation entries, as the first eight bytes of a UMR control segment have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable, Unaligned)]
+#[repr(transparent)]
+pub struct LayoutSize(U64);
+
+impl LayoutSize {
+    /// The size of so many octowords.
+    pub const fn new(octowords: u16) -> Self {
+        Self(U64::new((octowords as u64) << 16))
+    }
+}
+
 /// The UMR control segment, 48 bytes (PRM `umr_ctrl_seg`, `struct mlx5_wqe_umr_ctrl_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -95,18 +107,12 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// Makes a segment. Its 48 bytes are written as words, not field by field. `layout` is [`UmrControlSegment::layout_word`].
+    /// Makes a segment. Its 48 bytes are written as words, not field by field.
     #[inline(always)]
-    pub fn new(flags: UmrFlags, layout: U64, bsf_octowords: u16, mask: MkeyMask) -> Self {
+    pub fn new(flags: UmrFlags, LayoutSize(layout): LayoutSize, bsf_octowords: u16, mask: MkeyMask) -> Self {
         let start = U64::new((flags.into_bits() as u64) << 56 | bsf_octowords as u64) | layout;
         let mask = U64::new(mask.into_bits());
         zerocopy::transmute!([start, mask, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
-    }
-
-    /// Returns the size of the translation entries where the first word of a segment has it.
-    #[inline(always)]
-    pub const fn layout_word(klm_octowords: u16) -> U64 {
-        U64::new((klm_octowords as u64) << 16)
     }
 
     /// Returns the flags in their fields.
@@ -132,7 +138,7 @@ pub struct UmrHead {
     pub umr: UmrControlSegment,
 }
 
-crate::fmt::defmt_as_bytes!(UmrControlSegment, UmrHead);
+crate::fmt::defmt_as_bytes!(LayoutSize, UmrControlSegment, UmrHead);
 
 const _: () = assert!(size_of::<UmrControlSegment>() == 48);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, klm_octowords) == 4);
@@ -153,9 +159,6 @@ mod tests {
             mkey_mask: U64::new(mask.into_bits()),
             ..UmrControlSegment::default()
         };
-        assert_eq!(
-            UmrControlSegment::new(flags, UmrControlSegment::layout_word(0x0102), 0x0304, mask),
-            fields
-        );
+        assert_eq!(UmrControlSegment::new(flags, LayoutSize::new(0x0102), 0x0304, mask), fields);
     }
 }

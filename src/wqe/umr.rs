@@ -7,7 +7,7 @@ use crate::wire::bsf::{BsfSize, CryptoBsf};
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
 use crate::wire::strided::StridedHeader;
-use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
@@ -43,7 +43,7 @@ pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment
         mask = mask.with_bsf_enable(true);
         flags = flags.with_bsf_enable(enable);
     }
-    let layout = plan.layout.map_or(U64::ZERO, |layout| layout.word());
+    let layout = plan.layout.map_or(LayoutSize::default(), |layout| layout.size());
     let bsf_octowords = (plan.bsf_blocks() * OCTOWORDS_PER_BLOCK) as u16;
     let inline = UmrFlags::new().with_inline(true);
     let umr = UmrControlSegment::new(inline, layout, bsf_octowords, mask);
