@@ -418,23 +418,19 @@ impl Mkey {
     /// Returns the plan of a configuration that gives all that this mkey can have, if all is as it should be. For all else,
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
-    pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
-        self.plan_for(self.shape, config, max_octowords)
+    pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
+        self.plan_for(self.shape, config, max_blocks)
     }
 
     /// The same for an mkey that is not settled, if the configuration is complete.
-    pub(crate) fn plan_complete<'a>(
-        &self,
-        config: &MkeyConfig<'a>,
-        max_octowords: usize,
-    ) -> Option<Plan<'a>> {
+    pub(crate) fn plan_complete<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
         self.check_complete(config).ok()?;
-        let plan = self.plan_for(self.kind(), config, max_octowords)?;
+        let plan = self.plan_for(self.kind(), config, max_blocks)?;
         Some(Plan { error_count: self.pending_error_count(), ..plan })
     }
 
     #[inline(always)]
-    fn plan_for<'a>(&self, shape: Shape, config: &MkeyConfig<'a>, max_octowords: usize) -> Option<Plan<'a>> {
+    fn plan_for<'a>(&self, shape: Shape, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
         let mut plan = Plan::new(config);
         let (signature, crypto) = match (shape, config.signature, config.crypto) {
             (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
@@ -477,7 +473,7 @@ impl Mkey {
             (plan.crypto_bsf, plan.engine) = (Some(crypto), engine);
         }
         let blocks = plan.layout_blocks() + plan.bsf_blocks();
-        (blocks * (WQEBB_BYTES / OCTOWORD_BYTES) <= max_octowords).then_some(plan)
+        (blocks <= max_blocks).then_some(plan)
     }
 
     /// Returns the engine of an mkey with crypto.

@@ -99,8 +99,9 @@ pub struct SendQueue<'r, D, const N: usize> {
     /// Its number where the first eight bytes of a request have it.
     qpn_bits: u64,
     max_inline_data: u32,
-    /// Octowords for an mkey's layout and BSFs.
+    /// Octowords for an mkey's layout and BSFs, and the blocks that they fill.
     max_octowords: usize,
+    max_blocks: usize,
     max_sge: usize,
     max_requests: u32,
     /// What a request has beside its own flags, as the second half of a control segment has it: a completion with
@@ -159,6 +160,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             qpn_bits: u64::from(qpn.get()) << 8,
             max_inline_data,
             max_octowords: (max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES,
+            max_blocks: (max_inline_data + INLINE_HEADER_BYTES) as usize / WQEBB_BYTES,
             // Control, remote address and operands take three octowords.
             max_sge: max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
             max_requests,
@@ -234,6 +236,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             qpn_bits: self.qpn_bits,
             max_inline_data: self.max_inline_data,
             max_octowords: self.max_octowords,
+            max_blocks: self.max_blocks,
             max_sge: self.max_sge,
             max_requests: self.max_requests,
             next: self.next,
@@ -580,7 +583,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     #[inline(always)]
     pub fn configure_mkey(self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if let Some(plan) = mkey.plan_settled(config, queue.max_octowords)
+        if let Some(plan) = mkey.plan_settled(config, queue.max_blocks)
             && queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
         {
             // What is read of the queue is read before the mkey changes: the compiler takes it for changed then.
@@ -606,7 +609,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         config: &MkeyConfig<'_>,
     ) -> Result<(), PostError> {
         let mut kept = None;
-        let plan = match mkey.plan_complete(config, queue.max_octowords) {
+        let plan = match mkey.plan_complete(config, queue.max_blocks) {
             Some(plan) => plan,
             None => mkey.plan(config, queue.max_octowords, &mut kept)?,
         };
@@ -630,7 +633,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         template: &MkeyTemplate<BLOCKS, PSVS>,
     ) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if template.octowords_behind_head() <= queue.max_octowords
+        if template.blocks_behind_head() <= queue.max_blocks
             && mkey.takes(template.ticket())
             && queue.check_room(template.blocks_of_all(), 1 + PSVS as u32).is_ok()
         {
@@ -655,7 +658,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
-        let octowords = template.octowords_behind_head();
+        let octowords = template.blocks_behind_head() * OCTOWORDS_PER_BLOCK;
         if octowords > queue.max_octowords {
             let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
             return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());

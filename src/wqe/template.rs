@@ -302,10 +302,10 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         self.numbers.key_word
     }
 
-    /// Returns the octowords of layout and BSFs.
+    /// Returns the blocks of layout and BSFs.
     #[inline(always)]
-    pub(crate) const fn octowords_behind_head(&self) -> usize {
-        BLOCKS.saturating_sub(LAYOUT_AT) * OCTOWORDS_PER_BLOCK
+    pub(crate) const fn blocks_behind_head(&self) -> usize {
+        BLOCKS.saturating_sub(LAYOUT_AT)
     }
 
     /// Returns the blocks of UMR and SET_PSVs.
