@@ -21,7 +21,7 @@ pub use layout::{Interleaved, InterleavedEntry, Layout, List, ListEntry};
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,
 };
-pub(crate) use signature::{Domains, Outline, PsvStarts, ReadySignature, SignatureWords};
+pub(crate) use signature::{Outline, PsvStarts, ReadySignature, SignatureWords};
 pub use state::{
     DomainKind, ErrorCount, Mkey, MkeyAttributes, SignatureAttributes, SignatureError, SignatureErrorKind,
     SignatureFault,

@@ -289,22 +289,15 @@ pub(crate) struct ReadySignature {
     pub(crate) needs: u8,
 }
 
-/// What the PSVs of a signature start with.
+/// What the PSVs of a signature start with, in the order in which they are set: memory before wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PsvStarts {
-    pub(crate) domains: Domains,
-    /// How many there are.
+    /// 1 or 2.
     pub(crate) count: u8,
-    pub(crate) memory: U64,
-    pub(crate) wire: U64,
-}
-
-/// Which domains have a signature. Their PSVs are set memory before wire.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Domains {
-    Memory,
-    Wire,
-    Both,
+    /// Whose the first is. The second is that of the wire.
+    pub(crate) first_domain: DomainKind,
+    pub(crate) first: U64,
+    pub(crate) second: U64,
 }
 
 impl ReadySignature {
@@ -328,20 +321,23 @@ impl ReadySignature {
     pub(crate) const NONE: &Self = &Self::new(&Self::EMPTY_BSF, None, None);
 
     const fn new(bsf: &SignatureBsf, memory: Option<&Domain>, wire: Option<&Domain>) -> Self {
-        let (domains, count) = match (memory, wire) {
-            (Some(_), Some(_)) => (Domains::Both, 2),
-            (Some(_), None) => (Domains::Memory, 1),
-            (None, _) => (Domains::Wire, 1),
-        };
-        let mut starts = PsvStarts { domains, count, memory: U64::ZERO, wire: U64::ZERO };
-        let (mut needs, mut mask) = (0, 0);
+        let (mut starts, mut needs, mut mask) = (
+            PsvStarts { count: 1, first_domain: DomainKind::Memory, first: U64::ZERO, second: U64::ZERO },
+            0,
+            0,
+        );
         if let Some(memory) = memory {
-            starts.memory = memory.signature.start();
+            starts.first = memory.signature.start();
             needs |= SignatureCapabilities::needs(memory);
             mask |= u32::MAX as u64;
         }
         if let Some(wire) = wire {
-            starts.wire = wire.signature.start();
+            let start = wire.signature.start();
+            if memory.is_some() {
+                (starts.count, starts.second) = (2, start);
+            } else {
+                (starts.first_domain, starts.first) = (DomainKind::Wire, start);
+            }
             needs |= SignatureCapabilities::needs(wire);
             mask |= (u32::MAX as u64) << 32;
         }
@@ -365,7 +361,7 @@ impl ReadySignature {
     /// Returns whether both domains have a signature.
     #[inline(always)]
     pub(crate) const fn is_in_both(&self) -> bool {
-        matches!(self.starts.domains, Domains::Both)
+        self.starts.count == 2
     }
 }
 
@@ -443,8 +439,9 @@ impl BlockSignature {
         let Self { words, ready } = self;
         let [_, wire_inline, memory_inline] = &mut ready.rest;
         let (words_of_domain, inline, start) = match domain {
-            DomainKind::Memory => (&mut words.memory, memory_inline, &mut ready.starts.memory),
-            DomainKind::Wire => (&mut words.wire, wire_inline, &mut ready.starts.wire),
+            DomainKind::Memory => (&mut words.memory, memory_inline, &mut ready.starts.first),
+            // Where it is the second, all is made anew below.
+            DomainKind::Wire => (&mut words.wire, wire_inline, &mut ready.starts.first),
         };
         let Some(Domain { signature: Signature::T10Dif(dif), .. }) = words_of_domain else {
             return Err(ConfigError::NotASignatureMkey);

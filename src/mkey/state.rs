@@ -117,8 +117,8 @@ pub(crate) struct Numbers {
     /// The PSVs of the wire and the memory domain in the second word of a BSF, and of each in the first of a SET_PSV; 0 without
     /// signature.
     pub(crate) psvs: U64,
-    pub(crate) memory_psv: U64,
-    pub(crate) wire_psv: U64,
+    /// In the order of [`DomainKind`].
+    psv_words: [U64; 2],
 }
 
 impl Numbers {
@@ -133,9 +133,15 @@ impl Numbers {
             key_word: U64::new(attributes.key.get() as u64),
             context_word: MkeyContext::key_word(attributes.key.tag()),
             psvs: U64::new(wire << 32 | memory),
-            memory_psv: U64::new(memory << 32),
-            wire_psv: U64::new(wire << 32),
+            psv_words: [U64::new(wire << 32), U64::new(memory << 32)],
         }
+    }
+
+    /// Returns the number of a PSV where a SET_PSV has it.
+    #[inline(always)]
+    pub(crate) fn psv_word(&self, domain: DomainKind) -> U64 {
+        // By its place, without a question: both are there.
+        self.psv_words.get(domain as usize & 1).copied().unwrap_or_default()
     }
 }
 
@@ -718,9 +724,9 @@ impl Mkey {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DomainKind {
     /// The bytes as they cross the network.
-    Wire,
+    Wire = 0,
     /// The bytes in memory.
-    Memory,
+    Memory = 1,
 }
 
 /// Which part of a signature was wrong (`enum mlx5dv_mkey_err_type`).

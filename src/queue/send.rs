@@ -5,7 +5,7 @@ use super::in_flight::{InFlightTable, RequestKind, Work};
 use super::ring::Ring;
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
-use crate::mkey::{Domains, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
+use crate::mkey::{DomainKind, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
@@ -467,17 +467,13 @@ impl<const N: usize> Tail<'_, N> {
     fn carry_out(mut self, plan: &Plan<'_>, numbers: &Numbers, name: Name) -> Position {
         let (control, block) = self.umr(name, numbers.key_word, umr::blocks(plan), plan.set_psvs.is_none());
         umr::configure(plan, numbers, control, &mut self.cursor(block));
-        if let Some(PsvStarts { domains, memory, wire, .. }) = plan.set_psvs {
-            let [memory, wire] = [(numbers.memory_psv, *memory), (numbers.wire_psv, *wire)]
-                .map(|(psv, start)| set_psv::segment(psv, start));
-            match domains {
-                Domains::Memory => self.set_psv(name, true, memory),
-                Domains::Wire => self.set_psv(name, true, wire),
-                Domains::Both => {
-                    self.set_psv(name, false, memory);
-                    self.set_psv(name, true, wire);
-                }
+        if let Some(PsvStarts { count, first_domain, first, second }) = plan.set_psvs {
+            let mut last = set_psv::segment(numbers.psv_word(*first_domain), *first);
+            if *count == 2 {
+                self.set_psv(name, false, last);
+                last = set_psv::segment(numbers.psv_word(DomainKind::Wire), *second);
             }
+            self.set_psv(name, true, last);
         }
         self.position
     }

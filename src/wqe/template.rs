@@ -3,8 +3,8 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    Domain, DomainKind, Domains, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines,
-    PsvStarts, Signature, SignatureChange, SignatureWords, XtsEngine,
+    Domain, DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
+    Signature, SignatureChange, SignatureWords, XtsEngine,
 };
 use crate::types::{Key, Tweak};
 use crate::wire::bsf::{CryptoBsf, SignatureBsf};
@@ -110,14 +110,9 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0 };
         umr::configure(&plan, mkey.numbers(), ControlSegment::default(), &mut collector);
         let mut psvs = [SetPsvSegment::default(); PSVS];
-        if let Some(PsvStarts { domains, memory, wire, .. }) = plan.set_psvs {
-            let memory = set_psv::segment(mkey.numbers().memory_psv, *memory);
-            let wire = set_psv::segment(mkey.numbers().wire_psv, *wire);
-            let segments = match domains {
-                Domains::Memory => [memory, memory],
-                Domains::Wire => [wire, wire],
-                Domains::Both => [memory, wire],
-            };
+        if let Some(PsvStarts { first_domain, first, second, .. }) = plan.set_psvs {
+            let segment = |domain, start| set_psv::segment(mkey.numbers().psv_word(domain), start);
+            let segments = [segment(*first_domain, *first), segment(DomainKind::Wire, *second)];
             psvs.iter_mut().zip(segments).for_each(|(slot, segment)| *slot = segment);
         }
         let (entries, length) = match &config.layout {
