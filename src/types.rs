@@ -230,29 +230,44 @@ pub enum Seed {
 /// use mlx5_mkey::types::Tweak;
 /// assert_eq!(Tweak::from_lba(5), Tweak::from_le_bytes([5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Tweak(u128);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Tweak {
+    /// As engines of many data units take it.
+    big_endian: [u8; 16],
+}
 
 impl Tweak {
     /// Takes the logical block address of the first data unit.
     pub const fn from_lba(lba: u64) -> Self {
-        Self(lba as u128)
+        Self::new(lba as u128)
     }
 
     /// Takes a 128-bit number.
     pub const fn new(value: u128) -> Self {
-        Self(value)
+        Self { big_endian: value.to_be_bytes() }
     }
 
     /// Takes the bytes that `mlx5dv_crypto_attr.initial_tweak` holds: little endian.
     pub const fn from_le_bytes(bytes: [u8; 16]) -> Self {
-        Self(u128::from_le_bytes(bytes))
+        Self::new(u128::from_le_bytes(bytes))
     }
 
     /// Returns the number.
     pub const fn get(self) -> u128 {
-        self.0
+        u128::from_be_bytes(self.big_endian)
+    }
+}
+
+impl fmt::Debug for Tweak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tweak").field(&self.get()).finish()
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Tweak {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Tweak({=u128})", self.get());
     }
 }
 

@@ -97,6 +97,8 @@ pub struct Mkey {
     numbers: Numbers,
     /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`].
     lacking: u8,
+    /// The engine of an mkey with crypto.
+    engine: XtsEngine,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
     /// What there is to decide about a configuration.
@@ -301,6 +303,10 @@ impl Mkey {
             attributes,
             numbers: Numbers::new(&attributes),
             lacking,
+            engine: match attributes.crypto {
+                Some(engine) => engine,
+                None => XtsEngine::Unspecified,
+            },
             forgotten: false,
             shape: Shape::Unsettled,
             ticket: 0,
@@ -468,7 +474,7 @@ impl Mkey {
             plan.signature_bsf = Some(ready);
         }
         if let Some(crypto) = crypto {
-            let engine = self.engine();
+            let engine = self.engine;
             let too_long =
                 matches!(engine, XtsEngine::SingleBlock) && length > u64::from(crypto.data_unit.bytes());
             let both_outside =
@@ -480,15 +486,6 @@ impl Mkey {
         }
         let blocks = plan.layout_blocks() + plan.bsf_blocks();
         (blocks <= max_blocks).then_some(plan)
-    }
-
-    /// Returns the engine of an mkey with crypto.
-    #[inline(always)]
-    const fn engine(&self) -> XtsEngine {
-        match self.attributes.crypto {
-            Some(engine) => engine,
-            None => XtsEngine::Unspecified,
-        }
     }
 
     /// Returns what requests have of it, and what changes with them.
@@ -599,7 +596,7 @@ impl Mkey {
                 return Err(ConfigError::BothSignaturesOutsideCipher);
             }
             plan.bsf_enable = Some(true);
-            (plan.crypto_bsf, plan.engine) = (crypto, self.engine());
+            (plan.crypto_bsf, plan.engine) = (crypto, self.engine);
             plan.signature_bsf = self
                 .attributes
                 .signature
