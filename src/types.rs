@@ -230,7 +230,8 @@ pub enum Seed {
 /// use mlx5_mkey::types::Tweak;
 /// assert_eq!(Tweak::from_lba(5), Tweak::from_le_bytes([5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Tweak {
     /// As engines of many data units take it.
     big_endian: [u8; 16],
@@ -255,19 +256,6 @@ impl Tweak {
     /// Returns the number.
     pub const fn get(self) -> u128 {
         u128::from_be_bytes(self.big_endian)
-    }
-}
-
-impl fmt::Debug for Tweak {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tweak").field(&self.get()).finish()
-    }
-}
-
-#[cfg(feature = "defmt")]
-impl defmt::Format for Tweak {
-    fn format(&self, f: defmt::Formatter<'_>) {
-        defmt::write!(f, "Tweak({=u128})", self.get());
     }
 }
 

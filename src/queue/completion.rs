@@ -364,13 +364,16 @@ fn owner(ring: &Ring<'_, Cqe>, at: u64) -> u8 {
 /// Returns whether the device has written an entry, and for a send request that succeeded; then its words may be read.
 #[inline(always)]
 fn is_plain(ring: &Ring<'_, Cqe>, at: u64) -> bool {
-    let is_plain = (ring.last_byte(at) ^ owner(ring, at)) & PLAIN_MASK == 0;
+    if (ring.last_byte(at) ^ owner(ring, at)) & PLAIN_MASK != 0 {
+        return false;
+    }
     barrier::owner_before_entry();
-    is_plain
+    true
 }
 
 /// Copies an entry, if the device has written it. By words: byte by byte, which the type of an entry would have, takes eight
 /// times as many loads.
+#[inline(always)]
 fn entry(ring: &Ring<'_, Cqe>, at: u64) -> Option<Cqe> {
     let op_own = OpOwn::from_bits(ring.last_byte(at));
     if u8::from(op_own.owner()) != owner(ring, at) || op_own.opcode() == CqeOpcode::INVALID.0 {

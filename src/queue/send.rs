@@ -316,6 +316,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.
+    #[inline(never)]
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
         let mut index = if hw_counter == self.published as u16 {
             self.published
