@@ -354,9 +354,9 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             return Err(PostError::RingFull { needed: blocks, free });
         }
         // Those that were retired since the last time are still filed: what is posted next may take their place.
-        let outstanding = self.counted - self.count(self.counted_from, self.tail);
+        let outstanding = self.counted.saturating_sub(self.count(self.counted_from, self.tail));
         (self.counted, self.counted_from) = (outstanding, self.tail);
-        let free = self.max_requests - outstanding;
+        let free = self.max_requests.saturating_sub(outstanding);
         if requests > free {
             return Err(PostError::TooManyRequests { needed: requests, free });
         }
@@ -843,6 +843,7 @@ mod tests {
         SignatureChange,
     };
     use crate::types::{BlockSize, PsvIndex, Seed};
+    use std::collections::VecDeque;
     use std::vec;
     use std::vec::Vec;
 
@@ -943,6 +944,52 @@ mod tests {
         queue.request(1).nop().unwrap();
         queue.request(2).nop().unwrap();
         assert_eq!(queue.request(3).nop(), Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+    }
+
+    #[test]
+    fn room_and_requests_are_counted_over_many_laps() {
+        // Requests of 1 to 3 blocks, completed one by one or with some before them; a queue that is filled to its limit of
+        // requests again and again, one that is filled to its ring's end, and what both should say.
+        for max_requests in [5, u32::MAX] {
+            let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+            let config = SendQueueConfig {
+                max_requests,
+                first_block: u32::MAX - 40,
+                ..SendQueueConfig::new(Qpn::default())
+            };
+            let witness = Witness { record: &record, seen: Vec::new() };
+            let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+            let sge = Sge::new(0, 1, KEY).unwrap();
+            let mut expected: VecDeque<(u16, u32, u64)> = VecDeque::new();
+            let (mut dice, mut begin) = (1_u32, config.first_block as u16);
+            for id in 0..2000 {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let blocks = 1 + (dice >> 16) % 3;
+                let free = 16 - expected.iter().map(|(_, blocks, _)| blocks).sum::<u32>();
+                let requests = expected.len() as u32;
+                assert_eq!((queue.free_blocks(), queue.outstanding()), (free, requests));
+                let result = queue.request(id).send(&[sge; 11][..4 * blocks as usize - 1]);
+                if blocks > free {
+                    assert_eq!(result, Err(PostError::RingFull { needed: blocks, free }));
+                } else if requests == max_requests {
+                    assert_eq!(result, Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+                } else {
+                    assert_eq!(result, Ok(()));
+                    expected.push_back((begin, blocks, id));
+                    begin = begin.wrapping_add(blocks as u16);
+                }
+                queue.ring_doorbell();
+                if dice >> 24 < 100 && !expected.is_empty() {
+                    let last = (dice >> 8) as usize % expected.len();
+                    let (counter, _, id) = expected.drain(..=last).next_back().unwrap();
+                    assert_eq!(queue.complete(counter), Some((id, RequestKind::Send)));
+                    assert_eq!(queue.complete(counter), None);
+                }
+                if let Some((counter, 2.., _)) = expected.get(1) {
+                    assert_eq!(queue.complete(counter.wrapping_add(1)), None, "the middle of a request");
+                }
+            }
+        }
     }
 
     #[test]
