@@ -82,7 +82,8 @@ pub enum ConfigError {
         /// The tag.
         tag: u8,
     },
-    /// The mkey's state is not known (after an invalidation or a failed queue), so this part must be given (R121, D16).
+    /// The mkey's state is not known (after an invalidation, a failed queue, or a template whose part is to be written again), so
+    /// this part must be given (R121, D16).
     StateUnknown {
         /// The part of [`crate::mkey::MkeyConfig`] that is missing.
         missing: &'static str,

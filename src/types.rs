@@ -230,8 +230,7 @@ pub enum Seed {
 /// use mlx5_mkey::types::Tweak;
 /// assert_eq!(Tweak::from_lba(5), Tweak::from_le_bytes([5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Tweak {
     /// As engines of many data units take it.
     big_endian: [u8; 16],
@@ -256,6 +255,20 @@ impl Tweak {
     /// Returns the number.
     pub const fn get(self) -> u128 {
         u128::from_be_bytes(self.big_endian)
+    }
+}
+
+impl fmt::Debug for Tweak {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // In halves: what prints 128 bits at once can panic, as far as the compiler knows.
+        write!(f, "Tweak(0x{:016x}{:016x})", (self.get() >> 64) as u64, self.get() as u64)
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Tweak {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "Tweak({=u128:#x})", self.get());
     }
 }
 

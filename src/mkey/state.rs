@@ -133,7 +133,7 @@ impl Numbers {
         };
         Self {
             key_word: U64::new(attributes.key.get() as u64),
-            context_word: MkeyContext::key_word(attributes.key.tag()),
+            context_word: MkeyContext::context_word(attributes.key.tag()),
             psvs: U64::new(wire << 32 | memory),
             psv_words: [U64::new(wire << 32), U64::new(memory << 32)],
         }
@@ -169,13 +169,40 @@ enum Shape {
 }
 
 /// The configuration in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone)]
 pub(crate) struct Shadow {
     in_force: InForce,
-    /// Signature and crypto properties, where they are known.
+    /// Signature and crypto properties. Where a template was posted, those of an older configuration: see [`Shadow::words`].
     signature: Option<SignatureWords>,
     crypto: Option<Crypto>,
+}
+
+impl PartialEq for Shadow {
+    fn eq(&self, other: &Self) -> bool {
+        (self.in_force, self.words()) == (other.in_force, other.words())
+    }
+}
+
+impl Eq for Shadow {}
+
+impl core::fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (signature, crypto) = self.words();
+        let Self { in_force, .. } = self;
+        f.debug_struct("Shadow")
+            .field("in_force", in_force)
+            .field("signature", &signature)
+            .field("crypto", &crypto)
+            .finish()
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for Shadow {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let (signature, crypto) = self.words();
+        defmt::write!(f, "Shadow {} {} {}", self.in_force, signature, crypto);
+    }
 }
 
 impl Shadow {
@@ -183,10 +210,18 @@ impl Shadow {
     const NONE: Self =
         Self { in_force: InForce { length: 0, outlines: None }, signature: None, crypto: None };
 
+    /// Returns the words of signature and crypto, where they are known.
+    const fn words(&self) -> (Option<&SignatureWords>, Option<&Crypto>) {
+        match self.in_force.outlines {
+            Some(_) => (None, None),
+            None => (self.signature.as_ref(), self.crypto.as_ref()),
+        }
+    }
+
     /// Notes that a plan of [`Mkey::plan_settled`] was posted.
     #[inline(always)]
     pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
-        // Nothing was kept.
+        // No signature and no crypto was kept.
         self.in_force.outlines = None;
         self.take_up(config);
     }
@@ -346,6 +381,12 @@ impl Mkey {
         self.ticket == ticket
     }
 
+    /// Returns whether a SET_PSV or BSF with these numbers means this mkey's PSVs: its key may have been another mkey's before.
+    #[inline(always)]
+    pub(crate) fn has_psvs(&self, numbers: &Numbers) -> bool {
+        self.numbers.psvs == numbers.psvs
+    }
+
     /// Returns the key, local and remote.
     pub const fn key(&self) -> Key {
         self.attributes.key
@@ -359,14 +400,9 @@ impl Mkey {
     /// Returns what lengths and signature errors are read by.
     fn outlines(&self) -> Outlines {
         self.shadow.in_force.outlines.unwrap_or_else(|| Outlines {
-            signature: self.words().map_or(Outline::NONE, |words| words.outline()),
+            signature: self.shadow.words().0.map_or(Outline::NONE, SignatureWords::outline),
             data_unit: self.crypto().map(|properties| properties.data_unit),
         })
-    }
-
-    /// Returns the words of the signature in force, where they are known.
-    fn words(&self) -> Option<&SignatureWords> {
-        self.shadow.signature.as_ref().filter(|_| self.shadow.in_force.outlines.is_none())
     }
 
     /// Returns how many bytes all of the mkey has on the wire, which is what work requests count (D3); `None` where its
@@ -377,12 +413,12 @@ impl Mkey {
 
     /// Returns the signature in force; `None` also where a template brought it.
     pub fn signature(&self) -> Option<BlockSignature> {
-        self.words().copied().map(BlockSignature::from_words)
+        self.shadow.words().0.copied().map(BlockSignature::from_words)
     }
 
     /// Returns the crypto properties in force; `None` also where a template brought them.
     pub fn crypto(&self) -> Option<&Crypto> {
-        self.shadow.crypto.as_ref().filter(|_| self.shadow.in_force.outlines.is_none())
+        self.shadow.words().1
     }
 
     /// Returns how many signature errors were seen, `None` for an mkey without signature.
@@ -627,15 +663,6 @@ impl Mkey {
             return Ok(());
         };
         Err(ConfigError::StateUnknown { missing })
-    }
-
-    /// Returns the most bytes of memory that a layout may map, with these crypto properties.
-    pub(crate) fn max_length(&self, crypto: Option<&Crypto>) -> u64 {
-        match (self.attributes.crypto, crypto) {
-            (Some(XtsEngine::SingleBlock), Some(crypto)) => crypto.data_unit.bytes().into(),
-            (None, _) if self.attributes.signature.is_none() => u64::MAX,
-            _ => u32::MAX.into(),
-        }
     }
 
     /// Returns the error count, if the next configuration has to write it.

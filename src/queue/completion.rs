@@ -186,6 +186,7 @@ pub enum Outcome {
 /// Finds whom a completion belongs to. [`Endpoint`] does it for one queue pair; a program with many has a table of its own.
 pub trait Route {
     /// Retires the send request of `qpn` at block `counter` and returns its name and kind.
+    /// An entry may be asked about twice: [`None`] must change nothing.
     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)>;
 
     /// Retires the receive request of `qpn` with number `counter` and returns its name.
@@ -266,7 +267,9 @@ impl<'r> CompletionQueue<'r> {
     /// [`CompletionError`] for an entry that makes no sense or that nobody owns. It is consumed; polling may go on.
     #[inline]
     pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        loop {
+        let start = self.consumer;
+        // A device that never stops writing what the user does not see must not keep the caller here.
+        while self.consumer - start < u64::from(self.ring.len()) {
             let (mut ring, at) = (self.ring.lend(), self.consumer);
             if let Some((kind, completion)) = plain(&ring, at, route) {
                 self.take_one();
@@ -284,6 +287,7 @@ impl<'r> CompletionQueue<'r> {
                 }
             }
         }
+        None
     }
 
     #[inline(always)]
@@ -311,19 +315,25 @@ impl<'r> CompletionQueue<'r> {
                 if kind != RequestKind::MkeyConfigurePart {
                     each(Ok(completion));
                     count += 1;
+                    continue;
                 }
-                continue;
-            }
-            match other(ring.lend(), at, route) {
-                Other::NotThere => break,
-                Other::NotForTheUser => {}
-                Other::Completion(completion) => {
+            } else {
+                let other = other(ring.lend(), at, route);
+                if let Other::NotThere = other {
+                    break;
+                }
+                at += 1;
+                self.consumer = at;
+                if let Other::Completion(completion) = other {
                     each(completion);
                     count += 1;
+                    continue;
                 }
             }
-            at += 1;
-            self.consumer = at;
+            // As in `poll`.
+            if at - start >= u64::from(ring.len()) {
+                break;
+            }
         }
         if at != start {
             self.release();

@@ -89,7 +89,8 @@ impl UarDoorbell {
     /// # Safety
     /// This is where work requests become real: from here on the device executes what is posted to the queue that rings
     /// this doorbell. The caller vouches that
-    /// - `register` and `register + toggle` are mapped UAR registers, 8-byte aligned, valid as long as the value lives, and
+    /// - `register` is valid for both registers, itself and `toggle` bytes further, which are mapped UAR registers, 8-byte
+    ///   aligned, valid as long as the value lives, and
     ///   rung by nobody else (BlueField: the Arm side's mapping, not cached);
     /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with;
     /// - memory under a key that a request names stays registered, and is not used by Rust code in a way that conflicts with

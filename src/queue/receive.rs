@@ -21,7 +21,7 @@ pub struct ReceiveQueueConfig {
     pub entries_per_slot: u32,
 }
 
-/// A receive queue over the caller's ring. `N` is the most slots that it can keep track of.
+/// A receive queue over the caller's ring. `N` is the most slots that it can keep track of, a power of two.
 pub struct ReceiveQueue<'r, const N: usize> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,

@@ -20,7 +20,7 @@ pub(super) struct Ring<'r, T> {
     memory: PhantomData<&'r mut [T]>,
 }
 
-// SAFETY: a ring is the one owner of its slots, as `&mut [T]` is; it may move to another thread where that may.
+// SAFETY: a ring has its slots to itself, as `&mut [T]` is; it may move to another thread where that may.
 unsafe impl<T: Send> Send for Ring<'_, T> {}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
@@ -116,7 +116,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Copies eight bytes of a slot out, those from number `AT` on, with one load. As [`Ring::read`].
     ///
     /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read two words this way
-    /// and left the rest of the entry. `read` takes an entry, whose fields have no alignment, byte by byte.
+    /// and left the rest of the entry. A copy of an entry, whose fields have no alignment, goes byte by byte.
     #[inline(always)]
     pub(super) fn read_u64<const AT: usize>(&self, index: u64) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
@@ -124,7 +124,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
 
-    /// Copies a slot out. Call it after [`Ring::last_byte`] said that the slot is ours, and a barrier.
+    /// Copies a slot out.
     #[inline(always)]
     pub(super) fn read(&self, index: u64) -> T {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make

@@ -27,11 +27,11 @@ const SOLICITED: FmCeSe = FmCeSe::new().with_solicited(true);
 /// All bits of fences, and all others.
 const FENCES: FmCeSe = FmCeSe::new().with_fm(0b111);
 const OTHERS: FmCeSe = FmCeSe::from_bits(!FENCES.into_bits());
-const ALL_FLAGS: FmCeSe = and(FENCES, OTHERS);
+const ALL_FLAGS: FmCeSe = both(FENCES, OTHERS);
 
 /// Returns the flags of both.
 #[inline(always)]
-const fn and(one: FmCeSe, other: FmCeSe) -> FmCeSe {
+const fn both(one: FmCeSe, other: FmCeSe) -> FmCeSe {
     FmCeSe::from_bits(one.into_bits() | other.into_bits())
 }
 
@@ -54,7 +54,8 @@ pub struct SendQueueConfig {
     pub max_inline_data: u32,
     /// Most scatter entries of a request (`max_send_sge`), 1 or more.
     pub max_sge: usize,
-    /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun.
+    /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun. A limit below
+    /// the ring's number of blocks has each post count requests; others cost nothing.
     pub max_requests: u32,
     /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,
@@ -86,7 +87,7 @@ impl SendQueueConfig {
     }
 }
 
-/// A send queue over the caller's ring. `N` is the most blocks that it can keep track of.
+/// A send queue over the caller's ring. `N` is the most blocks that it can keep track of, a power of two.
 ///
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`]. Each post
 /// either happens as a whole or changes nothing.
@@ -150,7 +151,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         let unquestioned = if ring.len() <= max_requests { u64::from(ring.len()) } else { 0 };
         let always = if signal_all { COMPLETION } else { NO_FLAGS };
         let [behind_else, behind_change] =
-            [NO_FLAGS, SMALL_FENCE].map(|fence| second_word(and(always, fence)));
+            [NO_FLAGS, SMALL_FENCE].map(|fence| second_word(both(always, fence)));
         Ok(Self {
             in_flight: InFlightTable::new(),
             ring,
@@ -193,7 +194,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.ring.len() - (self.producer - self.tail) as u32
     }
 
-    /// Returns how many requests have been posted and not retired.
+    /// Returns how many requests have been posted and not retired. Counts them, one by one.
     pub fn outstanding(&self) -> u32 {
         self.count(self.tail, self.producer)
     }
@@ -300,12 +301,15 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     #[inline(never)]
     fn find(&self, counter: u16) -> Option<u64> {
         let wanted = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
+        if wanted >= self.published {
+            return None;
+        }
         let mut begin = self.tail;
         // From one to the next, so that what stands in the middle of a request is not taken for one.
-        while begin < wanted.min(self.published) {
+        while begin < wanted {
             begin += u64::from(self.in_flight.get(begin)?.1.blocks);
         }
-        (begin == wanted && begin < self.published).then_some(begin)
+        (begin == wanted).then_some(begin)
     }
 
     /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
@@ -331,6 +335,11 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
                 let nop = OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(index as u16);
                 self.ring.write_word(index, nop.into_bits().to_be_bytes());
                 cancelled += 1;
+                if index + u64::from(work.blocks) == self.producer && self.last_control != U64::ZERO {
+                    // The doorbell says what stands in the ring.
+                    let second = self.last_control.get() & u64::from(u32::MAX);
+                    self.last_control = U64::new(u64::from(nop.into_bits()) << 32 | second);
+                }
             }
             index += u64::from(work.blocks);
         }
@@ -339,9 +348,9 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         Ok(cancelled)
     }
 
-    /// Refuses what does not fit, before anything is written.
+    /// Refuses what does not fit, before anything is written. What does must be posted: it is counted.
     #[inline(always)]
-    fn check_room(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
+    fn take_room(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
         if self.producer + u64::from(blocks) <= self.limit { Ok(()) } else { self.count_in(blocks, requests) }
     }
 
@@ -416,7 +425,7 @@ impl<const N: usize> Tail<'_, N> {
             u64::from(block as u16) << 40 | u64::from(opcode.0) << 32 | self.qpn_bits | octowords as u64;
         let start = U64::new(start);
         let fence = if flags.fm() == FmCeSe::FM_NONE { FENCES } else { NO_FLAGS };
-        let inherited = match and(fence, inherits) {
+        let inherited = match both(fence, inherits) {
             ALL_FLAGS => next,
             some => next & second_word(some),
         };
@@ -463,7 +472,7 @@ impl<const N: usize> Tail<'_, N> {
         set_psv::set_psv(segment, control, &mut self.cursor(block));
     }
 
-    /// Posts the requests of a plan, for which [`SendQueue::check_room`] has found room.
+    /// Posts the requests of a plan, for which [`SendQueue::take_room`] has found room.
     #[inline(always)]
     fn carry_out(mut self, plan: &Plan<'_>, numbers: &Numbers, name: Name) -> Position {
         let (control, block) = self.umr(name, numbers.key_word, umr::blocks(plan), plan.set_psvs.is_none());
@@ -553,19 +562,19 @@ crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] 
 impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
     pub const fn fenced(mut self) -> Self {
-        self.flags = and(self.flags, FULL_FENCE);
+        self.flags = both(self.flags, FULL_FENCE);
         self
     }
 
     /// Gets a completion of its own (`IBV_SEND_SIGNALED`).
     pub const fn signaled(mut self) -> Self {
-        self.flags = and(self.flags, COMPLETION);
+        self.flags = both(self.flags, COMPLETION);
         self
     }
 
     /// Raises a solicited event at the receiver (`IBV_SEND_SOLICITED`).
     pub const fn solicited(mut self) -> Self {
-        self.flags = and(self.flags, SOLICITED);
+        self.flags = both(self.flags, SOLICITED);
         self
     }
 
@@ -581,7 +590,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     pub fn configure_mkey(self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
         if let Some(plan) = mkey.plan_settled(config, queue.max_blocks)
-            && queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
+            && queue.take_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
         {
             // What is read of the queue is read before the mkey changes: the compiler takes it for changed then.
             let tail = queue.tail();
@@ -610,7 +619,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             Some(plan) => plan,
             None => mkey.plan(config, queue.max_octowords, &mut kept)?,
         };
-        queue.check_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
+        queue.take_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
         let position = queue.tail().carry_out(&plan, mkey.numbers(), (id, flags));
         queue.advance(position);
         mkey.apply(config);
@@ -632,7 +641,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let Self { queue, id, flags } = self;
         if template.blocks_behind_head() <= queue.max_blocks
             && mkey.takes(template.ticket())
-            && queue.check_room(template.blocks_of_all(), 1 + PSVS as u32).is_ok()
+            && (PSVS == 0 || mkey.has_psvs(template.numbers()))
+            && queue.take_room(template.blocks_of_all(), 1 + PSVS as u32).is_ok()
         {
             mkey.hold(template.in_force());
             Self::post_template(queue, (id, flags), template, None);
@@ -651,7 +661,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         mkey: &mut Mkey,
         template: &MkeyTemplate<BLOCKS, PSVS>,
     ) -> Result<(), PostError> {
-        if template.key() != mkey.key() {
+        if template.key() != mkey.key() || !mkey.has_psvs(template.numbers()) {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
@@ -660,7 +670,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
             return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
         }
-        queue.check_room(template.blocks_of_all(), 1 + PSVS as u32)?;
+        queue.take_room(template.blocks_of_all(), 1 + PSVS as u32)?;
         Self::post_template(queue, (id, flags), template, mkey.pending_error_count());
         mkey.hold(template.in_force());
         mkey.told();
@@ -676,7 +686,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         error_count: Option<bool>,
     ) {
         let mut tail = queue.tail();
-        let (control, block) = tail.umr(name, template.key_word(), BLOCKS as u32, PSVS == 0);
+        let (control, block) = tail.umr(name, template.numbers().key_word, BLOCKS as u32, PSVS == 0);
         template::configure(template.blocks(), error_count, control, &mut tail.cursor(block));
         for (number, segment) in (1..).zip(template.psvs()) {
             tail.set_psv(name, number == PSVS, *segment);
@@ -703,7 +713,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        queue.check_room(umr::INVALIDATE_BLOCKS, 1)?;
+        queue.take_room(umr::INVALIDATE_BLOCKS, 1)?;
         let (blocks, octowords) =
             (umr::INVALIDATE_BLOCKS, umr::INVALIDATE_BLOCKS as usize * OCTOWORDS_PER_BLOCK);
         let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, U64::new(key.get().into()));
@@ -811,7 +821,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     fn data_path(self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
         match request.payload {
-            // One entry there can always be.
+            // One entry there can always be, which the compiler is told.
             Payload::Sges(sges) if sges.len() > 1 && sges.len() > queue.max_sge => {
                 return Err(PostError::TooManySges { sges: sges.len(), max: queue.max_sge });
             }
@@ -823,7 +833,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         }
         let octowords = request.octowords();
         let blocks = blocks_of(octowords);
-        queue.check_room(blocks, 1)?;
+        queue.take_room(blocks, 1)?;
         let DataPath { opcode, imm, .. } = request;
         let (imm, inherits) = (U64::new(imm.into()), OTHERS);
         let mut tail = queue.tail();
@@ -1028,8 +1038,15 @@ mod tests {
         assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
         assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
         assert_eq!(queue.complete(4), Some((1, RequestKind::Send)));
-        queue.request(3).nop().unwrap();
+        queue.request(3).send(&sges[..1]).unwrap();
         assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
+        queue.ring_doorbell();
+        let rung = queue.doorbell().seen.last().unwrap().0;
+        assert_eq!(
+            rung,
+            [0, 0, 6, Opcode::NOP.0, 0, 0, 0x77, 2],
+            "the doorbell says what stands in the ring"
+        );
         assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
         assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
         assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);

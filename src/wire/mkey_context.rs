@@ -116,14 +116,14 @@ impl MkeyContext {
     /// Makes the context of a key that is in service and bound to no queue pair. Its 64 bytes are written as words, not field
     /// by field.
     #[inline(always)]
-    pub fn in_service(access: AccessByte, key_word: U64, flags: FlagsPd, len: u64) -> Self {
-        let start = U64::new((access.into_bits() as u64) << 40) | key_word;
+    pub fn in_service(access: AccessByte, context_word: U64, flags: FlagsPd, len: u64) -> Self {
+        let start = U64::new((access.into_bits() as u64) << 40) | context_word;
         let (flags, len) = (U64::new(flags.into_bits() as u64), U64::new(len));
         zerocopy::transmute!([start, flags, U64::ZERO, len, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
     }
 
     /// Returns the first eight bytes of a context of a key with this tag that is bound to no queue pair, without its rights.
-    pub const fn key_word(tag: u8) -> U64 {
+    pub const fn context_word(tag: u8) -> U64 {
         U64::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits() as u64)
     }
 
@@ -175,7 +175,7 @@ mod tests {
             ..MkeyContext::default()
         };
         assert_eq!(
-            MkeyContext::in_service(access, MkeyContext::key_word(0x56), flags, 0x0102_0304_0506_0708),
+            MkeyContext::in_service(access, MkeyContext::context_word(0x56), flags, 0x0102_0304_0506_0708),
             fields
         );
     }

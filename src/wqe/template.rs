@@ -23,6 +23,8 @@ const LAYOUT_AT: usize = 2;
 /// with new addresses, another tweak or another reference tag in between
 /// ([`Request::configure_from`](crate::queue::Request::configure_from)).
 ///
+/// A template is its mkey's, and goes with it: another mkey that gets the same key later needs templates of its own.
+///
 /// The mkey does not copy what stands in the template: a later configuration may leave the template's signature and crypto in
 /// force, but where they must be written again, with the other of the two or after a signature error, it has to give them
 /// ([`ConfigError::StateUnknown`]).
@@ -48,8 +50,7 @@ const LAYOUT_AT: usize = 2;
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
-    key: Key,
-    /// See [`Mkey::takes`].
+    /// See [`Mkey::takes`]. Its low half is the key.
     ticket: u64,
     numbers: Numbers,
     blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
@@ -131,13 +132,16 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             data_unit: config.crypto.map(|crypto| crypto.data_unit),
         };
         Ok(Self {
-            key: mkey.key(),
             ticket: Mkey::ticket(mkey.key()),
             numbers: *mkey.numbers(),
             blocks,
             layout_blocks,
             entries,
-            max_length: mkey.max_length(config.crypto),
+            max_length: match (plan.crypto_bsf, plan.engine) {
+                (Some(crypto), XtsEngine::SingleBlock) => crypto.data_unit.bytes().into(),
+                (None, _) if plan.signature_bsf.is_none() => u64::MAX,
+                _ => u32::MAX.into(),
+            },
             psvs,
             in_force: InForce { length, outlines: Some(outlines) },
             signature,
@@ -147,7 +151,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     /// Returns the key of the mkey that it was made for.
     pub const fn key(&self) -> Key {
-        self.key
+        Key::from_raw(self.ticket as u32)
     }
 
     /// Returns how many bytes of memory the layout maps.
@@ -254,9 +258,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     #[cold]
     fn too_long(&self, length: u64) -> ConfigError {
         match (self.crypto, self.in_force.outlines) {
-            (Some(XtsEngine::SingleBlock), Some(Outlines { data_unit: Some(unit), .. }))
-                if length <= u64::from(u32::MAX) =>
-            {
+            (Some(XtsEngine::SingleBlock), Some(Outlines { data_unit: Some(unit), .. })) => {
                 ConfigError::LengthOverDataUnit { length, unit: unit.bytes() }
             }
             _ => ConfigError::LengthOver32Bits { length },
@@ -291,10 +293,10 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         self.ticket
     }
 
-    /// Returns the key as the control segment has it.
+    /// Returns the numbers of the mkey that it was made for.
     #[inline(always)]
-    pub(crate) const fn key_word(&self) -> U64 {
-        self.numbers.key_word
+    pub(crate) const fn numbers(&self) -> &Numbers {
+        &self.numbers
     }
 
     /// Returns the blocks of layout and BSFs.
@@ -541,6 +543,38 @@ mod tests {
         });
         assert_eq!(blocks, []);
         other.forget();
+
+        // The device has given the key to another mkey, with other PSVs.
+        let (block, list) = (BlockSignature::wire(dif(9)), [entry(0, 512)]);
+        let config = MkeyConfig {
+            access: Some(Access::ALL),
+            layout: Some(Layout::list(&list)),
+            signature: SignatureChange::Set(&block),
+            crypto: None,
+        };
+        let template = MkeyTemplate::<4, 1>::new(&mkey(true, None), &config).unwrap();
+        let psv = PsvIndex::from_low_bits;
+        let signature = Some(SignatureAttributes::new(psv(0x33), psv(0x44)));
+        let attributes = MkeyAttributes::plain(template.key(), 16);
+        let mut other = Mkey::new(MkeyAttributes { signature, ..attributes }).unwrap();
+        posted(|queue| queue.request(1).configure_mkey(&mut other, &config).unwrap());
+        let blocks = posted(|queue| {
+            let error = ConfigError::OtherMkey { template: template.key(), mkey: other.key() };
+            assert_eq!(queue.request(1).configure_from(&mut other, &template), Err(error.into()));
+        });
+        assert_eq!(blocks, []);
+    }
+
+    #[test]
+    fn without_signature_and_crypto_lengths_have_64_bits() {
+        let list = [entry(0, 1 << 31); 3];
+        let base =
+            MkeyConfig { access: Some(Access::ALL), layout: Some(Layout::list(&list)), ..MkeyConfig::KEEP };
+        let reset = MkeyConfig { signature: SignatureChange::Reset, ..base };
+        for (mkey, config) in [(mkey(false, None), base), (mkey(true, None), reset)] {
+            let mut template = MkeyTemplate::<3>::new(&mkey, &config).unwrap();
+            assert_eq!(template.set_entry(0, entry(7, 1 << 31)), Ok(()));
+        }
     }
 
     #[test]
