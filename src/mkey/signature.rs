@@ -436,26 +436,21 @@ impl BlockSignature {
     /// ```
     #[inline]
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
-        let Self { words, ready } = self;
-        let [_, wire_inline, memory_inline] = &mut ready.rest;
-        let (words_of_domain, inline, start) = match domain {
-            DomainKind::Memory => (&mut words.memory, memory_inline, &mut ready.starts.first),
-            // Where it is the second, all is made anew below.
-            DomainKind::Wire => (&mut words.wire, wire_inline, &mut ready.starts.first),
-        };
-        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = words_of_domain else {
-            return Err(ConfigError::NotASignatureMkey);
-        };
-        dif.ref_tag = ref_tag;
-        let inline: &mut InlineDif = transmute_mut!(inline);
-        inline.ref_tag = U32::new(ref_tag);
-        // It begins with guard and application tag.
-        let [_, start]: &mut [U32; 2] = transmute_mut!(start);
-        *start = U32::new(ref_tag);
-        if words.memory.is_some() && words.wire.is_some() {
+        self.words.set_ref_tag(domain, ref_tag)?;
+        if self.ready.is_in_both() {
             // Which parts are copied may depend on the tags.
             *self = Self::from_words(self.words);
+            return Ok(());
         }
+        let [_, wire, memory] = &mut self.ready.rest;
+        let inline: &mut InlineDif = match domain {
+            DomainKind::Memory => transmute_mut!(memory),
+            DomainKind::Wire => transmute_mut!(wire),
+        };
+        inline.ref_tag = U32::new(ref_tag);
+        // It begins with guard and application tag.
+        let [_, start]: &mut [U32; 2] = transmute_mut!(&mut self.ready.starts.first);
+        *start = U32::new(ref_tag);
         Ok(())
     }
 
@@ -532,6 +527,20 @@ impl BlockSignature {
 }
 
 impl SignatureWords {
+    /// Replaces the reference tag of a domain that has a T10-DIF.
+    #[inline(always)]
+    pub(crate) const fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
+        let domain = match domain {
+            DomainKind::Memory => &mut self.memory,
+            DomainKind::Wire => &mut self.wire,
+        };
+        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = domain else {
+            return Err(ConfigError::NotASignatureMkey);
+        };
+        dif.ref_tag = ref_tag;
+        Ok(())
+    }
+
     /// Returns the outline.
     pub(crate) fn outline(&self) -> Outline {
         Outline {

@@ -97,7 +97,7 @@ pub struct Mkey {
     numbers: Numbers,
     /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`].
     lacking: u8,
-    /// The engine of an mkey with crypto.
+    /// The engine of an mkey with crypto. Beside the attributes, as the line above, since each request asks.
     engine: XtsEngine,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
@@ -535,13 +535,8 @@ impl Mkey {
         &self.numbers
     }
 
-    /// Checks access and layout, and returns the plan for them with the mkey's new length.
-    fn plan_layout<'a>(
-        &self,
-        config: &MkeyConfig<'a>,
-        max_octowords: usize,
-    ) -> Result<(Plan<'a>, u64), ConfigError> {
-        let mut length = self.length();
+    /// Checks the layout that is given, and returns how long the mkey is with it.
+    fn check_layout(&self, config: &MkeyConfig<'_>, max_octowords: usize) -> Result<u64, ConfigError> {
         if let Some(layout) = &config.layout {
             let octowords = layout.octowords();
             let max_entries = usize::from(self.attributes.max_entries);
@@ -551,9 +546,8 @@ impl Mkey {
                 let (entries, max) = (layout.count(), max.saturating_sub(header));
                 return Err(ConfigError::TooManyEntries { entries, max });
             }
-            length = layout.length();
         }
-        Ok((Plan::new(config), length))
+        Ok(config.layout.map_or(self.length(), |layout| layout.length()))
     }
 
     /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). A signature that stays in
@@ -567,7 +561,8 @@ impl Mkey {
         if self.forgotten {
             self.check_complete(config)?;
         }
-        let (mut plan, length) = self.plan_layout(config, max_octowords)?;
+        let length = self.check_layout(config, max_octowords)?;
+        let mut plan = Plan::new(config);
         let outlines = self.outlines();
         let mut signed = !matches!(config.signature, SignatureChange::Reset);
         let block = match (&self.attributes.signature, config.signature) {

@@ -185,8 +185,8 @@ pub enum Outcome {
 
 /// Finds whom a completion belongs to. [`Endpoint`] does it for one queue pair; a program with many has a table of its own.
 pub trait Route {
-    /// Retires the send request of `qpn` at block `counter` and returns its name and kind.
-    /// An entry may be asked about twice: [`None`] must change nothing.
+    /// Retires the send request of `qpn` at block `counter` and returns its name and kind. An entry may be asked about twice:
+    /// where the answer is `None`, nothing may have changed.
     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)>;
 
     /// Retires the receive request of `qpn` with number `counter` and returns its name.
@@ -364,8 +364,7 @@ impl<'r> CompletionQueue<'r> {
     }
 }
 
-/// Returns whether the owner bit of an entry is that of its lap, 0 in the first and 1 in the second: then the device has
-/// written it.
+/// Returns the owner bit that the device writes into an entry in its lap: 0 in the first, 1 in the second.
 #[inline(always)]
 fn owner(ring: &Ring<'_, Cqe>, at: u64) -> u8 {
     u8::from(at & u64::from(ring.len()) != 0)

@@ -3,8 +3,8 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    Domain, DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
-    Signature, SignatureChange, SignatureWords, XtsEngine,
+    DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
+    SignatureChange, SignatureWords, XtsEngine,
 };
 use crate::types::{Key, Tweak};
 use crate::wire::bsf::{CryptoBsf, SignatureBsf};
@@ -166,12 +166,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::LengthOver32Bits`] or [`ConfigError::LengthOverDataUnit`] where the mkey becomes too long.
     #[inline]
     pub fn set_entry(&mut self, index: usize, entry: ListEntry) -> Result<(), ConfigError> {
-        let missing = ConfigError::NoSuchEntry { index, entries: self.entries };
-        if index >= self.entries {
-            return Err(missing);
-        }
-        let octowords = self.blocks.as_flattened_mut();
-        let slot = octowords.get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)?;
+        let slot = entry_slot(&mut self.blocks, self.entries, index)?;
         let [old, _]: [U64; 2] = transmute!(*slot);
         let length = self.in_force.length - (old.get() >> 32) + u64::from(entry.length());
         if length > self.max_length {
@@ -193,12 +188,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::NoSuchEntry`] for an index behind the last, and for an interleaved layout.
     #[inline]
     pub fn set_address(&mut self, index: usize, address: u64) -> Result<(), ConfigError> {
-        let missing = ConfigError::NoSuchEntry { index, entries: self.entries };
-        if index >= self.entries {
-            return Err(missing);
-        }
-        let octowords = self.blocks.as_flattened_mut();
-        let slot = octowords.get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)?;
+        let slot = entry_slot(&mut self.blocks, self.entries, index)?;
         let words: &mut [U64; 2] = transmute_mut!(slot);
         let [_, old] = words;
         *old = U64::new(address);
@@ -228,12 +218,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
         let absent = ConfigError::NotASignatureMkey;
         let words = self.signature.as_mut().ok_or(absent)?;
-        let signature = match domain {
-            DomainKind::Memory => words.memory.as_mut(),
-            DomainKind::Wire => words.wire.as_mut(),
-        };
-        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = signature else { return Err(absent) };
-        dif.ref_tag = ref_tag;
+        words.set_ref_tag(domain, ref_tag)?;
         let block = self.blocks.get_mut(LAYOUT_AT + self.layout_blocks).ok_or(absent)?;
         let bsf: &mut SignatureBsf = transmute_mut!(block);
         let inline = match domain {
@@ -312,6 +297,20 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     }
 }
 
+/// Returns where an entry of a list stands in the blocks of a UMR.
+#[inline(always)]
+fn entry_slot(
+    blocks: &mut [[Octoword; OCTOWORDS_PER_BLOCK]],
+    entries: usize,
+    index: usize,
+) -> Result<&mut Octoword, ConfigError> {
+    let missing = ConfigError::NoSuchEntry { index, entries };
+    if index >= entries {
+        return Err(missing);
+    }
+    blocks.as_flattened_mut().get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)
+}
+
 /// Hands on the blocks of a UMR with their control segment and, if it is to be written, the error count.
 #[inline(always)]
 pub(crate) fn configure<const BLOCKS: usize>(
@@ -348,7 +347,7 @@ mod tests {
     use crate::error::PostError;
     use crate::mkey::{
         Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry,
-        Keytag, Layout, List, MkeyAttributes, SignatureAttributes, SignatureError, SignatureFault,
+        Keytag, Layout, List, MkeyAttributes, Signature, SignatureAttributes, SignatureError, SignatureFault,
         SignatureOrder, T10Dif,
     };
     use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};

@@ -9,6 +9,7 @@ use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
 use crate::expected;
 use crate::lab::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
@@ -54,20 +55,29 @@ fn config(error: ConfigError) -> PostError {
     PostError::Config(error)
 }
 
-/// The room behind the first two blocks of a request is 52 entries; an interleaved layout's header takes one.
-fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, MkeySpec { entries: 60, ..PLAIN });
+/// An mkey with room for `entries` takes lists of up to `max` entries, and streams one less: it refuses `LIST` and `STREAMS`.
+fn too_many<const LIST: usize, const STREAMS: usize>(
+    board: &mut dyn Board,
+    entries: u16,
+    max: usize,
+) -> Verdict {
+    let mut rig = Rig::new(board, MkeySpec { entries, ..PLAIN });
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
-    let pieces = [piece(&rig.memory, 0..1)?; 53];
+    let pieces = [piece(&rig.memory, 0..1)?; LIST];
     let layout = Some(Layout::list(&pieces));
-    let error = config(ConfigError::TooManyEntries { entries: 53, max: 52 });
-    refused(&mut rig, "53 pieces", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; 52];
+    let error = config(ConfigError::TooManyEntries { entries: LIST, max });
+    refused(&mut rig, &format!("{LIST} pieces"), &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
+    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; STREAMS];
     let layout = Some(Layout::interleaved(1, &streams).map_err(text)?);
-    let error = config(ConfigError::TooManyEntries { entries: 52, max: 51 });
-    refused(&mut rig, "52 streams", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
+    let error = config(ConfigError::TooManyEntries { entries: STREAMS, max: max - 1 });
+    refused(&mut rig, &format!("{STREAMS} streams"), &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
     rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+}
+
+/// The room behind the first two blocks of a request is 52 entries; an interleaved layout's header takes one.
+fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
+    too_many::<53, 52>(board, 60, 52)
 }
 
 /// With a signature in force the length has 32 bits; without one it has 64 (D24).
@@ -95,20 +105,9 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// An mkey that was made for three entries.
+/// An mkey that was made for four entries.
 fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, MkeySpec { entries: 4, ..PLAIN });
-    let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let pieces = [piece(&rig.memory, 0..1)?; 5];
-    let layout = Some(Layout::list(&pieces));
-    let error = config(ConfigError::TooManyEntries { entries: 5, max: 4 });
-    refused(&mut rig, "5 pieces", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; 4];
-    let layout = Some(Layout::interleaved(1, &streams).map_err(text)?);
-    let error = config(ConfigError::TooManyEntries { entries: 4, max: 3 });
-    refused(&mut rig, "4 streams", &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+    too_many::<5, 4>(board, 4, 4)
 }
 
 /// Only an mkey that was made for it takes a signature.
