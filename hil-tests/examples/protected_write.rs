@@ -11,7 +11,7 @@ use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, MkeyConfig,
-    Signature, SignatureChange, SignatureOrder, T10Dif,
+    ReadyCrypto, Signature, SignatureChange, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -59,18 +59,19 @@ fn run() -> Result<(), Box<dyn Error>> {
         escape: Escape::Never,
     };
     let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
+    let crypto = ReadyCrypto::new(Crypto {
+        direction: Direction::EncryptOnTx,
+        order: SignatureOrder::BeforeCryptoOnTx,
+        data_unit: BlockSize::B520,
+        tweak: Tweak::from_lba(0x1000),
+        dek: dek.id(),
+        keytag: Keytag::default(),
+    });
     let config = MkeyConfig {
         access: Some(Access::LOCAL_WRITE),
         layout: Some(Layout::list(&pieces)),
         signature: SignatureChange::Set(&BlockSignature::wire(domain)),
-        crypto: Some(&Crypto {
-            direction: Direction::EncryptOnTx,
-            order: SignatureOrder::BeforeCryptoOnTx,
-            data_unit: BlockSize::B520,
-            tweak: Tweak::from_lba(0x1000),
-            dek: dek.id(),
-            keytag: Keytag::default(),
-        }),
+        crypto: Some(&crypto),
     };
     queue.request(1).configure_mkey(&mut object.mkey, &config)?;
     let remote = Remote::new(target.as_ptr().expose_provenance() as u64, to.rkey());

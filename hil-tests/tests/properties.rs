@@ -9,8 +9,8 @@ use hil_tests::lab::{Lab, Rx, Tx};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, InterleavedEntry, Keytag,
-    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
-    SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
+    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto, Signature, SignatureAttributes,
+    SignatureChange, SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
@@ -164,11 +164,12 @@ proptest! {
         let (entries, places) = scatter(&mut lab, &images.memory, &cuts);
         let spec = MkeySpec { entries: 16, signature: signature.is_some(), crypto: crypto.is_some(), ..MkeySpec::default() };
         let mkey = lab.mkey(spec);
+        let ready = crypto.map(|(crypto, _)| ReadyCrypto::new(crypto));
         let config = MkeyConfig {
             access: Some(Access::ALL),
             layout: Some(Layout::list(&entries)),
             signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: crypto.as_ref().map(|(crypto, _)| crypto),
+            crypto: ready.as_ref(),
         };
         lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
         let wire = lab.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
@@ -475,9 +476,9 @@ proptest! {
             Some(repeat) => Layout::interleaved(repeat.into(), &streams).expect("few entries"),
             None => Layout::list(&list),
         };
-        let crypto = cipher.map(|(direction, order, tweak, _, unit)| Crypto {
+        let crypto = cipher.map(|(direction, order, tweak, _, unit)| ReadyCrypto::new(Crypto {
             direction, order, data_unit: *unit.get(&BlockSize::ALL), tweak: Tweak::new(tweak), dek: DekId::from_low_bits(0x00ab_cdef), keytag: Keytag([9; 8]),
-        });
+        }));
         let config = MkeyConfig {
             access: access.map(rights),
             layout: Some(layout),

@@ -244,7 +244,7 @@ impl Device {
         // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
         // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. Ring and
         // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
-        let doorbell = unsafe { UarDoorbell::new(register, 0) };
+        let doorbell = unsafe { UarDoorbell::new(register) };
         let config = SendQueueConfig { signal_all: spec.signal_all, ..SendQueueConfig::new(qpn) };
         let control = QpControl { qpn, spec, device: self.report.general, object };
         control.init(control.drain(spec.drain_on_signature_error)?)?;

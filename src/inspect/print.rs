@@ -432,7 +432,7 @@ const fn seed(seed: Seed) -> &'static str {
     }
 }
 
-fn domain(domain: Option<&Domain>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn domain(domain: Option<Domain>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let Some(Domain { signature, block_size }) = domain else { return f.write_str("none") };
     let size = block_size.bytes();
     match signature {
@@ -450,9 +450,9 @@ fn domain(domain: Option<&Domain>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 Escape::AppAndRefTag => " app+ref escape",
             })
         }
-        Signature::Crc32(start) => write!(f, "CRC32/{size} {}", seed(*start)),
-        Signature::Crc32c(start) => write!(f, "CRC32C/{size} {}", seed(*start)),
-        Signature::Crc64Xp10(start) => write!(f, "CRC64-XP10/{size} {}", seed(*start)),
+        Signature::Crc32(start) => write!(f, "CRC32/{size} {}", seed(start)),
+        Signature::Crc32c(start) => write!(f, "CRC32C/{size} {}", seed(start)),
+        Signature::Crc64Xp10(start) => write!(f, "CRC64-XP10/{size} {}", seed(start)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! One change of an mkey, as plain data.
 
-use super::{Access, BlockSignature, Crypto, Layout};
+use super::{Access, BlockSignature, Layout, ReadyCrypto};
 
 /// What happens to the signature of an mkey. `S` is the signature, or a reference to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -52,7 +52,7 @@ pub struct MkeyConfig<'a> {
     /// What happens to the signature.
     pub signature: SignatureChange<&'a BlockSignature>,
     /// New crypto properties; they replace the old ones as a whole (`mlx5dv_wr_set_mkey_crypto`).
-    pub crypto: Option<&'a Crypto>,
+    pub crypto: Option<&'a ReadyCrypto>,
 }
 
 impl MkeyConfig<'_> {

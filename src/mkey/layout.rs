@@ -5,7 +5,7 @@ use crate::types::{Key, OutOfRange};
 use crate::wire::klm::Klm;
 use crate::wire::strided::{StridedEntry, StridedHeader};
 use crate::wire::umr::LayoutSize;
-use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
+use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
@@ -153,9 +153,6 @@ pub struct List<const BLOCKS: usize> {
     length: u64,
     size: LayoutSize,
 }
-
-/// A block of translation entries.
-pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 type Blocks<const BLOCKS: usize> = heapless::Vec<Block, BLOCKS>;
 

@@ -13,8 +13,9 @@ mod state;
 
 pub use access::Access;
 pub use config::{MkeyConfig, SignatureChange};
+pub(crate) use crypto::CryptoWire;
 pub use crypto::{
-    Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
+    Crypto, Direction, Keytag, ReadyCrypto, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
 };
 pub(crate) use layout::Entries;
 pub use layout::{Interleaved, InterleavedEntry, Layout, List, ListEntry};
@@ -26,4 +27,4 @@ pub use state::{
     DomainKind, ErrorCount, Mkey, MkeyAttributes, SignatureAttributes, SignatureError, SignatureErrorKind,
     SignatureFault,
 };
-pub(crate) use state::{InForce, Numbers, Outlines, Plan};
+pub(crate) use state::{InForce, Kept, Numbers, Outlines, Plan};

@@ -214,8 +214,11 @@ pub struct BlockSignature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct SignatureWords {
-    pub(crate) memory: Option<Domain>,
-    pub(crate) wire: Option<Domain>,
+    memory: Option<Signature>,
+    wire: Option<Signature>,
+    /// Apart from the signatures, and so in 32 bytes: they are copied with each configuration.
+    memory_block: BlockSize,
+    wire_block: BlockSize,
     check_mask: u8,
     copy_mask: Option<u8>,
 }
@@ -281,23 +284,38 @@ pub(crate) struct ReadySignature {
     pub(crate) head_with_crypto: U64,
     pub(crate) formats: U64,
     pub(crate) rest: [Octoword; OCTOWORDS_PER_BLOCK - 1],
-    /// Where the second word has the number of a PSV: all ones for the domains that there are, wire before memory.
-    pub(crate) psv_mask: U64,
     /// What the PSVs start with.
     pub(crate) starts: PsvStarts,
-    /// What a device must know, as [`SignatureCapabilities::lacking`] counts it.
+    /// What a device must know, as [`SignatureCapabilities::lacking`] counts it, and [`SignatureCapabilities::TWO_DOMAINS`]. One
+    /// question then settles what nearly all signatures are: one that the device knows, in one domain.
     pub(crate) needs: u8,
 }
 
 /// What the PSVs of a signature start with, in the order in which they are set: memory before wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PsvStarts {
-    /// 1 or 2.
-    pub(crate) count: u8,
-    /// Whose the first is. The second is that of the wire.
-    pub(crate) first_domain: DomainKind,
+    /// Both domains have one: then that of the memory is set first, and starts with `first`.
+    pub(crate) both: bool,
     pub(crate) first: U64,
-    pub(crate) second: U64,
+    /// Whose the last is, or the only one, and what it starts with.
+    pub(crate) last_domain: DomainKind,
+    pub(crate) last: U64,
+}
+
+/// Whose PSVs the BSF of a signature names.
+#[derive(Clone, Copy)]
+pub(crate) enum Psvs {
+    None,
+    One(DomainKind),
+    Both,
+}
+
+impl PsvStarts {
+    /// Returns how many there are.
+    #[inline(always)]
+    pub(crate) const fn count(&self) -> usize {
+        1 + self.both as usize
+    }
 }
 
 impl ReadySignature {
@@ -321,25 +339,20 @@ impl ReadySignature {
     pub(crate) const NONE: &Self = &Self::new(&Self::EMPTY_BSF, None, None);
 
     const fn new(bsf: &SignatureBsf, memory: Option<&Domain>, wire: Option<&Domain>) -> Self {
-        let (mut starts, mut needs, mut mask) = (
-            PsvStarts { count: 1, first_domain: DomainKind::Memory, first: U64::ZERO, second: U64::ZERO },
-            0,
-            0,
-        );
+        let mut starts =
+            PsvStarts { both: false, first: U64::ZERO, last_domain: DomainKind::Memory, last: U64::ZERO };
+        let mut needs = 0;
         if let Some(memory) = memory {
-            starts.first = memory.signature.start();
+            starts.last = memory.signature.start();
             needs |= SignatureCapabilities::needs(memory);
-            mask |= u32::MAX as u64;
         }
         if let Some(wire) = wire {
-            let start = wire.signature.start();
             if memory.is_some() {
-                (starts.count, starts.second) = (2, start);
-            } else {
-                (starts.first_domain, starts.first) = (DomainKind::Wire, start);
+                (starts.both, starts.first) = (true, starts.last);
+                needs |= SignatureCapabilities::TWO_DOMAINS;
             }
+            (starts.last_domain, starts.last) = (DomainKind::Wire, wire.signature.start());
             needs |= SignatureCapabilities::needs(wire);
-            mask |= (u32::MAX as u64) << 32;
         }
         let [first, rest @ ..]: [Octoword; OCTOWORDS_PER_BLOCK] = transmute!(*bsf);
         let [head, formats]: [U64; 2] = transmute!(first);
@@ -348,7 +361,6 @@ impl ReadySignature {
             head_with_crypto: Self::sized(head, BsfSize::SIGNATURE_AND_CRYPTO),
             formats,
             rest,
-            psv_mask: U64::new(mask),
             starts,
             needs,
         }
@@ -358,10 +370,15 @@ impl ReadySignature {
         U64::new(head.get() | (BsfSize::new().with_size(size).into_bits() as u64) << 56)
     }
 
+    /// Returns whose PSVs the BSF of a signature names.
+    pub(crate) const fn psvs(&self) -> Psvs {
+        if self.starts.both { Psvs::Both } else { Psvs::One(self.starts.last_domain) }
+    }
+
     /// Returns whether both domains have a signature.
     #[inline(always)]
     pub(crate) const fn is_in_both(&self) -> bool {
-        self.starts.count == 2
+        self.starts.both
     }
 }
 
@@ -396,7 +413,24 @@ impl BlockSignature {
     }
 
     const fn new(memory: Option<Domain>, wire: Option<Domain>) -> Self {
-        Self::from_words(SignatureWords { memory, wire, check_mask: check_mask::ALL, copy_mask: None })
+        let (memory, memory_block) = Self::parts(memory);
+        let (wire, wire_block) = Self::parts(wire);
+        let check_mask = check_mask::ALL;
+        Self::from_words(SignatureWords {
+            memory,
+            wire,
+            memory_block,
+            wire_block,
+            check_mask,
+            copy_mask: None,
+        })
+    }
+
+    const fn parts(domain: Option<Domain>) -> (Option<Signature>, BlockSize) {
+        match domain {
+            Some(Domain { signature, block_size }) => (Some(signature), block_size),
+            None => (None, BlockSize::B512),
+        }
     }
 
     /// Checks only those bytes of the incoming signature whose bit is set; see [`check_mask`].
@@ -410,8 +444,8 @@ impl BlockSignature {
     /// # Errors
     /// [`ConfigError::CopyMaskNeedsSameStructure`] unless both domains are there with the same type and block size.
     pub const fn with_copy_mask(self, mask: u8) -> Result<Self, ConfigError> {
-        match (&self.words.memory, &self.words.wire) {
-            (Some(memory), Some(wire)) if memory.same_structure(wire) => {
+        match (self.memory_domain(), self.wire_domain()) {
+            (Some(memory), Some(wire)) if memory.same_structure(&wire) => {
                 Ok(Self::from_words(SignatureWords { copy_mask: Some(mask), ..self.words }))
             }
             _ => Err(ConfigError::CopyMaskNeedsSameStructure),
@@ -449,16 +483,16 @@ impl BlockSignature {
         };
         inline.ref_tag = U32::new(ref_tag);
         // It begins with guard and application tag.
-        let [_, start]: &mut [U32; 2] = transmute_mut!(&mut self.ready.starts.first);
+        let [_, start]: &mut [U32; 2] = transmute_mut!(&mut self.ready.starts.last);
         *start = U32::new(ref_tag);
         Ok(())
     }
 
     /// Puts words into wire form.
     pub(crate) const fn from_words(words: SignatureWords) -> Self {
-        let SignatureWords { memory, wire, check_mask, .. } = words;
+        let (memory, wire) = (words.memory(), words.wire());
         let mut bsf = ReadySignature::EMPTY_BSF;
-        bsf.check_byte_mask = check_mask;
+        bsf.check_byte_mask = words.check_mask;
         if let Some(domain) = &memory {
             bsf.memory = domain.block_size.selector();
             bsf.memory_bfs_psv = domain.signature.format_selector();
@@ -487,13 +521,13 @@ impl BlockSignature {
     }
 
     /// Returns the memory domain.
-    pub const fn memory_domain(&self) -> Option<&Domain> {
-        self.words.memory.as_ref()
+    pub const fn memory_domain(&self) -> Option<Domain> {
+        self.words.memory()
     }
 
     /// Returns the wire domain.
-    pub const fn wire_domain(&self) -> Option<&Domain> {
-        self.words.wire.as_ref()
+    pub const fn wire_domain(&self) -> Option<Domain> {
+        self.words.wire()
     }
 
     /// Returns which bytes of an incoming signature are checked.
@@ -534,24 +568,38 @@ impl SignatureWords {
             DomainKind::Memory => &mut self.memory,
             DomainKind::Wire => &mut self.wire,
         };
-        let Some(Domain { signature: Signature::T10Dif(dif), .. }) = domain else {
+        let Some(Signature::T10Dif(dif)) = domain else {
             return Err(ConfigError::NotASignatureMkey);
         };
         dif.ref_tag = ref_tag;
         Ok(())
     }
 
+    const fn memory(&self) -> Option<Domain> {
+        match self.memory {
+            Some(signature) => Some(Domain { signature, block_size: self.memory_block }),
+            None => None,
+        }
+    }
+
+    const fn wire(&self) -> Option<Domain> {
+        match self.wire {
+            Some(signature) => Some(Domain { signature, block_size: self.wire_block }),
+            None => None,
+        }
+    }
+
     /// Returns the outline.
     pub(crate) fn outline(&self) -> Outline {
         Outline {
-            memory: self.memory.map(|domain| domain.outline()),
-            wire: self.wire.map(|domain| domain.outline()),
+            memory: self.memory().map(|domain| domain.outline()),
+            wire: self.wire().map(|domain| domain.outline()),
         }
     }
 
     pub(crate) const fn effective_copy_mask(&self) -> Option<u8> {
-        let (Some(memory), Some(wire)) = (&self.memory, &self.wire) else { return None };
-        if !memory.same_structure(wire) {
+        let (Some(memory), Some(wire)) = (self.memory(), self.wire()) else { return None };
+        if !memory.same_structure(&wire) {
             return None;
         }
         if self.copy_mask.is_some() {
@@ -617,6 +665,8 @@ impl SignatureCapabilities {
 
     /// Blocks of 4048 bytes, CRC-32C and CRC-64 XP10, as bits.
     const BITS: [u8; 3] = [1, 2, 4];
+    /// A signature in two domains. Every device knows it, but it has to be told apart.
+    pub(crate) const TWO_DOMAINS: u8 = 8;
 
     /// Returns what the device does not know, as bits.
     pub(crate) const fn lacking(&self) -> u8 {
@@ -639,13 +689,13 @@ impl SignatureCapabilities {
 
     /// Refuses what the device does not know.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
-        match self.check_domain(&signature.words.memory) {
-            Ok(()) => self.check_domain(&signature.words.wire),
+        match self.check_domain(signature.memory_domain()) {
+            Ok(()) => self.check_domain(signature.wire_domain()),
             error => error,
         }
     }
 
-    const fn check_domain(&self, domain: &Option<Domain>) -> Result<(), ConfigError> {
+    const fn check_domain(&self, domain: Option<Domain>) -> Result<(), ConfigError> {
         let Some(domain) = domain else { return Ok(()) };
         match domain.signature {
             Signature::Crc32c(_) if !self.crc32c => return Err(ConfigError::SignatureUnsupported),
@@ -662,6 +712,11 @@ impl SignatureCapabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_copied_in_two_octowords() {
+        assert_eq!(size_of::<SignatureWords>(), 32);
+    }
 
     const fn dif(app_tag: u16, ref_tag: u32) -> Domain {
         Domain {

@@ -1,16 +1,17 @@
 //! What the device is known to hold for an mkey, as far as it changes the next work request.
 
-use super::crypto::{Crypto, XtsEngine};
+use super::crypto::{Crypto, ReadyCrypto, XtsEngine};
 use super::signature::{
-    BlockSignature, Outline, PsvStarts, ReadySignature, SignatureCapabilities, SignatureKind, SignatureWords,
+    BlockSignature, Outline, PsvStarts, Psvs, ReadySignature, SignatureCapabilities, SignatureKind,
+    SignatureWords,
 };
 use super::{Access, Layout, MkeyConfig, SignatureChange};
 use crate::error::{CheckError, ConfigError};
 use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::mkey_context::MkeyContext;
-use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
-use zerocopy::big_endian::U64;
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
+use zerocopy::big_endian::{U32, U64};
 
 /// How many signature errors the device has been told that software has seen.
 ///
@@ -78,6 +79,9 @@ impl MkeyAttributes {
     }
 }
 
+/// The most blocks of layout and BSFs in a request.
+const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK - 2;
+
 /// An mkey as software knows it: its number, its kind, and the shadow of what the device holds.
 ///
 /// Work requests that configure it take it by `&mut`: the shadow changes when, and only when, the request is posted. A clone
@@ -95,14 +99,16 @@ impl MkeyAttributes {
 pub struct Mkey {
     attributes: MkeyAttributes,
     numbers: Numbers,
-    /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`].
-    lacking: u8,
+    /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`], and
+    /// [`SignatureCapabilities::TWO_DOMAINS`].
+    asked: u8,
     /// The engine of an mkey with crypto. Beside the attributes, as the line above, since each request asks.
     engine: XtsEngine,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
-    /// What there is to decide about a configuration.
-    shape: Shape,
+    /// What is carried out without looking at what was before: as long as everything is known and the device waits for nothing, a
+    /// configuration that gives all that the mkey can have.
+    rooms: Rooms,
     /// Which templates may be posted as they are, see [`Mkey::takes`].
     ticket: u64,
     shadow: Shadow,
@@ -113,13 +119,13 @@ pub struct Mkey {
 /// The numbers of an mkey as its requests have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// The key in the second half of a control segment, and its tag in the first word of a context.
+    /// The key in the second half of a control segment, and its tag in a context.
     pub(crate) key_word: U64,
-    pub(crate) context_word: U64,
-    /// The PSVs of the wire and the memory domain in the second word of a BSF, and of each in the first of a SET_PSV; 0 without
-    /// signature.
+    pub(crate) context_word: U32,
+    /// The PSVs of the wire and the memory domain in the second word of a BSF; 0 without signature.
     pub(crate) psvs: U64,
-    /// In the order of [`DomainKind`].
+    /// The PSV of each, in the order of [`DomainKind`], there and in the first word of a SET_PSV.
+    bsf_words: [U64; 2],
     psv_words: [U64; 2],
 }
 
@@ -135,7 +141,19 @@ impl Numbers {
             key_word: U64::new(attributes.key.get() as u64),
             context_word: MkeyContext::context_word(attributes.key.tag()),
             psvs: U64::new(wire << 32 | memory),
+            bsf_words: [U64::new(wire << 32), U64::new(memory)],
             psv_words: [U64::new(wire << 32), U64::new(memory << 32)],
+        }
+    }
+
+    /// Returns the numbers of PSVs where a BSF has them.
+    #[inline(always)]
+    pub(crate) fn bsf_word(&self, psvs: Psvs) -> U64 {
+        match psvs {
+            Psvs::None => U64::ZERO,
+            // As below.
+            Psvs::One(domain) => self.bsf_words.get(domain as usize & 1).copied().unwrap_or_default(),
+            Psvs::Both => self.psvs,
         }
     }
 
@@ -155,17 +173,20 @@ impl defmt::Format for Numbers {
     }
 }
 
-/// What an mkey can have, as long as everything is known and the device waits for nothing: then a configuration that gives
-/// all of it is carried out without looking at what was before.
+/// For each kind of mkey, the octowords that a layout must be below: an mkey has room of its own kind, and none of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-enum Shape {
-    Plain,
-    Signature,
-    Crypto,
-    Both,
-    /// Something was forgotten, or the error count has to be written.
-    Unsettled,
+struct Rooms {
+    plain: usize,
+    signed: usize,
+    enciphered: usize,
+    both: usize,
+    /// The most bytes of an mkey with a BSF, which counts them in 32 bits: here, since to compare with memory is quicker.
+    bytes: u64,
+}
+
+impl Rooms {
+    const NONE: Self = Self { plain: 0, signed: 0, enciphered: 0, both: 0, bytes: u32::MAX as u64 };
 }
 
 /// The configuration in force.
@@ -207,12 +228,11 @@ impl defmt::Format for Shadow {
 
 impl Shadow {
     /// Nothing is configured.
-    const NONE: Self =
-        Self { in_force: InForce { length: 0, outlines: None }, signature: None, crypto: None };
+    const NONE: Self = Self { in_force: InForce::NONE, signature: None, crypto: None };
 
     /// Returns the words of signature and crypto, where they are known.
     const fn words(&self) -> (Option<&SignatureWords>, Option<&Crypto>) {
-        match self.in_force.outlines {
+        match self.in_force.outlines() {
             Some(_) => (None, None),
             None => (self.signature.as_ref(), self.crypto.as_ref()),
         }
@@ -222,33 +242,91 @@ impl Shadow {
     #[inline(always)]
     pub(crate) fn apply_settled(&mut self, config: &MkeyConfig<'_>) {
         // No signature and no crypto was kept.
-        self.in_force.outlines = None;
+        self.in_force.configured(config.layout.as_ref());
         self.take_up(config);
     }
 
-    /// Takes up the parts that are given.
+    /// Takes up the signature and the crypto properties that are given.
     #[inline(always)]
     fn take_up(&mut self, config: &MkeyConfig<'_>) {
-        if let Some(layout) = &config.layout {
-            self.in_force.length = layout.length();
-        }
         if let SignatureChange::Set(block) = config.signature {
             self.signature = Some(*block.words());
         }
         if let Some(properties) = config.crypto {
-            self.crypto = Some(*properties);
+            self.crypto = Some(*properties.properties());
         }
     }
 }
 
 /// What is known of the configuration in force, beside its words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[derive(Clone, Copy)]
 pub(crate) struct InForce {
-    /// Bytes of memory that the layout maps.
-    pub(crate) length: u64,
-    /// Where a template was posted: then no more is known. Else there are the words of signature and crypto.
-    pub(crate) outlines: Option<Outlines>,
+    /// Bytes of memory that the layout maps, and [`InForce::BY_TEMPLATE`]: in one word, so that a configuration writes both at
+    /// once.
+    length: u64,
+    /// Means something only where a template was posted.
+    outlines: Outlines,
+}
+
+impl PartialEq for InForce {
+    fn eq(&self, other: &Self) -> bool {
+        (self.length, self.outlines()) == (other.length, other.outlines())
+    }
+}
+
+impl Eq for InForce {}
+
+impl core::fmt::Debug for InForce {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (length, outlines) = (self.length(), self.outlines());
+        f.debug_struct("InForce").field("length", &length).field("outlines", &outlines).finish()
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for InForce {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "InForce {} {}", self.length(), self.outlines());
+    }
+}
+
+impl InForce {
+    /// A template was posted, and no more is known than the outlines. Else there are the words of signature and crypto.
+    ///
+    /// No length has this bit: the longest layout, interleaved and as long as a request can be, maps less than 2^54 bytes.
+    const BY_TEMPLATE: u64 = 1 << 63;
+
+    const NONE: Self = Self { length: 0, outlines: Outlines { signature: Outline::NONE, data_unit: None } };
+
+    pub(crate) const fn by_template(length: u64, outlines: Outlines) -> Self {
+        Self { length: length | Self::BY_TEMPLATE, outlines }
+    }
+
+    /// Returns how many bytes of memory the layout maps.
+    #[inline(always)]
+    pub(crate) const fn length(&self) -> u64 {
+        self.length & !Self::BY_TEMPLATE
+    }
+
+    /// Returns what is known where a template was posted.
+    pub(crate) const fn outlines(&self) -> Option<Outlines> {
+        if self.length & Self::BY_TEMPLATE == 0 { None } else { Some(self.outlines) }
+    }
+
+    /// Notes another length; how it came stays.
+    #[inline(always)]
+    pub(crate) const fn set_length(&mut self, length: u64) {
+        self.length = self.length & Self::BY_TEMPLATE | length;
+    }
+
+    /// Notes that it is a configuration's.
+    #[inline(always)]
+    const fn configured(&mut self, layout: Option<&Layout<'_>>) {
+        self.length = match layout {
+            Some(layout) => layout.length(),
+            None => self.length(),
+        };
+    }
 }
 
 /// What lengths and signature errors are read by.
@@ -260,6 +338,13 @@ pub(crate) struct Outlines {
     pub(crate) data_unit: Option<BlockSize>,
 }
 
+/// A signature and crypto properties that stay in force, but have to be written again.
+#[derive(Default)]
+pub(crate) struct Kept {
+    signature: Option<BlockSignature>,
+    crypto: Option<ReadyCrypto>,
+}
+
 /// A configuration checked against an mkey: all that the encoder needs, and nothing that it has to decide.
 pub(crate) struct Plan<'a> {
     pub(crate) access: Option<Access>,
@@ -268,14 +353,15 @@ pub(crate) struct Plan<'a> {
     pub(crate) bsf_enable: Option<bool>,
     /// New value of the error count bit, if it is written.
     pub(crate) error_count: Option<bool>,
-    /// A signature BSF is written.
-    pub(crate) signature_bsf: Option<&'a ReadySignature>,
+    /// A signature BSF is written, with these PSVs.
+    pub(crate) signature_bsf: Option<(&'a ReadySignature, Psvs)>,
     /// A crypto BSF is written.
-    pub(crate) crypto_bsf: Option<&'a Crypto>,
+    pub(crate) crypto_bsf: Option<&'a ReadyCrypto>,
     /// How the device takes its tweak.
     pub(crate) engine: XtsEngine,
-    /// The PSVs that are set after the UMR.
-    pub(crate) set_psvs: Option<&'a PsvStarts>,
+    /// The PSVs that are set after the UMR; whose the last is and how many, by value for the compiler, which then knows.
+    pub(crate) set_psvs: Option<(&'a PsvStarts, DomainKind)>,
+    pub(crate) psvs: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -291,6 +377,7 @@ impl<'a> Plan<'a> {
             crypto_bsf: None,
             engine: XtsEngine::Unspecified,
             set_psvs: None,
+            psvs: 0,
         }
     }
 
@@ -304,15 +391,6 @@ impl<'a> Plan<'a> {
     #[inline(always)]
     pub(crate) fn bsf_blocks(&self) -> usize {
         usize::from(self.signature_bsf.is_some()) + usize::from(self.crypto_bsf.is_some())
-    }
-
-    /// Returns the number of SET_PSV requests that follow the UMR.
-    #[inline(always)]
-    pub(crate) const fn psv_requests(&self) -> u32 {
-        match self.set_psvs {
-            Some(starts) => starts.count as u32,
-            None => 0,
-        }
     }
 
     /// Leaves the error count as it is.
@@ -330,20 +408,20 @@ impl Mkey {
         if !attributes.tag_update && attributes.key.tag() != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
         }
-        let lacking = match attributes.signature {
-            Some(signature) => signature.capabilities.lacking(),
+        let asked = match attributes.signature {
+            Some(signature) => signature.capabilities.lacking() | SignatureCapabilities::TWO_DOMAINS,
             None => 0,
         };
         let mut mkey = Self {
             attributes,
             numbers: Numbers::new(&attributes),
-            lacking,
+            asked,
             engine: match attributes.crypto {
                 Some(engine) => engine,
                 None => XtsEngine::Unspecified,
             },
             forgotten: false,
-            shape: Shape::Unsettled,
+            rooms: Rooms::NONE,
             ticket: 0,
             shadow: Shadow::NONE,
             error: None,
@@ -352,20 +430,28 @@ impl Mkey {
         Ok(mkey)
     }
 
-    /// Finds out the shape.
+    /// Finds out what is carried out at once.
     const fn settle(&mut self) {
         let unsettled = self.forgotten || self.pending_error_count().is_some();
-        self.shape = if unsettled { Shape::Unsettled } else { self.kind() };
-        self.ticket = if matches!(self.shape, Shape::Unsettled) { 0 } else { Self::ticket(self.key()) };
+        (self.rooms, self.ticket) =
+            if unsettled { (Rooms::NONE, 0) } else { (self.rooms(MAX_BLOCKS), Self::ticket(self.key())) };
     }
 
-    /// Returns the shape of an mkey of this kind that is settled.
-    const fn kind(&self) -> Shape {
-        match (&self.attributes.signature, &self.attributes.crypto) {
-            (None, None) => Shape::Plain,
-            (Some(_), None) => Shape::Signature,
-            (None, Some(_)) => Shape::Crypto,
-            (Some(_), Some(_)) => Shape::Both,
+    /// Returns the room for a layout, in requests with so many blocks of layout and BSFs.
+    const fn rooms(&self, max_blocks: usize) -> Rooms {
+        let signed = self.attributes.signature.is_some();
+        let enciphered = self.attributes.crypto.is_some();
+        let Some(blocks) = max_blocks.checked_sub(signed as usize + enciphered as usize) else {
+            return Rooms::NONE;
+        };
+        let octowords = blocks * OCTOWORDS_PER_BLOCK;
+        let max_entries = self.attributes.max_entries as usize;
+        let room = 1 + if max_entries < octowords { max_entries } else { octowords };
+        match (signed, enciphered) {
+            (false, false) => Rooms { plain: room, ..Rooms::NONE },
+            (true, false) => Rooms { signed: room, ..Rooms::NONE },
+            (false, true) => Rooms { enciphered: room, ..Rooms::NONE },
+            (true, true) => Rooms { both: room, ..Rooms::NONE },
         }
     }
 
@@ -394,12 +480,12 @@ impl Mkey {
 
     /// Returns how many bytes of memory the layout in force maps; 0 before the first.
     pub const fn length(&self) -> u64 {
-        self.shadow.in_force.length
+        self.shadow.in_force.length()
     }
 
     /// Returns what lengths and signature errors are read by.
     fn outlines(&self) -> Outlines {
-        self.shadow.in_force.outlines.unwrap_or_else(|| Outlines {
+        self.shadow.in_force.outlines().unwrap_or_else(|| Outlines {
             signature: self.shadow.words().0.map_or(Outline::NONE, SignatureWords::outline),
             data_unit: self.crypto().map(|properties| properties.data_unit),
         })
@@ -417,7 +503,7 @@ impl Mkey {
     }
 
     /// Returns the crypto properties in force; `None` also where a template brought them.
-    pub fn crypto(&self) -> Option<&Crypto> {
+    pub const fn crypto(&self) -> Option<&Crypto> {
         self.shadow.words().1
     }
 
@@ -466,62 +552,63 @@ impl Mkey {
     /// Returns the plan of a configuration that gives all that this mkey can have, if all is as it should be. For all else,
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
-    pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
-        self.plan_for(self.shape, config, max_blocks)
+    pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
+        self.plan_for(&self.rooms, config)
     }
 
     /// The same for an mkey that is not settled, if the configuration is complete.
     pub(crate) fn plan_complete<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
         self.check_complete(config).ok()?;
-        let plan = self.plan_for(self.kind(), config, max_blocks)?;
+        let plan = self.plan_for(&self.rooms(max_blocks), config)?;
         Some(Plan { error_count: self.pending_error_count(), ..plan })
     }
 
     #[inline(always)]
-    fn plan_for<'a>(&self, shape: Shape, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
+    fn plan_for<'a>(&self, rooms: &Rooms, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
         let mut plan = Plan::new(config);
-        let (signature, crypto) = match (shape, config.signature, config.crypto) {
-            (Shape::Plain, SignatureChange::Keep | SignatureChange::Reset, None) => (None, None),
-            (Shape::Signature, SignatureChange::Set(block), None) => (Some(block), None),
-            (Shape::Crypto, SignatureChange::Keep, Some(crypto)) => (None, Some(crypto)),
-            (Shape::Both, SignatureChange::Set(block), Some(crypto)) => (Some(block), Some(crypto)),
-            _ => return None,
+        let (room, signature, crypto) = match (config.signature, config.crypto) {
+            (SignatureChange::Keep | SignatureChange::Reset, None) => (rooms.plain, None, None),
+            (SignatureChange::Set(block), None) => (rooms.signed, Some(block), None),
+            (SignatureChange::Keep, Some(crypto)) => (rooms.enciphered, None, Some(crypto)),
+            (SignatureChange::Set(block), Some(crypto)) => (rooms.both, Some(block), Some(crypto)),
+            (SignatureChange::Reset, Some(_)) => return None,
         };
-        let mut length = self.length();
-        if let Some(layout) = &config.layout {
-            let octowords = layout.octowords();
-            if octowords > usize::from(self.attributes.max_entries) {
-                return None;
-            }
-            length = layout.length();
-        }
-        if signature.is_some() || crypto.is_some() {
-            if length > u64::from(u32::MAX) {
-                return None;
-            }
-            plan.bsf_enable = Some(true);
-        }
-        if let Some(block) = signature {
-            let ready = block.ready();
-            if ready.needs & self.lacking != 0 {
-                return None;
-            }
-            plan.set_psvs = Some(&ready.starts);
-            plan.signature_bsf = Some(ready);
+        let (octowords, length) = match &config.layout {
+            Some(layout) => (layout.octowords(), layout.length()),
+            None => (0, self.length()),
+        };
+        if octowords >= room {
+            return None;
         }
         if let Some(crypto) = crypto {
             let engine = self.engine;
-            let too_long =
-                matches!(engine, XtsEngine::SingleBlock) && length > u64::from(crypto.data_unit.bytes());
-            let both_outside =
-                crypto.signature_is_outside() && signature.is_some_and(|block| block.ready().is_in_both());
-            if too_long || both_outside {
+            if length > crypto.wire().for_engine(engine).max_length {
                 return None;
             }
+            plan.bsf_enable = Some(true);
             (plan.crypto_bsf, plan.engine) = (Some(crypto), engine);
+        } else if signature.is_some() && length > rooms.bytes {
+            return None;
         }
-        let blocks = plan.layout_blocks() + plan.bsf_blocks();
-        (blocks <= max_blocks).then_some(plan)
+        if let Some(block) = signature {
+            let ready = block.ready();
+            plan.bsf_enable = Some(true);
+            let last_domain = ready.starts.last_domain;
+            plan.set_psvs = Some((&ready.starts, last_domain));
+            let psvs;
+            (plan.psvs, psvs) = match ready.needs & self.asked {
+                0 => (1, Psvs::One(last_domain)),
+                SignatureCapabilities::TWO_DOMAINS => {
+                    if crypto.is_some_and(|crypto| crypto.properties().signature_is_outside()) {
+                        return None;
+                    }
+                    (2, Psvs::Both)
+                }
+                _ => return None,
+            };
+            plan.signature_bsf = Some((ready, psvs));
+        }
+        Some(plan)
     }
 
     /// Returns what requests have of it, and what changes with them.
@@ -550,13 +637,13 @@ impl Mkey {
         Ok(config.layout.map_or(self.length(), |layout| layout.length()))
     }
 
-    /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). A signature that stays in
-    /// force is put into `kept`, for the plan to borrow.
+    /// Checks a configuration, and decides which BSFs, count and PSVs go with it (DEVICE.md 4.4). What stays in force is put
+    /// into `kept`, for the plan to borrow.
     pub(crate) fn plan<'a>(
         &'a self,
         config: &MkeyConfig<'a>,
         max_octowords: usize,
-        kept: &'a mut Option<BlockSignature>,
+        kept: &'a mut Kept,
     ) -> Result<Plan<'a>, ConfigError> {
         if self.forgotten {
             self.check_complete(config)?;
@@ -570,8 +657,8 @@ impl Mkey {
             (None, _) => None,
             (Some(_), SignatureChange::Keep) => {
                 signed = outlines.signature.is_some();
-                *kept = self.signature();
-                kept.as_ref()
+                kept.signature = self.signature();
+                kept.signature.as_ref()
             }
             (Some(_), SignatureChange::Reset) => None,
             (Some(attributes), SignatureChange::Set(block)) => {
@@ -583,9 +670,13 @@ impl Mkey {
         let crypto = match (self.attributes.crypto, config.crypto) {
             (None, Some(_)) => return Err(ConfigError::NotACryptoMkey),
             (None, None) => None,
-            (Some(_), change) => change.or(self.crypto()),
+            (Some(_), Some(crypto)) => Some(crypto),
+            (Some(_), None) => {
+                kept.crypto = self.crypto().copied().map(ReadyCrypto::new);
+                kept.crypto.as_ref()
+            }
         };
-        let data_unit = config.crypto.map(|properties| properties.data_unit).or(outlines.data_unit);
+        let data_unit = config.crypto.map(|crypto| crypto.properties().data_unit).or(outlines.data_unit);
         if let (Some(unit), Some(XtsEngine::SingleBlock)) = (data_unit, self.attributes.crypto) {
             let unit = unit.bytes();
             if length > u64::from(unit) {
@@ -597,7 +688,8 @@ impl Mkey {
         if let Some(block) = block
             && (signature_set || plan.error_count.is_some())
         {
-            plan.set_psvs = Some(&block.ready().starts);
+            let starts = &block.ready().starts;
+            (plan.set_psvs, plan.psvs) = (Some((starts, starts.last_domain)), starts.count());
         }
         // With crypto on the mkey, both BSFs are written when either changes, and a reset writes an empty signature (D23).
         // Without, a reset or absent signature switches the BSF off, or spurious errors appear (D20).
@@ -622,17 +714,16 @@ impl Mkey {
         if write {
             if let (Some(crypto), Some(block)) = (crypto, block)
                 && block.ready().is_in_both()
-                && crypto.signature_is_outside()
+                && crypto.properties().signature_is_outside()
             {
                 return Err(ConfigError::BothSignaturesOutsideCipher);
             }
             plan.bsf_enable = Some(true);
             (plan.crypto_bsf, plan.engine) = (crypto, self.engine);
-            plan.signature_bsf = self
-                .attributes
-                .signature
-                .is_some()
-                .then_some(block.map_or(ReadySignature::NONE, BlockSignature::ready));
+            plan.signature_bsf = self.attributes.signature.is_some().then(|| match block {
+                Some(block) => (block.ready(), block.ready().psvs()),
+                None => (ReadySignature::NONE, Psvs::None),
+            });
             let octowords = (plan.layout_blocks() + plan.bsf_blocks()) * (WQEBB_BYTES / OCTOWORD_BYTES);
             if octowords > max_octowords {
                 let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
@@ -679,13 +770,16 @@ impl Mkey {
 
     /// Notes that a configuration was posted.
     pub(crate) fn apply(&mut self, config: &MkeyConfig<'_>) {
-        if let Some(outlines) = self.shadow.in_force.outlines {
+        if let Some(layout) = &config.layout {
+            self.shadow.in_force.set_length(layout.length());
+        }
+        if let Some(outlines) = self.shadow.in_force.outlines() {
             // What is not given stays, and stays unknown; its words are those of an older configuration.
             (self.shadow.signature, self.shadow.crypto) = (None, None);
             let keeps_signature = outlines.signature.is_some() && config.signature == SignatureChange::Keep;
             let keeps_crypto = outlines.data_unit.is_some() && config.crypto.is_none();
             if !keeps_signature && !keeps_crypto {
-                self.shadow.in_force.outlines = None;
+                self.shadow.in_force.configured(None);
             }
         }
         self.shadow.take_up(config);

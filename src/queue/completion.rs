@@ -3,7 +3,7 @@
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::RequestKind;
 use super::receive::ReceiveQueue;
-use super::ring::Ring;
+use super::ring::{Cursor, Ring, Slot};
 use super::send::SendQueue;
 use super::{MAX_COMPLETIONS, barrier};
 use crate::error::{CompletionError, QueueError};
@@ -17,15 +17,9 @@ use zerocopy::transmute;
 /// Consumer indices have 24 bits in the doorbell record.
 const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
-/// Words of an entry that are read alone: the one with the byte count in its low half, and the last, with the queue pair,
-/// the counter and the byte that says what the entry is.
+/// Words of an entry that are read alone: the one with the byte count in its low half, and the last, see [`EntryWord`].
 const CQE_COUNT_WORD: usize = 40;
 const CQE_LAST_WORD: usize = 56;
-
-/// Bits of an entry's last byte that are 0 for a send request that succeeded, in laps whose owner bit is 0.
-const PLAIN_MASK: u8 = OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits();
-
-const _: () = assert!(CqeOpcode::REQUESTER.0 == 0);
 
 const _: () = assert!(core::mem::offset_of!(Cqe, byte_count) == CQE_COUNT_WORD + 4);
 const _: () = assert!(core::mem::offset_of!(Cqe, sop_qpn) == CQE_LAST_WORD);
@@ -183,11 +177,57 @@ pub enum Outcome {
     Failed(Failure),
 }
 
+/// The last eight bytes of a completion entry: the queue pair, the block of the request, and whether there is an entry at all and
+/// a success. All of it is looked at with one comparison ([`SendQueue::complete_oldest`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EntryWord(u64);
+
+impl EntryWord {
+    /// The queue pair, the counter, and the bits of the last byte that are 0 for a send request that succeeded.
+    const MASK: u64 = {
+        let op_own = OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true);
+        assert!(CqeOpcode::REQUESTER.0 == 0);
+        Self::qpn_bits(Qpn::from_low_bits(u32::MAX)) | 0xffff << 16 | op_own.into_bits() as u64
+    };
+
+    /// Reads the word of an entry. The owner bit is the last: the device writes 0 in the first lap, 1 in the second. Here it is 0
+    /// for an entry that is there.
+    #[inline(always)]
+    fn new(slot: Slot<'_, Cqe>) -> Self {
+        Self(u64::from_be_bytes(slot.read_u64::<CQE_LAST_WORD>()) ^ slot.lap())
+    }
+
+    /// Returns the bits of a queue pair.
+    #[inline(always)]
+    pub(super) const fn qpn_bits(qpn: Qpn) -> u64 {
+        (qpn.get() as u64) << 32
+    }
+
+    /// Returns the queue pair, if there is an entry.
+    #[inline(always)]
+    pub const fn qpn(self) -> Qpn {
+        Qpn::from_low_bits((self.0 >> 32) as u32)
+    }
+
+    /// Returns whether it says that the request of this queue pair at block `counter`, of which the low 16 bits count, was a
+    /// success.
+    #[inline(always)]
+    pub(super) const fn is_success_of(self, qpn_bits: u64, counter: u32) -> bool {
+        (self.0 ^ qpn_bits ^ (counter << 16) as u64) & Self::MASK == 0
+    }
+}
+
 /// Finds whom a completion belongs to. [`Endpoint`] does it for one queue pair; a program with many has a table of its own.
 pub trait Route {
-    /// Retires the send request of `qpn` at block `counter` and returns its name and kind. An entry may be asked about twice:
-    /// where the answer is `None`, nothing may have changed.
+    /// Retires the send request of `qpn` at block `counter` and returns its name and kind ([`SendQueue::complete`]).
     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)>;
+
+    /// Does the same at once where it is easy ([`SendQueue::complete_oldest`]); else returns `None`, and nothing has changed.
+    #[inline(always)]
+    fn oldest_sender(&mut self, _entry: EntryWord) -> Option<(u64, RequestKind)> {
+        None
+    }
 
     /// Retires the receive request of `qpn` with number `counter` and returns its name.
     fn receiver(&mut self, qpn: Qpn, counter: u16) -> Option<u64>;
@@ -210,6 +250,11 @@ impl<D: Doorbell, const S: usize, const R: usize> Route for Endpoint<'_, '_, D, 
     #[inline]
     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)> {
         if self.send.qpn() == qpn { self.send.complete(counter) } else { None }
+    }
+
+    #[inline(always)]
+    fn oldest_sender(&mut self, entry: EntryWord) -> Option<(u64, RequestKind)> {
+        self.send.complete_oldest(entry)
     }
 
     fn receiver(&mut self, qpn: Qpn, counter: u16) -> Option<u64> {
@@ -249,7 +294,7 @@ impl<'r> CompletionQueue<'r> {
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own.
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
-        let entry = entry(&self.ring, self.consumer)?;
+        let entry = entry(self.ring.peek(self.consumer))?;
         self.consumer += 1;
         Some(entry)
     }
@@ -267,24 +312,26 @@ impl<'r> CompletionQueue<'r> {
     /// [`CompletionError`] for an entry that makes no sense or that nobody owns. It is consumed; polling may go on.
     #[inline]
     pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        let start = self.consumer;
+        if let Some(completion) = plain(self.ring.peek(self.consumer), route) {
+            self.take_one();
+            return Some(Ok(completion));
+        }
+        self.poll_any(route)
+    }
+
+    /// As [`CompletionQueue::poll`], for entries of any kind.
+    #[cold]
+    #[inline(never)]
+    fn poll_any(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
         // A device that never stops writing what the user does not see must not keep the caller here.
-        while self.consumer - start < u64::from(self.ring.len()) {
-            let (mut ring, at) = (self.ring.lend(), self.consumer);
-            if let Some((kind, completion)) = plain(&ring, at, route) {
-                self.take_one();
-                if kind != RequestKind::MkeyConfigurePart {
-                    return Some(Ok(completion));
-                }
-                continue;
+        for _ in 0..self.ring.len() {
+            let other = other(&self.ring.peek(self.consumer), route);
+            if let Other::NotThere = other {
+                break;
             }
-            match other(ring.lend(), at, route) {
-                Other::NotThere => return None,
-                Other::NotForTheUser => self.take_one(),
-                Other::Completion(completion) => {
-                    self.take_one();
-                    return Some(completion);
-                }
+            self.take_one();
+            if let Other::Completion(completion) = other {
+                return Some(completion);
             }
         }
         None
@@ -304,41 +351,44 @@ impl<'r> CompletionQueue<'r> {
         route: &mut impl Route,
         mut each: impl FnMut(Result<WorkCompletion, CompletionError>),
     ) -> usize {
+        let (start, slots) = (self.consumer, self.ring.len() as usize);
         // By value: behind each barrier the compiler would read again what a reference leads to.
-        let mut ring = self.ring.lend();
-        let start = self.consumer;
-        let (mut at, mut count) = (start, 0);
-        while count < max {
-            if let Some((kind, completion)) = plain(&ring, at, route) {
-                at += 1;
-                self.consumer = at;
-                if kind != RequestKind::MkeyConfigurePart {
-                    each(Ok(completion));
-                    count += 1;
-                    continue;
-                }
-            } else {
-                let other = other(ring.lend(), at, route);
-                if let Other::NotThere = other {
-                    break;
-                }
-                at += 1;
-                self.consumer = at;
-                if let Other::Completion(completion) = other {
-                    each(completion);
-                    count += 1;
-                    continue;
+        let cursor = Cursor::new(self.ring.lend(), start, max);
+        let mut taken = Taken { consumer: &mut self.consumer, cursor };
+        let mut unseen = 0;
+        loop {
+            // Nothing in this loop is seldom, so that what it needs stays in registers.
+            while let Some(slot) = taken.cursor.slot() {
+                let Some(completion) = plain(slot, route) else { break };
+                taken.cursor.advance();
+                each(Ok(completion));
+            }
+            if let Some(slot) = taken.cursor.slot() {
+                match other(&slot, route) {
+                    Other::NotThere => break,
+                    Other::NotForTheUser => {
+                        taken.cursor.advance();
+                        unseen += 1;
+                    }
+                    Other::Completion(completion) => {
+                        taken.cursor.advance();
+                        each(completion);
+                    }
                 }
             }
-            // As in `poll`.
-            if at - start >= u64::from(ring.len()) {
+            let left = max - (taken.cursor.passed() - unseen);
+            // For the second see `poll_any`.
+            if left == 0 || unseen == slots {
                 break;
             }
+            taken.cursor.stretch(left);
         }
-        if at != start {
+        let passed = taken.cursor.passed();
+        drop(taken);
+        if passed != 0 {
             self.release();
         }
-        count
+        passed - unseen
     }
 
     /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
@@ -356,7 +406,7 @@ impl<'r> CompletionQueue<'r> {
             if attempt > 0 {
                 delay.delay_us(pause_us);
             }
-            if let Some(completion) = self.poll(route) {
+            if let Some(completion) = self.poll_any(route) {
                 return completion;
             }
         }
@@ -364,54 +414,49 @@ impl<'r> CompletionQueue<'r> {
     }
 }
 
-/// Returns the owner bit that the device writes into an entry in its lap: 0 in the first, 1 in the second.
-#[inline(always)]
-fn owner(ring: &Ring<'_, Cqe>, at: u64) -> u8 {
-    u8::from(at & u64::from(ring.len()) != 0)
+/// Entries that are being taken: noted also where the user's function panics.
+struct Taken<'q> {
+    consumer: &'q mut u64,
+    cursor: Cursor<'q, Cqe>,
 }
 
-/// Returns whether the device has written an entry, and for a send request that succeeded; then its words may be read.
-#[inline(always)]
-fn is_plain(ring: &Ring<'_, Cqe>, at: u64) -> bool {
-    if (ring.last_byte(at) ^ owner(ring, at)) & PLAIN_MASK != 0 {
-        return false;
+impl Drop for Taken<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.consumer += self.cursor.passed() as u64;
     }
-    barrier::owner_before_entry();
-    true
 }
 
 /// Copies an entry, if the device has written it. By words: byte by byte, which the type of an entry would have, takes eight
 /// times as many loads.
-#[inline(always)]
-fn entry(ring: &Ring<'_, Cqe>, at: u64) -> Option<Cqe> {
-    let op_own = OpOwn::from_bits(ring.last_byte(at));
-    if u8::from(op_own.owner()) != owner(ring, at) || op_own.opcode() == CqeOpcode::INVALID.0 {
+fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
+    let [.., last] = slot.read_u64::<CQE_LAST_WORD>();
+    let op_own = OpOwn::from_bits(last);
+    if u64::from(op_own.owner()) != slot.lap() || op_own.opcode() == CqeOpcode::INVALID.0 {
         return None;
     }
     barrier::owner_before_entry();
     Some(transmute!([
-        ring.read_u64::<0>(at),
-        ring.read_u64::<8>(at),
-        ring.read_u64::<16>(at),
-        ring.read_u64::<24>(at),
-        ring.read_u64::<32>(at),
-        ring.read_u64::<40>(at),
-        ring.read_u64::<48>(at),
-        ring.read_u64::<56>(at),
+        slot.read_u64::<0>(),
+        slot.read_u64::<8>(),
+        slot.read_u64::<16>(),
+        slot.read_u64::<24>(),
+        slot.read_u64::<32>(),
+        slot.read_u64::<40>(),
+        slot.read_u64::<48>(),
+        slot.read_u64::<56>(),
     ]))
 }
 
-/// Reads an entry that [`is_plain`], from two of its words, if its request is known.
+/// Reads the entry of nearly all requests: of one that succeeded and is the oldest of its queue. It is in two words, of which
+/// the last is read at once, owner bit and all, so that its parts agree.
 #[inline(always)]
-fn plain(ring: &Ring<'_, Cqe>, at: u64, route: &mut impl Route) -> Option<(RequestKind, WorkCompletion)> {
-    if !is_plain(ring, at) {
-        return None;
-    }
-    let last = u64::from_be_bytes(ring.read_u64::<CQE_LAST_WORD>(at));
-    let bytes = u64::from_be_bytes(ring.read_u64::<CQE_COUNT_WORD>(at)) as u32;
-    let qpn = Qpn::from_low_bits((last >> 32) as u32);
-    let (id, kind) = route.sender(qpn, (last >> 16) as u16)?;
-    Some((kind, WorkCompletion { id, qpn, outcome: Outcome::Sent { kind, bytes } }))
+fn plain(slot: Slot<'_, Cqe>, route: &mut impl Route) -> Option<WorkCompletion> {
+    let last = EntryWord::new(slot);
+    let (id, kind) = route.oldest_sender(last)?;
+    barrier::owner_before_entry();
+    let bytes = u64::from_be_bytes(slot.read_u64::<CQE_COUNT_WORD>()) as u32;
+    Some(WorkCompletion { id, qpn: last.qpn(), outcome: Outcome::Sent { kind, bytes } })
 }
 
 /// What an entry that is not plain has for the user.
@@ -424,8 +469,8 @@ enum Other {
 /// Takes an entry of any kind, in one call, so that the way of most entries keeps its registers.
 #[cold]
 #[inline(never)]
-fn other(ring: Ring<'_, Cqe>, at: u64, route: &mut impl Route) -> Other {
-    match entry(&ring, at).map(|entry| identify(&entry, route)) {
+fn other(slot: &Slot<'_, Cqe>, route: &mut impl Route) -> Other {
+    match entry(*slot).map(|entry| identify(&entry, route)) {
         None => Other::NotThere,
         Some(None) => Other::NotForTheUser,
         Some(Some(completion)) => Other::Completion(completion),

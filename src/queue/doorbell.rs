@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// The two counters in memory through which a queue's progress is published, big endian, 8 bytes.
 ///
@@ -13,18 +13,21 @@ use core::sync::atomic::{AtomicU32, Ordering};
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
     first: AtomicU32,
-    second: AtomicU32,
+    /// The upper half stays 0.
+    second: [AtomicU16; 2],
 }
 
 impl DoorbellRecord {
     /// A record with both counters 0.
     pub const fn new() -> Self {
-        Self { first: AtomicU32::new(0), second: AtomicU32::new(0) }
+        Self { first: AtomicU32::new(0), second: [const { AtomicU16::new(0) }; 2] }
     }
 
     /// Returns the bytes as the device reads them.
     pub fn bytes(&self) -> [[u8; 4]; 2] {
-        [self.first.load(Ordering::Relaxed).to_ne_bytes(), self.second.load(Ordering::Relaxed).to_ne_bytes()]
+        let [[a, b], [c, d]] = [0, 1]
+            .map(|half| self.second.get(half).map_or(0, |half| half.load(Ordering::Relaxed)).to_ne_bytes());
+        [self.first.load(Ordering::Relaxed).to_ne_bytes(), [a, b, c, d]]
     }
 
     /// Publishes the receive queue's counter (16 bits), or the completion queue's consumer index (24 bits).
@@ -33,10 +36,11 @@ impl DoorbellRecord {
         self.first.store(counter.to_be(), Ordering::Relaxed);
     }
 
-    /// Publishes the send queue's counter (16 bits).
+    /// Publishes the send queue's counter.
     #[inline(always)]
-    pub(super) fn set_send(&self, counter: u32) {
-        self.second.store(counter.to_be(), Ordering::Relaxed);
+    pub(super) fn set_send(&self, counter: u16) {
+        let [_, lower] = &self.second;
+        lower.store(counter.to_be(), Ordering::Relaxed);
     }
 }
 
@@ -71,45 +75,41 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 
 /// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame register").
 ///
-/// A page has two registers side by side, used in turn, so that the CPU's write-combining buffer never merges two.
+/// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes may go to the
+/// same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each doorbell, and so two are never merged
+/// in the CPU's write-combining buffer.
 #[derive(Debug)]
 pub struct UarDoorbell {
-    /// The register that is next.
     register: *mut u64,
-    /// The bits in which the addresses of the two differ; 0 for a single one.
-    toggle: usize,
 }
 
 // SAFETY: the register is a place of the device, not of a thread; exclusive access goes with the value.
 unsafe impl Send for UarDoorbell {}
 
 impl UarDoorbell {
-    /// Takes up the register at `register` and its twin `toggle` bytes further (0: there is none).
+    /// Takes up a register.
     ///
     /// # Safety
     /// This is where work requests become real: from here on the device executes what is posted to the queue that rings
     /// this doorbell. The caller vouches that
-    /// - `register` is valid for both registers, itself and `toggle` bytes further, which are mapped UAR registers, 8-byte
-    ///   aligned, valid as long as the value lives, and
-    ///   rung by nobody else (BlueField: the Arm side's mapping, not cached);
+    /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by nobody else
+    ///   (BlueField: the Arm side's mapping, not cached);
     /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with;
     /// - memory under a key that a request names stays registered, and is not used by Rust code in a way that conflicts with
     ///   the device's reads and writes, until the request has completed (and, for a key given to a peer, until it is
     ///   invalidated).
-    pub unsafe fn new(register: NonNull<u64>, toggle: usize) -> Self {
-        let first = register.addr().get();
-        Self { register: register.as_ptr(), toggle: first ^ first.wrapping_add(toggle) }
+    pub const unsafe fn new(register: NonNull<u64>) -> Self {
+        Self { register: register.as_ptr() }
     }
 }
 
 impl Doorbell for UarDoorbell {
     #[inline]
     fn ring(&mut self, control: [u8; 8]) {
-        // SAFETY: `new`'s caller vouches for both registers. One 8-byte store, as the device wants it.
+        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
         unsafe {
             self.register.write_volatile(u64::from_ne_bytes(control));
         }
-        self.register = self.register.map_addr(|here| here ^ self.toggle);
     }
 }
 
@@ -118,14 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_registers_of_a_page_are_used_in_turn() {
-        let mut page = [0_u64; 4];
+    fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
+        let mut page = [0_u64; 2];
         let register = NonNull::from(&mut page).cast::<u64>();
         // SAFETY: the array outlives the doorbell and is not used meanwhile.
-        let mut doorbell = unsafe { UarDoorbell::new(register, 16) };
+        let mut doorbell = unsafe { UarDoorbell::new(register) };
         doorbell.ring(*b"first...");
         doorbell.ring(*b"second..");
-        assert_eq!(page.map(u64::to_ne_bytes), [*b"first...", [0; 8], *b"second..", [0; 8]]);
+        assert_eq!(page.map(u64::to_ne_bytes), [*b"second..", [0; 8]]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Which request stands where: gives completions their identity and slots back to the queue.
 
+use crate::wqe::set_psv;
+
 /// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -25,7 +27,8 @@ pub enum RequestKind {
     LocalInvalidate,
 }
 
-/// The requests of a ring of at most `N` blocks, each filed under its first block.
+/// The requests of a ring of at most `N` blocks, each filed under its first block, and a configuration with its SET_PSVs as
+/// one.
 ///
 /// Only what stands under the first block of a request between post and completion has a meaning. The queue knows where
 /// the oldest one begins, and each says where the next one does.
@@ -37,10 +40,56 @@ pub(super) struct InFlightTable<const N: usize> {
 
 /// What a request is, and how long.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Work {
-    /// Blocks that it fills.
-    pub(super) blocks: u8,
+    /// Blocks that it fills, those of its SET_PSVs included: at most 18.
+    blocks: u8,
+    /// SET_PSVs behind the UMR of a configuration.
+    psvs: u8,
     pub(super) kind: RequestKind,
+    /// Which of the blocks the completion names: where the last work request begins.
+    last: u8,
+}
+
+impl Work {
+    const NONE: Self = Self::single(RequestKind::Nop, 0);
+
+    /// A single work request.
+    pub(super) const fn single(kind: RequestKind, blocks: usize) -> Self {
+        Self { blocks: blocks as u8, psvs: 0, kind, last: 0 }
+    }
+
+    /// An mkey's configuration: a UMR of so many blocks, and SET_PSVs.
+    #[inline(always)]
+    pub(super) const fn configuration(umr_blocks: usize, psvs: usize) -> Self {
+        let blocks = umr_blocks + psvs * set_psv::BLOCKS;
+        let last = if psvs == 0 { 0 } else { blocks - set_psv::BLOCKS };
+        Self { blocks: blocks as u8, psvs: psvs as u8, kind: RequestKind::MkeyConfigure, last: last as u8 }
+    }
+
+    /// Returns the number of blocks.
+    #[inline(always)]
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks.into()
+    }
+
+    /// Returns which of the blocks the completion names.
+    #[inline(always)]
+    pub(super) fn last(&self) -> u64 {
+        self.last.into()
+    }
+
+    /// Returns the number of work requests.
+    pub(super) fn requests(self) -> u32 {
+        1 + u32::from(self.psvs)
+    }
+
+    /// Returns where its work requests begin, counted from the first block.
+    pub(super) fn starts(self) -> impl Iterator<Item = u64> {
+        let (each, psvs) = (set_psv::BLOCKS as u64, u64::from(self.psvs));
+        let first = self.blocks() - psvs * each;
+        core::iter::once(0).chain((0..psvs).map(move |at| first + at * each))
+    }
 }
 
 impl<const N: usize> InFlightTable<N> {
@@ -52,7 +101,7 @@ impl<const N: usize> InFlightTable<N> {
 
     /// An empty table.
     pub(super) const fn new() -> Self {
-        Self { ids: [0; N], works: [Work { blocks: 0, kind: RequestKind::Nop }; N] }
+        Self { ids: [0; N], works: [Work::NONE; N] }
     }
 
     #[inline(always)]
@@ -64,9 +113,24 @@ impl<const N: usize> InFlightTable<N> {
         }
     }
 
+    /// Goes from request to request: where each begins, its name, and what it is.
+    pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Work)> {
+        let mut next = from;
+        core::iter::from_fn(move || {
+            let begin = next;
+            if begin >= to {
+                return None;
+            }
+            let (id, work) = self.get(begin);
+            next += work.blocks();
+            Some((begin, id, *work))
+        })
+    }
+
     #[inline(always)]
-    pub(super) fn get(&self, index: u64) -> Option<(u64, Work)> {
+    pub(super) fn get(&self, index: u64) -> (u64, &Work) {
         let at = index as usize & Self::MASK;
-        Some((*self.ids.get(at)?, *self.works.get(at)?))
+        // As in `set`.
+        (self.ids.get(at).copied().unwrap_or_default(), self.works.get(at).unwrap_or(&Work::NONE))
     }
 }

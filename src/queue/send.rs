@@ -1,19 +1,21 @@
 //! The send queue: posts requests, publishes them, and takes their completions.
 
+use super::completion::EntryWord;
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::{InFlightTable, RequestKind, Work};
-use super::ring::Ring;
+use super::ring::{Around, Filling, Offer, Piece, Ring};
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
-use crate::mkey::{DomainKind, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
+use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
-use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
+use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, WQEBB_BYTES, Wqebb};
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb};
 use crate::wqe::data_path::{DataPath, Operands};
-use crate::wqe::{MkeyTemplate, Payload, Remote, Sge, Sink, set_psv, template, umr};
-use zerocopy::big_endian::U64;
-use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
+use crate::wqe::{MkeyTemplate, Payload, Remote, Room, Sge, set_psv, template, umr};
+use core::num::NonZeroU64;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::transmute;
 
 /// Bytes before the translation entries of a UMR.
 const UMR_HEAD_BYTES: usize = 2 * WQEBB_BYTES;
@@ -24,10 +26,9 @@ const SMALL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_SMALL);
 const FULL_FENCE: FmCeSe = FmCeSe::new().with_fm(FmCeSe::FM_FENCE);
 const COMPLETION: FmCeSe = FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS);
 const SOLICITED: FmCeSe = FmCeSe::new().with_solicited(true);
-/// All bits of fences, and all others.
-const FENCES: FmCeSe = FmCeSe::new().with_fm(0b111);
-const OTHERS: FmCeSe = FmCeSe::from_bits(!FENCES.into_bits());
-const ALL_FLAGS: FmCeSe = both(FENCES, OTHERS);
+/// The fence of a request behind a change of an mkey, which it must not overtake (R17), unless it asks for another.
+const BEHIND_CHANGE: U32 = flag_word(SMALL_FENCE);
+const BEHIND_ELSE: U32 = flag_word(NO_FLAGS);
 
 /// Returns the flags of both.
 #[inline(always)]
@@ -35,11 +36,21 @@ const fn both(one: FmCeSe, other: FmCeSe) -> FmCeSe {
     FmCeSe::from_bits(one.into_bits() | other.into_bits())
 }
 
-/// Returns flags where the second half of a control segment has them: beside what goes with the opcode (`imm`).
+/// Returns flags where the second half of a control segment has them, in its first four bytes.
 #[inline(always)]
-const fn second_word(flags: FmCeSe) -> U64 {
-    U64::new((flags.into_bits() as u64) << 32)
+const fn flag_word(flags: FmCeSe) -> U32 {
+    U32::new(flags.into_bits() as u32)
 }
+
+/// Returns the second half of a control segment: flags, and what goes with the opcode (`imm`).
+#[inline(always)]
+fn second_word(flags: U32, imm: U64) -> U64 {
+    let flags: U64 = transmute!([flags, U32::ZERO]);
+    flags | imm
+}
+
+/// Where the first eight bytes of a work request have the number of its block.
+const COUNTER_SHIFT: u32 = 40;
 
 /// Bytes that the inline header adds to inline data.
 const INLINE_HEADER_BYTES: u32 = 4;
@@ -55,7 +66,8 @@ pub struct SendQueueConfig {
     /// Most scatter entries of a request (`max_send_sge`), 1 or more.
     pub max_sge: usize,
     /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun. A limit below
-    /// the ring's number of blocks has each post count requests; others cost nothing.
+    /// the ring's number of blocks has each post count requests, a limit of inline data below the highest has each measure;
+    /// others cost nothing.
     pub max_requests: u32,
     /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,
@@ -92,33 +104,26 @@ impl SendQueueConfig {
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`]. Each post
 /// either happens as a whole or changes nothing.
 pub struct SendQueue<'r, D, const N: usize> {
-    ring: Ring<'r, Wqebb>,
+    ring: Filling<'r, Wqebb>,
     record: &'r DoorbellRecord,
     doorbell: D,
     in_flight: InFlightTable<N>,
     qpn: Qpn,
-    /// Its number where the first eight bytes of a request have it.
-    qpn_bits: u64,
+    /// Its number where the last eight bytes of a completion entry have it.
+    entry_qpn: u64,
+    words: Words,
     max_inline_data: u32,
-    /// Octowords for an mkey's layout and BSFs, and the blocks that they fill.
+    /// Octowords for an mkey's layout and BSFs.
     max_octowords: usize,
-    max_blocks: usize,
     max_sge: usize,
     max_requests: u32,
-    /// What a request has beside its own flags, as the second half of a control segment has it: a completion with
-    /// `signal_all`, and a fence behind a change of an mkey, unless it asks for another. What the next one has, and what one
-    /// behind a change and behind all else has.
-    next: U64,
-    behind_change: U64,
-    behind_else: U64,
-    /// Blocks posted, published and retired, counted from the queue pair's start.
-    producer: u64,
+    /// What the next request has beside its own flags, as the second half of a control segment has it.
+    next: U32,
+    /// Blocks published and retired, counted from the queue pair's start as those posted are.
     published: u64,
     tail: u64,
-    /// Up to here blocks may be posted without counting requests. It goes with `tail`, this far ahead: the ring's size, or 0
-    /// where the ring has room for more requests than may be outstanding.
-    limit: u64,
-    unquestioned: u64,
+    /// A request that fits may be posted: there is no limit that is below what the ring and the device have.
+    unlimited: bool,
     /// Requests outstanding, counted where their number is limited, and from here on: what was retired since is taken off
     /// when the next one is posted.
     counted: u32,
@@ -148,31 +153,24 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         }
         let ring = Ring::new(ring, N.min(MAX_SLOTS))?;
         let first_block = u64::from(config.first_block);
-        let unquestioned = if ring.len() <= max_requests { u64::from(ring.len()) } else { 0 };
-        let always = if signal_all { COMPLETION } else { NO_FLAGS };
-        let [behind_else, behind_change] =
-            [NO_FLAGS, SMALL_FENCE].map(|fence| second_word(both(always, fence)));
+        let words = Words::new(qpn, signal_all);
         Ok(Self {
             in_flight: InFlightTable::new(),
-            ring,
+            unlimited: ring.len() <= max_requests && max_inline_data == SendQueueConfig::MAX_INLINE_DATA,
+            ring: Filling::new(ring, first_block),
             record,
             doorbell,
             qpn,
-            qpn_bits: u64::from(qpn.get()) << 8,
+            entry_qpn: EntryWord::qpn_bits(qpn),
             max_inline_data,
             max_octowords: (max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES,
-            max_blocks: (max_inline_data + INLINE_HEADER_BYTES) as usize / WQEBB_BYTES,
             // Control, remote address and operands take three octowords.
             max_sge: max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
             max_requests,
-            next: if config.small_fence { behind_change } else { behind_else },
-            behind_change,
-            behind_else,
-            producer: first_block,
+            next: if config.small_fence { BEHIND_CHANGE } else { BEHIND_ELSE },
+            words,
             published: first_block,
             tail: first_block,
-            limit: first_block + unquestioned,
-            unquestioned,
             counted: 0,
             counted_from: first_block,
             last_control: U64::ZERO,
@@ -191,33 +189,27 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Returns how many blocks of 64 bytes are free.
     pub const fn free_blocks(&self) -> u32 {
-        self.ring.len() - (self.producer - self.tail) as u32
+        self.ring.ring().len() - (self.ring.producer() - self.tail) as u32
     }
 
     /// Returns how many requests have been posted and not retired. Counts them, one by one.
     pub fn outstanding(&self) -> u32 {
-        self.count(self.tail, self.producer)
+        self.count(self.tail, self.ring.producer())
     }
 
-    /// Counts the requests between two of them, of which the last begins at `to` or behind. All of them must still be filed.
+    /// Counts work requests.
     fn count(&self, from: u64, to: u64) -> u32 {
-        let (mut begin, mut count) = (from, 0);
-        while begin < to {
-            // Always there.
-            begin += self.in_flight.get(begin).map_or(1, |(_, work)| u64::from(work.blocks));
-            count += 1;
-        }
-        count
+        self.in_flight.between(from, to).map(|(.., work)| work.requests()).sum()
     }
 
     /// Returns the count of blocks posted since the queue pair's start.
     pub const fn producer(&self) -> u32 {
-        self.producer as u32
+        self.ring.producer() as u32
     }
 
     /// Returns the fence mode that the next request gets if it asks for none.
     pub const fn next_fence(&self) -> u8 {
-        FmCeSe::from_bits((self.next.get() >> 32) as u8).fm()
+        FmCeSe::from_bits(self.next.get() as u8).fm()
     }
 
     /// Returns the doorbell record.
@@ -234,20 +226,16 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             doorbell: map(doorbell),
             in_flight,
             qpn: self.qpn,
-            qpn_bits: self.qpn_bits,
+            entry_qpn: self.entry_qpn,
+            words: self.words,
             max_inline_data: self.max_inline_data,
             max_octowords: self.max_octowords,
-            max_blocks: self.max_blocks,
             max_sge: self.max_sge,
             max_requests: self.max_requests,
             next: self.next,
-            behind_change: self.behind_change,
-            behind_else: self.behind_else,
-            producer: self.producer,
             published: self.published,
             tail: self.tail,
-            limit: self.limit,
-            unquestioned: self.unquestioned,
+            unlimited: self.unlimited,
             counted: self.counted,
             counted_from: self.counted_from,
             last_control: self.last_control,
@@ -256,7 +244,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Copies a block out of the ring, for [`crate::inspect`]; blocks are counted as [`SendQueue::producer`] counts them.
     pub fn block(&self, index: u32) -> Wqebb {
-        self.ring.read(u64::from(index))
+        self.ring.ring().read(u64::from(index))
     }
 
     /// Returns the doorbell.
@@ -271,45 +259,53 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         if control == U64::ZERO {
             return;
         }
-        self.published = self.producer;
+        let producer = self.ring.producer();
+        self.published = producer;
         barrier::blocks_before_record();
-        self.record.set_send(u32::from(self.producer as u16));
+        self.record.set_send(producer as u16);
         barrier::record_before_doorbell();
         self.doorbell.ring(control.to_bytes());
         barrier::flush_doorbell();
     }
 
     /// Takes a completion of this queue: retires the request that begins at block `counter` and all before it, which were
-    /// not signalled, and returns its identity; `None` where no outstanding request begins there.
-    #[inline]
+    /// not signalled, and returns its identity; `None` where no outstanding request begins there. Of a configuration with
+    /// SET_PSVs it is the last of these that retires all of it; its other parts, where they complete, retire what is before.
     pub fn complete(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
-        let mut begin = self.tail;
+        let (begin, start, id, work) = self.find(counter)?;
+        if start == work.last() {
+            self.tail = begin + work.blocks();
+            Some((id, work.kind))
+        } else {
+            self.tail = begin;
+            Some((id, RequestKind::MkeyConfigurePart))
+        }
+    }
+
+    /// Takes a completion as [`SendQueue::complete`] does, if it says that the oldest request outstanding of this queue pair
+    /// was a success. It nearly always does, which is quick to see.
+    #[inline(always)]
+    pub fn complete_oldest(&mut self, entry: EntryWord) -> Option<(u64, RequestKind)> {
+        let begin = self.tail;
         if begin == self.published {
             return None;
         }
-        if counter != begin as u16 {
-            begin = self.find(counter)?;
-        }
-        let (id, Work { blocks, kind }) = self.in_flight.get(begin)?;
-        self.tail = begin + u64::from(blocks);
-        self.limit = self.tail + self.unquestioned;
-        Some((id, kind))
-    }
-
-    /// Finds the outstanding request that begins at block `counter` (modulo 2^16).
-    #[cold]
-    #[inline(never)]
-    fn find(&self, counter: u16) -> Option<u64> {
-        let wanted = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
-        if wanted >= self.published {
+        let (id, work) = self.in_flight.get(begin);
+        if !entry.is_success_of(self.entry_qpn, (begin + work.last()) as u32) {
             return None;
         }
-        let mut begin = self.tail;
-        // From one to the next, so that what stands in the middle of a request is not taken for one.
-        while begin < wanted {
-            begin += u64::from(self.in_flight.get(begin)?.1.blocks);
-        }
-        (begin == wanted).then_some(begin)
+        self.tail = begin + work.blocks();
+        Some((id, work.kind))
+    }
+
+    /// Finds the outstanding work request that begins at block `counter` (modulo 2^16): where the request that it is of begins,
+    /// how far behind it begins itself, and what is filed.
+    fn find(&self, counter: u16) -> Option<(u64, u64, u64, Work)> {
+        self.in_flight.between(self.tail, self.published).find_map(|(begin, id, work)| {
+            // What stands in the middle of a work request is not taken for one.
+            let start = u64::from(counter.wrapping_sub(begin as u16));
+            work.starts().any(|its| its == start).then_some((begin, start, id, work))
+        })
     }
 
     /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
@@ -320,232 +316,297 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.
-    #[inline(never)]
     pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        let mut index = if hw_counter == self.published as u16 {
+        let next = if hw_counter == self.published as u16 {
             self.published
         } else {
-            self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?
+            let (begin, start, ..) =
+                self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?;
+            begin + start
         };
+        Ok(self.cancel_from(next, id))
+    }
+
+    /// Turns every request named `id` that begins at this block or behind it into a NOP.
+    #[inline(never)]
+    fn cancel_from(&mut self, next: u64, id: u64) -> usize {
         let mut cancelled = 0;
+        let producer = self.ring.producer();
         // To the end of what was posted: what is not published yet must not go out either.
-        while index < self.producer {
-            let Some((name, work)) = self.in_flight.get(index) else { break };
-            if name == id {
+        for (begin, name, work) in self.in_flight.between(self.tail, producer) {
+            for start in work.starts() {
+                let index = begin + start;
+                if name != id || index < next {
+                    continue;
+                }
                 let nop = OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(index as u16);
-                self.ring.write_word(index, nop.into_bits().to_be_bytes());
+                self.ring.ring_mut().write_word(index, nop.into_bits().to_be_bytes());
                 cancelled += 1;
-                if index + u64::from(work.blocks) == self.producer && self.last_control != U64::ZERO {
+                let is_last = begin + work.blocks() == producer && start == work.last();
+                if is_last && self.last_control != U64::ZERO {
                     // The doorbell says what stands in the ring.
                     let second = self.last_control.get() & u64::from(u32::MAX);
                     self.last_control = U64::new(u64::from(nop.into_bits()) << 32 | second);
                 }
             }
-            index += u64::from(work.blocks);
         }
         // The device goes on reading when the queue pair leaves SQD; it must not see the old words then.
         barrier::blocks_before_record();
-        Ok(cancelled)
+        cancelled
     }
 
-    /// Refuses what does not fit, before anything is written. What does must be posted: it is counted.
+    /// Begins to post, if so many blocks are known to be free in one piece and there is nothing to count. What was begun must be
+    /// posted.
     #[inline(always)]
-    fn take_room(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
-        if self.producer + u64::from(blocks) <= self.limit { Ok(()) } else { self.count_in(blocks, requests) }
+    fn begin(&mut self, room: Room) -> Option<Post<'_, Piece<'_>, N>> {
+        let begin = self.ring.producer();
+        let place = self.ring.take(room)?;
+        Some(Post {
+            place,
+            in_flight: &mut self.in_flight,
+            begin,
+            words: &self.words,
+            next: &mut self.next,
+            last_control: &mut self.last_control,
+        })
     }
 
-    /// Refuses what does not fit where requests are counted, and counts these if they do.
+    /// Begins to post what fits, and finds out up to where the next posts need not ask.
+    ///
+    /// It is what happens a few times in a lap of the ring: for the request that comes to its end, and where what was free when
+    /// last asked is used up. Each time only where limits are low.
     #[cold]
     #[inline(never)]
-    fn count_in(&mut self, blocks: u32, requests: u32) -> Result<(), PostError> {
-        let free = self.free_blocks();
-        if blocks > free {
-            return Err(PostError::RingFull { needed: blocks, free });
+    fn ask(
+        &mut self,
+        blocks: usize,
+        requests: usize,
+    ) -> Result<Post<'_, Around<'_, 'r, Wqebb>, N>, PostError> {
+        let (needed, free) = (blocks as u32, self.free_blocks());
+        if needed > free {
+            return Err(PostError::RingFull { needed, free });
         }
+        if !self.unlimited {
+            self.count_in(requests as u32)?;
+        }
+        let begin = self.ring.producer();
+        let known = if self.unlimited { free - needed } else { 0 };
+        Ok(Post {
+            place: self.ring.take_around(blocks, known),
+            in_flight: &mut self.in_flight,
+            begin,
+            words: &self.words,
+            next: &mut self.next,
+            last_control: &mut self.last_control,
+        })
+    }
+
+    /// Refuses what are too many requests, and counts them if they are not.
+    fn count_in(&mut self, needed: u32) -> Result<(), PostError> {
         // Those that were retired since the last time are still filed: what is posted next may take their place.
         let outstanding = self.counted.saturating_sub(self.count(self.counted_from, self.tail));
         (self.counted, self.counted_from) = (outstanding, self.tail);
         let free = self.max_requests.saturating_sub(outstanding);
-        if requests > free {
-            return Err(PostError::TooManyRequests { needed: requests, free });
+        if needed > free {
+            return Err(PostError::TooManyRequests { needed, free });
         }
-        self.counted += requests;
+        self.counted += needed;
         Ok(())
     }
-
-    /// Returns where the next requests go. What they change is kept apart until [`SendQueue::advance`], so that it is stored
-    /// once.
-    #[inline(always)]
-    fn tail(&mut self) -> Tail<'_, N> {
-        Tail {
-            ring: self.ring.lend(),
-            in_flight: &mut self.in_flight,
-            qpn_bits: self.qpn_bits,
-            behind_change: self.behind_change,
-            behind_else: self.behind_else,
-            position: Position { producer: self.producer, next: self.next, last_control: self.last_control },
-        }
-    }
-
-    /// Takes up the requests that a tail has got.
-    #[inline(always)]
-    const fn advance(&mut self, position: Position) {
-        self.producer = position.producer;
-        self.next = position.next;
-        self.last_control = position.last_control;
-    }
 }
 
-/// The end of a queue while requests are posted.
-struct Tail<'q, const N: usize> {
-    ring: Ring<'q, Wqebb>,
-    in_flight: &'q mut InFlightTable<N>,
-    qpn_bits: u64,
-    behind_change: U64,
-    behind_else: U64,
-    position: Position,
-}
-
-/// What a request changes of a queue.
+/// What requests have of their queue, as they have it.
 #[derive(Clone, Copy)]
-struct Position {
-    producer: u64,
-    next: U64,
-    last_control: U64,
+struct Words {
+    /// The number of the queue pair where the first eight bytes of a request have it.
+    qpn: u64,
+    /// With it, what else all UMRs have there, and all SET_PSVs, these in the order in which they are sent. Neither is 0, and
+    /// so the compiler knows that there is something to ring for.
+    umr: NonZeroU64,
+    set_psv: NonZeroU64,
+    /// A completion with `signal_all`, as the second half of a control segment has it.
+    always: U32,
 }
 
-impl<const N: usize> Tail<'_, N> {
-    /// Takes one work request up and returns what it begins with and its first block.
-    #[inline(always)]
-    fn push(&mut self, request: Wqe) -> (ControlSegment, u64) {
-        let Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits } = request;
-        let Position { producer: block, next, .. } = self.position;
-        // OpcodeWord and QpnDs at once; the size is at most MAX_WQE_OCTOWORDS, by the limits of the queue.
-        let start =
-            u64::from(block as u16) << 40 | u64::from(opcode.0) << 32 | self.qpn_bits | octowords as u64;
-        let start = U64::new(start);
-        let fence = if flags.fm() == FmCeSe::FM_NONE { FENCES } else { NO_FLAGS };
-        let inherited = match both(fence, inherits) {
-            ALL_FLAGS => next,
-            some => next & second_word(some),
-        };
-        let control: ControlSegment = transmute!([start, inherited | second_word(flags) | imm]);
-        self.in_flight.set(block, id, Work { blocks: blocks as u8, kind });
-        self.position = Position {
-            producer: block + u64::from(blocks),
-            // What comes after a change of an mkey must not overtake it (R17).
-            next: match opcode {
-                Opcode::UMR | Opcode::SET_PSV => self.behind_change,
-                _ => self.behind_else,
-            },
-            last_control: start,
-        };
-        (control, block)
-    }
-
-    /// Returns a place to write to.
-    #[inline(always)]
-    fn cursor(&mut self, block: u64) -> Cursor<'_> {
-        Cursor { ring: self.ring.lend(), distance: Ring::<Wqebb>::distance(block), at: 0 }
-    }
-
-    /// Takes up the UMR of a configuration, which completes if no SET_PSV follows.
-    #[inline(always)]
-    fn umr(&mut self, (id, flags): Name, imm: U64, blocks: u32, alone: bool) -> (ControlSegment, u64) {
-        let (opcode, octowords) = (Opcode::UMR, blocks as usize * OCTOWORDS_PER_BLOCK);
-        let kind = if alone { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
-        let (flags, inherits) =
-            if alone { (flags, OTHERS) } else { (flags.with_ce(FmCeSe::CE_ERROR_ONLY), NO_FLAGS) };
-        self.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits })
-    }
-
-    /// Posts one of the SET_PSVs of a configuration; the last one is what completes.
-    #[inline(always)]
-    fn set_psv(&mut self, (id, flags): Name, last: bool, segment: SetPsvSegment) {
-        let (opcode, blocks, octowords, imm) =
-            (Opcode::SET_PSV, set_psv::BLOCKS, set_psv::OCTOWORDS, U64::ZERO);
-        let kind = if last { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
-        let flags = if last { flags } else { flags.with_ce(FmCeSe::CE_ERROR_ONLY) };
-        // With signal_all every one completes, as the reference provider has it.
-        let inherits = OTHERS;
-        let (control, block) = self.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
-        set_psv::set_psv(segment, control, &mut self.cursor(block));
-    }
-
-    /// Posts the requests of a plan, for which [`SendQueue::take_room`] has found room.
-    #[inline(always)]
-    fn carry_out(mut self, plan: &Plan<'_>, numbers: &Numbers, name: Name) -> Position {
-        let (control, block) = self.umr(name, numbers.key_word, umr::blocks(plan), plan.set_psvs.is_none());
-        umr::configure(plan, numbers, control, &mut self.cursor(block));
-        if let Some(PsvStarts { count, first_domain, first, second }) = plan.set_psvs {
-            let mut last = set_psv::segment(numbers.psv_word(*first_domain), *first);
-            if *count == 2 {
-                self.set_psv(name, false, last);
-                last = set_psv::segment(numbers.psv_word(DomainKind::Wire), *second);
-            }
-            self.set_psv(name, true, last);
+impl Words {
+    fn new(qpn: Qpn, signal_all: bool) -> Self {
+        let qpn = u64::from(qpn.get()) << 8;
+        let nonzero = |bits| NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN);
+        Self {
+            qpn,
+            umr: nonzero(first_bits(qpn, Opcode::UMR, 0)),
+            set_psv: nonzero(first_bits(qpn, Opcode::SET_PSV, set_psv::OCTOWORDS).to_be()),
+            always: flag_word(if signal_all { COMPLETION } else { NO_FLAGS }),
         }
-        self.position
     }
+}
+
+/// A request on its way into the ring, and what it reads and changes of its queue.
+struct Post<'q, S, const N: usize> {
+    place: S,
+    in_flight: &'q mut InFlightTable<N>,
+    /// Its first block, counted from the queue pair's start.
+    begin: u64,
+    words: &'q Words,
+    next: &'q mut U32,
+    last_control: &'q mut U64,
+}
+
+impl<S: Offer, const N: usize> Post<'_, S, N> {
+    /// Posts a data-path request.
+    #[inline(always)]
+    fn data_path(mut self, (id, flags): Name, kind: RequestKind, request: &DataPath<'_>) {
+        let octowords = request.octowords();
+        self.in_flight.set(self.begin, id, Work::single(kind, blocks_of(octowords)));
+        let first = first_word(self.begin, first_bits(self.words.qpn, request.opcode, octowords));
+        let fence = core::mem::replace(self.next, BEHIND_ELSE);
+        let second = second_word(fenced(fence, flags) | self.words.always, U64::new(request.imm.into()));
+        request.encode(transmute!([first, second]), &mut self.place);
+        self.accept(first);
+    }
+
+    /// Posts a UMR that takes a key out of service.
+    fn invalidate(mut self, (id, flags): Name, key: Key) {
+        let blocks = umr::INVALIDATE_BLOCKS;
+        self.in_flight.set(self.begin, id, Work::single(RequestKind::LocalInvalidate, blocks));
+        let first = self.umr_word(blocks);
+        let fence = core::mem::replace(self.next, BEHIND_CHANGE);
+        let second = second_word(fenced(fence, flags) | self.words.always, U64::new(key.get().into()));
+        umr::invalidate(transmute!([first, second]), &mut self.place);
+        self.accept(first);
+    }
+
+    /// Posts the requests of a plan.
+    fn plan_of_any(self, plan: &Plan<'_>, numbers: &Numbers, name: Name) {
+        match plan.psvs {
+            0 => self.plan::<0>(plan, numbers, name),
+            1 => self.plan::<1>(plan, numbers, name),
+            _ => self.plan::<2>(plan, numbers, name),
+        }
+    }
+
+    /// Posts the requests of a plan, which has so many SET_PSVs.
+    #[inline(always)]
+    fn plan<const PSVS: usize>(mut self, plan: &Plan<'_>, numbers: &Numbers, name: Name) {
+        let [first, second] = self.configuration::<PSVS>(name, numbers, umr::room(plan).blocks());
+        umr::configure(plan, numbers, transmute!([first, second]), &mut self.place);
+        let mut last_control = first;
+        if let Some((PsvStarts { first, last, .. }, last_domain)) = plan.set_psvs {
+            if PSVS == 2 {
+                self.set_psv(name, set_psv::segment(numbers.psv_word(DomainKind::Memory), *first), 2);
+            }
+            last_control = self.set_psv(name, set_psv::segment(numbers.psv_word(last_domain), *last), 1);
+        }
+        umr::layout(plan, &mut self.place);
+        self.accept(last_control);
+    }
+
+    /// Posts the requests of a template, with the error count if it is to be written.
+    #[inline(always)]
+    fn template<const BLOCKS: usize, const PSVS: usize>(
+        mut self,
+        template: &MkeyTemplate<BLOCKS, PSVS>,
+        error_count: Option<bool>,
+        name: Name,
+    ) {
+        let [first, second] = self.configuration::<PSVS>(name, template.numbers(), BLOCKS);
+        template::configure(template.blocks(), error_count, transmute!([first, second]), &mut self.place);
+        let mut last_control = first;
+        for (segment, from_end) in template.psvs().iter().zip((1..=PSVS).rev()) {
+            last_control = self.set_psv(name, *segment, from_end);
+        }
+        self.accept(last_control);
+    }
+
+    /// Files a configuration, and returns the halves of the control segment of its UMR.
+    #[inline(always)]
+    fn configuration<const PSVS: usize>(
+        &mut self,
+        (id, flags): Name,
+        numbers: &Numbers,
+        blocks: usize,
+    ) -> [U64; 2] {
+        self.in_flight.set(self.begin, id, Work::configuration(blocks, PSVS));
+        let fence = core::mem::replace(self.next, BEHIND_CHANGE);
+        let flags = match PSVS {
+            0 => fenced(fence, flags) | self.words.always,
+            // The last of the SET_PSVs carries the completion.
+            _ => fenced(fence, silent(flags)),
+        };
+        [self.umr_word(blocks), second_word(flags, numbers.key_word)]
+    }
+
+    /// Returns the first half of the control segment of a UMR.
+    #[inline(always)]
+    fn umr_word(&self, blocks: usize) -> U64 {
+        first_word(self.begin, self.words.umr.get() | (blocks * OCTOWORDS_PER_BLOCK) as u64)
+    }
+
+    /// Posts the SET_PSV that is so many from the end, and returns the first half of its control segment.
+    #[inline(always)]
+    fn set_psv(&mut self, (_, flags): Name, segment: SetPsvSegment, from_end: usize) -> U64 {
+        let block = self.place.after() - (from_end * set_psv::BLOCKS) as u64;
+        // The block among bytes in the order in which they are sent: one shift less than in [`first_word`].
+        let [high, low] = (block as u16).to_be_bytes();
+        let counter = u64::from_ne_bytes([0, high, low, 0, 0, 0, 0, 0]);
+        let first = U64::from_bytes((self.words.set_psv.get() | counter).to_ne_bytes());
+        // With signal_all every one completes, as the reference provider has it.
+        let own = if from_end == 1 { flags } else { silent(flags) };
+        let second = second_word(fenced(BEHIND_CHANGE, own) | self.words.always, U64::ZERO);
+        set_psv::set_psv(segment, transmute!([first, second]), &mut self.place);
+        if from_end > 1 {
+            self.place.skip(set_psv::BLOCKS * OCTOWORDS_PER_BLOCK - set_psv::OCTOWORDS);
+        }
+        first
+    }
+
+    /// Ends it.
+    #[inline(always)]
+    fn accept(self, last_control: U64) {
+        self.place.accept();
+        *self.last_control = last_control;
+    }
+}
+
+/// Returns the first eight bytes of a work request: OpcodeWord and QpnDs at once.
+#[inline(always)]
+fn first_word(block: u64, bits: u64) -> U64 {
+    U64::new(u64::from(block as u16) << COUNTER_SHIFT | bits)
+}
+
+/// Returns what they are but for the block. The size is at most MAX_WQE_OCTOWORDS, by the limits of the queue.
+#[inline(always)]
+const fn first_bits(qpn: u64, opcode: Opcode, octowords: usize) -> u64 {
+    qpn | (opcode.0 as u64) << 32 | octowords as u64
+}
+
+/// Returns flags as the second half of a control segment has them, with this fence if they have none.
+#[inline(always)]
+fn fenced(fence: U32, flags: FmCeSe) -> U32 {
+    flag_word(flags) | if flags.fm() == FmCeSe::FM_NONE { fence } else { BEHIND_ELSE }
+}
+
+/// Returns the flags without a completion.
+#[inline(always)]
+const fn silent(flags: FmCeSe) -> FmCeSe {
+    flags.with_ce(FmCeSe::CE_ERROR_ONLY)
 }
 
 /// What the user calls a request, and its flags.
 type Name = (u64, FmCeSe);
 
-crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] {
-    producer, published, tail
-});
+crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { ring, published, tail });
 
-/// Returns the blocks that the requests of a plan fill.
+/// Returns the blocks that the requests of a plan fill, which has so many SET_PSVs.
 #[inline(always)]
-fn plan_blocks(plan: &Plan<'_>) -> u32 {
-    umr::blocks(plan) + plan.psv_requests() * set_psv::BLOCKS
+fn plan_room(plan: &Plan<'_>, psvs: usize) -> Room {
+    let Room { fixed, entries } = umr::room(plan);
+    Room { fixed: fixed + psvs * set_psv::BLOCKS, entries }
 }
 
 /// Returns the blocks that so many octowords fill.
-const fn blocks_of(octowords: usize) -> u32 {
-    // At most MAX_WQE_OCTOWORDS, by the limits of the queue.
-    octowords.div_ceil(WQEBB_BYTES / OCTOWORD_BYTES) as u32
-}
-
-/// One work request but for its segments.
-struct Wqe {
-    id: u64,
-    kind: RequestKind,
-    opcode: Opcode,
-    blocks: u32,
-    /// Not more than are in its blocks.
-    octowords: usize,
-    /// As the second half of a control segment has it.
-    imm: U64,
-    flags: FmCeSe,
-    /// Which flags but the fence it takes over from the queue: apart, so that the compiler knows those that the user gives.
-    inherits: FmCeSe,
-}
-
-/// Where the next octoword goes.
-struct Cursor<'q> {
-    ring: Ring<'q, Wqebb>,
-    distance: usize,
-    at: usize,
-}
-
-impl Sink for Cursor<'_> {
-    #[inline(always)]
-    fn put(&mut self, octoword: Octoword) {
-        self.ring.write_octoword(self.distance, self.at, octoword);
-        self.at += 1;
-        if self.at == OCTOWORDS_PER_BLOCK {
-            self.at = 0;
-            self.distance = self.distance.wrapping_add(WQEBB_BYTES);
-        }
-    }
-
-    #[inline(always)]
-    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
-        self.ring.write_block(self.distance, block);
-        self.distance = self.distance.wrapping_add(WQEBB_BYTES);
-    }
+const fn blocks_of(octowords: usize) -> usize {
+    octowords.div_ceil(OCTOWORDS_PER_BLOCK)
 }
 
 /// A request that waits for its work. Flags first, then one method that posts.
@@ -589,23 +650,40 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     #[inline(always)]
     pub fn configure_mkey(self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if let Some(plan) = mkey.plan_settled(config, queue.max_blocks)
-            && queue.take_room(plan_blocks(&plan), 1 + plan.psv_requests()).is_ok()
-        {
-            // What is read of the queue is read before the mkey changes: the compiler takes it for changed then.
-            let tail = queue.tail();
-            let (numbers, shadow) = mkey.parts();
-            shadow.apply_settled(config);
-            let position = tail.carry_out(&plan, numbers, (id, flags));
-            queue.advance(position);
-            return Ok(());
+        if let Some(plan) = mkey.plan_settled(config) {
+            let posted = match plan.psvs {
+                0 => Self::configure::<0>(queue, id, flags, mkey, config, &plan),
+                1 => Self::configure::<1>(queue, id, flags, mkey, config, &plan),
+                _ => Self::configure::<2>(queue, id, flags, mkey, config, &plan),
+            };
+            if posted {
+                return Ok(());
+            }
         }
         // A copy, and the request by its parts, so that nothing has to be in memory on the way above.
         let config = *config;
         Self::configure_any(queue, id, flags, mkey, &config)
     }
 
-    /// Changes an mkey in any state, and says what is wrong.
+    /// Carries out the plan of a settled mkey that has so many SET_PSVs, if there is nothing to ask; returns whether it did.
+    #[inline(always)]
+    fn configure<const PSVS: usize>(
+        queue: &mut SendQueue<'_, D, N>,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+        plan: &Plan<'_>,
+    ) -> bool {
+        let Some(post) = queue.begin(plan_room(plan, PSVS)) else { return false };
+        let (numbers, shadow) = mkey.parts();
+        shadow.apply_settled(config);
+        post.plan::<PSVS>(plan, numbers, (id, flags));
+        true
+    }
+
+    /// Changes an mkey in any state, and says what is wrong. Seldom, which the compiler is told for the sake of the others.
+    #[cold]
     #[inline(never)]
     fn configure_any(
         queue: &mut SendQueue<'_, D, N>,
@@ -614,14 +692,27 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         mkey: &mut Mkey,
         config: &MkeyConfig<'_>,
     ) -> Result<(), PostError> {
-        let mut kept = None;
-        let plan = match mkey.plan_complete(config, queue.max_blocks) {
+        if queue.unlimited
+            && let Some(plan) = mkey.plan_settled(config)
+        {
+            // It is the ring that has to be asked, and nothing else.
+            let post = queue.ask(plan_room(&plan, plan.psvs).blocks(), 1 + plan.psvs)?;
+            let (numbers, shadow) = mkey.parts();
+            shadow.apply_settled(config);
+            post.plan_of_any(&plan, numbers, (id, flags));
+            return Ok(());
+        }
+        let mut kept = Kept::default();
+        let plan = match mkey.plan_complete(config, queue.max_octowords / OCTOWORDS_PER_BLOCK) {
             Some(plan) => plan,
             None => mkey.plan(config, queue.max_octowords, &mut kept)?,
         };
-        queue.take_room(plan_blocks(&plan), 1 + plan.psv_requests())?;
-        let position = queue.tail().carry_out(&plan, mkey.numbers(), (id, flags));
-        queue.advance(position);
+        let (numbers, name, room) = (mkey.numbers(), (id, flags), plan_room(&plan, plan.psvs));
+        if let Some(post) = queue.begin(room) {
+            post.plan_of_any(&plan, numbers, name);
+        } else {
+            queue.ask(room.blocks(), 1 + plan.psvs)?.plan_of_any(&plan, numbers, name);
+        }
         mkey.apply(config);
         Ok(())
     }
@@ -639,19 +730,19 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         template: &MkeyTemplate<BLOCKS, PSVS>,
     ) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if template.blocks_behind_head() <= queue.max_blocks
+        if const { BLOCKS <= umr::MAX_BLOCKS }
             && mkey.takes(template.ticket())
             && (PSVS == 0 || mkey.has_psvs(template.numbers()))
-            && queue.take_room(template.blocks_of_all(), 1 + PSVS as u32).is_ok()
+            && let Some(post) = queue.begin(Room { fixed: template.blocks_of_all(), entries: 0 })
         {
             mkey.hold(template.in_force());
-            Self::post_template(queue, (id, flags), template, None);
+            post.template(template, None, (id, flags));
             return Ok(());
         }
         Self::configure_from_any(queue, id, flags, mkey, template)
     }
 
-    /// What happens once after each signature error and after doubts, and what is refused.
+    /// What happens where the ring has to be asked, once after each signature error and after doubts, and what is refused.
     #[cold]
     #[inline(never)]
     fn configure_from_any<const BLOCKS: usize, const PSVS: usize>(
@@ -670,29 +761,11 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
             return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
         }
-        queue.take_room(template.blocks_of_all(), 1 + PSVS as u32)?;
-        Self::post_template(queue, (id, flags), template, mkey.pending_error_count());
+        let post = queue.ask(template.blocks_of_all(), 1 + PSVS)?;
+        post.template(template, mkey.pending_error_count(), (id, flags));
         mkey.hold(template.in_force());
         mkey.told();
         Ok(())
-    }
-
-    /// Posts the requests of a template.
-    #[inline(always)]
-    fn post_template<const BLOCKS: usize, const PSVS: usize>(
-        queue: &mut SendQueue<'_, D, N>,
-        name: Name,
-        template: &MkeyTemplate<BLOCKS, PSVS>,
-        error_count: Option<bool>,
-    ) {
-        let mut tail = queue.tail();
-        let (control, block) = tail.umr(name, template.numbers().key_word, BLOCKS as u32, PSVS == 0);
-        template::configure(template.blocks(), error_count, control, &mut tail.cursor(block));
-        for (number, segment) in (1..).zip(template.psvs()) {
-            tail.set_psv(name, number == PSVS, *segment);
-        }
-        let position = tail.position;
-        queue.advance(position);
     }
 
     /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
@@ -713,16 +786,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        queue.take_room(umr::INVALIDATE_BLOCKS, 1)?;
-        let (blocks, octowords) =
-            (umr::INVALIDATE_BLOCKS, umr::INVALIDATE_BLOCKS as usize * OCTOWORDS_PER_BLOCK);
-        let (kind, opcode, imm) = (RequestKind::LocalInvalidate, Opcode::UMR, U64::new(key.get().into()));
-        let inherits = OTHERS;
-        let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
-        umr::invalidate(control, &mut tail.cursor(block));
-        let position = tail.position;
-        queue.advance(position);
+        let post = queue.ask(umr::INVALIDATE_BLOCKS, 1)?;
+        post.invalidate((id, flags), key);
         Ok(())
     }
 
@@ -831,16 +896,25 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             }
             _ => {}
         }
-        let octowords = request.octowords();
-        let blocks = blocks_of(octowords);
-        queue.take_room(blocks, 1)?;
-        let DataPath { opcode, imm, .. } = request;
-        let (imm, inherits) = (U64::new(imm.into()), OTHERS);
-        let mut tail = queue.tail();
-        let (control, block) = tail.push(Wqe { id, kind, opcode, blocks, octowords, imm, flags, inherits });
-        request.encode(control, &mut tail.cursor(block));
-        let position = tail.position;
-        queue.advance(position);
+        if let Some(post) = queue.begin(Room { fixed: blocks_of(request.octowords()), entries: 0 }) {
+            post.data_path((id, flags), kind, &request);
+            return Ok(());
+        }
+        Self::data_path_any(queue, id, flags, kind, request)
+    }
+
+    /// Posts where something has to be asked.
+    #[cold]
+    #[inline(never)]
+    fn data_path_any(
+        queue: &mut SendQueue<'_, D, N>,
+        id: u64,
+        flags: FmCeSe,
+        kind: RequestKind,
+        request: DataPath<'_>,
+    ) -> Result<(), PostError> {
+        let post = queue.ask(blocks_of(request.octowords()), 1)?;
+        post.data_path((id, flags), kind, &request);
         Ok(())
     }
 }
@@ -1086,6 +1160,38 @@ mod tests {
         config.signature = SignatureChange::Reset;
         assert_eq!(queue.request(2).configure_mkey(&mut mkey, &config), Ok(()));
         assert_eq!(queue.request(3).configure_mkey(&mut mkey, &MkeyConfig::KEEP), Ok(()));
+    }
+
+    #[test]
+    fn a_settled_mkey_is_held_to_the_limits_of_the_queue() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        // Room for one block of layout or BSFs.
+        let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let entries = [ListEntry::new(0, 1, KEY).unwrap(); 5];
+        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16)).unwrap();
+        let of = |entries| MkeyConfig { layout: Some(Layout::list(entries)), ..MkeyConfig::KEEP };
+        for _ in 0..2 {
+            queue.request(1).configure_mkey(&mut mkey, &of(&entries[..4])).unwrap();
+            let result = queue.request(2).configure_mkey(&mut mkey, &of(&entries));
+            let error = ConfigError::TooManyEntries { entries: 5, max: 4 };
+            assert_eq!(result, Err(PostError::Config(error)));
+        }
+        assert_eq!((mkey.length(), queue.producer()), (4, 6));
+        // A BSF alone may be too long.
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let nothing = MkeyConfig {
+            access: Some(Access::NONE),
+            layout: Some(Layout::list(&[])),
+            signature: SignatureChange::Set(&BOTH),
+            crypto: None,
+        };
+        let result = queue.request(1).configure_mkey(&mut signature_mkey(), &nothing);
+        assert_eq!(result, Err(PostError::Config(ConfigError::BsfDoesNotFit { bytes: 64, max: 32 })));
     }
 
     #[test]

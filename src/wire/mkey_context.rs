@@ -116,15 +116,15 @@ impl MkeyContext {
     /// Makes the context of a key that is in service and bound to no queue pair. Its 64 bytes are written as words, not field
     /// by field.
     #[inline(always)]
-    pub fn in_service(access: AccessByte, context_word: U64, flags: FlagsPd, len: u64) -> Self {
-        let start = U64::new((access.into_bits() as u64) << 40) | context_word;
+    pub fn in_service(access: AccessByte, context_word: U32, flags: FlagsPd, len: u64) -> Self {
+        let start: U64 = zerocopy::transmute!([U32::new((access.into_bits() as u32) << 8), context_word]);
         let (flags, len) = (U64::new(flags.into_bits() as u64), U64::new(len));
         zerocopy::transmute!([start, flags, U64::ZERO, len, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
     }
 
-    /// Returns the first eight bytes of a context of a key with this tag that is bound to no queue pair, without its rights.
-    pub const fn context_word(tag: u8) -> U64 {
-        U64::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits() as u64)
+    /// Returns queue pair and tag in the context of a key that is bound to no queue pair.
+    pub const fn context_word(tag: u8) -> U32 {
+        U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits())
     }
 
     /// Returns whether the key refuses all traffic.

@@ -33,6 +33,9 @@ pub(crate) const OCTOWORDS_PER_BLOCK: usize = WQEBB_BYTES / OCTOWORD_BYTES;
 /// The bytes of one octoword.
 pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 
+/// 64 bytes: what the device reads requests by.
+pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
+
 /// The most octowords that one work request may have: the size field has 6 bits.
 pub const MAX_WQE_OCTOWORDS: u8 = 63;
 

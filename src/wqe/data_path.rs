@@ -6,7 +6,7 @@ use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
 use crate::wire::{OCTOWORD_BYTES, Octoword};
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{Immutable, IntoBytes, transmute};
+use zerocopy::{Immutable, IntoBytes};
 
 /// A piece of local memory (`struct ibv_sge`), held in wire form so that posting copies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoBytes, Immutable)]
@@ -150,16 +150,16 @@ impl<'a> DataPath<'a> {
     /// Hands the request on. The rest of its last block is left as it is: the device reads no further than its size.
     #[inline(always)]
     pub(crate) fn encode(&self, control: ControlSegment, sink: &mut impl Sink) {
-        sink.put(transmute!(control));
+        sink.put(control);
         if let Some(Remote(segment)) = self.remote {
-            sink.put(transmute!(segment));
+            sink.put(segment);
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {
             let (swap_add, compare) = (U64::new(swap_add), U64::new(compare));
-            sink.put(transmute!(AtomicSegment { swap_add, compare }));
+            sink.put(AtomicSegment { swap_add, compare });
         }
         match self.payload {
-            Payload::Sges(sges) => sges.iter().for_each(|sge| sink.put(transmute!(sge.to_wire()))),
+            Payload::Sges(sges) => sges.iter().for_each(|sge| sink.put(sge.to_wire())),
             Payload::Inline(bytes) => inline(bytes, sink),
         }
     }

@@ -1,7 +1,6 @@
 //! Words to bytes: from a checked request to 64-byte blocks. Pure functions; no I/O, no state.
 //!
-//! A work request is handed on block by block, or octoword by octoword, to a `Sink`. Blocks go where the ring has their
-//! slot, so that a ring's end needs no second code path.
+//! A work request is handed on part by part to a `Sink`, which knows where the ring has the next slot.
 
 pub(crate) mod data_path;
 pub(crate) mod set_psv;
@@ -11,14 +10,37 @@ pub(crate) mod umr;
 pub use data_path::{Payload, Remote, Sge};
 pub use template::MkeyTemplate;
 
-use crate::wire::Octoword;
 use zerocopy::{Immutable, IntoBytes, Unaligned};
+
+/// Blocks that requests fill.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    /// With parts of known size.
+    pub(crate) fixed: usize,
+    /// With translation entries.
+    pub(crate) entries: usize,
+}
+
+impl Room {
+    /// Returns how many blocks there are.
+    #[inline(always)]
+    pub(crate) const fn blocks(self) -> usize {
+        self.fixed + self.entries
+    }
+}
 
 /// Takes the parts of a request, in order.
 pub(crate) trait Sink {
-    /// Takes the next octoword.
-    fn put(&mut self, octoword: Octoword);
+    /// Takes the next part: whole octowords.
+    fn put<B: IntoBytes + Immutable + Unaligned>(&mut self, part: B);
 
-    /// Takes the next block whole. Every segment of a UMR fills blocks.
-    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B);
+    /// Leaves the blocks of the translation entries free: what is put next stands behind them. They are written last, since
+    /// their number is the only one that the compiler does not know.
+    fn leave_entries(&mut self, blocks: usize);
+
+    /// Takes the next blocks of translation entries.
+    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]);
+
+    /// Leaves octowords as they are.
+    fn skip(&mut self, octowords: usize);
 }

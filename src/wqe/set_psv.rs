@@ -7,7 +7,7 @@ use zerocopy::big_endian::U64;
 use zerocopy::transmute;
 
 /// Blocks of a SET_PSV request.
-pub(crate) const BLOCKS: u32 = 1;
+pub(crate) const BLOCKS: usize = 1;
 
 /// Control segment and payload, in octowords.
 pub(crate) const OCTOWORDS: usize = 2;
@@ -21,6 +21,6 @@ pub(crate) const fn segment(psv: U64, start: U64) -> SetPsvSegment {
 /// Hands on the request.
 #[inline(always)]
 pub(crate) fn set_psv(segment: SetPsvSegment, control: ControlSegment, sink: &mut impl Sink) {
-    sink.put(transmute!(control));
-    sink.put(transmute!(segment));
+    sink.put(control);
+    sink.put(segment);
 }

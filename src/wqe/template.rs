@@ -3,7 +3,7 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    DomainKind, Entries, InForce, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
+    DomainKind, Entries, InForce, Kept, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
     SignatureChange, SignatureWords, XtsEngine,
 };
 use crate::types::{Key, Tweak};
@@ -12,7 +12,7 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::{MkeyMask, UmrHead};
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
+use crate::wire::{Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute, transmute_mut};
 
@@ -53,7 +53,7 @@ pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
     /// See [`Mkey::takes`]. Its low half is the key.
     ticket: u64,
     numbers: Numbers,
-    blocks: [[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    blocks: [Block; BLOCKS],
     /// Blocks of the layout.
     layout_blocks: usize,
     /// Entries of a list layout; 0 of an interleaved one.
@@ -72,20 +72,33 @@ pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
 struct Collector<'b> {
     octowords: &'b mut [Octoword],
     at: usize,
+    entries_at: usize,
+}
+
+impl Collector<'_> {
+    fn write(&mut self, at: usize, part: &(impl IntoBytes + Immutable + ?Sized)) -> usize {
+        let octowords = part.as_bytes().as_chunks().0;
+        self.octowords.iter_mut().skip(at).zip(octowords).for_each(|(slot, octoword)| *slot = *octoword);
+        at + octowords.len()
+    }
 }
 
 impl Sink for Collector<'_> {
-    fn put(&mut self, octoword: Octoword) {
-        if let Some(slot) = self.octowords.get_mut(self.at) {
-            *slot = octoword;
-        }
-        self.at += 1;
+    fn put<B: IntoBytes + Immutable + Unaligned>(&mut self, part: B) {
+        self.at = self.write(self.at, &part);
     }
 
-    fn put_block<B: IntoBytes + Immutable + Unaligned>(&mut self, block: B) {
-        for octoword in block.as_bytes().as_chunks().0 {
-            self.put(*octoword);
-        }
+    fn leave_entries(&mut self, blocks: usize) {
+        self.entries_at = self.at;
+        self.at += blocks * OCTOWORDS_PER_BLOCK;
+    }
+
+    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]) {
+        self.entries_at = self.write(self.entries_at, blocks);
+    }
+
+    fn skip(&mut self, octowords: usize) {
+        self.at += octowords;
     }
 }
 
@@ -98,23 +111,24 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::TemplateSize`] where there are other numbers of blocks and PSVs.
     pub fn new(mkey: &Mkey, config: &MkeyConfig<'_>) -> Result<Self, ConfigError> {
         mkey.check_complete(config)?;
-        let mut kept = None;
+        let mut kept = Kept::default();
         let plan = mkey.plan(config, usize::from(MAX_WQE_OCTOWORDS), &mut kept)?;
         let plan = plan.without_error_count();
         let layout_blocks = plan.layout_blocks();
         let needed = LAYOUT_AT + layout_blocks + plan.bsf_blocks();
-        let psvs_needed = plan.psv_requests() as usize;
+        let psvs_needed = plan.psvs;
         if needed != BLOCKS || psvs_needed != PSVS {
             return Err(ConfigError::TemplateSize { blocks: BLOCKS, needed, psvs: PSVS, psvs_needed });
         }
         let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
-        let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0 };
+        let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0, entries_at: 0 };
         umr::configure(&plan, mkey.numbers(), ControlSegment::default(), &mut collector);
+        umr::layout(&plan, &mut collector);
         let mut psvs = [SetPsvSegment::default(); PSVS];
-        if let Some(PsvStarts { first_domain, first, second, .. }) = plan.set_psvs {
+        if let Some((PsvStarts { first, last, .. }, last_domain)) = plan.set_psvs {
             let segment = |domain, start| set_psv::segment(mkey.numbers().psv_word(domain), start);
-            let segments = [segment(*first_domain, *first), segment(DomainKind::Wire, *second)];
-            psvs.iter_mut().zip(segments).for_each(|(slot, segment)| *slot = segment);
+            let segments = [segment(last_domain, *last), segment(DomainKind::Memory, *first)];
+            psvs.iter_mut().rev().zip(segments).for_each(|(slot, segment)| *slot = segment);
         }
         let (entries, length) = match &config.layout {
             Some(layout) => match layout.entries {
@@ -129,7 +143,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         };
         let outlines = Outlines {
             signature: signature.map_or(Outline::NONE, |words| words.outline()),
-            data_unit: config.crypto.map(|crypto| crypto.data_unit),
+            data_unit: config.crypto.map(|crypto| crypto.properties().data_unit),
         };
         Ok(Self {
             ticket: Mkey::ticket(mkey.key()),
@@ -138,12 +152,12 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             layout_blocks,
             entries,
             max_length: match (plan.crypto_bsf, plan.engine) {
-                (Some(crypto), XtsEngine::SingleBlock) => crypto.data_unit.bytes().into(),
+                (Some(crypto), engine) => crypto.wire().for_engine(engine).max_length,
                 (None, _) if plan.signature_bsf.is_none() => u64::MAX,
-                _ => u32::MAX.into(),
+                (None, _) => u32::MAX.into(),
             },
             psvs,
-            in_force: InForce { length, outlines: Some(outlines) },
+            in_force: InForce::by_template(length, outlines),
             signature,
             crypto: plan.crypto_bsf.map(|_| plan.engine),
         })
@@ -156,7 +170,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     /// Returns how many bytes of memory the layout maps.
     pub const fn length(&self) -> u64 {
-        self.in_force.length
+        self.in_force.length()
     }
 
     /// Replaces an entry of a list layout.
@@ -168,13 +182,13 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     pub fn set_entry(&mut self, index: usize, entry: ListEntry) -> Result<(), ConfigError> {
         let slot = entry_slot(&mut self.blocks, self.entries, index)?;
         let [old, _]: [U64; 2] = transmute!(*slot);
-        let length = self.in_force.length - (old.get() >> 32) + u64::from(entry.length());
+        let length = self.in_force.length() - (old.get() >> 32) + u64::from(entry.length());
         if length > self.max_length {
             return Err(self.too_long(length));
         }
         *slot = transmute!(entry);
-        if length != self.in_force.length {
-            self.in_force.length = length;
+        if length != self.in_force.length() {
+            self.in_force.set_length(length);
             if let Some(context) = self.context() {
                 context.len = U64::new(length);
             }
@@ -201,13 +215,28 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::NotACryptoMkey`].
     #[inline]
     pub fn set_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
+        // One question for the engine of new devices; the others take a call.
+        if self.crypto != Some(XtsEngine::MultiBlock) {
+            return self.set_other_tweak(tweak);
+        }
+        *self.tweak()? = XtsEngine::MultiBlock.tweak_bytes(tweak);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_other_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
         let engine = self.crypto.ok_or(ConfigError::NotACryptoMkey)?;
-        let bytes = engine.tweak_bytes(tweak);
-        // The last block is the crypto BSF.
+        *self.tweak()? = engine.tweak_bytes(tweak);
+        Ok(())
+    }
+
+    /// Returns the tweak of an mkey with crypto: the last block is its BSF.
+    #[inline(always)]
+    fn tweak(&mut self) -> Result<&mut [u8; 16], ConfigError> {
         let block = self.blocks.last_mut().ok_or(ConfigError::NotACryptoMkey)?;
         let bsf: &mut CryptoBsf = transmute_mut!(block);
-        bsf.xts_initial_tweak = bytes;
-        Ok(())
+        Ok(&mut bsf.xts_initial_tweak)
     }
 
     /// Replaces the reference tag of the first block, in a domain that has a T10-DIF.
@@ -242,7 +271,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     #[cold]
     fn too_long(&self, length: u64) -> ConfigError {
-        match (self.crypto, self.in_force.outlines) {
+        match (self.crypto, self.in_force.outlines()) {
             (Some(XtsEngine::SingleBlock), Some(Outlines { data_unit: Some(unit), .. })) => {
                 ConfigError::LengthOverDataUnit { length, unit: unit.bytes() }
             }
@@ -256,7 +285,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     /// Returns the blocks of the UMR.
     #[inline(always)]
-    pub(crate) const fn blocks(&self) -> &[[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS] {
+    pub(crate) const fn blocks(&self) -> &[Block; BLOCKS] {
         &self.blocks
     }
 
@@ -292,18 +321,14 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
 
     /// Returns the blocks of UMR and SET_PSVs.
     #[inline(always)]
-    pub(crate) const fn blocks_of_all(&self) -> u32 {
-        BLOCKS as u32 + PSVS as u32 * set_psv::BLOCKS
+    pub(crate) const fn blocks_of_all(&self) -> usize {
+        BLOCKS + PSVS * set_psv::BLOCKS
     }
 }
 
 /// Returns where an entry of a list stands in the blocks of a UMR.
 #[inline(always)]
-fn entry_slot(
-    blocks: &mut [[Octoword; OCTOWORDS_PER_BLOCK]],
-    entries: usize,
-    index: usize,
-) -> Result<&mut Octoword, ConfigError> {
+fn entry_slot(blocks: &mut [Block], entries: usize, index: usize) -> Result<&mut Octoword, ConfigError> {
     let missing = ConfigError::NoSuchEntry { index, entries };
     if index >= entries {
         return Err(missing);
@@ -314,7 +339,7 @@ fn entry_slot(
 /// Hands on the blocks of a UMR with their control segment and, if it is to be written, the error count.
 #[inline(always)]
 pub(crate) fn configure<const BLOCKS: usize>(
-    blocks: &[[Octoword; OCTOWORDS_PER_BLOCK]; BLOCKS],
+    blocks: &[Block; BLOCKS],
     error_count: Option<bool>,
     control: ControlSegment,
     sink: &mut impl Sink,
@@ -327,18 +352,19 @@ pub(crate) fn configure<const BLOCKS: usize>(
         head.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
         let mut context: MkeyContext = transmute!(*context);
         context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
-        sink.put_block(head);
-        sink.put_block(context);
+        sink.put(head);
+        sink.put(context);
         rest = others;
     } else {
         let [[_, umr, ..], [first, second, ..], others @ ..] = rest else { return };
         // The second halves of both are reserved, and cheaper written than copied.
         let zeros = [0; OCTOWORD_BYTES];
-        let octowords = [transmute!(control), *umr, zeros, zeros, *first, *second, zeros, zeros];
+        let octowords: [Octoword; 8] =
+            [transmute!(control), *umr, zeros, zeros, *first, *second, zeros, zeros];
         octowords.iter().for_each(|octoword| sink.put(*octoword));
         rest = others;
     }
-    rest.iter().for_each(|block| sink.put_block(*block));
+    rest.iter().for_each(|block| sink.put(*block));
 }
 
 #[cfg(test)]
@@ -347,8 +373,8 @@ mod tests {
     use crate::error::PostError;
     use crate::mkey::{
         Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Interleaved, InterleavedEntry,
-        Keytag, Layout, List, MkeyAttributes, Signature, SignatureAttributes, SignatureError, SignatureFault,
-        SignatureOrder, T10Dif,
+        Keytag, Layout, List, MkeyAttributes, ReadyCrypto, Signature, SignatureAttributes, SignatureError,
+        SignatureFault, SignatureOrder, T10Dif,
     };
     use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
     use crate::types::{BlockSize, DekId, PsvIndex, Qpn, Seed};
@@ -391,15 +417,15 @@ mod tests {
         Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
     }
 
-    fn crypto(tweak: u64) -> Crypto {
-        Crypto {
+    fn crypto(tweak: u64) -> ReadyCrypto {
+        ReadyCrypto::new(Crypto {
             direction: Direction::EncryptOnTx,
             order: SignatureOrder::BeforeCryptoOnTx,
             data_unit: BlockSize::B4096,
             tweak: Tweak::from_lba(tweak),
             dek: DekId::from_low_bits(7),
             keytag: Keytag::default(),
-        }
+        })
     }
 
     /// What an mkey makes of an error of its wire domain.
@@ -497,7 +523,7 @@ mod tests {
             |crypto| MkeyConfig { signature: SignatureChange::Set(&block), crypto: Some(crypto), ..base };
         let both = mkey(true, engine);
         let mut template = MkeyTemplate::<5, 1>::new(&both, &config(&old)).unwrap();
-        template.set_tweak(new.tweak).unwrap();
+        template.set_tweak(new.properties().tweak).unwrap();
         agree(&both, &template, &config(&new));
         assert_eq!(template.set_ref_tag(DomainKind::Memory, 1), Err(ConfigError::NotASignatureMkey));
 

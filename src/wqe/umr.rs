@@ -1,26 +1,30 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
-use super::Sink;
-use crate::mkey::{Crypto, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine};
-use crate::wire::OCTOWORDS_PER_BLOCK;
-use crate::wire::bsf::{BsfSize, CryptoBsf};
+use super::{Room, Sink};
+use crate::mkey::{
+    CryptoWire, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine,
+};
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
+use zerocopy::{Immutable, IntoBytes, Unaligned};
+
+/// The most blocks of a UMR.
+pub(crate) const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
 /// Blocks of a request that takes a key out of service.
-pub(crate) const INVALIDATE_BLOCKS: u32 = 2;
+pub(crate) const INVALIDATE_BLOCKS: usize = 2;
 
 /// Returns the blocks of the UMR that carries out a plan, SET_PSVs not counted. All its segments fill blocks.
 #[inline(always)]
-pub(crate) fn blocks(plan: &Plan<'_>) -> u32 {
-    (2 + plan.layout_blocks() + plan.bsf_blocks()) as u32
+pub(crate) fn room(plan: &Plan<'_>) -> Room {
+    Room { fixed: 2 + plan.bsf_blocks(), entries: plan.layout_blocks() }
 }
 
-/// Builds the UMR that carries out a plan on the mkey with these numbers.
+/// Builds the UMR that carries out a plan on the mkey with these numbers, but for its [`layout`].
 #[inline(always)]
 pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment, sink: &mut impl Sink) {
     let mut mask = MkeyMask::new().with_free(true).with_mkey(true);
@@ -47,31 +51,36 @@ pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment
     let bsf_octowords = (plan.bsf_blocks() * OCTOWORDS_PER_BLOCK) as u16;
     let inline = UmrFlags::new().with_inline(true);
     let umr = UmrControlSegment::new(inline, layout, bsf_octowords, mask);
-    sink.put_block(UmrHead { ctrl, umr });
-    sink.put_block(MkeyContext::in_service(rights, numbers.context_word, flags, length));
+    sink.put(UmrHead { ctrl, umr });
+    sink.put(MkeyContext::in_service(rights, numbers.context_word, flags, length));
+    sink.leave_entries(plan.layout_blocks());
+    let both = plan.signature_bsf.is_some() && plan.crypto_bsf.is_some();
+    if let Some((ready, psvs)) = plan.signature_bsf {
+        signature_bsf(ready, numbers.bsf_word(psvs), both, sink);
+    }
+    if let Some(crypto) = plan.crypto_bsf {
+        crypto_bsf(crypto.wire(), plan.engine, both, sink);
+    }
+}
+
+/// Hands on the layout of a plan.
+#[inline(always)]
+pub(crate) fn layout(plan: &Plan<'_>, sink: &mut impl Sink) {
     if let Some(layout) = &plan.layout {
         match layout.entries {
             Entries::List(entries) => blocks_of(entries, ListEntry::PADDING, sink),
             Entries::Interleaved { repeat, bytes_per_cycle, entries } => {
                 interleaved(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16), entries, sink);
             }
-            Entries::Blocks { blocks, .. } => ready_blocks(blocks, sink),
+            Entries::Blocks { blocks, .. } => sink.put_entries(blocks),
         }
-    }
-    let both = plan.signature_bsf.is_some() && plan.crypto_bsf.is_some();
-    let size = if both { BsfSize::SIGNATURE_AND_CRYPTO } else { BsfSize::WITH_INLINE };
-    if let Some(ready) = plan.signature_bsf {
-        signature_bsf(ready, numbers.psvs, both, sink);
-    }
-    if let Some(crypto) = plan.crypto_bsf {
-        sink.put_block(crypto_bsf(crypto, plan.engine, size));
     }
 }
 
 /// Builds the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
 pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
     let mask = MkeyMask::new().with_free(true).with_mkey(true).with_qpn(true);
-    sink.put_block(UmrHead {
+    sink.put(UmrHead {
         ctrl,
         umr: UmrControlSegment {
             flags: UmrFlags::new()
@@ -83,7 +92,7 @@ pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
             ..UmrControlSegment::default()
         },
     });
-    sink.put_block(MkeyContext {
+    sink.put(MkeyContext {
         free: FreeByte::new().with_free(true).into_bits(),
         qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits()),
         ..MkeyContext::default()
@@ -94,24 +103,18 @@ pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
 #[inline(always)]
 fn blocks_of<T: Copy + IntoBytes + Immutable + Unaligned>(entries: &[T], padding: T, sink: &mut impl Sink) {
     let (blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
-    ready_blocks(blocks, sink);
-    match *rest {
-        [a] => sink.put_block([a, padding, padding, padding]),
-        [a, b] => sink.put_block([a, b, padding, padding]),
-        [a, b, c] => sink.put_block([a, b, c, padding]),
-        _ => {}
+    sink.put_entries(blocks);
+    if !rest.is_empty() {
+        sink.put_entries(&[padded(rest, padding)]);
     }
 }
 
-/// Hands on blocks that are ready. The first four one by one: the compiler's loop takes longer to begin than they to copy.
-#[inline(always)]
-fn ready_blocks<B: Copy + IntoBytes + Immutable + Unaligned>(mut blocks: &[B], sink: &mut impl Sink) {
-    for _ in 0..4 {
-        let [first, rest @ ..] = blocks else { return };
-        sink.put_block(*first);
-        blocks = rest;
-    }
-    blocks.iter().for_each(|block| sink.put_block(*block));
+/// Returns a block of entries, and `padding`.
+#[inline(never)]
+fn padded<T: Copy>(entries: &[T], padding: T) -> [T; OCTOWORDS_PER_BLOCK] {
+    let mut block = [padding; OCTOWORDS_PER_BLOCK];
+    block.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = *entry);
+    block
 }
 
 /// Hands on an interleaved layout. The header stands where an entry would: the first block has room for three.
@@ -124,12 +127,12 @@ fn interleaved(header: StridedHeader, entries: &[InterleavedEntry], sink: &mut i
         [a, b] => ([a, b, none], &[][..]),
         [a, b, c, ref rest @ ..] => ([a, b, c], rest),
     };
-    sink.put_block(Header(header, first));
+    sink.put_entries(&[Header(header, first)]);
     blocks_of(rest, none, sink);
 }
 
 /// First block of an interleaved layout.
-#[derive(IntoBytes, Immutable, Unaligned)]
+#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct Header(StridedHeader, [InterleavedEntry; OCTOWORDS_PER_BLOCK - 1]);
 
@@ -137,20 +140,17 @@ struct Header(StridedHeader, [InterleavedEntry; OCTOWORDS_PER_BLOCK - 1]);
 #[inline(always)]
 fn signature_bsf(ready: &ReadySignature, psvs: U64, with_crypto: bool, sink: &mut impl Sink) {
     let head = if with_crypto { ready.head_with_crypto } else { ready.head };
-    sink.put(transmute!([head, ready.formats | (psvs & ready.psv_mask)]));
-    ready.rest.iter().for_each(|octoword| sink.put(*octoword));
+    sink.put([head, ready.formats | psvs]);
+    sink.put(ready.rest);
 }
 
+/// Hands on the BSF of crypto properties.
 #[inline(always)]
-fn crypto_bsf(crypto: &Crypto, engine: XtsEngine, size: u8) -> CryptoBsf {
-    let head = BsfSize::new().with_size(size).with_kind(BsfSize::KIND_CRYPTO);
-    let tweak = engine.tweak_bytes(crypto.tweak);
-    CryptoBsf::aes_xts(
-        head,
-        crypto.encryption_order(),
-        crypto.data_unit.selector(),
-        tweak,
-        crypto.dek.get(),
-        crypto.keytag.0,
-    )
+fn crypto_bsf(crypto: &CryptoWire, engine: XtsEngine, with_signature: bool, sink: &mut impl Sink) {
+    let head = if with_signature { crypto.head_behind_signature } else { crypto.head };
+    // One by one: put together first, they would go through the stack.
+    sink.put(head);
+    sink.put(crypto.for_engine(engine).tweak);
+    sink.put(crypto.key);
+    sink.put([0_u8; OCTOWORD_BYTES]);
 }

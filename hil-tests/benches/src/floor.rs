@@ -13,10 +13,10 @@ use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
 /// The longest request: 63 octowords.
 const LONGEST: usize = 16;
 
-/// A register that nobody reads, and its twin.
+/// A register that nobody reads.
 pub fn doorbell(page: &'static mut [u64; 512]) -> UarDoorbell {
-    // SAFETY: two aligned places in memory that is never freed and that nobody else uses. No device listens.
-    unsafe { UarDoorbell::new(NonNull::from(page).cast(), 256) }
+    // SAFETY: an aligned place in memory that is never freed and that nobody else uses. No device listens.
+    unsafe { UarDoorbell::new(NonNull::from(page).cast()) }
 }
 
 /// Memory that [`Floor`] works on.

@@ -6,8 +6,8 @@ use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, Interleaved,
-    InterleavedEntry, Keytag, Layout, List, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature,
-    SignatureAttributes, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
+    InterleavedEntry, Keytag, Layout, List, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto,
+    Signature, SignatureAttributes, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
 };
 use mlx5_mkey::queue::{
     CompletionQueue, DoorbellRecord, Endpoint, ReceiveQueue, ReceiveQueueConfig, Request, SendQueue,
@@ -22,10 +22,15 @@ use mlx5_mkey::wqe::{MkeyTemplate, Remote, Sge};
 use zerocopy::big_endian::{U16, U32};
 
 const QPN: Qpn = Qpn::from_low_bits(0x77);
-/// Entries of the completion queue.
-const CQ_ENTRIES: usize = 2 * REQUESTS;
+/// Entries of the completion queue, and of the receive queue.
+const ENTRIES: usize = REQUESTS.next_power_of_two();
 /// Bytes of a piece of memory.
 const PIECE: u32 = 4096;
+/// Pieces of memory that requests name.
+static PIECES: [ListEntry; MAX_ENTRIES] = match ListEntry::new(ADDRESS, PIECE, KEY) {
+    Ok(piece) => [piece; MAX_ENTRIES],
+    Err(_) => panic!("a piece"),
+};
 
 /// What all requests of this side are posted as.
 type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
@@ -43,34 +48,45 @@ const DIF: T10Dif = T10Dif {
     ref_remap: true,
     escape: Escape::Never,
 };
-const CRYPTO: Crypto = Crypto {
+const CRYPTO: ReadyCrypto = ReadyCrypto::new(Crypto {
     direction: Direction::EncryptOnTx,
     order: SignatureOrder::BeforeCryptoOnTx,
     data_unit: BlockSize::B512,
     tweak: Tweak::from_lba(0),
     dek: DekId::from_low_bits(0x123),
     keytag: Keytag([0; 8]),
-};
+});
 
 /// Memory that [`Ours`] works on.
 pub struct OursMemory {
     rings: [[Wqebb; BLOCKS]; 2],
     records: [DoorbellRecord; 4],
-    receives: [DataSegment; 2 * REQUESTS],
-    entries: [Cqe; CQ_ENTRIES],
-    pieces: [ListEntry; MAX_ENTRIES],
+    receives: [DataSegment; ENTRIES],
+    entries: [Cqe; ENTRIES],
+    ios: [Io; REQUESTS],
 }
 
 impl OursMemory {
-    /// Memory for rings, and pieces of memory that requests name.
+    /// Memory for rings, and requests to be.
     pub fn new() -> Self {
-        let piece = ListEntry::new(ADDRESS, PIECE, KEY).expect("a piece");
+        let stride = InterleavedEntry::new(ADDRESS, 512, 8, KEY).expect("a stride");
         Self {
             rings: [[Wqebb::ZERO; BLOCKS]; 2],
             records: [const { DoorbellRecord::new() }; 4],
-            receives: [DataSegment::default(); 2 * REQUESTS],
-            entries: [Cqe::UNWRITTEN; CQ_ENTRIES],
-            pieces: [piece; MAX_ENTRIES],
+            receives: [DataSegment::default(); ENTRIES],
+            entries: [Cqe::UNWRITTEN; ENTRIES],
+            ios: array::from_fn(|at| Io {
+                mkey: mkey(Work::Sge1),
+                list: List::new(),
+                strides: Interleaved::new(4, &[stride; 3]).expect("a layout"),
+                pieces: &PIECES,
+                templates: Templates::new(&PIECES),
+                signature: wire(Signature::T10Dif(DIF)),
+                crypto: CRYPTO,
+                remote: Remote::new(ADDRESS, Key::from_raw(0x600)),
+                data: [Sge::new(0, PIECE, KEY).expect("a piece")],
+                lba: at as u32,
+            }),
         }
     }
 }
@@ -82,18 +98,18 @@ impl Default for OursMemory {
 }
 
 /// A request as a program keeps it: what it is about, and the mkey that it uses.
-struct Io<'m> {
+struct Io {
     mkey: Mkey,
     /// Pieces as a program keeps them that posts them more than once, or gets them one by one.
     list: List<{ MAX_ENTRIES / 4 }>,
     strides: Interleaved<1>,
     /// Pieces as they come from elsewhere.
-    pieces: &'m [ListEntry],
+    pieces: &'static [ListEntry],
     templates: Templates,
     signature: BlockSignature,
-    crypto: Crypto,
+    crypto: ReadyCrypto,
     remote: Remote,
-    data: Sge,
+    data: [Sge; 1],
     /// Where it stands on the disk: its address, its tweak, or its reference tag.
     lba: u32,
 }
@@ -131,11 +147,11 @@ impl Templates {
 pub struct Ours<'m> {
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
-    receive: ReceiveQueue<'m, { 2 * REQUESTS }>,
+    receive: ReceiveQueue<'m, ENTRIES>,
     entries: &'m mut [Cqe],
     cq_record: &'m DoorbellRecord,
-    pieces: &'m [ListEntry],
-    ios: [Io<'m>; REQUESTS],
+    /// By reference, as a program has them that takes them from a queue.
+    ios: [&'m mut Io; REQUESTS],
     /// Receives that are done.
     received: u16,
 }
@@ -143,10 +159,8 @@ pub struct Ours<'m> {
 impl<'m> Ours<'m> {
     /// Makes queues on this memory; each of two send queues has a doorbell.
     pub fn new(memory: &'m mut OursMemory, doorbells: [UarDoorbell; 2]) -> Self {
-        let OursMemory { rings: [ring, shared], records, receives, entries, pieces } = memory;
+        let OursMemory { rings: [ring, shared], records, receives, entries, ios } = memory;
         let [send, second, receive, cq_record] = records;
-        let pieces: &[ListEntry] = pieces;
-        let stride = InterleavedEntry::new(ADDRESS, 512, 8, KEY).expect("a stride");
         let [doorbell, other] = doorbells;
         let config = SendQueueConfig::new(QPN);
         let receive_config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
@@ -157,19 +171,7 @@ impl<'m> Ours<'m> {
             receive: ReceiveQueue::new(receive_config, receives, receive).expect("a ring"),
             entries,
             cq_record,
-            pieces,
-            ios: array::from_fn(|at| Io {
-                mkey: mkey(Work::Sge1),
-                list: List::new(),
-                strides: Interleaved::new(4, &[stride; 3]).expect("a layout"),
-                pieces,
-                templates: Templates::new(pieces),
-                signature: wire(Signature::T10Dif(DIF)),
-                crypto: CRYPTO,
-                remote: Remote::new(ADDRESS, Key::from_raw(0x600)),
-                data: Sge::new(0, PIECE, KEY).expect("a piece"),
-                lba: at as u32,
-            }),
+            ios: ios.each_mut(),
             received: 0,
         }
     }
@@ -179,10 +181,10 @@ impl<'m> Ours<'m> {
     fn post<const BATCHED: usize>(
         &mut self,
         requests: usize,
-        one: impl Fn(Pending<'_, 'm>, &mut Io<'m>) -> Result<(), PostError>,
+        one: impl Fn(Pending<'_, 'm>, &mut Io) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
-        for batch in first(ios, requests).chunks_exact_mut(BATCHED) {
+        for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             for io in batch {
                 one(queue.request(u64::from(io.lba)).signaled(), io)?;
             }
@@ -248,13 +250,13 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn rdma_write<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| request.rdma_write(io.remote, &[io.data]))
+        self.post::<BATCHED>(requests, |request, io| request.rdma_write(io.remote, &io.data))
     }
 
     #[inline(never)]
     fn shared<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
         let Self { shared, ios, .. } = self;
-        for batch in first(ios, requests).chunks_exact_mut(BATCHED) {
+        for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             shared.with(|queue| {
                 batch.iter_mut().try_for_each(|io| list(queue.request(u64::from(io.lba)).signaled(), io))
             })?;
@@ -265,9 +267,10 @@ impl<'m> Ours<'m> {
     #[inline(never)]
     fn receive<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
         let Self { receive, ios, .. } = self;
-        for batch in first(ios, requests).chunks_exact_mut(BATCHED) {
+        for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             for io in batch {
-                receive.post(u64::from(io.lba), &[io.data])?;
+                let [data] = io.data;
+                receive.post(u64::from(io.lba), &[data])?;
             }
             receive.publish();
         }
@@ -292,8 +295,8 @@ impl<'m> Ours<'m> {
     #[inline(never)]
     fn new_tweak<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
         self.post::<BATCHED>(requests, |request, io| {
-            let crypto = Some(Crypto { tweak: Tweak::from_lba(u64::from(io.lba)), ..io.crypto });
-            request.configure_mkey(&mut io.mkey, &MkeyConfig { crypto: crypto.as_ref(), ..MkeyConfig::KEEP })
+            io.crypto.set_tweak(Tweak::from_lba(u64::from(io.lba)));
+            request.configure_mkey(&mut io.mkey, &MkeyConfig { crypto: Some(&io.crypto), ..MkeyConfig::KEEP })
         })
     }
 
@@ -389,10 +392,17 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts short requests until the next one begins so many blocks before the ring's end.
+    /// Posts short requests until the next one of each queue begins so many blocks before the ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
-        while BLOCKS - self.queue.producer() as usize % BLOCKS != blocks_to_end {
-            self.rdma_write::<1>(1).map_err(|_| "a short request")?;
+        let step = |queue: &mut Queue<'m>| {
+            let there = BLOCKS - queue.producer() as usize % BLOCKS == blocks_to_end;
+            if !there {
+                queue.request(0).nop().map_err(|_| "a short request")?;
+                queue.ring_doorbell();
+            }
+            Ok(there)
+        };
+        while !(step(&mut self.queue)? & self.shared.with(step)?) {
             self.take_all()?;
         }
         Ok(())
@@ -446,7 +456,7 @@ impl<'m> Ours<'m> {
 
 impl Side for Ours<'_> {
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
-        let pieces = self.pieces.get(..work.entries()).ok_or("too many pieces")?;
+        let pieces = PIECES.get(..work.entries()).ok_or("too many pieces")?;
         for io in &mut self.ios {
             io.mkey = mkey(work);
             io.pieces = black_box(pieces);
@@ -464,9 +474,7 @@ impl Side for Ours<'_> {
             self.post_all(work.before(), 1, requests).map_err(|_| "a first configuration")?;
             self.drain(work.before(), requests)?;
         }
-        if let Some(blocks) = work.blocks_to_end(requests) {
-            self.go_to(blocks)?;
-        }
+        self.go_to(work.blocks_to_end())?;
         if matches!(work, Work::Poll1 | Work::Poll16) {
             self.post_all(Work::RdmaWrite, 1, requests).map_err(|_| "a request to complete")?;
             let start = self.queue.producer().wrapping_sub(requests as u32) as u16;
@@ -514,14 +522,14 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
 }
 
 /// The first so many requests.
-fn first<'i, 'm>(ios: &'i mut [Io<'m>], requests: usize) -> &'i mut [Io<'m>] {
+fn first<'i, 'm>(ios: &'i mut [&'m mut Io], requests: usize) -> &'i mut [&'m mut Io] {
     let count = requests.min(ios.len());
     ios.split_at_mut(count).0
 }
 
 /// Configures an mkey for a list.
 #[inline(always)]
-fn list(request: Pending<'_, '_>, io: &mut Io<'_>) -> Result<(), PostError> {
+fn list(request: Pending<'_, '_>, io: &mut Io) -> Result<(), PostError> {
     let layout = Some(io.list.layout());
     request.configure_mkey(&mut io.mkey, &MkeyConfig { access: Some(ACCESS), layout, ..MkeyConfig::KEEP })
 }

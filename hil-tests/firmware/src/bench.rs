@@ -24,8 +24,7 @@ pub(crate) fn run() -> Result<(), Fault> {
     for work in Work::ALL {
         for batch in work.batches() {
             for (name, side) in &mut sides {
-                let once = work.requests(*batch);
-                for requests in [once, 2 * once] {
+                for requests in work.runs(*batch) {
                     if side.does(*work) {
                         let count = count(&mut **side, *work, *batch, requests)?;
                         defmt::println!("{=str}", &*format!("{work} {batch} {name} {requests} {count}"));
@@ -47,7 +46,7 @@ fn count(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Resu
     Ok(end.wrapping_sub(start))
 }
 
-/// A register that nobody reads, and its twin.
+/// A register that nobody reads.
 fn doorbell() -> UarDoorbell {
     floor::doorbell(Box::leak(Box::new([0; 512])))
 }

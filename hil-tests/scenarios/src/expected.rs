@@ -129,6 +129,7 @@ pub struct Images {
 pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&Crypto, &[u8])>) -> Images {
     let memory = signature.and_then(BlockSignature::memory_domain);
     let wire = signature.and_then(BlockSignature::wire_domain);
+    let (memory, wire) = (memory.as_ref(), wire.as_ref());
     let Some((crypto, key)) = crypto else {
         return Images { memory: sign(data, memory), wire: sign(data, wire) };
     };

@@ -383,8 +383,8 @@ mod tests {
     use crate::board::{DekSpec, SoftBoard};
     use crate::expected;
     use mlx5_mkey::mkey::{
-        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, Signature,
-        SignatureChange, SignatureOrder, T10Dif,
+        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, ReadyCrypto,
+        Signature, SignatureChange, SignatureOrder, T10Dif,
     };
     use mlx5_mkey::types::{BlockSize, Seed, Tweak};
     use mlx5_softdev::Personality;
@@ -444,7 +444,7 @@ mod tests {
             access: Some(Access::ALL),
             layout: Some(Layout::list(&pieces)),
             signature: SignatureChange::Set(&signature),
-            crypto: Some(&crypto),
+            crypto: Some(&ReadyCrypto::new(crypto)),
         };
         lab.configure(mkey, &config).unwrap();
         let images = expected::images(&data, Some(&signature), Some((&crypto, &key)));

@@ -8,8 +8,8 @@ use crate::lab::{Lab, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, InterleavedEntry, Keytag, Layout, ListEntry,
-    MkeyConfig, Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif, check_mask,
-    job_size_allowed,
+    MkeyConfig, ReadyCrypto, Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif,
+    check_mask, job_size_allowed,
 };
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
@@ -310,10 +310,11 @@ impl<'b> Setup<'b> {
     /// Configures the mkey, again where it was.
     fn configure(&mut self) -> Verdict {
         let entries = self.buffers.entries(self.images.memory.len())?;
+        let crypto = self.crypto.map(ReadyCrypto::new);
         let config = MkeyConfig {
             layout: Some(Layout::list(&entries)),
             signature: self.signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: self.crypto.as_ref(),
+            crypto: crypto.as_ref(),
             ..OPEN
         };
         self.lab.configure(self.mkey, &config)

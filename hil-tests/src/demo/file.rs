@@ -6,8 +6,8 @@ use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
 use crate::lab::{Lab, Region, Rx, Tx, Verdict};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, DomainKind, Keytag, Layout, ListEntry, Mkey, MkeyConfig, Signature,
-    SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
+    BlockSignature, Crypto, Direction, DomainKind, Keytag, Layout, ListEntry, Mkey, MkeyConfig, ReadyCrypto,
+    Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
@@ -150,7 +150,7 @@ impl<'b> Trip<'b> {
         if report.transfers == 0 {
             report.wire = wire.iter().take(SHOWN).copied().collect();
         }
-        let images = expected::images(&data, Some(signature), Some((crypto, &KEY)));
+        let images = expected::images(&data, Some(signature), Some((crypto.properties(), &KEY)));
         same("wire", &wire, &images.wire)?;
         no_signature_error(&mut self.lab, self.out)?;
 
@@ -175,7 +175,7 @@ impl<'b> Trip<'b> {
         if report.transfers == 1 {
             // Inside the first block, and near the end of the last one's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
-                let caught = self.spoil(&wire, byte, bit, &config, crypto);
+                let caught = self.spoil(&wire, byte, bit, &config, crypto.properties());
                 report.spoilt.push(Spoilt { byte, bit, caught });
             }
             if let Some(wrong) = report.spoilt.iter().find_map(|spoilt| spoilt.caught.clone().err()) {
@@ -223,21 +223,24 @@ impl<'b> Trip<'b> {
 }
 
 /// Returns signature and crypto properties for blocks from number `first` of the file on.
-fn properties(first: u64, dek: DekId) -> (BlockSignature, Crypto) {
+fn properties(first: u64, dek: DekId) -> (BlockSignature, ReadyCrypto) {
     let lba = FIRST_LBA + first;
     let signature = Signature::T10Dif(dif(APP_TAG, lba as u32));
-    let crypto = Crypto {
+    let crypto = ReadyCrypto::new(Crypto {
         direction: Direction::EncryptOnTx,
         order: SignatureOrder::BeforeCryptoOnTx,
         data_unit: BlockSize::B520,
         tweak: Tweak::from_lba(lba),
         dek,
         keytag: Keytag::default(),
-    };
+    });
     (BlockSignature::wire(domain(signature, BlockSize::B512)), crypto)
 }
 
-fn config<'a>(entries: &'a [ListEntry], (signature, crypto): &'a (BlockSignature, Crypto)) -> MkeyConfig<'a> {
+fn config<'a>(
+    entries: &'a [ListEntry],
+    (signature, crypto): &'a (BlockSignature, ReadyCrypto),
+) -> MkeyConfig<'a> {
     MkeyConfig {
         layout: Some(Layout::list(entries)),
         signature: SignatureChange::Set(signature),
@@ -305,7 +308,7 @@ mod tests {
         let data = pattern(6 * BLOCK);
         let wire = |data: &[u8], first| {
             let (signature, crypto) = &properties(first, DekId::default());
-            expected::images(data, Some(signature), Some((crypto, &KEY))).wire
+            expected::images(data, Some(signature), Some((crypto.properties(), &KEY))).wire
         };
         let (start, rest) = data.split_at(2 * BLOCK);
         assert_eq!([wire(start, 0), wire(rest, 2)].concat(), wire(&data, 0));

@@ -6,7 +6,8 @@ use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
 use crate::lab::{Lab, Rx, Tx, Verdict};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, Keytag, Layout, MkeyConfig, Signature, SignatureChange, SignatureOrder,
+    BlockSignature, Crypto, Direction, Keytag, Layout, MkeyConfig, ReadyCrypto, Signature, SignatureChange,
+    SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 
@@ -152,7 +153,7 @@ impl Row {
         let config = MkeyConfig {
             layout: Some(Layout::list(&entries)),
             signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: Some(&crypto),
+            crypto: Some(&ReadyCrypto::new(crypto)),
             ..OPEN
         };
         lab.configure(mkey, &config)?;

@@ -3,7 +3,8 @@
 use super::MAX_BLOCKS;
 use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, Layout, ListEntry, Mkey, MkeyConfig, SignatureChange,
+    Access, BlockSignature, InterleavedEntry, Layout, ListEntry, Mkey, MkeyConfig, ReadyCrypto,
+    SignatureChange,
 };
 use mlx5_mkey::queue::{Doorbell, Request, SendQueue};
 use mlx5_mkey::types::Key;
@@ -140,6 +141,7 @@ fn configure(
             .filter(|(bit, _)| bits >> bit & 1 == 1)
             .fold(Access::NONE, |rights, (_, right)| rights | right)
     });
-    let config = MkeyConfig { access, layout, signature: signature.as_ref(), crypto: config.crypto.as_ref() };
+    let crypto = config.crypto.map(ReadyCrypto::new);
+    let config = MkeyConfig { access, layout, signature: signature.as_ref(), crypto: crypto.as_ref() };
     request.configure_mkey(mkey, &config).map_err(|error| format!("{error:?}"))
 }

@@ -7,7 +7,7 @@ use super::format::{
 use super::rules::{self, Refusal};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
-    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
+    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto, Signature, SignatureAttributes,
     SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, XtsEngine,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, Request, SendQueue, SendQueueConfig};
@@ -511,11 +511,12 @@ impl<'r> Driver<'_, 'r> {
             }
             None => None,
         };
+        let crypto = open.crypto.map(ReadyCrypto::new);
         let config = MkeyConfig {
             access: open.access,
             layout,
             signature: open.signature.as_ref(),
-            crypto: open.crypto.as_ref(),
+            crypto: crypto.as_ref(),
         };
         let before = mkey.clone();
         let result = self.request()?.configure_mkey(&mut mkey, &config);

@@ -51,7 +51,7 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
     let mut data = length;
     if let Some(memory) = signature.memory_domain() {
-        let Some(stripped) = BlockSignature::memory(*memory).wire_bytes(length) else {
+        let Some(stripped) = BlockSignature::memory(memory).wire_bytes(length) else {
             return report.at(LEN_AT, Problem::PartialBlock { length, stride: memory.stride() });
         };
         data = stripped;
@@ -118,11 +118,11 @@ fn signature_bsf(
         let bits = if bsf.wire == check_mask::ALL { 0 } else { bsf.wire & !relevant };
         report.when(bits != 0, wire_at, Problem::CopyMaskIrrelevant { bits });
     } else if let [Some(memory), Some(wire)] = domains {
-        report.when(memory.same_structure(wire), wire_at, Problem::AlikeButNotCopied);
+        report.when(memory.same_structure(&wire), wire_at, Problem::AlikeButNotCopied);
     }
     if let Some(capabilities) = &device.capabilities {
         for domain in domains.into_iter().flatten() {
-            if let Some(what) = missing(domain, capabilities) {
+            if let Some(what) = missing(&domain, capabilities) {
                 report.at(offset, Problem::CapabilityMissing { what });
             }
         }
@@ -219,7 +219,7 @@ fn crypto_bsf(
         (_, EncryptionOrder::WIRE_SIGNATURE) => {
             signature.map_or(Some(length), |signature| signature.wire_bytes(length))
         }
-        (Some(memory), _) => BlockSignature::memory(*memory).wire_bytes(length),
+        (Some(memory), _) => BlockSignature::memory(memory).wire_bytes(length),
         (None, _) => None,
     };
     let Some(enciphered) = enciphered else { return };

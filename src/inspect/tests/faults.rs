@@ -151,8 +151,11 @@ fn lengths_that_leave_odd_ends_are_suspicious() {
     // 1032 bytes leave 512 behind the first unit of 520, and the rule allows 504 at most.
     let pieces = ListEntry::new(0x1000, 1032, REGION).map(|piece| [piece]);
     let pieces = pieces.unwrap();
-    let config =
-        MkeyConfig { layout: Some(Layout::list(&pieces)), crypto: Some(&CRYPTO), ..MkeyConfig::KEEP };
+    let config = MkeyConfig {
+        layout: Some(Layout::list(&pieces)),
+        crypto: Some(&ReadyCrypto::new(CRYPTO)),
+        ..MkeyConfig::KEEP
+    };
     let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config);
     let found = problems(&bytes.unwrap(), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::JobSize { length: 1032, unit: 520 }]);

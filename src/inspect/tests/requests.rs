@@ -42,7 +42,7 @@ pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
         access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
         layout: Some(Layout::list(&pieces)),
         signature: SignatureChange::Set(&block),
-        crypto: Some(&crypto),
+        crypto: Some(&ReadyCrypto::new(crypto)),
     };
     let posted = configured(attributes(true, Some(XtsEngine::MultiBlock)), &config);
     posted.unwrap()

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 /// The copy mask given is dropped where it equals the automatic one: the bytes are the same.
 fn normalised(block: BlockSignature) -> BlockSignature {
     let bare = match (block.memory_domain(), block.wire_domain()) {
-        (Some(memory), Some(wire)) => BlockSignature::both(*memory, *wire),
+        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
         _ => return block,
     };
     let bare = bare.with_check_mask(block.check_mask());
@@ -34,7 +34,8 @@ proptest! {
         change in changes(),
         crypto in of(cryptos()),
     ) {
-        let config = MkeyConfig { access, layout: entries.layout(), signature: change.as_ref(), crypto: crypto.as_ref() };
+        let ready = crypto.map(ReadyCrypto::new);
+        let config = MkeyConfig { access, layout: entries.layout(), signature: change.as_ref(), crypto: ready.as_ref() };
         // What the library refuses has no bytes.
         let Ok(bytes) = configured(attributes(signature_mkey, engine), &config) else { return Ok(()) };
         let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL) };
@@ -105,7 +106,7 @@ proptest! {
             access: Some(Access::ALL),
             layout: entries.layout(),
             signature: SignatureChange::Set(&block),
-            crypto: Some(&crypto),
+            crypto: Some(&ReadyCrypto::new(crypto)),
         };
         let posted = configured(attributes(true, Some(XtsEngine::Unspecified)), &config);
         let Ok(mut bytes) = posted else { return Ok(()) };

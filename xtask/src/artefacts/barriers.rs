@@ -113,6 +113,9 @@ fn number(register: &str) -> &str {
     register.trim_start_matches(['x', 'w'])
 }
 
+/// Where a doorbell record has the counter of the send queue: the lower half of its second word.
+const SEND_COUNTER: &str = ", #6]";
+
 fn is_word(register: &str) -> bool {
     register.starts_with('w')
 }
@@ -129,7 +132,7 @@ fn rung(code: &[Step]) -> Option<&[Step]> {
             Step::Barrier(behind),
             rest @ ..,
         ] => {
-            let is_record = first == "dmb oshst" && is_word(counter) && record.ends_with(", #4]");
+            let is_record = first == "dmb oshst" && is_word(counter) && record.ends_with(SEND_COUNTER);
             let is_rung = before == "dsb st" && !is_word(bytes) && behind == "dsb st";
             (is_record && is_rung).then_some(rest)
         }
@@ -158,13 +161,20 @@ fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     }
 }
 
-/// The last byte of an entry, `dmb oshld`, then the rest of it.
+/// Returns whether it is the last byte of an entry, or the word that ends with it, which is read at once. A loop may count from
+/// the entry behind.
+fn is_owner(place: &str) -> bool {
+    let offset = place.trim_end_matches(']').rsplit_once(", #").and_then(|(_, offset)| offset.parse().ok());
+    matches!(offset, Some(56 | 63 | -8 | -1))
+}
+
+/// The owner bit of an entry, `dmb oshld`, then the rest of it.
 fn entry(code: &[Step]) -> Result<(), String> {
     let (mut loads, mut others) = (0, Vec::new());
     for step in code {
         match step {
             Step::Load(..) if !others.is_empty() => loads += 1,
-            Step::Load(_, place) if place.ends_with(", #63]") => {}
+            Step::Load(_, place) if is_owner(place) => {}
             Step::Barrier(barrier) => others.push(barrier.as_str()),
             Step::Branch | Step::Return | Step::Store(..) => {}
             Step::Load(_, place) => return Err(format!("{place} is read before the barrier")),
@@ -179,13 +189,18 @@ fn entry(code: &[Step]) -> Result<(), String> {
 
 /// Each barrier in a known order, whatever else the function does.
 fn orders(code: &[Step]) -> Result<(), String> {
-    let (mut rest, mut owner) = (code, false);
+    let (mut rest, mut owner) = (code, None);
     while let [step, behind @ ..] = rest {
         rest = match step {
-            Step::Barrier(_) => order(rest, owner)
+            Step::Barrier(_) => order(rest, owner.is_some())
                 .ok_or_else(|| format!("no known order of a barrier: {:?}", rest.get(..6).unwrap_or(rest)))?,
             Step::Load(_, place) => {
-                owner = place.ends_with(", #63]");
+                // What is read from elsewhere is the queue's own.
+                if is_owner(place) {
+                    owner = Some(base(place));
+                } else if owner == Some(base(place)) {
+                    owner = None;
+                }
                 behind
             }
             _ => behind,
@@ -194,8 +209,13 @@ fn orders(code: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` says whether the last that was
-/// read was an owner bit.
+/// Returns the register that a place goes by.
+fn base(place: &str) -> &str {
+    place.trim_start_matches('[').split([',', ']']).next().unwrap_or_default()
+}
+
+/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` says whether an owner bit was
+/// read and nothing else by the same register since.
 fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
     match (first.as_str(), behind) {
@@ -204,11 +224,21 @@ fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
         {
             Some(rest)
         }
+        // First where the record is.
+        ("dmb oshst" | "dmb osh", [Step::Load(pointer, _), Step::Store(counter, record), rest @ ..])
+            if is_word(counter) && *record == format!("[{pointer}]") =>
+        {
+            Some(rest)
+        }
         // A doorbell that is no device's.
         (
             "dmb oshst",
             [Step::Store(counter, record), Step::Barrier(before), Step::Barrier(behind), rest @ ..],
-        ) if is_word(counter) && record.ends_with(", #4]") && before == "dsb st" && behind == "dsb st" => {
+        ) if is_word(counter)
+            && record.ends_with(SEND_COUNTER)
+            && before == "dsb st"
+            && behind == "dsb st" =>
+        {
             Some(rest)
         }
         // Requests were cancelled; the device is told by other means.
@@ -228,7 +258,7 @@ mod tests {
    4:\tstr\tw8, [x25, #1112]
    8:\tdmb\toshst
    c:\tldr\tx9, [x0, #1088]
-  10:\tstr\tw8, [x9, #4]
+  10:\tstrh\tw8, [x9, #6]
   14:\tdsb\tst
   18:\tstr\tx8, [x9, x10]
   1c:\tstr\tx8, [x25, #1080]
@@ -253,7 +283,7 @@ mod tests {
             ("dsb\tst\n  18", "dmb\toshst\n  18"),
             ("  14:\tdsb\tst\n", ""),
             ("  20:\tdsb\tst\n", ""),
-            ("str\tw8, [x9, #4]", "str\tw8, [x9]"),
+            ("strh\tw8, [x9, #6]", "str\tw8, [x9]"),
             ("str\tx8, [x9, x10]", "str\tw8, [x9, x10]"),
             ("str\tw8, [x25, #1112]\n   8:\tdmb\toshst", "dmb\toshst\n   8:\tstr\tw8, [x9]"),
             ("  24:", "  22:\tstr\tx8, [x9, x10]\n  24:"),
@@ -283,10 +313,10 @@ mod tests {
                 lines.iter().map(|line| format!("0:\t{}", line.replacen(' ', "\t", 1))).collect();
             orders(&steps(&lines.join("\n")))
         };
-        let bell = ["dmb oshst", "str w8, [x9, #4]", "dsb st", "str x8, [x9, x10]", "dsb st"];
+        let bell = ["dmb oshst", "strh w8, [x9, #6]", "dsb st", "str x8, [x9, x10]", "dsb st"];
         let [publish, record, complete, _, flush] = bell;
         let (queue, first) = ("ldr x9, [x0, #16]", "str w8, [x9]");
-        let (owner, fresh, body) = ("ldrb w8, [x9, #63]", "dmb oshld", "ldr x8, [x9, #56]");
+        let (owner, fresh, body) = ("ldrb w8, [x9, #63]", "dmb oshld", "ldr x8, [x9, #40]");
         for good in [
             // Others may come behind, and a lock is let go.
             &[&bell[..], &["stlrb wzr, [x0]", first, "ret"]].concat()[..],
@@ -294,6 +324,7 @@ mod tests {
             &[publish, queue, first],
             &["mov x22, x0", "ldr x0, [x22]", "bl 0 <other>", "dmb osh", "ldr x9, [x22, #16]", first],
             &[owner, "b.hi 78 <entry+0x78>", fresh, body, owner, fresh, body],
+            &["ldr x8, [x9, #56]", "ldr x10, [x20, #8]", fresh, body],
             &[
                 "mov x19, x8",
                 "and w8, w2, #0xffff",
@@ -302,6 +333,7 @@ mod tests {
                 "ldr x19, [sp], #16",
                 "ret",
             ],
+            &["ldp x8, x0, [sp, #8]", "dmb osh", "ldr x9, [x0, #24]", first],
             &["sub sp, sp, #0x50", "dmb osh", "str x8, [sp, #16]", queue, first],
             &["isb", "ldrb w10, [x0]", "cbnz w10, 0 <entry>"],
         ] {
@@ -319,6 +351,7 @@ mod tests {
             &["dmb osh", "cbz x9, 0 <entry>", first],
             &[body, fresh, body],
             &[owner, fresh],
+            &[owner, body, fresh, body],
             // What was a queue's or the result's is so no more.
             &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
             &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],

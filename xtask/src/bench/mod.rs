@@ -25,7 +25,7 @@ bytes with its doorbell takes. Built with [profile.bench]: optimised, one codege
 The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there): a bare-metal image in QEMU, which
 counts instructions as a clock.
 
-A count is the difference of two runs, one with twice the requests, so that nothing else is in it;
+A count is the difference of two runs, one with more requests, so that nothing else is in it;
 the same program always has the same counts. How long libmlx5 takes in relation to the library, in
 one run without callgrind, is for information: it depends on the machine and on the moment.
 

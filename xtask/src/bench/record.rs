@@ -42,19 +42,21 @@ impl Row {
     }
 }
 
-/// Makes rows of what was counted: for each side two lines, one with twice the requests of the other.
+/// Makes rows of what was counted: for each side two lines, the second with more requests.
 pub(super) fn rows(arch: &str, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for pair in totals.chunks(2) {
-        let [(line, short), (other, long)] = pair else { return Err("a count without its double".into()) };
+        let [(line, short), (other, long)] = pair else { return Err("a count without the other".into()) };
         let words: Vec<&str> = line.split(' ').collect();
         let [work, batch, side, requests] = words[..] else { return Err(format!("no count: {line}")) };
-        let (Ok(batch), Ok(requests)) = (batch.parse(), requests.parse::<u32>()) else {
+        let more = other.strip_prefix(&format!("{work} {batch} {side} ")).unwrap_or_default();
+        let (Ok(batch), Ok(fewer)) = (batch.parse(), requests.parse::<u32>()) else {
             return Err(format!("no count: {line}"));
         };
-        if *other != format!("{work} {batch} {side} {}", 2 * requests) {
+        let Some(requests) = more.parse().ok().filter(|more| *more > fewer).map(|more: u32| more - fewer)
+        else {
             return Err(format!("{line}, but then {other}"));
-        }
+        };
         let side = SIDES.iter().position(|name| *name == side).ok_or(format!("who is {side}?"))?;
         let count = long.saturating_sub(*short) as f64 / f64::from(requests);
         if rows.last().is_none_or(|row| row.work != work || row.batch != batch) {

@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, DomainKind, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
-    SignatureChange, SignatureErrorKind, SignatureOrder,
+    Access, BlockSignature, Direction, DomainKind, Layout, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto,
+    Signature, SignatureChange, SignatureErrorKind, SignatureOrder,
 };
 use mlx5_mkey::queue::{Message, Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key};
@@ -98,7 +98,7 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
         access: Some(Access::ALL),
         layout: Some(Layout::list(&pieces)),
         signature: SignatureChange::Set(&signature),
-        crypto: Some(&crypto),
+        crypto: Some(&ReadyCrypto::new(crypto)),
     };
     for (config, missing) in [
         (MkeyConfig::KEEP, "access"),

@@ -9,8 +9,8 @@ use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, InterleavedEntry, Layout, ListEntry, MkeyConfig, Signature,
-    SignatureChange, SignatureOrder,
+    Access, BlockSignature, Crypto, Direction, InterleavedEntry, Layout, ListEntry, MkeyConfig, ReadyCrypto,
+    Signature, SignatureChange, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
 
@@ -130,7 +130,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
                 access: Some(old_rights),
                 layout: Some(Layout::list(&pieces)),
                 signature: SignatureChange::Set(&old_signature),
-                crypto: Some(old_crypto),
+                crypto: Some(&ReadyCrypto::new(*old_crypto)),
             },
         )?;
         let halves = [stream(&new_region, 0, 256, 256)?, stream(&new_region, 256, 256, 256)?];
@@ -140,7 +140,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
                 access: on(0).then_some(new_rights),
                 layout: if on(1) { Some(interleaved(2, &halves)?) } else { None },
                 signature: if on(2) { SignatureChange::Set(&new_signature) } else { SignatureChange::Keep },
-                crypto: on(3).then_some(new_crypto),
+                crypto: on(3).then_some(&ReadyCrypto::new(*new_crypto)),
             },
         )?;
         let data = if on(1) { &new_data } else { &old_data };

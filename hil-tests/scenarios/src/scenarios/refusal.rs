@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, DomainKind, InterleavedEntry, Layout, ListEntry, MkeyConfig,
-    Signature, SignatureChange, SignatureErrorKind, SignatureOrder,
+    ReadyCrypto, Signature, SignatureChange, SignatureErrorKind, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, Seed};
 
@@ -128,8 +128,8 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     rig.install(&data, None, None)?;
     let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::AfterCryptoOnTx;
-    let crypto = Some(crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek));
-    let change = MkeyConfig { access: Some(Access::NONE), crypto: crypto.as_ref(), ..MkeyConfig::KEEP };
+    let crypto = ReadyCrypto::new(crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek));
+    let change = MkeyConfig { access: Some(Access::NONE), crypto: Some(&crypto), ..MkeyConfig::KEEP };
     refused(&mut rig, "crypto", &change, config(ConfigError::NotACryptoMkey))?;
     rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
@@ -155,7 +155,7 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
         let images = expected::images(&data, Some(&both), Some((&good, &KEY_128)));
         rig.install(&images.memory, Some(&both), Some(&good))?;
         let error = config(ConfigError::BothSignaturesOutsideCipher);
-        let change = MkeyConfig { crypto: Some(&bad), ..MkeyConfig::KEEP };
+        let change = MkeyConfig { crypto: Some(&ReadyCrypto::new(bad)), ..MkeyConfig::KEEP };
         refused(&mut rig, "crypto behind the signatures", &change, error)?;
         rig.both_ways(&images)?;
         let images = expected::images(&data, None, Some((&bad, &KEY_128)));
@@ -191,11 +191,12 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
             starts.zip(ends).map(|(start, end)| piece(&rig.memory, start..end)).collect()
         };
         let (fitting, over) = (pieces(most)?, pieces(most + 1)?);
+        let ready = crypto.map(ReadyCrypto::new);
         let change = MkeyConfig {
             access: None,
             layout: Some(Layout::list(&fitting)),
             signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: crypto.as_ref(),
+            crypto: ready.as_ref(),
         };
         let bytes = 832 + 64;
         let error = config(ConfigError::BsfDoesNotFit { bytes, max: 832 });

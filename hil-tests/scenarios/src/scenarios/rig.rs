@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, Keytag, Layout, ListEntry,
-    MkeyConfig, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, T10Dif,
+    MkeyConfig, ReadyCrypto, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
+    T10Dif,
 };
 use mlx5_mkey::queue::Failure;
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
@@ -164,11 +165,12 @@ impl<'b> Rig<'b> {
         self.memory = self.lab.region(memory);
         let pieces = self.pieces()?;
         let signature = signature.map_or(SignatureChange::Reset, SignatureChange::Set);
+        let crypto = crypto.copied().map(ReadyCrypto::new);
         self.change(&MkeyConfig {
             access: Some(Access::ALL),
             layout: Some(Layout::list(&pieces)),
             signature,
-            crypto,
+            crypto: crypto.as_ref(),
         })
     }
 

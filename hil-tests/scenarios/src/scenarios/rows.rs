@@ -8,7 +8,7 @@ use crate::lab::{Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, Domain, Layout, MkeyConfig, Signature, SignatureChange,
+    BlockSignature, Crypto, Direction, Domain, Layout, MkeyConfig, ReadyCrypto, Signature, SignatureChange,
     SignatureOrder, T10Dif,
 };
 use mlx5_mkey::types::{BlockSize, Seed};
@@ -175,7 +175,7 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
         ];
         for (signature, status) in signatures.into_iter().zip(statuses) {
             let (memory, wire) = match &signature {
-                Some(block) => (block.memory_domain().copied(), block.wire_domain().copied()),
+                Some(block) => (block.memory_domain(), block.wire_domain()),
                 None => (None, None),
             };
             let crypto: Crypto = crypto(direction, order, unit(direction, order, memory, wire), dek);
@@ -185,7 +185,7 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
                 let config = MkeyConfig {
                     layout: Some(Layout::list(&[])),
                     signature: signature.as_ref().map_or(SignatureChange::Reset, SignatureChange::Set),
-                    crypto: Some(&crypto),
+                    crypto: Some(&ReadyCrypto::new(crypto)),
                     ..MkeyConfig::KEEP
                 };
                 let refused = Err(PostError::Config(ConfigError::BothSignaturesOutsideCipher));
@@ -219,7 +219,7 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
         ("J", DecryptOnTx, BeforeCryptoOnTx, Some(BlockSignature::memory(FIRST)), false),
     ];
     for (name, direction, order, signature, fits) in rows {
-        let domains = signature.map(|block| (block.memory_domain().copied(), block.wire_domain().copied()));
+        let domains = signature.map(|block| (block.memory_domain(), block.wire_domain()));
         let (memory, wire) = domains.unwrap_or((None, None));
         let crypto = crypto(direction, order, unit(direction, order, memory, wire), dek);
         let images = expected::images(&data, signature.as_ref(), Some((&crypto, &KEY_128)));

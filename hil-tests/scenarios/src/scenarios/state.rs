@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{CheckError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, DomainKind, Layout, ListEntry, MkeyConfig, Signature,
-    SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif,
+    Access, BlockSignature, Crypto, Direction, DomainKind, Layout, ListEntry, MkeyConfig, ReadyCrypto,
+    Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::{Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
@@ -144,7 +144,7 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
             access: Some(Access::NONE),
             layout: Some(Layout::list(&pieces)),
             signature: SignatureChange::Set(&signature),
-            crypto: Some(&crypto),
+            crypto: Some(&ReadyCrypto::new(crypto)),
         };
         let mkey = lab.mkeys.get_mut(mkey).ok_or("no such mkey")?;
         lab.near.send.request(1).configure_mkey(mkey, &config).map_err(text)?;
@@ -319,7 +319,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         access: Some(Access::ALL),
         layout: Some(Layout::list(&pieces)),
         signature: SignatureChange::Set(&signature),
-        crypto: Some(&crypto),
+        crypto: Some(&ReadyCrypto::new(crypto)),
     };
     let far = rig.lab.region(&[0; 520]);
     let key = rig.lab.key(rig.mkey);

@@ -420,18 +420,17 @@ impl Side for Libmlx5 {
                 RefMkey::create(&self.device, work.has_signature(), work.has_crypto(), MAX_ENTRIES as u16);
             self.mkeys.push(mkey.map_err(|_| "libmlx5 creates no mkey")?);
         }
-        if matches!(work, Work::Poll1 | Work::Poll16) {
-            self.post_all(Work::RdmaWrite, 1, requests)?;
-            (1..=requests).rev().for_each(|back| self.complete_send(back));
-        } else if !work.is_first() {
+        if !(matches!(work, Work::Poll1 | Work::Poll16) || work.is_first()) {
             self.post_all(work.before(), 1, requests)?;
             self.drain(work.before(), requests)?;
         }
-        if let Some(blocks) = work.blocks_to_end(requests) {
-            while self.queue.blocks - usize::from(self.producer()) % self.queue.blocks != blocks {
-                self.post_all(Work::RdmaWrite, 1, 1)?;
-                self.drain(Work::RdmaWrite, 1)?;
-            }
+        while self.queue.blocks - usize::from(self.producer()) % self.queue.blocks != work.blocks_to_end() {
+            self.post_all(Work::RdmaWrite, 1, 1)?;
+            self.drain(Work::RdmaWrite, 1)?;
+        }
+        if matches!(work, Work::Poll1 | Work::Poll16) {
+            self.post_all(Work::RdmaWrite, 1, requests)?;
+            (1..=requests).rev().for_each(|back| self.complete_send(back));
         }
         Ok(())
     }

@@ -68,20 +68,20 @@ fn all(works: impl Iterator<Item = Work>, measure: Measure) -> Result<(), Box<dy
     Ok(())
 }
 
-/// A register that nobody reads, and its twin.
+/// A register that nobody reads.
 fn doorbell() -> UarDoorbell {
     floor::doorbell(Box::leak(Box::new([0; 512])))
 }
 
-/// Does the work with so many requests, and with twice as many.
+/// Does the work twice, with more requests the second time.
 fn count(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
-    let requests = work.requests(batch);
+    let runs @ [requests, _] = work.runs(batch);
     // What is done once in a lifetime, like finding functions.
     side.prepare(work, requests)?;
     side.run(work, batch, requests)?;
     side.drain(work, requests)?;
     let mut blocks = 0;
-    for requests in [requests, 2 * requests] {
+    for requests in runs {
         side.prepare(work, requests)?;
         let before = side.blocks();
         bench_counted_region(side, work, batch, requests)?;
@@ -100,7 +100,7 @@ fn bench_counted_region(side: &mut dyn Side, work: Work, batch: usize, requests:
 
 /// Times the work.
 fn time(side: &mut dyn Side, name: &str, work: Work, batch: usize) -> Result<u16, Fault> {
-    let requests = work.requests(batch) * 2;
+    let [_, requests] = work.runs(batch);
     let (mut fastest, mut blocks) = (u128::MAX, 0);
     for _ in 0..TRIES {
         side.prepare(work, requests)?;
