@@ -38,10 +38,10 @@ macro_rules! defmt_as_text {
 
 /// Gives a queue, whose ring nobody wants printed, a `Debug` and a `defmt::Format` of its counters.
 macro_rules! format_counters {
-    ([$($generics:tt)*] $name:ident [$($arguments:tt)*] { $($field:ident),+ }) => {
+    ([$($generics:tt)*] $name:ident [$($arguments:tt)*] { $($field:ident),* }) => {
         impl<$($generics)*> core::fmt::Debug for $name<$($arguments)*> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.debug_struct(stringify!($name))$(.field(stringify!($field), &self.$field))+.finish_non_exhaustive()
+                f.debug_struct(stringify!($name))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
             }
         }
 
@@ -49,7 +49,7 @@ macro_rules! format_counters {
         impl<$($generics)*> defmt::Format for $name<$($arguments)*> {
             fn format(&self, f: defmt::Formatter<'_>) {
                 defmt::write!(f, "{=str}", stringify!($name));
-                $(defmt::write!(f, " {=str}={}", stringify!($field), self.$field);)+
+                $(defmt::write!(f, " {=str}={}", stringify!($field), self.$field);)*
             }
         }
     };

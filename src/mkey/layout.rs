@@ -5,7 +5,7 @@ use crate::types::{Key, OutOfRange};
 use crate::wire::klm::Klm;
 use crate::wire::strided::{StridedEntry, StridedHeader};
 use crate::wire::umr::LayoutSize;
-use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
+use crate::wire::{Block, OCTOWORDS_PER_BLOCK, ZEROS, blocks_of};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 
@@ -15,9 +15,6 @@ use zerocopy::{Immutable, IntoBytes, Unaligned, transmute};
 pub struct ListEntry(Klm);
 
 impl ListEntry {
-    /// What fills a list up to a whole block.
-    pub(crate) const PADDING: Self = Self(Klm::PADDING);
-
     /// The longest piece, in bytes: 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = 1 << 31;
 
@@ -37,7 +34,9 @@ impl ListEntry {
         if let Err(error) = OutOfRange::check_length("entry length", length, Self::MAX_BYTES) {
             return Err(error);
         }
-        Ok(Self(Klm { byte_count: U32::new(length), mkey: U32::new(lkey.get()), address: U64::new(address) }))
+        // By words, as it is copied.
+        let start = U64::new((length as u64) << 32 | lkey.get() as u64);
+        Ok(Self(transmute!([start, U64::new(address)])))
     }
 
     /// Returns the length in bytes.
@@ -57,9 +56,6 @@ impl ListEntry {
 pub struct InterleavedEntry(StridedEntry);
 
 impl InterleavedEntry {
-    /// What fills a list up to a whole block.
-    pub(crate) const PADDING: Self = Self(StridedEntry::PADDING);
-
     /// Describes pieces of `bytes` bytes with gaps of `skip` bytes, the first at `address` in the region `lkey`.
     ///
     /// # Errors
@@ -107,12 +103,12 @@ impl defmt::Format for InterleavedEntry {
     }
 }
 
-/// What an mkey maps, with its length in bytes already summed up.
+/// What an mkey maps, with its length in bytes already summed up, and its size as a request has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Layout<'a> {
     pub(crate) entries: Entries<'a>,
-    pub(crate) length: u64,
+    shape: Shape,
 }
 
 /// The entries of a layout.
@@ -120,18 +116,43 @@ pub struct Layout<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) enum Entries<'a> {
     List(&'a [ListEntry]),
-    Interleaved {
-        repeat: u32,
-        bytes_per_cycle: u32,
-        entries: &'a [InterleavedEntry],
-    },
-    /// Whole blocks, padded and with any header, how many of their octowords are in use, and their size.
-    Blocks {
-        blocks: &'a [Block],
-        used: usize,
-        header: bool,
-        size: LayoutSize,
-    },
+    Interleaved(StridedHeader, &'a [InterleavedEntry]),
+    /// Whole blocks, padded and with any header.
+    Blocks(&'a [Block]),
+}
+
+/// How many entries a layout has, and how much they map: whatever their form, posting asks for no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+struct Shape {
+    /// Octowords in use, an interleaved layout's header included.
+    octowords: usize,
+    /// Bytes of memory.
+    length: u64,
+    /// Of the blocks.
+    size: LayoutSize,
+    /// There is a header.
+    interleaved: bool,
+}
+
+impl Shape {
+    const fn new(octowords: usize, length: u64, interleaved: bool) -> Self {
+        Self { octowords, length, size: size(blocks_of(octowords)), interleaved }
+    }
+
+    /// Returns a copy, made field by field: copied as a whole, it would be in memory on its way. What it is the caller knows, and
+    /// so the compiler.
+    #[inline(always)]
+    const fn copied(&self, interleaved: bool) -> Self {
+        let Self { octowords, length, size, .. } = *self;
+        Self { octowords, length, size, interleaved }
+    }
+}
+
+/// Returns the size of so many blocks.
+#[inline(always)]
+const fn size(blocks: usize) -> LayoutSize {
+    LayoutSize::new((blocks * OCTOWORDS_PER_BLOCK) as u16)
 }
 
 /// A list layout in the caller's hands: entries are added one by one, summed up on the way, and kept as the blocks that
@@ -149,26 +170,15 @@ pub(crate) enum Entries<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct List<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
-    used: usize,
-    length: u64,
-    size: LayoutSize,
+    shape: Shape,
 }
 
 type Blocks<const BLOCKS: usize> = heapless::Vec<Block, BLOCKS>;
 
-/// Returns the size of so many blocks.
-#[inline(always)]
-const fn size(blocks: usize) -> LayoutSize {
-    LayoutSize::new((blocks * OCTOWORDS_PER_BLOCK) as u16)
-}
-
-/// A block of entries that are left out.
-const NOTHING: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
-
 impl<const BLOCKS: usize> List<BLOCKS> {
     /// An empty list.
     pub const fn new() -> Self {
-        Self { blocks: Blocks::new(), used: 0, length: 0, size: size(0) }
+        Self { blocks: Blocks::new(), shape: Shape::new(0, 0, false) }
     }
 
     /// Adds a piece at the end.
@@ -177,14 +187,16 @@ impl<const BLOCKS: usize> List<BLOCKS> {
     /// [`ConfigError::TooManyEntries`] where the list is full.
     #[inline]
     pub fn push(&mut self, entry: ListEntry) -> Result<(), ConfigError> {
-        let full = ConfigError::TooManyEntries { entries: self.used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
-        if self.used == OCTOWORDS_PER_BLOCK * self.blocks.len() {
-            self.blocks.push(NOTHING).map_err(|_| full)?;
-            self.size = size(self.blocks.len());
+        let Self { blocks, shape } = self;
+        let used = shape.octowords;
+        let full = ConfigError::TooManyEntries { entries: used + 1, max: OCTOWORDS_PER_BLOCK * BLOCKS };
+        if used == OCTOWORDS_PER_BLOCK * blocks.len() {
+            blocks.push(ZEROS).map_err(|_| full)?;
+            shape.size = size(blocks.len());
         }
-        *self.blocks.as_flattened_mut().get_mut(self.used).ok_or(full)? = transmute!(entry);
-        self.used += 1;
-        self.length += u64::from(entry.length());
+        *blocks.as_flattened_mut().get_mut(used).ok_or(full)? = transmute!(entry);
+        shape.octowords += 1;
+        shape.length += u64::from(entry.length());
         Ok(())
     }
 
@@ -195,20 +207,18 @@ impl<const BLOCKS: usize> List<BLOCKS> {
 
     /// Returns the number of pieces.
     pub const fn len(&self) -> usize {
-        self.used
+        self.shape.octowords
     }
 
     /// Returns whether there is no piece.
     pub const fn is_empty(&self) -> bool {
-        self.used == 0
+        self.shape.octowords == 0
     }
 
     /// Returns the layout that maps the pieces one after the other.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let Self { blocks, used, size, .. } = self;
-        let entries = Entries::Blocks { blocks, used: *used, header: false, size: *size };
-        Layout { entries, length: self.length }
+        Layout { entries: Entries::Blocks(&self.blocks), shape: self.shape.copied(false) }
     }
 }
 
@@ -231,9 +241,7 @@ impl<const BLOCKS: usize> Default for List<BLOCKS> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Interleaved<const BLOCKS: usize> {
     blocks: Blocks<BLOCKS>,
-    used: usize,
-    length: u64,
-    size: LayoutSize,
+    shape: Shape,
 }
 
 impl<const BLOCKS: usize> Interleaved<BLOCKS> {
@@ -242,26 +250,21 @@ impl<const BLOCKS: usize> Interleaved<BLOCKS> {
     /// # Errors
     /// [`ConfigError::TooManyEntries`] for more entries than there is room for.
     pub fn new(repeat: u32, entries: &[InterleavedEntry]) -> Result<Self, ConfigError> {
-        let layout = Layout::interleaved(repeat, entries)?;
+        let Layout { shape, .. } = Layout::interleaved(repeat, entries)?;
         let max = (OCTOWORDS_PER_BLOCK * BLOCKS).saturating_sub(1);
         let full = ConfigError::TooManyEntries { entries: entries.len(), max };
-        let used = 1 + entries.len();
         let mut blocks = Blocks::new();
-        blocks.resize(used.div_ceil(OCTOWORDS_PER_BLOCK), NOTHING).map_err(|_| full)?;
+        blocks.resize(blocks_of(shape.octowords), ZEROS).map_err(|_| full)?;
         let (first, rest) = blocks.as_flattened_mut().split_first_mut().ok_or(full)?;
-        if let Entries::Interleaved { repeat, bytes_per_cycle, entries } = layout.entries {
-            *first = transmute!(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16));
-        }
+        *first = transmute!(header(repeat, entries));
         rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
-        Ok(Self { size: size(blocks.len()), blocks, used, length: layout.length })
+        Ok(Self { blocks, shape })
     }
 
     /// Returns the layout.
     #[inline]
     pub fn layout(&self) -> Layout<'_> {
-        let Self { blocks, used, size, .. } = self;
-        let entries = Entries::Blocks { blocks, used: *used, header: true, size: *size };
-        Layout { entries, length: self.length }
+        Layout { entries: Entries::Blocks(&self.blocks), shape: self.shape.copied(true) }
     }
 }
 
@@ -278,9 +281,17 @@ impl<'a> Layout<'a> {
     /// assert_eq!(Layout::list(&pieces).length(), 4160);
     /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
     /// ```
+    #[inline]
     pub fn list(entries: &'a [ListEntry]) -> Self {
-        let length = entries.iter().map(|entry| u64::from(entry.length())).sum();
-        Self { entries: Entries::List(entries), length }
+        let sum = |pieces: &[ListEntry]| pieces.iter().map(|piece| u64::from(piece.length())).sum::<u64>();
+        let (mut length, mut rest) = (0, entries);
+        // By blocks, as they are copied.
+        while let Some((block, others)) = rest.split_first_chunk::<OCTOWORDS_PER_BLOCK>() {
+            length += sum(block);
+            rest = others;
+        }
+        length += sum(rest);
+        Self { entries: Entries::List(entries), shape: Shape::new(entries.len(), length, false) }
     }
 
     /// Maps one piece of each entry in turn, `repeat` times over (`mlx5dv_wr_set_mkey_layout_interleaved`).
@@ -300,54 +311,55 @@ impl<'a> Layout<'a> {
         if entries.len() > usize::from(u16::MAX) {
             return Err(ConfigError::TooManyEntries { entries: entries.len(), max: usize::from(u16::MAX) });
         }
-        let bytes_per_cycle = entries.iter().map(|entry| u32::from(entry.bytes())).sum();
-        let length = u64::from(bytes_per_cycle) * u64::from(repeat);
-        Ok(Self { entries: Entries::Interleaved { repeat, bytes_per_cycle, entries }, length })
+        let header = header(repeat, entries);
+        let length = u64::from(header.bytes_per_cycle.get()) * u64::from(repeat);
+        let shape = Shape::new(1 + entries.len(), length, true);
+        Ok(Self { entries: Entries::Interleaved(header, entries), shape })
     }
 
     /// Returns how many bytes of memory the layout maps.
+    #[inline]
     pub const fn length(&self) -> u64 {
-        self.length
+        self.shape.length
     }
 
     /// Returns the number of 16-byte translation entries, an interleaved layout's header included.
+    #[inline(always)]
     pub(crate) const fn octowords(&self) -> usize {
-        match self.entries {
-            Entries::List(entries) => entries.len(),
-            Entries::Interleaved { entries, .. } => entries.len() + 1,
-            Entries::Blocks { used, .. } => used,
-        }
+        self.shape.octowords
     }
 
     /// Returns the size as a request has it.
     #[inline(always)]
     pub(crate) const fn size(&self) -> LayoutSize {
-        match self.entries {
-            Entries::Blocks { size, .. } => size,
-            Entries::List(_) | Entries::Interleaved { .. } => size(self.blocks()),
-        }
+        self.shape.size
     }
 
     /// Returns the number of 64-byte blocks that the translation entries fill.
     #[inline(always)]
     pub(crate) const fn blocks(&self) -> usize {
         match self.entries {
-            Entries::Blocks { blocks, .. } => blocks.len(),
-            Entries::List(_) | Entries::Interleaved { .. } => {
-                // Rounded up by hand: `div_ceil` minds overflow, which takes longer (11 instructions of `slice4`).
-                (self.octowords() + (OCTOWORDS_PER_BLOCK - 1)) >> OCTOWORDS_PER_BLOCK.ilog2()
-            }
+            // It is the same, and so the compiler knows.
+            Entries::Blocks(blocks) => blocks.len(),
+            Entries::List(_) | Entries::Interleaved(..) => blocks_of(self.shape.octowords),
         }
+    }
+
+    /// Returns whether pieces of the entries take turns.
+    pub(crate) const fn is_interleaved(&self) -> bool {
+        self.shape.interleaved
     }
 
     /// Returns the number of entries that the user gave.
     pub(crate) const fn count(&self) -> usize {
-        match self.entries {
-            Entries::List(entries) => entries.len(),
-            Entries::Interleaved { entries, .. } => entries.len(),
-            Entries::Blocks { used, header, .. } => used - header as usize,
-        }
+        self.shape.octowords - self.shape.interleaved as usize
     }
+}
+
+/// Returns the header of an interleaved layout. At most 65535 entries have each at most as many bytes.
+fn header(repeat: u32, entries: &[InterleavedEntry]) -> StridedHeader {
+    let bytes_per_cycle = entries.iter().map(|entry| u32::from(entry.bytes())).sum();
+    StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16)
 }
 
 #[cfg(test)]
@@ -375,7 +387,8 @@ mod tests {
     fn lengths_are_summed_in_64_bits() {
         let gib2 = [ListEntry(Klm { byte_count: U32::new(1 << 31), ..Klm::PADDING }); 4];
         assert_eq!(Layout::list(&gib2).length(), 1 << 33, "D24");
-        let entry = [InterleavedEntry(StridedEntry { byte_count: U16::MAX_VALUE, ..StridedEntry::PADDING })];
+        let entry =
+            [InterleavedEntry(StridedEntry { byte_count: U16::MAX_VALUE, ..StridedEntry::default() })];
         let layout = Layout::interleaved(u32::MAX, &entry).map(|layout| layout.length());
         assert_eq!(layout, Ok(65535 * u64::from(u32::MAX)));
     }

@@ -575,6 +575,15 @@ impl SignatureWords {
         Ok(())
     }
 
+    /// Returns whether a domain has a T10-DIF.
+    pub(crate) const fn has_ref_tag(&self, domain: DomainKind) -> bool {
+        let signature = match domain {
+            DomainKind::Memory => &self.memory,
+            DomainKind::Wire => &self.wire,
+        };
+        matches!(signature, Some(Signature::T10Dif(_)))
+    }
+
     const fn memory(&self) -> Option<Domain> {
         match self.memory {
             Some(signature) => Some(Domain { signature, block_size: self.memory_block }),

@@ -177,11 +177,36 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// The last eight bytes of a completion entry: the queue pair, the block of the request, and whether there is an entry at all and
-/// a success. All of it is looked at with one comparison ([`SendQueue::complete_oldest`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EntryWord(u64);
+/// The next entries of a completion queue, for a send queue to take those of its successes
+/// ([`SendQueue::complete_successes`]).
+pub struct Entries<'q>(Cursor<'q, Cqe>);
+
+impl<'q> Entries<'q> {
+    /// Returns the queue pair of the next one, if it is there. For one that is not, this may be any.
+    #[inline]
+    pub fn qpn(&self) -> Option<Qpn> {
+        self.0.slot().map(|slot| EntryWord::new(slot).qpn())
+    }
+
+    /// Returns the next one, if there can be any.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<Slot<'q, Cqe>> {
+        self.0.slot()
+    }
+
+    /// Takes it.
+    #[inline(always)]
+    pub(super) fn take(&mut self) {
+        self.0.advance();
+    }
+}
+
+crate::fmt::format_counters!(['q] Entries ['q] { });
+
+/// The last eight bytes of an entry: the queue pair, the block of the request, and whether there is an entry at all and a
+/// success. All of it is looked at with one comparison.
+#[derive(Clone, Copy)]
+pub(super) struct EntryWord(u64);
 
 impl EntryWord {
     /// The queue pair, the counter, and the bits of the last byte that are 0 for a send request that succeeded.
@@ -194,7 +219,7 @@ impl EntryWord {
     /// Reads the word of an entry. The owner bit is the last: the device writes 0 in the first lap, 1 in the second. Here it is 0
     /// for an entry that is there.
     #[inline(always)]
-    fn new(slot: Slot<'_, Cqe>) -> Self {
+    pub(super) fn new(slot: Slot<'_, Cqe>) -> Self {
         Self(u64::from_be_bytes(slot.read_u64::<CQE_LAST_WORD>()) ^ slot.lap())
     }
 
@@ -206,7 +231,7 @@ impl EntryWord {
 
     /// Returns the queue pair, if there is an entry.
     #[inline(always)]
-    pub const fn qpn(self) -> Qpn {
+    pub(super) const fn qpn(self) -> Qpn {
         Qpn::from_low_bits((self.0 >> 32) as u32)
     }
 
@@ -218,16 +243,57 @@ impl EntryWord {
     }
 }
 
+/// Returns the bytes of an entry that is there, behind the barrier.
+#[inline(always)]
+pub(super) fn byte_count(slot: Slot<'_, Cqe>) -> u32 {
+    u64::from_be_bytes(slot.read_u64_if_used::<CQE_COUNT_WORD>()) as u32
+}
+
 /// Finds whom a completion belongs to. [`Endpoint`] does it for one queue pair; a program with many has a table of its own.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Mkey, SignatureFault};
+/// use mlx5_mkey::queue::{Doorbell, Entries, RequestKind, Route, SendQueue, WorkCompletion};
+/// use mlx5_mkey::types::Qpn;
+///
+/// /// Queue pairs that only send.
+/// struct Table<'q, 'r, D> {
+///     queues: &'q mut [SendQueue<'r, D, 64>],
+///     mkeys: &'q mut [Mkey],
+/// }
+///
+/// impl<'r, D: Doorbell> Table<'_, 'r, D> {
+///     fn queue(&mut self, qpn: Qpn) -> Option<&mut SendQueue<'r, D, 64>> {
+///         self.queues.iter_mut().find(|queue| queue.qpn() == qpn)
+///     }
+/// }
+///
+/// impl<D: Doorbell> Route for Table<'_, '_, D> {
+///     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)> {
+///         self.queue(qpn)?.complete(counter)
+///     }
+///     fn successes(&mut self, entries: &mut Entries<'_>, each: impl FnMut(WorkCompletion)) {
+///         if let Some(queue) = entries.qpn().and_then(|qpn| self.queue(qpn)) {
+///             queue.complete_successes(entries, each);
+///         }
+///     }
+///     fn receiver(&mut self, _qpn: Qpn, _counter: u16) -> Option<u64> {
+///         None
+///     }
+///     fn signature_error(&mut self, fault: &SignatureFault) -> bool {
+///         self.mkeys.iter_mut().any(|mkey| mkey.record(fault))
+///     }
+/// }
+/// ```
 pub trait Route {
     /// Retires the send request of `qpn` at block `counter` and returns its name and kind ([`SendQueue::complete`]).
     fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)>;
 
-    /// Does the same at once where it is easy ([`SendQueue::complete_oldest`]); else returns `None`, and nothing has changed.
+    /// Does the same where it is quick: has the send queue of the next entry take as many as it can
+    /// ([`SendQueue::complete_successes`]), which hands what each of them completes to `each`. It must get just that. Whatever is
+    /// not taken goes the other way.
     #[inline(always)]
-    fn oldest_sender(&mut self, _entry: EntryWord) -> Option<(u64, RequestKind)> {
-        None
-    }
+    fn successes(&mut self, _entries: &mut Entries<'_>, _each: impl FnMut(WorkCompletion)) {}
 
     /// Retires the receive request of `qpn` with number `counter` and returns its name.
     fn receiver(&mut self, qpn: Qpn, counter: u16) -> Option<u64>;
@@ -253,8 +319,8 @@ impl<D: Doorbell, const S: usize, const R: usize> Route for Endpoint<'_, '_, D, 
     }
 
     #[inline(always)]
-    fn oldest_sender(&mut self, entry: EntryWord) -> Option<(u64, RequestKind)> {
-        self.send.complete_oldest(entry)
+    fn successes(&mut self, entries: &mut Entries<'_>, each: impl FnMut(WorkCompletion)) {
+        self.send.complete_successes(entries, each);
     }
 
     fn receiver(&mut self, qpn: Qpn, counter: u16) -> Option<u64> {
@@ -312,9 +378,14 @@ impl<'r> CompletionQueue<'r> {
     /// [`CompletionError`] for an entry that makes no sense or that nobody owns. It is consumed; polling may go on.
     #[inline]
     pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        if let Some(completion) = plain(self.ring.peek(self.consumer), route) {
+        let mut found = None;
+        let mut entries = Entries(Cursor::one(self.ring.peek(self.consumer)));
+        route.successes(&mut entries, |completion| found = Some(completion));
+        if entries.0.passed() != 0 {
             self.take_one();
-            return Some(Ok(completion));
+            if let Some(completion) = found {
+                return Some(Ok(completion));
+            }
         }
         self.poll_any(route)
     }
@@ -351,44 +422,61 @@ impl<'r> CompletionQueue<'r> {
         route: &mut impl Route,
         mut each: impl FnMut(Result<WorkCompletion, CompletionError>),
     ) -> usize {
-        let (start, slots) = (self.consumer, self.ring.len() as usize);
-        // By value: behind each barrier the compiler would read again what a reference leads to.
-        let cursor = Cursor::new(self.ring.lend(), start, max);
-        let mut taken = Taken { consumer: &mut self.consumer, cursor };
-        let mut unseen = 0;
-        loop {
-            // Nothing in this loop is seldom, so that what it needs stays in registers.
-            while let Some(slot) = taken.cursor.slot() {
-                let Some(completion) = plain(slot, route) else { break };
-                taken.cursor.advance();
-                each(Ok(completion));
+        let mut taken = self.stretch(max);
+        route.successes(&mut taken.entries, |completion| each(Ok(completion)));
+        let passed = taken.entries.0.passed();
+        drop(taken);
+        if passed == max && max != 0 {
+            self.release();
+            return max;
+        }
+        self.poll_rest(max, passed, route, each)
+    }
+
+    /// Goes on with entries of any kind, behind so many completions.
+    #[inline(never)]
+    fn poll_rest<R: Route>(
+        &mut self,
+        max: usize,
+        before: usize,
+        route: &mut R,
+        mut each: impl FnMut(Result<WorkCompletion, CompletionError>),
+    ) -> usize {
+        let (mut count, mut unseen, slots) = (before, 0, self.ring.len() as usize);
+        // For the second see `poll_any`.
+        while count < max && unseen < slots {
+            let mut taken = self.stretch(max - count);
+            route.successes(&mut taken.entries, |completion| each(Ok(completion)));
+            let passed = taken.entries.0.passed();
+            count += passed;
+            if passed != 0 {
+                continue;
             }
-            if let Some(slot) = taken.cursor.slot() {
-                match other(&slot, route) {
-                    Other::NotThere => break,
-                    Other::NotForTheUser => {
-                        taken.cursor.advance();
-                        unseen += 1;
-                    }
-                    Other::Completion(completion) => {
-                        taken.cursor.advance();
-                        each(completion);
-                    }
+            let Some(slot) = taken.entries.next() else { break };
+            match other(&slot, route) {
+                Other::NotThere => break,
+                Other::NotForTheUser => {
+                    taken.entries.take();
+                    unseen += 1;
+                }
+                Other::Completion(completion) => {
+                    taken.entries.take();
+                    count += 1;
+                    each(completion);
                 }
             }
-            let left = max - (taken.cursor.passed() - unseen);
-            // For the second see `poll_any`.
-            if left == 0 || unseen == slots {
-                break;
-            }
-            taken.cursor.stretch(left);
         }
-        let passed = taken.cursor.passed();
-        drop(taken);
-        if passed != 0 {
+        if count + unseen != 0 {
             self.release();
         }
-        passed - unseen
+        count
+    }
+
+    /// Begins to take entries, at most so many.
+    #[inline(always)]
+    fn stretch(&mut self, most: usize) -> Taken<'_> {
+        let entries = Entries(Cursor::new(&self.ring, self.consumer, most));
+        Taken { consumer: &mut self.consumer, entries }
     }
 
     /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
@@ -417,13 +505,13 @@ impl<'r> CompletionQueue<'r> {
 /// Entries that are being taken: noted also where the user's function panics.
 struct Taken<'q> {
     consumer: &'q mut u64,
-    cursor: Cursor<'q, Cqe>,
+    entries: Entries<'q>,
 }
 
 impl Drop for Taken<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        *self.consumer += self.cursor.passed() as u64;
+        *self.consumer += self.entries.0.passed() as u64;
     }
 }
 
@@ -448,18 +536,7 @@ fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
     ]))
 }
 
-/// Reads the entry of nearly all requests: of one that succeeded and is the oldest of its queue. It is in two words, of which
-/// the last is read at once, owner bit and all, so that its parts agree.
-#[inline(always)]
-fn plain(slot: Slot<'_, Cqe>, route: &mut impl Route) -> Option<WorkCompletion> {
-    let last = EntryWord::new(slot);
-    let (id, kind) = route.oldest_sender(last)?;
-    barrier::owner_before_entry();
-    let bytes = u64::from_be_bytes(slot.read_u64::<CQE_COUNT_WORD>()) as u32;
-    Some(WorkCompletion { id, qpn: last.qpn(), outcome: Outcome::Sent { kind, bytes } })
-}
-
-/// What an entry that is not plain has for the user.
+/// What an entry has for the user.
 enum Other {
     NotThere,
     NotForTheUser,
@@ -700,6 +777,118 @@ mod tests {
         assert_eq!(record.bytes()[0], [0, 0, 0, 3]);
         assert_eq!(completions.poll_batch(3, &mut Nobody, |_| ()), 1);
         assert_eq!(completions.poll_batch(3, &mut Nobody, |_| ()), 0);
+    }
+
+    /// Two queue pairs, whose successes are taken the quick way or not.
+    struct Two<'r> {
+        queues: [SendQueue<'r, Silent, 16>; 2],
+        quick: bool,
+    }
+
+    impl<'r> Two<'r> {
+        fn queue(&mut self, qpn: Qpn) -> Option<&mut SendQueue<'r, Silent, 16>> {
+            self.queues.iter_mut().find(|queue| queue.qpn() == qpn)
+        }
+    }
+
+    impl Route for Two<'_> {
+        fn sender(&mut self, qpn: Qpn, counter: u16) -> Option<(u64, RequestKind)> {
+            self.queue(qpn)?.complete(counter)
+        }
+        fn successes(&mut self, entries: &mut Entries<'_>, each: impl FnMut(WorkCompletion)) {
+            let Some(qpn) = entries.qpn().filter(|_| self.quick) else { return };
+            if let Some(queue) = self.queue(qpn) {
+                queue.complete_successes(entries, each);
+            }
+        }
+        fn receiver(&mut self, _: Qpn, _: u16) -> Option<u64> {
+            None
+        }
+        fn signature_error(&mut self, _: &SignatureFault) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_quick_way_says_what_the_other_says() {
+        // Two queue pairs that complete to one queue of eight entries, over many laps: each request for itself or with some
+        // before it, now and then one that nobody has posted, taken by so many at a time as chance has it.
+        let run = |quick| {
+            let mut rings = [[Wqebb::ZERO; 16]; 2];
+            let records = [const { DoorbellRecord::new() }; 3];
+            let [one, two] = &mut rings;
+            let [first, second, cq_record] = &records;
+            let queue = |qpn, ring, record| {
+                SendQueue::new(SendQueueConfig::new(Qpn::from_low_bits(qpn)), ring, record, Silent).unwrap()
+            };
+            let mut two = Two { queues: [queue(0x42, one, first), queue(0x43, two, second)], quick };
+            let mut ring = [Cqe::UNWRITTEN; 8];
+            let (mut written, mut seen, mut dice) = (0_u64, Vec::new(), 7_u32);
+            let mut consumer = 0;
+            for round in 0..3000_u64 {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let queue = &mut two.queues[(dice >> 31) as usize];
+                let counter = queue.producer() as u16;
+                let signaled = dice >> 16 & 3 != 0;
+                if queue.request(round).nop().is_ok() {
+                    queue.ring_doorbell();
+                }
+                if signaled && written - consumer < 8 {
+                    let stranger = u16::from(dice >> 10 & 31 == 0);
+                    ring[written as usize % 8] = Cqe {
+                        sop_qpn: U32::new(queue.qpn().get()),
+                        ..cqe(CqeOpcode::REQUESTER, counter.wrapping_add(stranger), (written / 8 % 2) as u8)
+                    };
+                    written += 1;
+                }
+                if dice >> 20 & 3 == 0 {
+                    let mut completions = CompletionQueue::new(&mut ring, cq_record).unwrap();
+                    completions.consumer = consumer;
+                    let max = (dice >> 24) as usize % 5;
+                    let count = if max == 1 {
+                        let completion = completions.poll(&mut two);
+                        seen.extend(completion);
+                        usize::from(completion.is_some())
+                    } else {
+                        completions.poll_batch(max, &mut two, |completion| seen.push(completion))
+                    };
+                    assert!(count <= max);
+                    consumer = completions.consumer;
+                    seen.push(Err(CompletionError::UnknownMkey { index: count as u32 }));
+                }
+            }
+            let outstanding = two.queues.each_ref().map(SendQueue::outstanding);
+            (seen, outstanding, cq_record.bytes()[0])
+        };
+        let (quick, other) = (run(true), run(false));
+        assert_eq!(quick, other);
+        assert!(quick.0.iter().filter(|completion| completion.is_ok()).count() > 500);
+    }
+
+    #[test]
+    fn a_panic_of_the_user_loses_no_completion_and_takes_none_twice() {
+        let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+        let mut send =
+            SendQueue::<_, 16>::new(SendQueueConfig::new(QPN), &mut sq_ring, &sq_record, Silent).unwrap();
+        for id in 0..4 {
+            send.request(id).nop().unwrap();
+        }
+        send.ring_doorbell();
+        let (mut ring, record) = queue(&[0, 1, 2, 3].map(|counter| cqe(CqeOpcode::REQUESTER, counter, 0)));
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        let mut seen = Vec::new();
+        let result = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+            let mut endpoint = Endpoint::<_, 16, 1> { send: &mut send, receive: None, mkeys: &mut [] };
+            completions.poll_batch(4, &mut endpoint, |completion| {
+                seen.push(completion.unwrap().id);
+                assert!(seen.len() != 2, "enough");
+            })
+        }));
+        assert!(result.is_err());
+        assert_eq!((send.outstanding(), completions.consumer), (2, 2));
+        let mut endpoint = Endpoint::<_, 16, 1> { send: &mut send, receive: None, mkeys: &mut [] };
+        completions.poll_batch(4, &mut endpoint, |completion| seen.push(completion.unwrap().id));
+        assert_eq!(seen, [0, 1, 2, 3]);
     }
 
     #[test]

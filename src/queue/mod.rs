@@ -14,7 +14,7 @@ pub mod send;
 pub mod shared;
 
 pub use completion::{
-    Completion, CompletionQueue, Endpoint, EntryWord, Failure, Message, Outcome, Route, WorkCompletion,
+    Completion, CompletionQueue, Endpoint, Entries, Failure, Message, Outcome, Route, WorkCompletion,
 };
 pub use doorbell::{Doorbell, DoorbellRecord, UarDoorbell};
 pub use in_flight::RequestKind;

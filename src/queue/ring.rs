@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use crate::error::QueueError;
-use crate::wire::{Block, OCTOWORD_BYTES, Octoword};
-use crate::wqe::{Room, Sink};
+use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, blocks_of};
+use crate::wqe::{Room, Sink, padded};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use zerocopy::{FromBytes, Immutable, IntoBytes, Unaligned};
@@ -74,12 +74,18 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).write(value) }
     }
 
-    /// Writes the 16 bytes at a distance from the first slot, which is a multiple of 16.
-    fn write_octoword(&mut self, distance: usize, value: Octoword) {
-        const { assert!(size_of::<T>().is_multiple_of(OCTOWORD_BYTES)) };
-        let within = distance % Self::SLOT / OCTOWORD_BYTES * OCTOWORD_BYTES;
-        // SAFETY: as in `write`; `within` is that of an octoword of the slot, and bytes need no alignment.
-        unsafe { self.slot_at(distance).cast::<u8>().add(within).cast::<Octoword>().write(value) }
+    /// Writes a part of a slot, at a distance in bytes from the first slot.
+    #[inline(always)]
+    fn write_part<B: IntoBytes + Unaligned>(&mut self, distance: usize, part: B) {
+        let within = distance % Self::SLOT;
+        debug_assert!(
+            within + size_of::<B>() <= Self::SLOT,
+            "no part of a request goes on in the next block"
+        );
+        if within + size_of::<B>() <= Self::SLOT {
+            // SAFETY: as in `write`; all of it is in the slot, as asked above, and it needs no alignment.
+            unsafe { self.slot_at(distance).cast::<u8>().add(within).cast::<B>().write(part) }
+        }
     }
 
     /// Writes the first four bytes of a slot.
@@ -92,7 +98,12 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Returns a slot to read.
     #[inline(always)]
     pub(super) fn peek(&self, index: u64) -> Slot<'_, T> {
-        let distance = (index as usize).wrapping_mul(Self::SLOT);
+        self.peek_at((index as usize).wrapping_mul(Self::SLOT))
+    }
+
+    /// Returns the slot at this distance.
+    #[inline(always)]
+    fn peek_at(&self, distance: usize) -> Slot<'r, T> {
         let lap = u64::from(distance & self.bytes != 0);
         Slot { at: self.slot_at(distance), lap, memory: PhantomData }
     }
@@ -106,17 +117,17 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 }
 
-/// The side that empties a ring: goes from slot to slot, stretch by stretch, each of which ends at the ring's end at the latest.
+/// The side that empties a ring: goes from slot to slot of a stretch, which the ring's end does not come in between of.
 pub(super) struct Cursor<'q, T> {
-    slot: Slot<'q, T>,
-    /// Where the stretch began, and where it ends.
-    from: *mut T,
+    /// Behind the stretch.
     to: *mut T,
-    /// The first slot, and what is behind the last.
-    base: *mut T,
-    end: *mut T,
-    /// Slots that were passed in the stretches before.
-    before: usize,
+    /// How far that is from the next slot, in bytes, below 0: one number to count by and to reach slots by.
+    left: isize,
+    /// Bytes of the stretch.
+    bytes: usize,
+    /// Of its slots, see [`Slot::lap`].
+    lap: u64,
+    memory: PhantomData<&'q [T]>,
 }
 
 /// A slot that is read.
@@ -137,7 +148,7 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
 
     /// Copies eight bytes out, those from number `AT` on, with one load. As [`Ring::read`].
     ///
-    /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read two words this way
+    /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read words this way
     /// and left the rest of the entry. A copy of an entry, whose fields have no alignment, goes byte by byte. (One load where
     /// registers have 64 bits, which all targets have.)
     #[inline(always)]
@@ -147,58 +158,79 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
         // rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
+
+    /// As [`Slot::read_u64`], but what nobody looks at is not read. Where it is read, then once: what a device writes meanwhile
+    /// cannot be one thing when it is looked at and another when it is used.
+    ///
+    /// Measured (`poll16` on x86-64): one instruction less. A volatile read cannot be left out, and others may be done earlier
+    /// than a barrier; an assembler block can be, and may not.
+    #[inline(always)]
+    pub(super) fn read_u64_if_used<const AT: usize>(self) -> [u8; 8] {
+        #[cfg(target_arch = "x86_64")]
+        {
+            const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
+            let word: u64;
+            // SAFETY: reads eight bytes at a place as that of `read_u64`, and does nothing else.
+            unsafe {
+                core::arch::asm!(
+                    "mov {word}, qword ptr [{at} + {offset}]",
+                    word = lateout(reg) word,
+                    at = in(reg) self.at,
+                    offset = const AT,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            word.to_ne_bytes()
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        self.read_u64::<AT>()
+    }
 }
 
 impl<'q, T: Copy + FromBytes + IntoBytes + Immutable> Cursor<'q, T> {
-    /// Goes on at this slot, with a stretch of at most so many.
+    /// A stretch that begins at this slot and has at most so many.
     #[inline(always)]
-    pub(super) fn new(ring: Ring<'q, T>, index: u64, most: usize) -> Self {
-        let (Slot { at, lap, .. }, base) = (ring.peek(index), ring.base.as_ptr());
-        // SAFETY: behind the last slot of the slice that `Ring::new` took.
-        let end = unsafe { base.byte_add(ring.bytes) };
-        let slot = Slot { at, lap, memory: PhantomData };
-        let mut cursor = Self { slot, from: at, to: at, base, end, before: 0 };
-        cursor.limit(most);
-        cursor
+    pub(super) fn new(ring: &Ring<'q, T>, index: u64, most: usize) -> Self {
+        let distance = (index as usize).wrapping_mul(Ring::<T>::SLOT);
+        let to_end = ring.bytes - (distance & ring.mask);
+        Self::of(ring.peek_at(distance), to_end.min(most.saturating_mul(Ring::<T>::SLOT)))
     }
 
-    /// Begins a stretch of at most so many slots.
-    pub(super) fn stretch(&mut self, most: usize) {
-        self.before = self.passed();
-        if self.slot.at == self.end {
-            (self.slot.at, self.slot.lap) = (self.base, self.slot.lap ^ 1);
-        }
-        self.from = self.slot.at;
-        self.limit(most);
+    /// A stretch of one slot.
+    #[inline(always)]
+    pub(super) fn one(slot: Slot<'q, T>) -> Self {
+        Self::of(slot, Ring::<T>::SLOT)
     }
 
+    /// A stretch of so many bytes, which are those of slots from this one on.
     #[inline(always)]
-    fn limit(&mut self, most: usize) {
-        let left = (self.end.addr() - self.slot.at.addr()) / Ring::<T>::SLOT;
-        // SAFETY: at most what is behind the last slot.
-        self.to = unsafe { self.slot.at.add(most.min(left)) };
+    fn of(Slot { at, lap, memory }: Slot<'q, T>, bytes: usize) -> Self {
+        // SAFETY: at most what is behind the last slot, which is how both callers measure.
+        let to = unsafe { at.byte_add(bytes) };
+        // No memory is longer than an `isize` has room for.
+        Self { to, left: -(bytes as isize), bytes, lap, memory }
     }
 
     /// Returns the slot, unless the stretch is at its end.
     #[inline(always)]
     pub(super) fn slot(&self) -> Option<Slot<'q, T>> {
-        // In between there are slots: each stretch begins at one, or is at its end.
-        (self.slot.at != self.to).then_some(self.slot)
+        // SAFETY: a slot of the stretch, or its end.
+        let at = unsafe { self.to.byte_offset(self.left) };
+        (self.left != 0).then_some(Slot { at, lap: self.lap, memory: PhantomData })
     }
 
     /// Goes to the next slot, unless the stretch is at its end.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
-        if self.slot.at != self.to {
-            // SAFETY: at most `to`.
-            self.slot.at = unsafe { self.slot.at.add(1) };
+        if self.left != 0 {
+            self.left += Ring::<T>::SLOT as isize;
         }
     }
 
     /// Returns how many slots were passed.
     #[inline(always)]
     pub(super) fn passed(&self) -> usize {
-        self.before + (self.slot.at.addr() - self.from.addr()) / Ring::<T>::SLOT
+        self.bytes.wrapping_add_signed(self.left) / Ring::<T>::SLOT
     }
 }
 
@@ -251,20 +283,26 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Filling<'r, T> {
         if after > self.end {
             return None;
         }
-        let (at, fixed) = (self.at, fixed * size_of::<Block>());
+        // SAFETY: a field, read as any other, but for one thing: the compiler does not remember what it read, and adds to it where
+        // it stands when the request is accepted. That takes one instruction; to add to what it remembers, and write, takes two
+        // (all requests of the benchmarks, on x86-64).
+        let at = unsafe { core::ptr::from_ref(&self.at).read_volatile() };
+        let fixed = fixed * size_of::<Block>();
         let bytes = entries * size_of::<Block>() + fixed;
         let place = (&mut self.producer, &mut self.at);
         Some(Piece { at, fixed, entries, entries_at: at, left: 0, place, after, bytes })
     }
 
     /// Offers slots that are free and may lie on both sides of the ring's end; behind them so many are `free`.
-    pub(super) fn take_around(&mut self, slots: usize, free: u32) -> Around<'_, 'r, T> {
+    #[inline(always)]
+    pub(super) fn take_around(&mut self, slots: usize, free: u32) -> Around<'_, T> {
         let distance = (self.producer as usize).wrapping_mul(Ring::<T>::SLOT);
         let after = self.producer + slots as u64;
         // Each lap ends with the ring, whose length is a power of two.
         let lap_end = (after | u64::from(self.ring.len() - 1)) + 1;
         let end = lap_end.min(after + u64::from(free));
-        Around { filling: self, distance, entries_at: distance, after, end }
+        let Self { ring, producer, at, end: known } = self;
+        Around { ring: ring.lend(), place: (producer, at, known), distance, entries_at: distance, after, end }
     }
 }
 
@@ -331,28 +369,23 @@ impl Sink for Piece<'_> {
     }
 
     #[inline(always)]
-    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]) {
-        const { assert!(size_of::<B>() == size_of::<Block>()) };
-        debug_assert!(blocks.len() <= self.left, "a request is as long as its room");
-        if blocks.len() > self.left {
+    fn put_entries<T: Copy + IntoBytes + Immutable + Unaligned>(&mut self, entries: &[T]) {
+        const { assert!(size_of::<T>() == OCTOWORD_BYTES) };
+        let needed = blocks_of(entries.len());
+        debug_assert!(needed <= self.left, "a request is as long as its room");
+        if needed > self.left {
             return;
         }
-        self.left -= blocks.len();
+        self.left -= needed;
+        let (blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
         // SAFETY: taken off above, and by `leave_entries` before. As in `put`.
-        let mut at: *mut B = unsafe { Self::past(&mut self.entries_at, size_of_val(blocks)) }.cast();
-        let mut rest = blocks;
-        for _ in 0..FEW_BLOCKS {
-            let [block, others @ ..] = rest else { return };
-            // SAFETY: of the bytes that were taken off above.
-            unsafe {
-                write_block(at, block);
-                at = at.add(1);
+        let at = unsafe { Self::past(&mut self.entries_at, needed * size_of::<Block>()) };
+        // SAFETY: there is room for all blocks, and behind them for one more if there is a rest.
+        unsafe {
+            write_blocks(at.cast(), blocks);
+            if !rest.is_empty() {
+                at.cast::<Block>().add(blocks.len()).write_unaligned(padded(rest));
             }
-            rest = others;
-        }
-        if !rest.is_empty() {
-            // SAFETY: of the bytes that were taken off above.
-            unsafe { write_many(at, rest) };
         }
     }
 
@@ -375,13 +408,34 @@ impl Offer for Piece<'_> {
     fn accept(self) {
         let (producer, at) = self.place;
         *producer = self.after;
-        // SAFETY: see `past`. Added where it stands: to add it to what was read before takes two instructions more.
+        // SAFETY: see `past`.
         *at = unsafe { at.add(self.bytes) };
     }
 }
 
 /// Blocks that are written one by one: a loop takes longer to begin than they to copy.
 const FEW_BLOCKS: usize = 4;
+
+/// Writes blocks.
+///
+/// # Safety
+/// There is room for all of them from `at` on.
+#[inline(always)]
+unsafe fn write_blocks<B: IntoBytes>(mut at: *mut B, mut blocks: &[B]) {
+    for _ in 0..FEW_BLOCKS {
+        let [block, others @ ..] = blocks else { return };
+        // SAFETY: the caller's.
+        unsafe {
+            write_block(at, block);
+            at = at.add(1);
+        }
+        blocks = others;
+    }
+    if !blocks.is_empty() {
+        // SAFETY: the caller's.
+        unsafe { write_many(at, blocks) };
+    }
+}
 
 /// Writes a block, by words, which the compiler joins. Measured (`sge1` on x86-64): 2 instructions less than as a whole, for
 /// which it makes both addresses ready first.
@@ -417,45 +471,38 @@ unsafe fn write_many<B: IntoBytes>(mut at: *mut B, blocks: &[B]) {
 }
 
 /// Slots on offer, perhaps on both sides of the ring's end.
-pub(super) struct Around<'q, 'r, T> {
-    filling: &'q mut Filling<'r, T>,
-    distance: usize,
-    entries_at: usize,
+pub(super) struct Around<'q, T> {
+    /// By value: behind each store through a raw pointer the compiler would read again what a reference leads to.
+    ring: Ring<'q, T>,
+    /// `producer`, `at` and `end` of the side that fills it, and what the first and the last are to be.
+    place: (&'q mut u64, &'q mut *mut u8, &'q mut u64),
     after: u64,
     end: u64,
+    distance: usize,
+    entries_at: usize,
 }
 
-impl<T: Copy + FromBytes + IntoBytes + Immutable> Offer for Around<'_, '_, T> {
+impl<T: Copy + FromBytes + IntoBytes + Immutable> Offer for Around<'_, T> {
     fn after(&self) -> u64 {
         self.after
     }
 
     fn accept(self) {
-        let filling = self.filling;
-        (filling.producer, filling.end) = (self.after, self.end);
-        filling.at = filling.ring.slot(self.after).cast();
+        let (producer, at, end) = self.place;
+        (*producer, *at, *end) = (self.after, self.ring.slot(self.after).cast(), self.end);
     }
 }
 
-impl<T: Copy + FromBytes + IntoBytes + Immutable> Around<'_, '_, T> {
+impl<T: Copy + FromBytes + IntoBytes + Immutable> Around<'_, T> {
     /// Writes at this distance, and returns the one behind.
     #[inline(always)]
-    fn write<B: IntoBytes + Immutable>(&mut self, distance: usize, part: B) -> usize {
-        let ring = &mut self.filling.ring;
-        // What fills a slot begins one.
-        if let Ok(slot) = T::read_from_bytes(part.as_bytes()) {
-            ring.write((distance / size_of::<T>()) as u64, slot);
-        } else {
-            let octowords = part.as_bytes().as_chunks::<OCTOWORD_BYTES>().0;
-            for (octoword, at) in octowords.iter().zip((distance..).step_by(OCTOWORD_BYTES)) {
-                ring.write_octoword(at, *octoword);
-            }
-        }
+    fn write<B: IntoBytes + Unaligned>(&mut self, distance: usize, part: B) -> usize {
+        self.ring.write_part(distance, part);
         distance.wrapping_add(size_of::<B>())
     }
 }
 
-impl<T: Copy + FromBytes + IntoBytes + Immutable> Sink for Around<'_, '_, T> {
+impl<T: Copy + FromBytes + IntoBytes + Immutable> Sink for Around<'_, T> {
     #[inline(always)]
     fn put<B: IntoBytes + Immutable + Unaligned>(&mut self, part: B) {
         self.distance = self.write(self.distance, part);
@@ -468,9 +515,20 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Sink for Around<'_, '_, T> {
     }
 
     #[inline(always)]
-    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]) {
+    fn put_entries<E: Copy + IntoBytes + Immutable + Unaligned>(&mut self, entries: &[E]) {
+        const { assert!(size_of::<E>() == OCTOWORD_BYTES) };
+        let (mut blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
+        // As in `write_blocks`.
+        for _ in 0..FEW_BLOCKS {
+            let [block, others @ ..] = blocks else { break };
+            self.entries_at = self.write(self.entries_at, *block);
+            blocks = others;
+        }
         for block in blocks {
             self.entries_at = self.write(self.entries_at, *block);
+        }
+        if !rest.is_empty() {
+            self.entries_at = self.write(self.entries_at, padded(rest));
         }
     }
 

@@ -55,12 +55,6 @@ pub struct StridedEntry {
     pub address: U64,
 }
 
-impl StridedEntry {
-    /// The entry that fills a list up to a whole block.
-    pub const PADDING: Self =
-        Self { stride: U16::ZERO, byte_count: U16::ZERO, mkey: U32::ZERO, address: U64::ZERO };
-}
-
 crate::fmt::defmt_as_bytes!(StridedHeader, StridedEntry);
 
 const _: () = assert!(size_of::<StridedHeader>() == 16 && size_of::<StridedEntry>() == 16);

@@ -10,6 +10,7 @@ pub(crate) mod umr;
 pub use data_path::{Payload, Remote, Sge};
 pub use template::MkeyTemplate;
 
+use crate::wire::{Block, ZEROS};
 use zerocopy::{Immutable, IntoBytes, Unaligned};
 
 /// Blocks that requests fill.
@@ -29,6 +30,14 @@ impl Room {
     }
 }
 
+/// Returns a block of up to four entries, and zeros.
+#[inline(never)]
+pub(crate) fn padded(entries: &(impl IntoBytes + Immutable + ?Sized)) -> Block {
+    let mut block = ZEROS;
+    block.as_flattened_mut().iter_mut().zip(entries.as_bytes()).for_each(|(slot, byte)| *slot = *byte);
+    block
+}
+
 /// Takes the parts of a request, in order.
 pub(crate) trait Sink {
     /// Takes the next part: whole octowords.
@@ -38,8 +47,8 @@ pub(crate) trait Sink {
     /// their number is the only one that the compiler does not know.
     fn leave_entries(&mut self, blocks: usize);
 
-    /// Takes the next blocks of translation entries.
-    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]);
+    /// Takes the next translation entries, of an octoword each, and zeros up to a whole block.
+    fn put_entries<T: Copy + IntoBytes + Immutable + Unaligned>(&mut self, entries: &[T]);
 
     /// Leaves octowords as they are.
     fn skip(&mut self, octowords: usize);

@@ -3,7 +3,7 @@
 use super::{Sink, set_psv, umr};
 use crate::error::ConfigError;
 use crate::mkey::{
-    DomainKind, Entries, InForce, Kept, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
+    DomainKind, InForce, Kept, ListEntry, Mkey, MkeyConfig, Numbers, Outline, Outlines, PsvStarts,
     SignatureChange, SignatureWords, XtsEngine,
 };
 use crate::types::{Key, Tweak};
@@ -12,12 +12,26 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::{MkeyMask, UmrHead};
-use crate::wire::{Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword};
+use crate::wire::{
+    Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, ZEROS, blocks_of,
+};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute, transmute_mut};
 
 /// Blocks before the layout: control and UMR control segment, mkey context.
 const LAYOUT_AT: usize = 2;
+
+/// Where the reference tag of a domain stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+enum RefTag {
+    /// In the last block of the UMR.
+    Last,
+    /// In the one before, since crypto comes behind.
+    BeforeCrypto,
+    /// The domain has none.
+    Absent,
+}
 
 /// A whole configuration of one mkey, made ready: its requests are built and checked once and then posted any number of times,
 /// with new addresses, another tweak or another reference tag in between
@@ -54,8 +68,6 @@ pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
     ticket: u64,
     numbers: Numbers,
     blocks: [Block; BLOCKS],
-    /// Blocks of the layout.
-    layout_blocks: usize,
     /// Entries of a list layout; 0 of an interleaved one.
     entries: usize,
     /// The most bytes that the mkey may have.
@@ -64,6 +76,9 @@ pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
     psvs: [SetPsvSegment; PSVS],
     /// What is known of the mkey once the requests are posted.
     in_force: InForce,
+    /// Of the memory and of the wire domain.
+    ref_tags: [RefTag; 2],
+    /// What the parts that agree are found by, where there are two domains.
     signature: Option<SignatureWords>,
     crypto: Option<XtsEngine>,
 }
@@ -93,8 +108,10 @@ impl Sink for Collector<'_> {
         self.at += blocks * OCTOWORDS_PER_BLOCK;
     }
 
-    fn put_entries<B: Copy + IntoBytes + Immutable + Unaligned>(&mut self, blocks: &[B]) {
-        self.entries_at = self.write(self.entries_at, blocks);
+    fn put_entries<T: Copy + IntoBytes + Immutable + Unaligned>(&mut self, entries: &[T]) {
+        // What they do not fill is zero from the beginning.
+        self.write(self.entries_at, entries);
+        self.entries_at += blocks_of(entries.len()) * OCTOWORDS_PER_BLOCK;
     }
 
     fn skip(&mut self, octowords: usize) {
@@ -114,13 +131,12 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         let mut kept = Kept::default();
         let plan = mkey.plan(config, usize::from(MAX_WQE_OCTOWORDS), &mut kept)?;
         let plan = plan.without_error_count();
-        let layout_blocks = plan.layout_blocks();
-        let needed = LAYOUT_AT + layout_blocks + plan.bsf_blocks();
+        let needed = LAYOUT_AT + plan.layout_blocks() + plan.bsf_blocks();
         let psvs_needed = plan.psvs;
         if needed != BLOCKS || psvs_needed != PSVS {
             return Err(ConfigError::TemplateSize { blocks: BLOCKS, needed, psvs: PSVS, psvs_needed });
         }
-        let mut blocks = [[[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK]; BLOCKS];
+        let mut blocks = [ZEROS; BLOCKS];
         let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0, entries_at: 0 };
         umr::configure(&plan, mkey.numbers(), ControlSegment::default(), &mut collector);
         umr::layout(&plan, &mut collector);
@@ -131,10 +147,8 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             psvs.iter_mut().rev().zip(segments).for_each(|(slot, segment)| *slot = segment);
         }
         let (entries, length) = match &config.layout {
-            Some(layout) => match layout.entries {
-                Entries::Interleaved { .. } | Entries::Blocks { header: true, .. } => (0, layout.length()),
-                _ => (layout.count(), layout.length()),
-            },
+            Some(layout) if layout.is_interleaved() => (0, layout.length()),
+            Some(layout) => (layout.count(), layout.length()),
             None => (0, 0),
         };
         let signature = match config.signature {
@@ -149,7 +163,6 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             ticket: Mkey::ticket(mkey.key()),
             numbers: *mkey.numbers(),
             blocks,
-            layout_blocks,
             entries,
             max_length: match (plan.crypto_bsf, plan.engine) {
                 (Some(crypto), engine) => crypto.wire().for_engine(engine).max_length,
@@ -158,6 +171,11 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             },
             psvs,
             in_force: InForce::by_template(length, outlines),
+            ref_tags: [DomainKind::Memory, DomainKind::Wire].map(|domain| match signature {
+                Some(words) if words.has_ref_tag(domain) && plan.crypto_bsf.is_some() => RefTag::BeforeCrypto,
+                Some(words) if words.has_ref_tag(domain) => RefTag::Last,
+                _ => RefTag::Absent,
+            }),
             signature,
             crypto: plan.crypto_bsf.map(|_| plan.engine),
         })
@@ -246,26 +264,36 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     #[inline]
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
         let absent = ConfigError::NotASignatureMkey;
-        let words = self.signature.as_mut().ok_or(absent)?;
-        words.set_ref_tag(domain, ref_tag)?;
-        let block = self.blocks.get_mut(LAYOUT_AT + self.layout_blocks).ok_or(absent)?;
-        let bsf: &mut SignatureBsf = transmute_mut!(block);
-        let inline = match domain {
-            DomainKind::Memory => &mut bsf.memory_inline,
-            DomainKind::Wire => &mut bsf.wire_inline,
-        };
-        inline.ref_tag = U32::new(ref_tag);
-        // Where nothing else is said, the parts that agree in both domains are copied.
-        if PSVS == 2
-            && let Some(mask) = words.effective_copy_mask()
-        {
-            bsf.wire = mask;
-        }
+        let [memory, wire] = self.ref_tags;
         // PSVs are set memory before wire, and begin with guard and application tag.
-        let number = usize::from(PSVS == 2 && domain == DomainKind::Wire);
+        let (place, number) = match domain {
+            DomainKind::Memory => (memory, 0),
+            DomainKind::Wire => (wire, usize::from(PSVS == 2)),
+        };
+        // One question where the BSF is the last block; else a call.
+        if place == RefTag::Last {
+            let words = self.signature.as_mut().filter(|_| PSVS == 2);
+            write_ref_tag(self.blocks.last_mut().ok_or(absent)?, domain, ref_tag, words);
+        } else {
+            self.set_other_ref_tag(place, domain, ref_tag)?;
+        }
         let psv: &mut [U32; 4] = transmute_mut!(self.psvs.get_mut(number).ok_or(absent)?);
         let [.., start] = psv;
         *start = U32::new(ref_tag);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_other_ref_tag(
+        &mut self,
+        place: RefTag,
+        domain: DomainKind,
+        ref_tag: u32,
+    ) -> Result<(), ConfigError> {
+        let block = if place == RefTag::BeforeCrypto { self.blocks.iter_mut().nth_back(1) } else { None };
+        let words = self.signature.as_mut().filter(|_| PSVS == 2);
+        write_ref_tag(block.ok_or(ConfigError::NotASignatureMkey)?, domain, ref_tag, words);
         Ok(())
     }
 
@@ -323,6 +351,24 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     #[inline(always)]
     pub(crate) const fn blocks_of_all(&self) -> usize {
         BLOCKS + PSVS * set_psv::BLOCKS
+    }
+}
+
+/// Writes a reference tag into the BSF of a signature, whose words are given if it has two domains.
+#[inline(always)]
+fn write_ref_tag(block: &mut Block, domain: DomainKind, ref_tag: u32, words: Option<&mut SignatureWords>) {
+    let bsf: &mut SignatureBsf = transmute_mut!(block);
+    let inline = match domain {
+        DomainKind::Memory => &mut bsf.memory_inline,
+        DomainKind::Wire => &mut bsf.wire_inline,
+    };
+    inline.ref_tag = U32::new(ref_tag);
+    // Where nothing else is said, the parts that agree in both domains are copied.
+    if let Some(words) = words
+        && words.set_ref_tag(domain, ref_tag).is_ok()
+        && let Some(mask) = words.effective_copy_mask()
+    {
+        bsf.wire = mask;
     }
 }
 
@@ -546,6 +592,47 @@ mod tests {
             Err(ConfigError::LengthOverDataUnit { length: 4608, unit: 4096 })
         );
         agree(&ciphered, &template, &config);
+    }
+
+    #[test]
+    fn reference_tags_are_found_wherever_they_stand() {
+        fn check<const BLOCKS: usize, const PSVS: usize>(
+            engine: Option<XtsEngine>,
+            of: fn(u32, u32) -> BlockSignature,
+            domains: &[DomainKind],
+        ) {
+            let (list, cipher) = ([entry(0, 512)], crypto(1));
+            let mkey = mkey(true, engine);
+            let base = MkeyConfig {
+                access: Some(Access::NONE),
+                layout: Some(Layout::list(&list)),
+                signature: SignatureChange::Keep,
+                crypto: engine.map(|_| &cipher),
+            };
+            let config = MkeyConfig { signature: SignatureChange::Set(&of(3, 4)), ..base };
+            let mut template = MkeyTemplate::<BLOCKS, PSVS>::new(&mkey, &config).unwrap();
+            let mut tags = [3, 4];
+            for (at, domain) in [DomainKind::Memory, DomainKind::Wire].into_iter().enumerate() {
+                let result = template.set_ref_tag(domain, 70);
+                if domains.contains(&domain) {
+                    tags[at] = 70;
+                    assert_eq!(result, Ok(()));
+                } else {
+                    assert_eq!(result, Err(ConfigError::NotASignatureMkey));
+                }
+                let changed = of(tags[0], tags[1]);
+                agree(&mkey, &template, &MkeyConfig { signature: SignatureChange::Set(&changed), ..base });
+            }
+        }
+        const BOTH: [DomainKind; 2] = [DomainKind::Memory, DomainKind::Wire];
+        let [memory, wire] = BOTH.each_ref().map(core::slice::from_ref);
+        let engine = Some(XtsEngine::MultiBlock);
+        check::<4, 1>(None, |tag, _| BlockSignature::memory(dif(tag)), memory);
+        check::<4, 1>(None, |_, tag| BlockSignature::wire(dif(tag)), wire);
+        check::<4, 2>(None, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
+        check::<5, 1>(engine, |tag, _| BlockSignature::memory(dif(tag)), memory);
+        check::<5, 1>(engine, |_, tag| BlockSignature::wire(dif(tag)), wire);
+        check::<5, 2>(engine, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
     }
 
     #[test]

@@ -1,16 +1,14 @@
 //! UMR requests: configure an mkey, or take its key out of service.
 
-use super::{Room, Sink};
-use crate::mkey::{
-    CryptoWire, Entries, InterleavedEntry, ListEntry, Numbers, Plan, ReadySignature, XtsEngine,
-};
+use super::{Room, Sink, padded};
+use crate::mkey::{CryptoWire, Entries, InterleavedEntry, Numbers, Plan, ReadySignature, XtsEngine};
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::big_endian::{U32, U64};
-use zerocopy::{Immutable, IntoBytes, Unaligned};
+use zerocopy::transmute;
 
 /// The most blocks of a UMR.
 pub(crate) const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
@@ -68,11 +66,9 @@ pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment
 pub(crate) fn layout(plan: &Plan<'_>, sink: &mut impl Sink) {
     if let Some(layout) = &plan.layout {
         match layout.entries {
-            Entries::List(entries) => blocks_of(entries, ListEntry::PADDING, sink),
-            Entries::Interleaved { repeat, bytes_per_cycle, entries } => {
-                interleaved(StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16), entries, sink);
-            }
-            Entries::Blocks { blocks, .. } => sink.put_entries(blocks),
+            Entries::List(entries) => sink.put_entries(entries),
+            Entries::Interleaved(header, entries) => interleaved(header, entries, sink),
+            Entries::Blocks(blocks) => sink.put_entries(blocks.as_flattened()),
         }
     }
 }
@@ -99,42 +95,14 @@ pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
     });
 }
 
-/// Hands on translation entries, and `padding` up to a whole block.
-#[inline(always)]
-fn blocks_of<T: Copy + IntoBytes + Immutable + Unaligned>(entries: &[T], padding: T, sink: &mut impl Sink) {
-    let (blocks, rest) = entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
-    sink.put_entries(blocks);
-    if !rest.is_empty() {
-        sink.put_entries(&[padded(rest, padding)]);
-    }
-}
-
-/// Returns a block of entries, and `padding`.
-#[inline(never)]
-fn padded<T: Copy>(entries: &[T], padding: T) -> [T; OCTOWORDS_PER_BLOCK] {
-    let mut block = [padding; OCTOWORDS_PER_BLOCK];
-    block.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = *entry);
-    block
-}
-
 /// Hands on an interleaved layout. The header stands where an entry would: the first block has room for three.
 #[inline(always)]
 fn interleaved(header: StridedHeader, entries: &[InterleavedEntry], sink: &mut impl Sink) {
-    let none = InterleavedEntry::PADDING;
-    let (first, rest) = match *entries {
-        [] => ([none, none, none], &[][..]),
-        [a] => ([a, none, none], &[][..]),
-        [a, b] => ([a, b, none], &[][..]),
-        [a, b, c, ref rest @ ..] => ([a, b, c], rest),
-    };
-    sink.put_entries(&[Header(header, first)]);
-    blocks_of(rest, none, sink);
+    let (first, rest) = entries.split_at(entries.len().min(OCTOWORDS_PER_BLOCK - 1));
+    let [first, second, third, _] = padded(first);
+    sink.put_entries(&[transmute!(header), first, second, third]);
+    sink.put_entries(rest);
 }
-
-/// First block of an interleaved layout.
-#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
-#[repr(C)]
-struct Header(StridedHeader, [InterleavedEntry; OCTOWORDS_PER_BLOCK - 1]);
 
 /// Hands on the BSF of a signature, with the numbers of the PSVs.
 #[inline(always)]

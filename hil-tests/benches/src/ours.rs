@@ -144,14 +144,16 @@ impl Templates {
 }
 
 /// The library.
+// In this order, so that what is counted does not depend on where a compiler puts what.
+#[repr(C)]
 pub struct Ours<'m> {
+    /// By reference, as a program has them that takes them from a queue.
+    ios: [&'m mut Io; REQUESTS],
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
     receive: ReceiveQueue<'m, ENTRIES>,
     entries: &'m mut [Cqe],
     cq_record: &'m DoorbellRecord,
-    /// By reference, as a program has them that takes them from a queue.
-    ios: [&'m mut Io; REQUESTS],
     /// Receives that are done.
     received: u16,
 }

@@ -2,7 +2,7 @@
 //!
 //! What each barrier is for stands in the library, `src/queue/barrier.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks the functions of the freestanding program that publish and consume, as objdump prints them: some that do nothing
 /// else in all that they do, and of each function with barriers that those stand in a known order.
@@ -164,8 +164,19 @@ fn record(code: &[Step], barrier: &str) -> Result<(), String> {
 /// Returns whether it is the last byte of an entry, or the word that ends with it, which is read at once. A loop may count from
 /// the entry behind.
 fn is_owner(place: &str) -> bool {
-    let offset = place.trim_end_matches(']').rsplit_once(", #").and_then(|(_, offset)| offset.parse().ok());
-    matches!(offset, Some(56 | 63 | -8 | -1))
+    matches!(offset(place), 56 | 63 | -8 | -1)
+}
+
+/// Returns how far a place is from where its register points.
+fn offset(place: &str) -> i64 {
+    let inner = place.trim_start_matches('[').split(']').next().unwrap_or_default();
+    inner.split_once(", #").and_then(|(_, offset)| offset.parse().ok()).unwrap_or_default()
+}
+
+/// Returns whether two places are the last word of an entry and the byte count (or the word with it), by one register that
+/// points anywhere.
+fn is_owner_of(word: &str, count: &str) -> bool {
+    base(word) == base(count) && matches!(offset(word) - offset(count), 12 | 16)
 }
 
 /// The owner bit of an entry, `dmb oshld`, then the rest of it.
@@ -190,11 +201,23 @@ fn entry(code: &[Step]) -> Result<(), String> {
 /// Each barrier in a known order, whatever else the function does.
 fn orders(code: &[Step]) -> Result<(), String> {
     let (mut rest, mut owner) = (code, None);
+    // What was read last by each register.
+    let mut reads: BTreeMap<&str, &str> = BTreeMap::new();
     while let [step, behind @ ..] = rest {
         rest = match step {
-            Step::Barrier(_) => order(rest, owner.is_some())
-                .ok_or_else(|| format!("no known order of a barrier: {:?}", rest.get(..6).unwrap_or(rest)))?,
+            Step::Barrier(_) => {
+                let fresh = match behind {
+                    [Step::Load(_, count), ..] => {
+                        owner.is_some() || reads.get(base(count)).is_some_and(|word| is_owner_of(word, count))
+                    }
+                    _ => false,
+                };
+                order(rest, fresh).ok_or_else(|| {
+                    format!("no known order of a barrier: {:?}", rest.get(..6).unwrap_or(rest))
+                })?
+            }
             Step::Load(_, place) => {
+                reads.insert(base(place), place);
                 // What is read from elsewhere is the queue's own.
                 if is_owner(place) {
                     owner = Some(base(place));
@@ -214,9 +237,9 @@ fn base(place: &str) -> &str {
     place.trim_start_matches('[').split([',', ']']).next().unwrap_or_default()
 }
 
-/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` says whether an owner bit was
+/// Returns what comes behind the order that begins with this barrier, if it is known; `fresh` says whether an owner bit was
 /// read and nothing else by the same register since.
-fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
+fn order(code: &[Step], fresh: bool) -> Option<&[Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
     match (first.as_str(), behind) {
         ("dmb oshst" | "dmb osh", [Step::Store(counter, record), rest @ ..])
@@ -227,6 +250,17 @@ fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
         // First where the record is.
         ("dmb oshst" | "dmb osh", [Step::Load(pointer, _), Step::Store(counter, record), rest @ ..])
             if is_word(counter) && *record == format!("[{pointer}]") =>
+        {
+            Some(rest)
+        }
+        // And the counter, in any order.
+        (
+            "dmb oshst" | "dmb osh",
+            [Step::Load(one, _), Step::Load(other, _), Step::Store(counter, record), rest @ ..],
+        ) if is_word(counter)
+            && [(one, other), (other, one)]
+                .iter()
+                .any(|(own, pointer)| *own == counter && *record == format!("[{pointer}]")) =>
         {
             Some(rest)
         }
@@ -243,7 +277,7 @@ fn order(code: &[Step], owner: bool) -> Option<&[Step]> {
         }
         // Requests were cancelled; the device is told by other means.
         ("dmb oshst", [Step::Return, ..]) => Some(behind),
-        ("dmb oshld", [Step::Load(..), ..]) if owner => Some(behind),
+        ("dmb oshld", [Step::Load(..), ..]) if fresh => Some(behind),
         _ => rung(code),
     }
 }
@@ -325,6 +359,7 @@ mod tests {
             &["mov x22, x0", "ldr x0, [x22]", "bl 0 <other>", "dmb osh", "ldr x9, [x22, #16]", first],
             &[owner, "b.hi 78 <entry+0x78>", fresh, body, owner, fresh, body],
             &["ldr x8, [x9, #56]", "ldr x10, [x20, #8]", fresh, body],
+            &["ldr x0, [x16]", "ldr x10, [x20, #8]", fresh, "ldur w0, [x16, #-12]"],
             &[
                 "mov x19, x8",
                 "and w8, w2, #0xffff",
@@ -334,6 +369,8 @@ mod tests {
                 "ret",
             ],
             &["ldp x8, x0, [sp, #8]", "dmb osh", "ldr x9, [x0, #24]", first],
+            &["dmb osh", "ldr x8, [x1, #24]", "ldr w9, [x1, #32]", "str w9, [x8]"],
+            &["dmb osh", "ldr w9, [x1, #32]", "ldr x8, [x1, #24]", "str w9, [x8]"],
             &["sub sp, sp, #0x50", "dmb osh", "str x8, [sp, #16]", queue, first],
             &["isb", "ldrb w10, [x0]", "cbnz w10, 0 <entry>"],
         ] {
@@ -348,10 +385,14 @@ mod tests {
             &[publish, record, "isb", flush],
             &["dmb osh", record],
             &["dmb osh", body, first],
+            &["dmb osh", "ldr x8, [x1, #24]", "ldr w7, [x1, #32]", "str w9, [x8]"],
             &["dmb osh", "cbz x9, 0 <entry>", first],
             &[body, fresh, body],
             &[owner, fresh],
             &[owner, body, fresh, body],
+            &["ldr x0, [x16]", "ldur w0, [x16, #-12]", fresh, "ldur w0, [x16, #-12]"],
+            &["ldr x0, [x15]", fresh, "ldur w0, [x16, #-12]"],
+            &["ldr x0, [x16]", fresh, "ldur w0, [x16, #-8]"],
             // What was a queue's or the result's is so no more.
             &["and w8, w2, #0xffff", publish, "str x23, [x8, #8]", "ret"],
             &["bl 0 <other>", publish, "str x23, [x0, #8]", "ret"],
