@@ -341,7 +341,7 @@ impl ReadySignature {
     const fn new(bsf: &SignatureBsf, memory: Option<&Domain>, wire: Option<&Domain>) -> Self {
         let mut starts =
             PsvStarts { both: false, first: U64::ZERO, last_domain: DomainKind::Memory, last: U64::ZERO };
-        let mut needs = 0;
+        let mut needs = SignatureCapabilities::ERROR_COUNT;
         if let Some(memory) = memory {
             starts.last = memory.signature.start();
             needs |= SignatureCapabilities::needs(memory);
@@ -676,6 +676,8 @@ impl SignatureCapabilities {
     const BITS: [u8; 3] = [1, 2, 4];
     /// A signature in two domains. Every device knows it, but it has to be told apart.
     pub(crate) const TWO_DOMAINS: u8 = 8;
+    /// Any signature. What the device waits for goes with it: the error count.
+    pub(crate) const ERROR_COUNT: u8 = 16;
 
     /// Returns what the device does not know, as bits.
     pub(crate) const fn lacking(&self) -> u8 {

@@ -11,6 +11,7 @@ use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::mkey_context::MkeyContext;
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
+use core::hint::black_box;
 use zerocopy::big_endian::{U32, U64};
 
 /// How many signature errors the device has been told that software has seen.
@@ -99,15 +100,15 @@ const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK - 2;
 pub struct Mkey {
     attributes: MkeyAttributes,
     numbers: Numbers,
-    /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`], and
-    /// [`SignatureCapabilities::TWO_DOMAINS`].
+    /// What the device does not know of signatures, see [`SignatureCapabilities::lacking`],
+    /// [`SignatureCapabilities::TWO_DOMAINS`], and [`SignatureCapabilities::ERROR_COUNT`] while it waits for that.
     asked: u8,
     /// The engine of an mkey with crypto. Beside the attributes, as the line above, since each request asks.
     engine: XtsEngine,
     /// What the device holds is not known: nothing may be kept.
     forgotten: bool,
-    /// What is carried out without looking at what was before: as long as everything is known and the device waits for nothing, a
-    /// configuration that gives all that the mkey can have.
+    /// What is carried out without looking at what was before: as long as everything is known, a configuration that gives all that
+    /// the mkey can have.
     rooms: Rooms,
     /// Which templates may be posted as they are, see [`Mkey::takes`].
     ticket: u64,
@@ -408,14 +409,10 @@ impl Mkey {
         if !attributes.tag_update && attributes.key.tag() != 0 {
             return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
         }
-        let asked = match attributes.signature {
-            Some(signature) => signature.capabilities.lacking() | SignatureCapabilities::TWO_DOMAINS,
-            None => 0,
-        };
         let mut mkey = Self {
             attributes,
             numbers: Numbers::new(&attributes),
-            asked,
+            asked: 0,
             engine: match attributes.crypto {
                 Some(engine) => engine,
                 None => XtsEngine::Unspecified,
@@ -432,9 +429,26 @@ impl Mkey {
 
     /// Finds out what is carried out at once.
     const fn settle(&mut self) {
-        let unsettled = self.forgotten || self.pending_error_count().is_some();
-        (self.rooms, self.ticket) =
-            if unsettled { (Rooms::NONE, 0) } else { (self.rooms(MAX_BLOCKS), Self::ticket(self.key())) };
+        self.rooms = if self.forgotten { Rooms::NONE } else { self.rooms(MAX_BLOCKS) };
+        let pending = self.pending_error_count().is_some();
+        self.ticket = if self.forgotten || pending { 0 } else { Self::ticket(self.key()) };
+        self.asked = match self.attributes.signature {
+            Some(signature) => {
+                let lacking = signature.capabilities.lacking() | SignatureCapabilities::TWO_DOMAINS;
+                lacking | if pending { SignatureCapabilities::ERROR_COUNT } else { 0 }
+            }
+            None => 0,
+        };
+    }
+
+    /// Notes that the device is told the error count: what [`Mkey::settle`] finds then, of an mkey of which all else is known.
+    #[inline(always)]
+    pub(crate) const fn error_count_told(&mut self) {
+        if let Some(signature) = &mut self.attributes.signature {
+            signature.error_count.pending = false;
+        }
+        self.asked &= !SignatureCapabilities::ERROR_COUNT;
+        self.ticket = Self::ticket(self.key());
     }
 
     /// Returns the room for a layout, in requests with so many blocks of layout and BSFs.
@@ -553,18 +567,27 @@ impl Mkey {
     /// and to know what is wrong, there is [`Mkey::plan`], which has the same plan for these.
     #[inline(always)]
     pub(crate) fn plan_settled<'a>(&self, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
-        self.plan_for(&self.rooms, config)
+        self.plan_for::<false>(&self.rooms, config)
+    }
+
+    /// The same where the device waits for the error count: after a signature error, and the first time.
+    #[inline(always)]
+    pub(crate) fn plan_pending<'a>(&self, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
+        self.plan_for::<true>(&self.rooms, config)
     }
 
     /// The same for an mkey that is not settled, if the configuration is complete.
     pub(crate) fn plan_complete<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
         self.check_complete(config).ok()?;
-        let plan = self.plan_for(&self.rooms(max_blocks), config)?;
-        Some(Plan { error_count: self.pending_error_count(), ..plan })
+        let rooms = self.rooms(max_blocks);
+        match self.pending_error_count() {
+            None => self.plan_for::<false>(&rooms, config),
+            Some(_) => self.plan_for::<true>(&rooms, config),
+        }
     }
 
     #[inline(always)]
-    fn plan_for<'a>(&self, rooms: &Rooms, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
+    fn plan_for<'a, const PENDING: bool>(&self, rooms: &Rooms, config: &MkeyConfig<'a>) -> Option<Plan<'a>> {
         let mut plan = Plan::new(config);
         let (room, signature, crypto) = match (config.signature, config.crypto) {
             (SignatureChange::Keep | SignatureChange::Reset, None) => (rooms.plain, None, None),
@@ -591,12 +614,22 @@ impl Mkey {
             return None;
         }
         if let Some(block) = signature {
-            let ready = block.ready();
+            // Where the count is pending the compiler does not know that it has read these: it would keep them for here, which takes
+            // an instruction more where it is not (`sge1_t10dif`).
+            let (ready, asked) = if PENDING {
+                (black_box(block.ready()), *black_box(&self.asked))
+            } else {
+                (block.ready(), self.asked)
+            };
             plan.bsf_enable = Some(true);
             let last_domain = ready.starts.last_domain;
             plan.set_psvs = Some((&ready.starts, last_domain));
             let psvs;
-            (plan.psvs, psvs) = match ready.needs & self.asked {
+            if PENDING {
+                plan.error_count = Some(self.error_count_bit());
+            }
+            let pending = if PENDING { SignatureCapabilities::ERROR_COUNT } else { 0 };
+            (plan.psvs, psvs) = match (ready.needs & asked) ^ pending {
                 0 => (1, Psvs::One(last_domain)),
                 SignatureCapabilities::TWO_DOMAINS => {
                     if crypto.is_some_and(|crypto| crypto.properties().signature_is_outside()) {
@@ -607,6 +640,8 @@ impl Mkey {
                 _ => return None,
             };
             plan.signature_bsf = Some((ready, psvs));
+        } else if PENDING {
+            return None;
         }
         Some(plan)
     }
@@ -756,9 +791,18 @@ impl Mkey {
     pub(crate) const fn pending_error_count(&self) -> Option<bool> {
         match &self.attributes.signature {
             Some(SignatureAttributes { error_count, .. }) if error_count.pending => {
-                Some(error_count.seen & 1 != 0)
+                Some(self.error_count_bit())
             }
             _ => None,
+        }
+    }
+
+    /// Returns what the device is told of the error count: its low bit.
+    #[inline(always)]
+    const fn error_count_bit(&self) -> bool {
+        match &self.attributes.signature {
+            Some(SignatureAttributes { error_count, .. }) => error_count.seen & 1 != 0,
+            None => false,
         }
     }
 
@@ -978,5 +1022,24 @@ impl SignatureFault {
             offset: self.offset,
             stride: domain.stride(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn telling_the_error_count_settles_the_mkey() {
+        let psv = PsvIndex::from_low_bits;
+        let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+        let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16);
+        let mut mkey = Mkey::new(MkeyAttributes { signature, ..attributes }).unwrap();
+        assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (Some(true), false));
+        mkey.error_count_told();
+        assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (None, true));
+        let mut settled = mkey.clone();
+        settled.settle();
+        assert_eq!(mkey, settled);
     }
 }
