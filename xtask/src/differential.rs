@@ -9,8 +9,8 @@ cargo xtask differential [--count N] [--seed S]
 Has the installed libmlx5 (version 44) and the library write the same random requests, on a device
 of the stand-in that does not execute them, and compares every byte that libmlx5 writes. Then both
 rings are executed, each by a software device of its own, and everything that can be seen is
-compared: memory, mkeys, PSVs, completions, and what both sides make of them. Three quarters run on
-a device whose cipher takes many data units, the rest on one whose cipher takes one.
+compared: memory, mkeys, PSVs, completions, and what both sides make of them. Half run on a device
+whose cipher takes many data units, the rest on one whose cipher takes one.
 
   --count N   configurations of mkeys that are tried (default 20000)
   --seed S    repeats a run (default: another one each time; it is printed)
@@ -21,8 +21,9 @@ a few hundred), 2 there is no libmlx5, or it lacks something.
 
 /// Configurations that are tried unless told otherwise.
 const COUNT: u64 = 20_000;
-/// The engines and how many quarters of the configurations each gets.
-const ENGINES: [(&str, u64); 2] = [("multi-block", 3), ("single-block", 1)];
+/// The engines and how many quarters of the configurations each gets: with 2500 it happens that an mkey with a signature error is
+/// never configured again.
+const ENGINES: [(&str, u64); 2] = [("multi-block", 2), ("single-block", 2)];
 
 /// Builds the runner and runs it under the stand-in.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// # Errors
 /// What went wrong, in a sentence.
 pub(crate) fn check() -> Result<(), String> {
-    prepare(10_000, None).into_iter().try_for_each(|command| run::check(command?))
+    prepare(COUNT, None).into_iter().try_for_each(|command| run::check(command?))
 }
 
 fn parse(arguments: &[String]) -> Option<(u64, Option<u64>)> {
