@@ -250,13 +250,13 @@ impl<const BLOCKS: usize> Interleaved<BLOCKS> {
     /// # Errors
     /// [`ConfigError::TooManyEntries`] for more entries than there is room for.
     pub fn new(repeat: u32, entries: &[InterleavedEntry]) -> Result<Self, ConfigError> {
-        let Layout { shape, .. } = Layout::interleaved(repeat, entries)?;
+        let (header, shape) = interleaved(repeat, entries)?;
         let max = (OCTOWORDS_PER_BLOCK * BLOCKS).saturating_sub(1);
         let full = ConfigError::TooManyEntries { entries: entries.len(), max };
         let mut blocks = Blocks::new();
         blocks.resize(blocks_of(shape.octowords), ZEROS).map_err(|_| full)?;
         let (first, rest) = blocks.as_flattened_mut().split_first_mut().ok_or(full)?;
-        *first = transmute!(header(repeat, entries));
+        *first = transmute!(header);
         rest.iter_mut().zip(entries).for_each(|(slot, entry)| *slot = transmute!(*entry));
         Ok(Self { blocks, shape })
     }
@@ -308,12 +308,7 @@ impl<'a> Layout<'a> {
     /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
     /// ```
     pub fn interleaved(repeat: u32, entries: &'a [InterleavedEntry]) -> Result<Self, ConfigError> {
-        if entries.len() > usize::from(u16::MAX) {
-            return Err(ConfigError::TooManyEntries { entries: entries.len(), max: usize::from(u16::MAX) });
-        }
-        let header = header(repeat, entries);
-        let length = u64::from(header.bytes_per_cycle.get()) * u64::from(repeat);
-        let shape = Shape::new(1 + entries.len(), length, true);
+        let (header, shape) = interleaved(repeat, entries)?;
         Ok(Self { entries: Entries::Interleaved(header, entries), shape })
     }
 
@@ -356,10 +351,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the header of an interleaved layout. At most 65535 entries have each at most as many bytes.
-fn header(repeat: u32, entries: &[InterleavedEntry]) -> StridedHeader {
+/// Sums up an interleaved layout. At most 65535 entries have each at most as many bytes.
+fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Result<(StridedHeader, Shape), ConfigError> {
+    if entries.len() > usize::from(u16::MAX) {
+        return Err(ConfigError::TooManyEntries { entries: entries.len(), max: usize::from(u16::MAX) });
+    }
     let bytes_per_cycle = entries.iter().map(|entry| u32::from(entry.bytes())).sum();
-    StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16)
+    let shape = Shape::new(1 + entries.len(), u64::from(bytes_per_cycle) * u64::from(repeat), true);
+    Ok((StridedHeader::new(repeat, bytes_per_cycle, entries.len() as u16), shape))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::error::{CheckError, ConfigError};
 use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::mkey_context::MkeyContext;
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES};
+use crate::wire::{MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use core::hint::black_box;
 use zerocopy::big_endian::{U32, U64};
 
@@ -81,7 +81,7 @@ impl MkeyAttributes {
 }
 
 /// The most blocks of layout and BSFs in a request.
-const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK - 2;
+const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS - 2;
 
 /// An mkey as software knows it: its number, its kind, and the shadow of what the device holds.
 ///
@@ -759,7 +759,7 @@ impl Mkey {
                 Some(block) => (block.ready(), block.ready().psvs()),
                 None => (ReadySignature::NONE, Psvs::None),
             });
-            let octowords = (plan.layout_blocks() + plan.bsf_blocks()) * (WQEBB_BYTES / OCTOWORD_BYTES);
+            let octowords = (plan.layout_blocks() + plan.bsf_blocks()) * OCTOWORDS_PER_BLOCK;
             if octowords > max_octowords {
                 let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
                 return Err(ConfigError::BsfDoesNotFit { bytes, max });

@@ -10,7 +10,9 @@ use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
+use crate::wire::{
+    MAX_WHOLE_BLOCKS, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of,
+};
 use crate::wqe::data_path::{DataPath, Operands};
 use crate::wqe::{MkeyTemplate, Payload, Remote, Room, Sge, set_psv, template, umr};
 use core::num::NonZeroU64;
@@ -519,6 +521,23 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
         self.accept(last_control);
     }
 
+    /// Posts the requests of a plan of a settled mkey, and notes it there.
+    #[inline(always)]
+    fn settled<const PSVS: usize>(
+        self,
+        plan: &Plan<'_>,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+        name: Name,
+    ) {
+        let (numbers, shadow) = mkey.parts();
+        shadow.apply_settled(config);
+        self.plan::<PSVS>(plan, numbers, name);
+        if plan.error_count.is_some() {
+            mkey.error_count_told();
+        }
+    }
+
     /// Posts the requests of a template, with the error count if it is to be written.
     #[inline(always)]
     fn template<const BLOCKS: usize, const PSVS: usize>(
@@ -668,9 +687,9 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         let Self { queue, id, flags } = self;
         if let Some(plan) = mkey.plan_settled(config) {
             let posted = match plan.psvs {
-                0 => Self::configure::<0>(queue, id, flags, mkey, config, &plan),
-                1 => Self::configure::<1>(queue, id, flags, mkey, config, &plan),
-                _ => Self::configure::<2>(queue, id, flags, mkey, config, &plan),
+                0 => Self::configure::<0>(queue, (id, flags), mkey, config, &plan),
+                1 => Self::configure::<1>(queue, (id, flags), mkey, config, &plan),
+                _ => Self::configure::<2>(queue, (id, flags), mkey, config, &plan),
             };
             if posted {
                 return Ok(());
@@ -678,8 +697,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         } else if let Some(plan) = mkey.plan_pending(config) {
             // It has SET_PSVs, for it has a signature.
             let posted = match plan.psvs {
-                0 | 1 => Self::configure::<1>(queue, id, flags, mkey, config, &plan),
-                _ => Self::configure::<2>(queue, id, flags, mkey, config, &plan),
+                0 | 1 => Self::configure::<1>(queue, (id, flags), mkey, config, &plan),
+                _ => Self::configure::<2>(queue, (id, flags), mkey, config, &plan),
             };
             if posted {
                 return Self::posted();
@@ -701,19 +720,13 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     #[inline(always)]
     fn configure<const PSVS: usize>(
         queue: &mut SendQueue<'_, D, N>,
-        id: u64,
-        flags: FmCeSe,
+        name: Name,
         mkey: &mut Mkey,
         config: &MkeyConfig<'_>,
         plan: &Plan<'_>,
     ) -> bool {
         let Some(post) = queue.begin(plan_room(plan, PSVS)) else { return false };
-        let (numbers, shadow) = mkey.parts();
-        shadow.apply_settled(config);
-        post.plan::<PSVS>(plan, numbers, (id, flags));
-        if plan.error_count.is_some() {
-            mkey.error_count_told();
-        }
+        post.settled::<PSVS>(plan, mkey, config, name);
         true
     }
 
@@ -749,10 +762,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         config: &MkeyConfig<'_>,
         plan: &Plan<'_>,
     ) -> Result<(), PostError> {
-        let post = queue.ask(plan_room(plan, PSVS).blocks(), 1 + PSVS)?;
-        let (numbers, shadow) = mkey.parts();
-        shadow.apply_settled(config);
-        post.plan::<PSVS>(plan, numbers, name);
+        queue.ask(plan_room(plan, PSVS).blocks(), 1 + PSVS)?.settled::<PSVS>(plan, mkey, config, name);
         Ok(())
     }
 
@@ -789,7 +799,7 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         template: &MkeyTemplate<BLOCKS, PSVS>,
     ) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if const { BLOCKS <= umr::MAX_BLOCKS }
+        if const { BLOCKS <= MAX_WHOLE_BLOCKS }
             && mkey.takes(template.ticket())
             && (PSVS == 0 || mkey.has_psvs(template.numbers()))
             && let Some(post) = queue.begin(Room { fixed: template.blocks_of_all(), entries: 0 })

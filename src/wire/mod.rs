@@ -49,6 +49,9 @@ pub(crate) const ZEROS: Block = [[0; OCTOWORD_BYTES]; OCTOWORDS_PER_BLOCK];
 /// The most octowords that one work request may have: the size field has 6 bits.
 pub const MAX_WQE_OCTOWORDS: u8 = 63;
 
+/// The most blocks of a request that fills all of its blocks.
+pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
+
 /// One 64-byte slot of a send queue. A work request fills a whole number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]

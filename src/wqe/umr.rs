@@ -6,12 +6,9 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
-
-/// The most blocks of a UMR.
-pub(crate) const MAX_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
 /// Blocks of a request that takes a key out of service.
 pub(crate) const INVALIDATE_BLOCKS: usize = 2;
