@@ -996,6 +996,7 @@ mod tests {
         SignatureChange,
     };
     use crate::types::{BlockSize, PsvIndex, Seed};
+    use crate::wire::umr::UmrHead;
     use std::collections::VecDeque;
     use std::vec;
     use std::vec::Vec;
@@ -1207,6 +1208,23 @@ mod tests {
         // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
         assert_eq!(queue.complete(3), Some((42, RequestKind::MkeyConfigurePart)));
         assert_eq!(queue.complete(4), Some((42, RequestKind::MkeyConfigure)));
+    }
+
+    #[test]
+    fn r179_the_error_count_is_told_once() {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+        let mut queue = queue(&mut ring, &record, 0);
+        let mut mkey = signature_mkey();
+        let config = MkeyConfig { signature: SignatureChange::Set(&BOTH), ..MkeyConfig::KEEP };
+        // The first post asks for the ring; the others need not.
+        queue.request(0).nop().unwrap();
+        for told in [true, false, false] {
+            let begin = queue.producer();
+            queue.request(1).configure_mkey(&mut mkey, &config).unwrap();
+            let head: UmrHead = transmute!(queue.block(begin).0);
+            assert_eq!(head.umr.mask().sig_err(), told);
+            assert_eq!(mkey.error_count().map(|count| count.pending), Some(false));
+        }
     }
 
     #[test]
