@@ -59,16 +59,14 @@ pub enum ConfigError {
         /// The mkey's.
         mkey: Key,
     },
-    /// A template has not as many blocks and PSVs as its configuration takes.
+    /// A template does not have as many entries, BSFs or PSVs as its configuration takes.
     TemplateSize {
-        /// Blocks of 64 bytes that the template has.
-        blocks: usize,
-        /// Blocks that the configuration takes.
+        /// Of which it has another number.
+        what: &'static str,
+        /// How many the template has.
+        has: usize,
+        /// How many the configuration takes.
         needed: usize,
-        /// PSVs that the template has.
-        psvs: usize,
-        /// PSVs that the configuration takes: domains with a signature.
-        psvs_needed: usize,
     },
     /// A template's list layout has no such entry; an interleaved one has none that can be replaced.
     NoSuchEntry {
@@ -133,10 +131,9 @@ impl fmt::Display for ConfigError {
             Self::OtherMkey { template, mkey } => {
                 write!(f, "the template was made for key {template}, not for {mkey}")
             }
-            Self::TemplateSize { blocks, needed, psvs, psvs_needed } => write!(
-                f,
-                "the configuration takes {needed} blocks and {psvs_needed} PSVs, the template has {blocks} and {psvs}"
-            ),
+            Self::TemplateSize { what, has, needed } => {
+                write!(f, "the configuration takes {needed} {what}, the template has {has}")
+            }
             Self::NoSuchEntry { index, entries } => {
                 write!(f, "entry {index} cannot be replaced: the template has {entries} list entries")
             }

@@ -9,6 +9,7 @@ use super::{Access, Layout, MkeyConfig, SignatureChange};
 use crate::error::{CheckError, ConfigError};
 use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
+use crate::wire::ctrl::FmCeSe;
 use crate::wire::mkey_context::MkeyContext;
 use crate::wire::{MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use core::hint::black_box;
@@ -117,11 +118,15 @@ pub struct Mkey {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
+/// The flag of a completion in the second half of a control segment.
+const COMPLETION: u64 = (FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS).into_bits() as u64) << 32;
+
 /// The numbers of an mkey as its requests have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// The key in the second half of a control segment, and its tag in a context.
-    pub(crate) key_word: U64,
+    /// The key in the second half of a control segment, and there with the flag of a completion.
+    key_words: [U64; 2],
+    /// Its tag in a context.
     pub(crate) context_word: U32,
     /// The PSVs of the wire and the memory domain in the second word of a BSF; 0 without signature.
     pub(crate) psvs: U64,
@@ -138,13 +143,21 @@ impl Numbers {
             }
             None => (0, 0),
         };
+        let key = attributes.key.get() as u64;
         Self {
-            key_word: U64::new(attributes.key.get() as u64),
+            key_words: [U64::new(key), U64::new(COMPLETION | key)],
             context_word: MkeyContext::context_word(attributes.key.tag()),
             psvs: U64::new(wire << 32 | memory),
             bsf_words: [U64::new(wire << 32), U64::new(memory)],
             psv_words: [U64::new(wire << 32), U64::new(memory << 32)],
         }
+    }
+
+    /// Returns the second half of a control segment, but for its other flags.
+    #[inline(always)]
+    pub(crate) const fn key_word(&self, completes: bool) -> U64 {
+        let [silent, signaled] = self.key_words;
+        if completes { signaled } else { silent }
     }
 
     /// Returns the numbers of PSVs where a BSF has them.

@@ -10,11 +10,9 @@ use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
-use crate::wire::{
-    MAX_WHOLE_BLOCKS, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of,
-};
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
 use crate::wqe::data_path::{DataPath, Operands};
-use crate::wqe::{MkeyTemplate, Payload, Remote, Room, Sge, set_psv, template, umr};
+use crate::wqe::{MkeyTemplate, Payload, Remote, Room, Sge, set_psv, umr};
 use core::num::NonZeroU64;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
@@ -458,6 +456,14 @@ impl Words {
             always: flag_word(if signal_all { COMPLETION } else { NO_FLAGS }),
         }
     }
+
+    /// Returns the flags of a request as the second half of its control segment has them.
+    #[inline(always)]
+    fn flags(&self, fence: U32, flags: FmCeSe) -> U32 {
+        // What completes anyhow needs no look at what all do.
+        let always = if flags.ce() == FmCeSe::CE_ALWAYS { BEHIND_ELSE } else { self.always };
+        fenced(fence, flags) | always
+    }
 }
 
 /// A request on its way into the ring, and what it reads and changes of its queue.
@@ -479,7 +485,7 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
         self.in_flight.set(self.begin, id, Work::single(kind, blocks_of(octowords)));
         let first = first_word(self.begin, octowords, first_bits(self.words.qpn, request.opcode));
         let fence = core::mem::replace(self.next, BEHIND_ELSE);
-        let second = second_word(fenced(fence, flags) | self.words.always, U64::new(request.imm.into()));
+        let second = second_word(self.words.flags(fence, flags), U64::new(request.imm.into()));
         request.encode(transmute!([first, second]), &mut self.place);
         self.accept(first);
     }
@@ -490,7 +496,7 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
         self.in_flight.set(self.begin, id, Work::single(RequestKind::LocalInvalidate, blocks));
         let first = self.umr_word(blocks);
         let fence = core::mem::replace(self.next, BEHIND_CHANGE);
-        let second = second_word(fenced(fence, flags) | self.words.always, U64::new(key.get().into()));
+        let second = second_word(self.words.flags(fence, flags), U64::new(key.get().into()));
         umr::invalidate(transmute!([first, second]), &mut self.place);
         self.accept(first);
     }
@@ -540,14 +546,14 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
 
     /// Posts the requests of a template, with the error count if it is to be written.
     #[inline(always)]
-    fn template<const BLOCKS: usize, const PSVS: usize>(
+    fn template<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
         mut self,
-        template: &MkeyTemplate<BLOCKS, PSVS>,
+        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
         error_count: Option<bool>,
         name: Name,
     ) {
-        let [first, second] = self.configuration::<PSVS>(name, template.numbers(), BLOCKS);
-        template::configure(template.blocks(), error_count, transmute!([first, second]), &mut self.place);
+        let [first, second] = self.configuration::<PSVS>(name, template.numbers(), template.umr_blocks());
+        template.configure(error_count, transmute!([first, second]), &mut self.place);
         let mut last_control = first;
         for (segment, from_end) in template.psvs().iter().zip((1..=PSVS).rev()) {
             last_control = self.set_psv(name, *segment, from_end);
@@ -565,12 +571,11 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
     ) -> [U64; 2] {
         self.in_flight.set(self.begin, id, Work::configuration(blocks, PSVS));
         let fence = core::mem::replace(self.next, BEHIND_CHANGE);
-        let flags = match PSVS {
-            0 => fenced(fence, flags) | self.words.always,
-            // The last of the SET_PSVs carries the completion.
-            _ => fenced(fence, silent(flags)),
-        };
-        [self.umr_word(blocks), second_word(flags, numbers.key_word)]
+        // The last of the SET_PSVs carries the completion; where there are none, the key's word does if it is asked for.
+        let completes = PSVS == 0 && flags.ce() == FmCeSe::CE_ALWAYS;
+        let flags =
+            if completes || PSVS > 0 { fenced(fence, silent(flags)) } else { self.words.flags(fence, flags) };
+        [self.umr_word(blocks), second_word(flags, numbers.key_word(completes))]
     }
 
     /// Returns the first half of the control segment of a UMR.
@@ -589,7 +594,7 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
         let first = U64::from_bytes((self.words.set_psv.get() | counter).to_ne_bytes());
         // With signal_all every one completes, as the reference provider has it.
         let own = if from_end == 1 { flags } else { silent(flags) };
-        let second = second_word(fenced(BEHIND_CHANGE, own) | self.words.always, U64::ZERO);
+        let second = second_word(self.words.flags(BEHIND_CHANGE, own), U64::ZERO);
         set_psv::set_psv(segment, transmute!([first, second]), &mut self.place);
         if from_end > 1 {
             self.place.skip(set_psv::BLOCKS * OCTOWORDS_PER_BLOCK - set_psv::OCTOWORDS);
@@ -793,16 +798,15 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// that is too long for the queue; [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then
     /// as before.
     #[inline(always)]
-    pub fn configure_from<const BLOCKS: usize, const PSVS: usize>(
+    pub fn configure_from<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
         self,
         mkey: &mut Mkey,
-        template: &MkeyTemplate<BLOCKS, PSVS>,
+        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
     ) -> Result<(), PostError> {
         let Self { queue, id, flags } = self;
-        if const { BLOCKS <= MAX_WHOLE_BLOCKS }
-            && mkey.takes(template.ticket())
+        if mkey.takes(template.ticket())
             && (PSVS == 0 || mkey.has_psvs(template.numbers()))
-            && let Some(post) = queue.begin(Room { fixed: template.blocks_of_all(), entries: 0 })
+            && let Some(post) = queue.begin(Room { fixed: template.blocks(), entries: 0 })
         {
             mkey.hold(template.in_force());
             post.template(template, None, (id, flags));
@@ -814,23 +818,23 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// What happens where the ring has to be asked, once after each signature error and after doubts, and what is refused.
     #[cold]
     #[inline(never)]
-    fn configure_from_any<const BLOCKS: usize, const PSVS: usize>(
+    fn configure_from_any<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
         queue: &mut SendQueue<'_, D, N>,
         id: u64,
         flags: FmCeSe,
         mkey: &mut Mkey,
-        template: &MkeyTemplate<BLOCKS, PSVS>,
+        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
     ) -> Result<(), PostError> {
         if template.key() != mkey.key() || !mkey.has_psvs(template.numbers()) {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
-        let octowords = template.blocks_behind_head() * OCTOWORDS_PER_BLOCK;
+        let octowords = template.octowords();
         if octowords > queue.max_octowords {
             let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
             return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
         }
-        let post = queue.ask(template.blocks_of_all(), 1 + PSVS)?;
+        let post = queue.ask(template.blocks(), 1 + PSVS)?;
         post.template(template, mkey.pending_error_count(), (id, flags));
         mkey.hold(template.in_force());
         mkey.told();

@@ -12,26 +12,16 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::{MkeyMask, UmrHead};
-use crate::wire::{
-    Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, ZEROS, blocks_of,
-};
+use crate::wire::{Block, MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, ZEROS, blocks_of};
+use core::array;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute, transmute_mut};
 
 /// Blocks before the layout: control and UMR control segment, mkey context.
-const LAYOUT_AT: usize = 2;
+const HEAD: usize = 2;
 
-/// Where the reference tag of a domain stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-enum RefTag {
-    /// In the last block of the UMR.
-    Last,
-    /// In the one before, since crypto comes behind.
-    BeforeCrypto,
-    /// The domain has none.
-    Absent,
-}
+/// The most translation entries of a request.
+const MAX_ENTRIES: usize = (MAX_WHOLE_BLOCKS - HEAD) * OCTOWORDS_PER_BLOCK;
 
 /// A whole configuration of one mkey, made ready: its requests are built and checked once and then posted any number of times,
 /// with new addresses, another tweak or another reference tag in between
@@ -43,10 +33,9 @@ enum RefTag {
 /// force, but where they must be written again, with the other of the two or after a signature error, it has to give them
 /// ([`ConfigError::StateUnknown`]).
 ///
-/// `BLOCKS` is the number of blocks of 64 bytes of its UMR: two, one for each four entries of the layout (an interleaved one has
-/// one more, its header), one with a signature and one with crypto. `PSVS` is the number of domains with a signature, 0 to 2;
-/// each takes one more block of the ring. Up to four entries, T10-DIF on the wire and AES-XTS make `MkeyTemplate<5, 1>`. Known
-/// to the compiler, the numbers make posting a copy without a loop.
+/// `ENTRIES` is the number of translation entries: those of the layout, and of an interleaved one its header. `BSFS` is one for
+/// a signature and one for crypto, `PSVS` the number of domains with a signature: 0 to 2 each. Four pieces, T10-DIF on the wire
+/// and AES-XTS make `MkeyTemplate<4, 2, 1>`. Known to the compiler, the numbers make posting a copy without a loop.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig};
@@ -56,28 +45,32 @@ enum RefTag {
 /// let piece = |address| ListEntry::new(address, 4096, Key::from_raw(0x5600));
 /// let pieces = [piece(0x1000)?];
 /// let config = MkeyConfig { access: Some(Access::ALL), layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-/// let mut template = MkeyTemplate::<3>::new(&mkey, &config)?;
+/// let mut template = MkeyTemplate::<1>::new(&mkey, &config)?;
 /// template.set_entry(0, piece(0x9000)?)?;
 /// assert_eq!(template.length(), 4096);
 /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct MkeyTemplate<const BLOCKS: usize, const PSVS: usize = 0> {
+pub struct MkeyTemplate<const ENTRIES: usize, const BSFS: usize = 0, const PSVS: usize = 0> {
     /// See [`Mkey::takes`]. Its low half is the key.
     ticket: u64,
     numbers: Numbers,
-    blocks: [Block; BLOCKS],
-    /// Entries of a list layout; 0 of an interleaved one.
-    entries: usize,
+    /// The parts of the UMR.
+    head: [Block; HEAD],
+    entries: [Octoword; ENTRIES],
+    /// That of a signature comes before that of crypto.
+    bsfs: [Block; BSFS],
+    /// Entries that can be replaced: those of a list layout.
+    replaceable: usize,
     /// The most bytes that the mkey may have.
     max_length: u64,
     /// The SET_PSVs behind the UMR, but for their control segments.
     psvs: [SetPsvSegment; PSVS],
     /// What is known of the mkey once the requests are posted.
     in_force: InForce,
-    /// Of the memory and of the wire domain.
-    ref_tags: [RefTag; 2],
+    /// Whether the memory and the wire domain have a reference tag.
+    ref_tags: [bool; 2],
     /// What the parts that agree are found by, where there are two domains.
     signature: Option<SignatureWords>,
     crypto: Option<XtsEngine>,
@@ -119,36 +112,37 @@ impl Sink for Collector<'_> {
     }
 }
 
-impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
+impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<ENTRIES, BSFS, PSVS> {
     /// Makes the requests of `config` for `mkey`, which is not changed yet.
     ///
     /// # Errors
     /// [`ConfigError`]: what the mkey cannot hold; [`ConfigError::StateUnknown`] unless the configuration gives all that the
     /// mkey can have (signature as a change to set or to reset), since a template may be posted in any state;
-    /// [`ConfigError::TemplateSize`] where there are other numbers of blocks and PSVs.
+    /// [`ConfigError::TemplateSize`] where it has other numbers of entries, BSFs and PSVs.
     pub fn new(mkey: &Mkey, config: &MkeyConfig<'_>) -> Result<Self, ConfigError> {
         mkey.check_complete(config)?;
         let mut kept = Kept::default();
-        let plan = mkey.plan(config, usize::from(MAX_WQE_OCTOWORDS), &mut kept)?;
-        let plan = plan.without_error_count();
-        let needed = LAYOUT_AT + plan.layout_blocks() + plan.bsf_blocks();
-        let psvs_needed = plan.psvs;
-        if needed != BLOCKS || psvs_needed != PSVS {
-            return Err(ConfigError::TemplateSize { blocks: BLOCKS, needed, psvs: PSVS, psvs_needed });
-        }
-        let mut blocks = [ZEROS; BLOCKS];
+        let plan = mkey.plan(config, MAX_ENTRIES, &mut kept)?.without_error_count();
+        let needed = plan.layout.map_or(0, |layout| layout.octowords());
+        check_size("entries", ENTRIES, needed)?;
+        check_size("BSFs", BSFS, plan.bsf_blocks())?;
+        check_size("PSVs", PSVS, plan.psvs)?;
+        let mut blocks = [ZEROS; MAX_WHOLE_BLOCKS];
         let mut collector = Collector { octowords: blocks.as_flattened_mut(), at: 0, entries_at: 0 };
         umr::configure(&plan, mkey.numbers(), ControlSegment::default(), &mut collector);
         umr::layout(&plan, &mut collector);
+        // All of them are there, by the limit of the plan.
+        let block = |at| blocks.get(at).copied().unwrap_or(ZEROS);
+        let octoword = |at| blocks.as_flattened().get(at).copied().unwrap_or_default();
         let mut psvs = [SetPsvSegment::default(); PSVS];
         if let Some((PsvStarts { first, last, .. }, last_domain)) = plan.set_psvs {
             let segment = |domain, start| set_psv::segment(mkey.numbers().psv_word(domain), start);
             let segments = [segment(last_domain, *last), segment(DomainKind::Memory, *first)];
             psvs.iter_mut().rev().zip(segments).for_each(|(slot, segment)| *slot = segment);
         }
-        let (entries, length) = match &config.layout {
+        let (replaceable, length) = match &config.layout {
             Some(layout) if layout.is_interleaved() => (0, layout.length()),
-            Some(layout) => (layout.count(), layout.length()),
+            Some(layout) => (ENTRIES, layout.length()),
             None => (0, 0),
         };
         let signature = match config.signature {
@@ -162,8 +156,10 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         Ok(Self {
             ticket: Mkey::ticket(mkey.key()),
             numbers: *mkey.numbers(),
-            blocks,
-            entries,
+            head: array::from_fn(block),
+            entries: array::from_fn(|at| octoword(HEAD * OCTOWORDS_PER_BLOCK + at)),
+            bsfs: array::from_fn(|at| block(HEAD + blocks_of(ENTRIES) + at)),
+            replaceable,
             max_length: match (plan.crypto_bsf, plan.engine) {
                 (Some(crypto), engine) => crypto.wire().for_engine(engine).max_length,
                 (None, _) if plan.signature_bsf.is_none() => u64::MAX,
@@ -171,11 +167,8 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
             },
             psvs,
             in_force: InForce::by_template(length, outlines),
-            ref_tags: [DomainKind::Memory, DomainKind::Wire].map(|domain| match signature {
-                Some(words) if words.has_ref_tag(domain) && plan.crypto_bsf.is_some() => RefTag::BeforeCrypto,
-                Some(words) if words.has_ref_tag(domain) => RefTag::Last,
-                _ => RefTag::Absent,
-            }),
+            ref_tags: [DomainKind::Memory, DomainKind::Wire]
+                .map(|domain| signature.is_some_and(|words| words.has_ref_tag(domain))),
             signature,
             crypto: plan.crypto_bsf.map(|_| plan.engine),
         })
@@ -198,18 +191,19 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::LengthOver32Bits`] or [`ConfigError::LengthOverDataUnit`] where the mkey becomes too long.
     #[inline]
     pub fn set_entry(&mut self, index: usize, entry: ListEntry) -> Result<(), ConfigError> {
-        let slot = entry_slot(&mut self.blocks, self.entries, index)?;
+        let slot = self.replaceable(index)?;
         let [old, _]: [U64; 2] = transmute!(*slot);
-        let length = self.in_force.length() - (old.get() >> 32) + u64::from(entry.length());
+        let old_length = self.in_force.length();
+        let length = old_length - (old.get() >> 32) + u64::from(entry.length());
         if length > self.max_length {
             return Err(self.too_long(length));
         }
-        *slot = transmute!(entry);
-        if length != self.in_force.length() {
+        *self.replaceable(index)? = transmute!(entry);
+        if length != old_length {
             self.in_force.set_length(length);
-            if let Some(context) = self.context() {
-                context.len = U64::new(length);
-            }
+            let [_, context] = &mut self.head;
+            let context: &mut MkeyContext = transmute_mut!(context);
+            context.len = U64::new(length);
         }
         Ok(())
     }
@@ -220,8 +214,7 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
     /// [`ConfigError::NoSuchEntry`] for an index behind the last, and for an interleaved layout.
     #[inline]
     pub fn set_address(&mut self, index: usize, address: u64) -> Result<(), ConfigError> {
-        let slot = entry_slot(&mut self.blocks, self.entries, index)?;
-        let words: &mut [U64; 2] = transmute_mut!(slot);
+        let words: &mut [U64; 2] = transmute_mut!(self.replaceable(index)?);
         let [_, old] = words;
         *old = U64::new(address);
         Ok(())
@@ -249,10 +242,10 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         Ok(())
     }
 
-    /// Returns the tweak of an mkey with crypto: the last block is its BSF.
+    /// Returns the tweak of an mkey with crypto: the last BSF is its.
     #[inline(always)]
     fn tweak(&mut self) -> Result<&mut [u8; 16], ConfigError> {
-        let block = self.blocks.last_mut().ok_or(ConfigError::NotACryptoMkey)?;
+        let block = self.bsfs.last_mut().ok_or(ConfigError::NotACryptoMkey)?;
         let bsf: &mut CryptoBsf = transmute_mut!(block);
         Ok(&mut bsf.xts_initial_tweak)
     }
@@ -266,34 +259,18 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         let absent = ConfigError::NotASignatureMkey;
         let [memory, wire] = self.ref_tags;
         // PSVs are set memory before wire, and begin with guard and application tag.
-        let (place, number) = match domain {
+        let (present, number) = match domain {
             DomainKind::Memory => (memory, 0),
             DomainKind::Wire => (wire, usize::from(PSVS == 2)),
         };
-        // One question where the BSF is the last block; else a call.
-        if place == RefTag::Last {
-            let words = self.signature.as_mut().filter(|_| PSVS == 2);
-            write_ref_tag(self.blocks.last_mut().ok_or(absent)?, domain, ref_tag, words);
-        } else {
-            self.set_other_ref_tag(place, domain, ref_tag)?;
+        if !present {
+            return Err(absent);
         }
+        let words = self.signature.as_mut().filter(|_| PSVS == 2);
+        write_ref_tag(self.bsfs.first_mut().ok_or(absent)?, domain, ref_tag, words);
         let psv: &mut [U32; 4] = transmute_mut!(self.psvs.get_mut(number).ok_or(absent)?);
         let [.., start] = psv;
         *start = U32::new(ref_tag);
-        Ok(())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn set_other_ref_tag(
-        &mut self,
-        place: RefTag,
-        domain: DomainKind,
-        ref_tag: u32,
-    ) -> Result<(), ConfigError> {
-        let block = if place == RefTag::BeforeCrypto { self.blocks.iter_mut().nth_back(1) } else { None };
-        let words = self.signature.as_mut().filter(|_| PSVS == 2);
-        write_ref_tag(block.ok_or(ConfigError::NotASignatureMkey)?, domain, ref_tag, words);
         Ok(())
     }
 
@@ -307,14 +284,14 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         }
     }
 
-    fn context(&mut self) -> Option<&mut MkeyContext> {
-        self.blocks.get_mut(1).map(|block| transmute_mut!(block))
-    }
-
-    /// Returns the blocks of the UMR.
+    /// Returns an entry of a list.
     #[inline(always)]
-    pub(crate) const fn blocks(&self) -> &[Block; BLOCKS] {
-        &self.blocks
+    fn replaceable(&mut self, index: usize) -> Result<&mut Octoword, ConfigError> {
+        let missing = ConfigError::NoSuchEntry { index, entries: self.replaceable };
+        if index >= self.replaceable {
+            return Err(missing);
+        }
+        self.entries.get_mut(index).ok_or(missing)
     }
 
     /// Returns the SET_PSVs, but for their control segments.
@@ -341,17 +318,56 @@ impl<const BLOCKS: usize, const PSVS: usize> MkeyTemplate<BLOCKS, PSVS> {
         &self.numbers
     }
 
-    /// Returns the blocks of layout and BSFs.
+    /// Returns the blocks of the UMR.
     #[inline(always)]
-    pub(crate) const fn blocks_behind_head(&self) -> usize {
-        BLOCKS.saturating_sub(LAYOUT_AT)
+    pub(crate) const fn umr_blocks(&self) -> usize {
+        HEAD + blocks_of(ENTRIES) + BSFS
     }
 
     /// Returns the blocks of UMR and SET_PSVs.
     #[inline(always)]
-    pub(crate) const fn blocks_of_all(&self) -> usize {
-        BLOCKS + PSVS * set_psv::BLOCKS
+    pub(crate) const fn blocks(&self) -> usize {
+        self.umr_blocks() + PSVS * set_psv::BLOCKS
     }
+
+    /// Returns the octowords of layout and BSFs, in whole blocks.
+    pub(crate) const fn octowords(&self) -> usize {
+        (self.umr_blocks() - HEAD) * OCTOWORDS_PER_BLOCK
+    }
+
+    /// Hands on the blocks of the UMR with its control segment and, if it is to be written, the error count.
+    #[inline(always)]
+    pub(crate) fn configure(&self, error_count: Option<bool>, control: ControlSegment, sink: &mut impl Sink) {
+        const ZERO: Octoword = [0; OCTOWORD_BYTES];
+        let [head, context] = self.head;
+        if let Some(count) = error_count {
+            let mut head: UmrHead = transmute!(head);
+            head.ctrl = control;
+            head.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
+            let mut context: MkeyContext = transmute!(context);
+            context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
+            sink.put(head);
+            sink.put(context);
+        } else {
+            let ([_, umr, ..], [first, second, ..]) = (head, context);
+            // The second halves of both are reserved, and cheaper written than copied.
+            let octowords: [Octoword; 8] = [transmute!(control), umr, ZERO, ZERO, first, second, ZERO, ZERO];
+            octowords.iter().for_each(|octoword| sink.put(*octoword));
+        }
+        let (blocks, rest) = self.entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
+        blocks.iter().for_each(|block| sink.put(*block));
+        rest.iter().for_each(|entry| sink.put(*entry));
+        // Up to a whole block.
+        for _ in ENTRIES..blocks_of(ENTRIES) * OCTOWORDS_PER_BLOCK {
+            sink.put(ZERO);
+        }
+        self.bsfs.iter().for_each(|bsf| sink.put(*bsf));
+    }
+}
+
+/// Refuses a template that has another number of these than its configuration.
+const fn check_size(what: &'static str, has: usize, needed: usize) -> Result<(), ConfigError> {
+    if has == needed { Ok(()) } else { Err(ConfigError::TemplateSize { what, has, needed }) }
 }
 
 /// Writes a reference tag into the BSF of a signature, whose words are given if it has two domains.
@@ -370,47 +386,6 @@ fn write_ref_tag(block: &mut Block, domain: DomainKind, ref_tag: u32, words: Opt
     {
         bsf.wire = mask;
     }
-}
-
-/// Returns where an entry of a list stands in the blocks of a UMR.
-#[inline(always)]
-fn entry_slot(blocks: &mut [Block], entries: usize, index: usize) -> Result<&mut Octoword, ConfigError> {
-    let missing = ConfigError::NoSuchEntry { index, entries };
-    if index >= entries {
-        return Err(missing);
-    }
-    blocks.as_flattened_mut().get_mut(LAYOUT_AT * OCTOWORDS_PER_BLOCK + index).ok_or(missing)
-}
-
-/// Hands on the blocks of a UMR with their control segment and, if it is to be written, the error count.
-#[inline(always)]
-pub(crate) fn configure<const BLOCKS: usize>(
-    blocks: &[Block; BLOCKS],
-    error_count: Option<bool>,
-    control: ControlSegment,
-    sink: &mut impl Sink,
-) {
-    let mut rest = &blocks[..];
-    if let Some(count) = error_count {
-        let [head, context, others @ ..] = rest else { return };
-        let mut head: UmrHead = transmute!(*head);
-        head.ctrl = control;
-        head.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
-        let mut context: MkeyContext = transmute!(*context);
-        context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
-        sink.put(head);
-        sink.put(context);
-        rest = others;
-    } else {
-        let [[_, umr, ..], [first, second, ..], others @ ..] = rest else { return };
-        // The second halves of both are reserved, and cheaper written than copied.
-        let zeros = [0; OCTOWORD_BYTES];
-        let octowords: [Octoword; 8] =
-            [transmute!(control), *umr, zeros, zeros, *first, *second, zeros, zeros];
-        octowords.iter().for_each(|octoword| sink.put(*octoword));
-        rest = others;
-    }
-    rest.iter().for_each(|block| sink.put(*block));
 }
 
 #[cfg(test)]
@@ -491,9 +466,9 @@ mod tests {
     }
 
     /// Posts `config` both ways to copies of `mkey`, three times each, and compares bytes and what is known of the mkeys.
-    fn agree<const BLOCKS: usize, const PSVS: usize>(
+    fn agree<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
         mkey: &Mkey,
-        template: &MkeyTemplate<BLOCKS, PSVS>,
+        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
         config: &MkeyConfig<'_>,
     ) {
         let (mut plain, mut ready) = (mkey.clone(), mkey.clone());
@@ -525,7 +500,7 @@ mod tests {
         (0..5).for_each(|i| list.push(entry(0x1000 * i, 512)).unwrap());
         let base = MkeyConfig { access: Some(Access::ALL), layout: Some(list.layout()), ..MkeyConfig::KEEP };
         let plain = mkey(false, None);
-        let mut template = MkeyTemplate::<4>::new(&plain, &base).unwrap();
+        let mut template = MkeyTemplate::<5>::new(&plain, &base).unwrap();
         agree(&plain, &template, &base);
 
         let entries =
@@ -543,7 +518,7 @@ mod tests {
         let interleaved = Interleaved::<1>::new(9, &streams).unwrap();
         let config = MkeyConfig { layout: Some(interleaved.layout()), ..base };
         let slices = MkeyConfig { layout: Some(Layout::interleaved(9, &streams).unwrap()), ..base };
-        let mut template = MkeyTemplate::<3>::new(&plain, &config).unwrap();
+        let mut template = MkeyTemplate::<4>::new(&plain, &config).unwrap();
         agree(&plain, &template, &slices);
         assert!(template.set_entry(0, entries[0]).is_err() && template.set_address(0, 1).is_err());
     }
@@ -559,7 +534,7 @@ mod tests {
                 (BlockSignature::both(dif(3), dif(3)), BlockSignature::both(dif(memory), dif(wire)));
             let change = |block| MkeyConfig { signature: SignatureChange::Set(block), ..base };
             let signature_mkey = mkey(true, None);
-            let mut template = MkeyTemplate::<4, 2>::new(&signature_mkey, &change(&first)).unwrap();
+            let mut template = MkeyTemplate::<2, 1, 2>::new(&signature_mkey, &change(&first)).unwrap();
             template.set_ref_tag(DomainKind::Wire, wire).unwrap();
             template.set_ref_tag(DomainKind::Memory, memory).unwrap();
             agree(&signature_mkey, &template, &change(&second));
@@ -568,7 +543,7 @@ mod tests {
         let config =
             |crypto| MkeyConfig { signature: SignatureChange::Set(&block), crypto: Some(crypto), ..base };
         let both = mkey(true, engine);
-        let mut template = MkeyTemplate::<5, 1>::new(&both, &config(&old)).unwrap();
+        let mut template = MkeyTemplate::<2, 2, 1>::new(&both, &config(&old)).unwrap();
         template.set_tweak(new.properties().tweak).unwrap();
         agree(&both, &template, &config(&new));
         assert_eq!(template.set_ref_tag(DomainKind::Memory, 1), Err(ConfigError::NotASignatureMkey));
@@ -582,10 +557,10 @@ mod tests {
 
         let reset = MkeyConfig { signature: SignatureChange::Reset, ..base };
         let signature_mkey = mkey(true, None);
-        agree(&signature_mkey, &MkeyTemplate::<3>::new(&signature_mkey, &reset).unwrap(), &reset);
+        agree(&signature_mkey, &MkeyTemplate::<2>::new(&signature_mkey, &reset).unwrap(), &reset);
         let ciphered = mkey(false, Some(XtsEngine::SingleBlock));
         let config = MkeyConfig { crypto: Some(&old), ..base };
-        let mut template = MkeyTemplate::<4>::new(&ciphered, &config).unwrap();
+        let mut template = MkeyTemplate::<2, 1>::new(&ciphered, &config).unwrap();
         agree(&ciphered, &template, &config);
         assert_eq!(
             template.set_entry(0, entry(0, 4096)),
@@ -596,7 +571,7 @@ mod tests {
 
     #[test]
     fn reference_tags_are_found_wherever_they_stand() {
-        fn check<const BLOCKS: usize, const PSVS: usize>(
+        fn check<const BSFS: usize, const PSVS: usize>(
             engine: Option<XtsEngine>,
             of: fn(u32, u32) -> BlockSignature,
             domains: &[DomainKind],
@@ -610,7 +585,7 @@ mod tests {
                 crypto: engine.map(|_| &cipher),
             };
             let config = MkeyConfig { signature: SignatureChange::Set(&of(3, 4)), ..base };
-            let mut template = MkeyTemplate::<BLOCKS, PSVS>::new(&mkey, &config).unwrap();
+            let mut template = MkeyTemplate::<1, BSFS, PSVS>::new(&mkey, &config).unwrap();
             let mut tags = [3, 4];
             for (at, domain) in [DomainKind::Memory, DomainKind::Wire].into_iter().enumerate() {
                 let result = template.set_ref_tag(domain, 70);
@@ -627,12 +602,12 @@ mod tests {
         const BOTH: [DomainKind; 2] = [DomainKind::Memory, DomainKind::Wire];
         let [memory, wire] = BOTH.each_ref().map(core::slice::from_ref);
         let engine = Some(XtsEngine::MultiBlock);
-        check::<4, 1>(None, |tag, _| BlockSignature::memory(dif(tag)), memory);
-        check::<4, 1>(None, |_, tag| BlockSignature::wire(dif(tag)), wire);
-        check::<4, 2>(None, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
-        check::<5, 1>(engine, |tag, _| BlockSignature::memory(dif(tag)), memory);
-        check::<5, 1>(engine, |_, tag| BlockSignature::wire(dif(tag)), wire);
-        check::<5, 2>(engine, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
+        check::<1, 1>(None, |tag, _| BlockSignature::memory(dif(tag)), memory);
+        check::<1, 1>(None, |_, tag| BlockSignature::wire(dif(tag)), wire);
+        check::<1, 2>(None, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
+        check::<2, 1>(engine, |tag, _| BlockSignature::memory(dif(tag)), memory);
+        check::<2, 1>(engine, |_, tag| BlockSignature::wire(dif(tag)), wire);
+        check::<2, 2>(engine, |one, two| BlockSignature::both(dif(one), dif(two)), &BOTH);
     }
 
     #[test]
@@ -640,13 +615,14 @@ mod tests {
         let list = [entry(0, 512)];
         let config = MkeyConfig { layout: Some(Layout::list(&list)), ..MkeyConfig::KEEP };
         let plain = mkey(false, None);
-        let missing = MkeyTemplate::<3>::new(&plain, &config).map(|_| ());
+        let missing = MkeyTemplate::<1>::new(&plain, &config).map(|_| ());
         assert_eq!(missing, Err(ConfigError::StateUnknown { missing: "access" }));
         let config = MkeyConfig { access: Some(Access::ALL), ..config };
-        let small = MkeyTemplate::<2>::new(&plain, &config).map(|_| ());
-        let sizes = ConfigError::TemplateSize { blocks: 2, needed: 3, psvs: 0, psvs_needed: 0 };
-        assert_eq!(small, Err(sizes));
-        let template = MkeyTemplate::<3>::new(&plain, &config).unwrap();
+        let refused = |what, has, needed| Err(ConfigError::TemplateSize { what, has, needed });
+        assert_eq!(MkeyTemplate::<2>::new(&plain, &config).map(|_| ()), refused("entries", 2, 1));
+        assert_eq!(MkeyTemplate::<1, 1>::new(&plain, &config).map(|_| ()), refused("BSFs", 1, 0));
+        assert_eq!(MkeyTemplate::<1, 0, 1>::new(&plain, &config).map(|_| ()), refused("PSVs", 1, 0));
+        let template = MkeyTemplate::<1>::new(&plain, &config).unwrap();
         let mut other = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x9900), 16)).unwrap();
         let blocks = posted(|queue| {
             let refused = queue.request(1).configure_from(&mut other.clone(), &template);
@@ -664,7 +640,7 @@ mod tests {
             signature: SignatureChange::Set(&block),
             crypto: None,
         };
-        let template = MkeyTemplate::<4, 1>::new(&mkey(true, None), &config).unwrap();
+        let template = MkeyTemplate::<1, 1, 1>::new(&mkey(true, None), &config).unwrap();
         let psv = PsvIndex::from_low_bits;
         let signature = Some(SignatureAttributes::new(psv(0x33), psv(0x44)));
         let attributes = MkeyAttributes::plain(template.key(), 16);
@@ -709,7 +685,7 @@ mod tests {
             result
         };
         let mut signed = mkey(true, None);
-        let template = MkeyTemplate::<4, 1>::new(&signed, &whole).unwrap();
+        let template = MkeyTemplate::<1, 1, 1>::new(&signed, &whole).unwrap();
         // First another signature, whose words must not be taken for the template's.
         let older = BlockSignature::both(dif(1), dif(2));
         let old = MkeyConfig { signature: SignatureChange::Set(&older), ..whole };
@@ -727,7 +703,7 @@ mod tests {
 
         let mut both = mkey(true, Some(XtsEngine::MultiBlock));
         let all = MkeyConfig { crypto: Some(&cipher), ..whole };
-        let template = MkeyTemplate::<5, 1>::new(&both, &all).unwrap();
+        let template = MkeyTemplate::<1, 2, 1>::new(&both, &all).unwrap();
         posted(|queue| queue.request(1).configure_from(&mut both, &template).unwrap());
         let signature = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
         let other = MkeyConfig { crypto: Some(&cipher), ..MkeyConfig::KEEP };

@@ -116,10 +116,10 @@ struct Io {
 
 /// Requests made ready, of each kind of mkey.
 struct Templates {
-    sge1: MkeyTemplate<3>,
-    sge4_crypto: MkeyTemplate<4>,
-    sge1_t10dif: MkeyTemplate<4, 1>,
-    sge4_t10dif_crypto: MkeyTemplate<5, 1>,
+    sge1: MkeyTemplate<1>,
+    sge4_crypto: MkeyTemplate<4, 1>,
+    sge1_t10dif: MkeyTemplate<1, 1, 1>,
+    sge4_t10dif_crypto: MkeyTemplate<4, 2, 1>,
 }
 
 impl Templates {
