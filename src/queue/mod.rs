@@ -19,7 +19,7 @@ pub use completion::{
 pub use doorbell::{Doorbell, DoorbellRecord, UarDoorbell};
 pub use in_flight::RequestKind;
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
-pub use send::{Request, SendQueue, SendQueueConfig};
+pub use send::{Batch, Request, SendQueue, SendQueueConfig};
 pub use shared::SharedSendQueue;
 
 /// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.

@@ -51,7 +51,13 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Returns the number of slots.
     pub(super) const fn len(&self) -> u32 {
-        (self.mask / Self::SLOT) as u32 + 1
+        self.last() as u32 + 1
+    }
+
+    /// Returns the number of the last slot.
+    #[inline(always)]
+    pub(super) const fn last(&self) -> u64 {
+        (self.mask / Self::SLOT) as u64
     }
 
     #[inline(always)]
@@ -249,8 +255,37 @@ pub(super) struct Filling<'r, T> {
     end: u64,
 }
 
+/// The same, for who posts many requests and has the ring to itself meanwhile: what it knows is its own, so that a compiler may
+/// keep it in registers.
+///
+/// It stays with its thread, since a pointer does, and what is written through it is in the ring, which is borrowed for 'r.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'r> {
+    producer: u64,
+    at: *mut u8,
+    /// Slots from `producer` to `end`.
+    left: u64,
+    memory: PhantomData<&'r mut [u8]>,
+}
+
 // SAFETY: as `Ring`, of which `at` is a place.
 unsafe impl<T: Send> Send for Filling<'_, T> {}
+
+impl Run<'_> {
+    /// Returns how many slots were given out, counted from the start.
+    #[inline(always)]
+    pub(super) const fn producer(&self) -> u64 {
+        self.producer
+    }
+
+    /// Offers slots in one piece, if that many are known to be free. What is offered must be accepted.
+    #[inline(always)]
+    pub(super) fn take(&mut self, room: Room) -> Option<Piece<'_>> {
+        self.left = self.left.checked_sub(room.blocks() as u64)?;
+        let (at, after) = (self.at, self.producer + room.blocks() as u64);
+        Some(Piece::new(room, (&mut self.producer, &mut self.at), at, after))
+    }
+}
 
 impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Filling<'r, T> {
     /// Goes on filling a ring at this slot.
@@ -275,11 +310,36 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Filling<'r, T> {
         self.producer
     }
 
+    /// Begins a run. What it gives out is given out once it is [put back](Self::put_back).
+    #[inline(always)]
+    pub(super) const fn run(&self) -> Run<'r> {
+        let Self { producer, at, end, .. } = *self;
+        Run { producer, at, left: end.saturating_sub(producer), memory: PhantomData }
+    }
+
+    /// Takes up where a run of it ended.
+    #[inline(always)]
+    pub(super) const fn put_back(&mut self, run: &Run<'r>) {
+        (self.producer, self.at) = (run.producer, run.at);
+    }
+
+    /// Notes that up to here slots are free.
+    pub(super) fn set_known(&mut self, free: u64) {
+        self.end = self.lap_end(self.producer).min(free);
+        self.at = self.ring.slot(self.producer).cast();
+    }
+
+    /// Returns where the lap of this slot ends: with the ring, whose length is a power of two.
+    #[inline(always)]
+    const fn lap_end(&self, slot: u64) -> u64 {
+        (slot | self.ring.last()) + 1
+    }
+
     /// Offers slots in one piece, if that many are known to be free.
     #[inline(always)]
-    pub(super) fn take(&mut self, Room { fixed, entries }: Room) -> Option<Piece<'_>> {
+    pub(super) fn take(&mut self, room: Room) -> Option<Piece<'_>> {
         const { assert!(Ring::<T>::SLOT == size_of::<Block>()) };
-        let after = self.producer + (fixed + entries) as u64;
+        let after = self.producer + room.blocks() as u64;
         if after > self.end {
             return None;
         }
@@ -287,20 +347,15 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Filling<'r, T> {
         // it stands when the request is accepted. That takes one instruction; to add to what it remembers, and write, takes two
         // (all requests of the benchmarks, on x86-64).
         let at = unsafe { core::ptr::from_ref(&self.at).read_volatile() };
-        let fixed = fixed * size_of::<Block>();
-        let bytes = entries * size_of::<Block>() + fixed;
-        let place = (&mut self.producer, &mut self.at);
-        Some(Piece { at, fixed, entries, entries_at: at, left: 0, place, after, bytes })
+        Some(Piece::new(room, (&mut self.producer, &mut self.at), at, after))
     }
 
-    /// Offers slots that are free and may lie on both sides of the ring's end; behind them so many are `free`.
+    /// Offers slots that may lie on both sides of the ring's end; they are free, as others up to here are.
     #[inline(always)]
-    pub(super) fn take_around(&mut self, slots: usize, free: u32) -> Around<'_, T> {
+    pub(super) fn take_around(&mut self, slots: usize, free: u64) -> Around<'_, T> {
         let distance = (self.producer as usize).wrapping_mul(Ring::<T>::SLOT);
         let after = self.producer + slots as u64;
-        // Each lap ends with the ring, whose length is a power of two.
-        let lap_end = (after | u64::from(self.ring.len() - 1)) + 1;
-        let end = lap_end.min(after + u64::from(free));
+        let end = self.lap_end(after).min(free);
         let Self { ring, producer, at, end: known } = self;
         Around { ring: ring.lend(), place: (producer, at, known), distance, entries_at: distance, after, end }
     }
@@ -334,7 +389,14 @@ pub(super) struct Piece<'q> {
     bytes: usize,
 }
 
-impl Piece<'_> {
+impl<'q> Piece<'q> {
+    #[inline(always)]
+    fn new(room: Room, place: (&'q mut u64, &'q mut *mut u8), at: *mut u8, after: u64) -> Self {
+        let fixed = room.fixed * size_of::<Block>();
+        let bytes = room.entries * size_of::<Block>() + fixed;
+        Self { at, fixed, entries: room.entries, entries_at: at, left: 0, place, after, bytes }
+    }
+
     /// Goes on behind so many bytes.
     ///
     /// # Safety

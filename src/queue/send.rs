@@ -3,7 +3,7 @@
 use super::completion::{Entries, EntryWord, Outcome, WorkCompletion, byte_count};
 use super::doorbell::{Doorbell, DoorbellRecord};
 use super::in_flight::{InFlightTable, RequestKind, Work};
-use super::ring::{Around, Filling, Offer, Piece, Ring};
+use super::ring::{Around, Filling, Offer, Piece, Ring, Run};
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
 use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
@@ -181,7 +181,14 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing happens until it is given its work.
     pub const fn request(&mut self, id: u64) -> Request<'_, 'r, D, N> {
-        Request { queue: self, id, flags: NO_FLAGS }
+        Request { queue: self, hand: None, id, flags: NO_FLAGS }
+    }
+
+    /// Begins requests that are published together, with one doorbell.
+    #[inline(always)]
+    pub const fn batch(&mut self) -> Batch<'_, 'r, D, N> {
+        let hand = self.in_hand();
+        Batch { queue: self, hand }
     }
 
     /// Returns the number of the queue pair.
@@ -367,16 +374,24 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// posted.
     #[inline(always)]
     fn begin(&mut self, room: Room) -> Option<Post<'_, Piece<'_>, N>> {
-        let begin = self.ring.producer();
-        let place = self.ring.take(room)?;
-        Some(Post {
-            place,
-            in_flight: &mut self.in_flight,
-            begin,
-            words: &self.words,
-            next: &mut self.next,
-            last_control: &mut self.last_control,
-        })
+        let Self { in_flight, ring, words, next, last_control, .. } = self;
+        let begin = ring.producer();
+        let place = ring.take(room)?;
+        Some(Post { place, in_flight, begin, words, next, last_control })
+    }
+
+    /// Returns the state that each post changes.
+    #[inline(always)]
+    const fn in_hand(&self) -> InHand<'r> {
+        let Self { next, last_control, words, .. } = *self;
+        InHand { run: self.ring.run(), next, last_control, words }
+    }
+
+    /// Takes it back.
+    #[inline(always)]
+    const fn put_back(&mut self, hand: &InHand<'r>) {
+        self.ring.put_back(&hand.run);
+        (self.next, self.last_control) = (hand.next, hand.last_control);
     }
 
     /// Begins to post what fits, and finds out up to where the next posts need not ask.
@@ -385,15 +400,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// and where what was free when last asked is used up. Each time where limits are low, and for what is seldom.
     #[inline(always)]
     fn ask(&mut self, blocks: usize, requests: usize) -> Result<Post<'_, Around<'_, Wqebb>, N>, PostError> {
-        let (needed, free) = (blocks as u32, self.free_blocks());
-        if needed > free {
-            return Err(PostError::RingFull { needed, free });
-        }
-        if !self.unlimited {
-            self.count_in(requests as u32)?;
-        }
+        let known = self.known_free(blocks, requests)?;
         let begin = self.ring.producer();
-        let known = if self.unlimited { free - needed } else { 0 };
         Ok(Post {
             place: self.ring.take_around(blocks, known),
             in_flight: &mut self.in_flight,
@@ -402,6 +410,127 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             next: &mut self.next,
             last_control: &mut self.last_control,
         })
+    }
+
+    /// Goes on where a request did not post. Seldom, which the compiler is told for the sake of the others.
+    #[cold]
+    #[inline(never)]
+    fn configure_any(
+        &mut self,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+    ) -> Result<(), PostError> {
+        if self.unlimited
+            && let Some(plan) = mkey.plan_settled(config)
+        {
+            // It is the ring that has to be asked, and nothing else.
+            return match plan.psvs {
+                0 => self.configure_around::<0>((id, flags), mkey, config, &plan),
+                1 => self.configure_around::<1>((id, flags), mkey, config, &plan),
+                _ => self.configure_around::<2>((id, flags), mkey, config, &plan),
+            };
+        }
+        self.configure_unsettled(id, flags, mkey, config)
+    }
+
+    /// Carries out the plan of a settled mkey that has so many SET_PSVs.
+    #[inline(always)]
+    fn configure_around<const PSVS: usize>(
+        &mut self,
+        name: Name,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+        plan: &Plan<'_>,
+    ) -> Result<(), PostError> {
+        self.ask(plan_room(plan, PSVS).blocks(), 1 + PSVS)?.settled::<PSVS>(plan, mkey, config, name);
+        Ok(())
+    }
+
+    /// Changes an mkey in any state, and says what is wrong.
+    #[inline(never)]
+    fn configure_unsettled(
+        &mut self,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        config: &MkeyConfig<'_>,
+    ) -> Result<(), PostError> {
+        let mut kept = Kept::default();
+        let plan = match mkey.plan_complete(config, self.max_octowords / OCTOWORDS_PER_BLOCK) {
+            Some(plan) => plan,
+            None => mkey.plan(config, self.max_octowords, &mut kept)?,
+        };
+        let (numbers, name, room) = (mkey.numbers(), (id, flags), plan_room(&plan, plan.psvs));
+        self.ask(room.blocks(), 1 + plan.psvs)?.plan_of_any(&plan, numbers, name);
+        mkey.apply(config);
+        Ok(())
+    }
+
+    /// What happens where the ring has to be asked, once after each signature error and after doubts, and what is refused.
+    #[cold]
+    #[inline(never)]
+    fn configure_from_any<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
+        &mut self,
+        id: u64,
+        flags: FmCeSe,
+        mkey: &mut Mkey,
+        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
+    ) -> Result<(), PostError> {
+        if template.key() != mkey.key() || !mkey.has_psvs(template.numbers()) {
+            let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
+            return Err(error.into());
+        }
+        let octowords = template.octowords();
+        if octowords > self.max_octowords {
+            let [bytes, max] = [octowords, self.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
+            return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
+        }
+        let post = self.ask(template.blocks(), 1 + PSVS)?;
+        post.template(template, mkey.pending_error_count(), (id, flags));
+        mkey.hold(template.in_force());
+        mkey.told();
+        Ok(())
+    }
+
+    /// Posts a request of several blocks where something has to be asked.
+    #[cold]
+    #[inline(never)]
+    fn data_path_any(
+        &mut self,
+        id: u64,
+        flags: FmCeSe,
+        kind: RequestKind,
+        request: DataPath<'_>,
+    ) -> Result<(), PostError> {
+        let post = self.ask(blocks_of(request.octowords()), 1)?;
+        post.data_path((id, flags), kind, &request);
+        Ok(())
+    }
+
+    /// Makes a block known to be free.
+    #[cold]
+    #[inline(never)]
+    fn ask_for_one(&mut self) -> Result<(), PostError> {
+        let known = self.known_free(1, 1)?;
+        self.ring.set_known(known);
+        Ok(())
+    }
+
+    /// Refuses what does not fit, and returns up to where blocks are known to be free.
+    #[inline(always)]
+    fn known_free(&mut self, blocks: usize, requests: usize) -> Result<u64, PostError> {
+        let after = self.ring.producer() + blocks as u64;
+        let free = self.tail + self.ring.ring().last() + 1;
+        if after > free {
+            return Err(PostError::RingFull { needed: blocks as u32, free: self.free_blocks() });
+        }
+        if self.unlimited {
+            return Ok(free);
+        }
+        self.count_in(requests as u32)?;
+        Ok(after)
     }
 
     /// Refuses what are too many requests, and counts them if they are not.
@@ -429,6 +558,73 @@ impl Drop for Retired<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         *self.tail = self.oldest;
+    }
+}
+
+/// What each post changes of a queue, in the hand of who posts many requests: the compiler may keep it in registers, which it may
+/// not with what others could reach.
+#[derive(Clone, Copy)]
+struct InHand<'r> {
+    run: Run<'r>,
+    next: U32,
+    last_control: U64,
+    words: Words,
+}
+
+impl InHand<'_> {
+    /// Begins to post, as [`SendQueue::begin`] does.
+    #[inline(always)]
+    fn begin<'p, const N: usize>(
+        &'p mut self,
+        in_flight: &'p mut InFlightTable<N>,
+        room: Room,
+    ) -> Option<Post<'p, Piece<'p>, N>> {
+        let Self { run, next, last_control, words } = self;
+        let begin = run.producer();
+        let place = run.take(room)?;
+        Some(Post { place, in_flight, begin, words, next, last_control })
+    }
+}
+
+/// Requests that are published together when it is dropped, also where one of them was refused. They are posted as those of the
+/// queue itself, in fewer instructions.
+///
+/// One that is never dropped ([`core::mem::forget`]) takes with it what it posted, also where mkeys were configured.
+///
+/// ```
+/// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Remote, Sge}};
+/// fn write_all<D: Doorbell, const N: usize>(
+///     queue: &mut SendQueue<'_, D, N>,
+///     pieces: &[(Remote, Sge)],
+/// ) -> Result<(), PostError> {
+///     let mut batch = queue.batch();
+///     for (id, (remote, sge)) in (0..).zip(pieces) {
+///         batch.request(id).signaled().rdma_write(*remote, core::slice::from_ref(sge))?;
+///     }
+///     Ok(())
+/// }
+/// ```
+#[must_use = "what is not posted through it is not in the batch"]
+pub struct Batch<'q, 'r, D: Doorbell, const N: usize> {
+    queue: &'q mut SendQueue<'r, D, N>,
+    hand: InHand<'r>,
+}
+
+crate::fmt::format_counters!(['q, 'r, D: Doorbell, const N: usize] Batch ['q, 'r, D, N] { queue });
+
+impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
+    /// Begins a request, as [`SendQueue::request`] does.
+    #[inline(always)]
+    pub const fn request(&mut self, id: u64) -> Request<'_, 'r, D, N, true> {
+        Request { queue: self.queue, hand: Some(&mut self.hand), id, flags: NO_FLAGS }
+    }
+}
+
+impl<D: Doorbell, const N: usize> Drop for Batch<'_, '_, D, N> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.queue.put_back(&self.hand);
+        self.queue.ring_doorbell();
     }
 }
 
@@ -649,18 +845,42 @@ fn plan_room(plan: &Plan<'_>, psvs: usize) -> Room {
     Room { fixed: fixed + psvs * set_psv::BLOCKS, entries }
 }
 
-/// A request that waits for its work. Flags first, then one method that posts.
+/// A request that waits for its work. Flags first, then one method that posts. `BATCHED` says that it is one of a [`Batch`].
 #[must_use = "nothing is posted until the request is given its work"]
-pub struct Request<'q, 'r, D, const N: usize> {
+pub struct Request<'q, 'r, D, const N: usize, const BATCHED: bool = false> {
     queue: &'q mut SendQueue<'r, D, N>,
+    /// Where it is one of a batch: the state of its queue.
+    hand: Option<&'q mut InHand<'r>>,
     id: u64,
     /// As the control segment has them.
     flags: FmCeSe,
 }
 
-crate::fmt::format_counters!(['q, 'r, D, const N: usize] Request ['q, 'r, D, N] { id, flags });
+crate::fmt::format_counters!(['q, 'r, D, const N: usize, const BATCHED: bool] Request ['q, 'r, D, N, BATCHED] { id, flags });
 
-impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
+impl<'r, D: Doorbell, const N: usize, const BATCHED: bool> Request<'_, 'r, D, N, BATCHED> {
+    /// Begins to post, see [`SendQueue::begin`].
+    #[inline(always)]
+    fn begin(&mut self, room: Room) -> Option<Post<'_, Piece<'_>, N>> {
+        if BATCHED {
+            self.hand.as_deref_mut()?.begin(&mut self.queue.in_flight, room)
+        } else {
+            self.queue.begin(room)
+        }
+    }
+
+    /// Does what needs the whole queue.
+    #[inline(always)]
+    fn whole<T>(&mut self, work: impl FnOnce(&mut SendQueue<'r, D, N>) -> T) -> T {
+        let Self { queue, hand, .. } = self;
+        let Some(hand) = hand.as_deref_mut().filter(|_| BATCHED) else { return work(queue) };
+        queue.put_back(hand);
+        let result = work(queue);
+        // The words stay, which the compiler then knows.
+        *hand = InHand { words: hand.words, ..queue.in_hand() };
+        result
+    }
+
     /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
     pub const fn fenced(mut self) -> Self {
         self.flags = both(self.flags, FULL_FENCE);
@@ -688,13 +908,12 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// [`PostError::Config`] for what mkey or queue cannot hold, [`PostError::RingFull`], [`PostError::TooManyRequests`].
     /// Ring, counters and mkey are then as before.
     #[inline(always)]
-    pub fn configure_mkey(self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
-        let Self { queue, id, flags } = self;
+    pub fn configure_mkey(mut self, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
         if let Some(plan) = mkey.plan_settled(config) {
             let posted = match plan.psvs {
-                0 => Self::configure::<0>(queue, (id, flags), mkey, config, &plan),
-                1 => Self::configure::<1>(queue, (id, flags), mkey, config, &plan),
-                _ => Self::configure::<2>(queue, (id, flags), mkey, config, &plan),
+                0 => self.configure::<0>(mkey, config, &plan),
+                1 => self.configure::<1>(mkey, config, &plan),
+                _ => self.configure::<2>(mkey, config, &plan),
             };
             if posted {
                 return Ok(());
@@ -702,8 +921,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         } else if let Some(plan) = mkey.plan_pending(config) {
             // It has SET_PSVs, for it has a signature.
             let posted = match plan.psvs {
-                0 | 1 => Self::configure::<1>(queue, (id, flags), mkey, config, &plan),
-                _ => Self::configure::<2>(queue, (id, flags), mkey, config, &plan),
+                0 | 1 => self.configure::<1>(mkey, config, &plan),
+                _ => self.configure::<2>(mkey, config, &plan),
             };
             if posted {
                 return Self::posted();
@@ -711,7 +930,8 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
         }
         // A copy, and the request by its parts, so that nothing has to be in memory on the way above.
         let config = *config;
-        Self::configure_any(queue, id, flags, mkey, &config)
+        let Self { id, flags, .. } = self;
+        self.whole(move |queue| queue.configure_any(id, flags, mkey, &config))
     }
 
     /// Success, which the compiler does not know: it would join this way with the other, which then takes longer.
@@ -724,71 +944,15 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// Carries out the plan of a settled mkey that has so many SET_PSVs, if there is nothing to ask; returns whether it did.
     #[inline(always)]
     fn configure<const PSVS: usize>(
-        queue: &mut SendQueue<'_, D, N>,
-        name: Name,
+        &mut self,
         mkey: &mut Mkey,
         config: &MkeyConfig<'_>,
         plan: &Plan<'_>,
     ) -> bool {
-        let Some(post) = queue.begin(plan_room(plan, PSVS)) else { return false };
+        let name = (self.id, self.flags);
+        let Some(post) = self.begin(plan_room(plan, PSVS)) else { return false };
         post.settled::<PSVS>(plan, mkey, config, name);
         true
-    }
-
-    /// Goes on where [`Self::configure`] did not post. Seldom, which the compiler is told for the sake of the others.
-    #[cold]
-    #[inline(never)]
-    fn configure_any(
-        queue: &mut SendQueue<'_, D, N>,
-        id: u64,
-        flags: FmCeSe,
-        mkey: &mut Mkey,
-        config: &MkeyConfig<'_>,
-    ) -> Result<(), PostError> {
-        if queue.unlimited
-            && let Some(plan) = mkey.plan_settled(config)
-        {
-            // It is the ring that has to be asked, and nothing else.
-            return match plan.psvs {
-                0 => Self::configure_around::<0>(queue, (id, flags), mkey, config, &plan),
-                1 => Self::configure_around::<1>(queue, (id, flags), mkey, config, &plan),
-                _ => Self::configure_around::<2>(queue, (id, flags), mkey, config, &plan),
-            };
-        }
-        Self::configure_unsettled(queue, id, flags, mkey, config)
-    }
-
-    /// Carries out the plan of a settled mkey that has so many SET_PSVs.
-    #[inline(always)]
-    fn configure_around<const PSVS: usize>(
-        queue: &mut SendQueue<'_, D, N>,
-        name: Name,
-        mkey: &mut Mkey,
-        config: &MkeyConfig<'_>,
-        plan: &Plan<'_>,
-    ) -> Result<(), PostError> {
-        queue.ask(plan_room(plan, PSVS).blocks(), 1 + PSVS)?.settled::<PSVS>(plan, mkey, config, name);
-        Ok(())
-    }
-
-    /// Changes an mkey in any state, and says what is wrong.
-    #[inline(never)]
-    fn configure_unsettled(
-        queue: &mut SendQueue<'_, D, N>,
-        id: u64,
-        flags: FmCeSe,
-        mkey: &mut Mkey,
-        config: &MkeyConfig<'_>,
-    ) -> Result<(), PostError> {
-        let mut kept = Kept::default();
-        let plan = match mkey.plan_complete(config, queue.max_octowords / OCTOWORDS_PER_BLOCK) {
-            Some(plan) => plan,
-            None => mkey.plan(config, queue.max_octowords, &mut kept)?,
-        };
-        let (numbers, name, room) = (mkey.numbers(), (id, flags), plan_room(&plan, plan.psvs));
-        queue.ask(room.blocks(), 1 + plan.psvs)?.plan_of_any(&plan, numbers, name);
-        mkey.apply(config);
-        Ok(())
     }
 
     /// Changes an mkey to what a template says; otherwise as [`Request::configure_mkey`].
@@ -799,46 +963,20 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     /// as before.
     #[inline(always)]
     pub fn configure_from<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
-        self,
+        mut self,
         mkey: &mut Mkey,
         template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
     ) -> Result<(), PostError> {
-        let Self { queue, id, flags } = self;
+        let Self { id, flags, .. } = self;
         if mkey.takes(template.ticket())
             && (PSVS == 0 || mkey.has_psvs(template.numbers()))
-            && let Some(post) = queue.begin(Room { fixed: template.blocks(), entries: 0 })
+            && let Some(post) = self.begin(Room { fixed: template.blocks(), entries: 0 })
         {
             mkey.hold(template.in_force());
             post.template(template, None, (id, flags));
             return Ok(());
         }
-        Self::configure_from_any(queue, id, flags, mkey, template)
-    }
-
-    /// What happens where the ring has to be asked, once after each signature error and after doubts, and what is refused.
-    #[cold]
-    #[inline(never)]
-    fn configure_from_any<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
-        queue: &mut SendQueue<'_, D, N>,
-        id: u64,
-        flags: FmCeSe,
-        mkey: &mut Mkey,
-        template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
-    ) -> Result<(), PostError> {
-        if template.key() != mkey.key() || !mkey.has_psvs(template.numbers()) {
-            let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
-            return Err(error.into());
-        }
-        let octowords = template.octowords();
-        if octowords > queue.max_octowords {
-            let [bytes, max] = [octowords, queue.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
-            return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
-        }
-        let post = queue.ask(template.blocks(), 1 + PSVS)?;
-        post.template(template, mkey.pending_error_count(), (id, flags));
-        mkey.hold(template.in_force());
-        mkey.told();
-        Ok(())
+        self.whole(move |queue| queue.configure_from_any(id, flags, mkey, template))
     }
 
     /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
@@ -857,11 +995,12 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     ///
     /// # Errors
     /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
-    pub fn invalidate(self, key: Key) -> Result<(), PostError> {
-        let Self { queue, id, flags } = self;
-        let post = queue.ask(umr::INVALIDATE_BLOCKS, 1)?;
-        post.invalidate((id, flags), key);
-        Ok(())
+    pub fn invalidate(mut self, key: Key) -> Result<(), PostError> {
+        let Self { id, flags, .. } = self;
+        self.whole(move |queue| {
+            queue.ask(umr::INVALIDATE_BLOCKS, 1)?.invalidate((id, flags), key);
+            Ok(())
+        })
     }
 
     /// Sends a message.
@@ -956,8 +1095,9 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
     }
 
     #[inline(always)]
-    fn data_path(self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
-        let Self { queue, id, flags } = self;
+    fn data_path(mut self, kind: RequestKind, request: DataPath<'_>) -> Result<(), PostError> {
+        let Self { id, flags, .. } = self;
+        let queue = &*self.queue;
         match request.payload {
             // One entry there can always be, which the compiler is told.
             Payload::Sges(sges) if sges.len() > 1 && sges.len() > queue.max_sge => {
@@ -969,26 +1109,19 @@ impl<D: Doorbell, const N: usize> Request<'_, '_, D, N> {
             }
             _ => {}
         }
-        if let Some(post) = queue.begin(Room { fixed: blocks_of(request.octowords()), entries: 0 }) {
+        let room = Room { fixed: blocks_of(request.octowords()), entries: 0 };
+        if let Some(post) = self.begin(room) {
             post.data_path((id, flags), kind, &request);
             return Ok(());
         }
-        Self::data_path_any(queue, id, flags, kind, request)
-    }
-
-    /// Posts where something has to be asked.
-    #[cold]
-    #[inline(never)]
-    fn data_path_any(
-        queue: &mut SendQueue<'_, D, N>,
-        id: u64,
-        flags: FmCeSe,
-        kind: RequestKind,
-        request: DataPath<'_>,
-    ) -> Result<(), PostError> {
-        let post = queue.ask(blocks_of(request.octowords()), 1)?;
-        post.data_path((id, flags), kind, &request);
-        Ok(())
+        if room.fixed == 1 {
+            // A block is in one piece, wherever it is.
+            self.whole(SendQueue::ask_for_one)?;
+            let full = PostError::RingFull { needed: 1, free: 0 };
+            self.begin(room).ok_or(full)?.data_path((id, flags), kind, &request);
+            return Ok(());
+        }
+        self.whole(move |queue| queue.data_path_any(id, flags, kind, request))
     }
 }
 
@@ -1147,6 +1280,62 @@ mod tests {
                     assert_eq!(queue.complete(counter.wrapping_add(1)), None, "the middle of a request");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_batch_posts_what_its_queue_posts() {
+        // Requests of 1 to 3 blocks and configurations, in batches of up to 7, over many laps of a ring that is full again and
+        // again; without a limit of requests, and with a low one.
+        for max_requests in [5, u32::MAX] {
+            let (mut rings, record) = ([vec![Wqebb::ZERO; 16], vec![Wqebb::ZERO; 16]], DoorbellRecord::new());
+            let start = SendQueueConfig::new(Qpn::from_low_bits(0x77));
+            let config = SendQueueConfig { max_requests, first_block: u32::MAX - 40, ..start };
+            let [one, other] = &mut rings;
+            let witness = || Witness { record: &record, seen: Vec::new() };
+            let mut plain = Queue::new(config, one, &record, witness()).unwrap();
+            let mut batched = Queue::new(config, other, &record, witness()).unwrap();
+            let mut mkeys = [signature_mkey(), signature_mkey()];
+            let (list, both) = ([ListEntry::new(0, 512, KEY).unwrap()], SignatureChange::Set(&BOTH));
+            let (access, layout) = (Some(Access::ALL), Some(Layout::list(&list)));
+            let configuration = MkeyConfig { access, layout, signature: both, crypto: None };
+            let template = MkeyTemplate::<1, 1, 2>::new(&mkeys[0], &configuration).unwrap();
+            let sge = Sge::new(0, 1, KEY).unwrap();
+            let mut dice = 1_u32;
+            for _ in 0..2000 {
+                dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let mut batch = batched.batch();
+                let [mine, its] = &mut mkeys;
+                for at in 0..dice >> 29 {
+                    let sges = &[sge; 11][..(dice >> (3 * at)) as usize % 12];
+                    let (kind, id) = ((dice >> (2 * at)) % 5, u64::from(at));
+                    let (request, same) = (plain.request(id).signaled(), batch.request(id).signaled());
+                    let results = match kind {
+                        0 => (
+                            request.configure_mkey(mine, &configuration),
+                            same.configure_mkey(its, &configuration),
+                        ),
+                        1 => (request.configure_from(mine, &template), same.configure_from(its, &template)),
+                        2 => (request.invalidate(KEY), same.invalidate(KEY)),
+                        _ => (request.send(sges), same.send(sges)),
+                    };
+                    assert_eq!(results.0, results.1);
+                }
+                drop(batch);
+                plain.ring_doorbell();
+                let known = |queue: &Queue<'_>| {
+                    (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence())
+                };
+                assert_eq!(known(&plain), known(&batched));
+                assert_eq!(plain.doorbell().seen.last(), batched.doorbell().seen.last());
+                assert!((0..16).all(|at| plain.block(at) == batched.block(at)));
+                for back in 1..=(dice >> 13) as u16 % 16 {
+                    let counter = (plain.producer() as u16).wrapping_sub(17 - back);
+                    assert_eq!(plain.complete(counter), batched.complete(counter));
+                }
+            }
+            assert_eq!(mkeys[0], mkeys[1]);
+            assert_eq!(plain.doorbell().seen.len(), batched.doorbell().seen.len());
         }
     }
 

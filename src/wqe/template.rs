@@ -339,8 +339,8 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
     #[inline(always)]
     pub(crate) fn configure(&self, error_count: Option<bool>, control: ControlSegment, sink: &mut impl Sink) {
         const ZERO: Octoword = [0; OCTOWORD_BYTES];
-        let [head, context] = self.head;
         if let Some(count) = error_count {
+            let [head, context] = self.head;
             let mut head: UmrHead = transmute!(head);
             head.ctrl = control;
             head.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
@@ -349,10 +349,14 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
             sink.put(head);
             sink.put(context);
         } else {
-            let ([_, umr, ..], [first, second, ..]) = (head, context);
+            let [[_, umr, ..], [first, second, ..]] = &self.head;
             // The second halves of both are reserved, and cheaper written than copied.
-            let octowords: [Octoword; 8] = [transmute!(control), umr, ZERO, ZERO, first, second, ZERO, ZERO];
-            octowords.iter().for_each(|octoword| sink.put(*octoword));
+            sink.put(control);
+            sink.put(*umr);
+            sink.put([ZERO; 2]);
+            sink.put(*first);
+            sink.put(*second);
+            sink.put([ZERO; 2]);
         }
         let (blocks, rest) = self.entries.as_chunks::<OCTOWORDS_PER_BLOCK>();
         blocks.iter().for_each(|block| sink.put(*block));

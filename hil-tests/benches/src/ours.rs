@@ -34,7 +34,7 @@ static PIECES: [ListEntry; MAX_ENTRIES] = match ListEntry::new(ADDRESS, PIECE, K
 
 /// What all requests of this side are posted as.
 type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
-type Pending<'q, 'm> = Request<'q, 'm, UarDoorbell, BLOCKS>;
+type Pending<'q, 'm, const BATCHED: bool> = Request<'q, 'm, UarDoorbell, BLOCKS, BATCHED>;
 
 /// What a program knows of its work.
 const KEY: Key = Key::from_raw(0x500);
@@ -143,6 +143,14 @@ impl Templates {
     }
 }
 
+/// Posts a request for each of the first `requests`, and publishes each batch. A macro, since those of a batch are of a type of
+/// their own.
+macro_rules! post {
+    ($ours:ident, $batched:ident, $requests:ident, |$request:ident, $io:ident| $one:expr) => {
+        $ours.post::<$batched>($requests, |$request, $io| $one, |$request, $io| $one)
+    };
+}
+
 /// The library.
 // In this order, so that what is counted does not depend on where a compiler puts what.
 #[repr(C)]
@@ -178,31 +186,38 @@ impl<'m> Ours<'m> {
         }
     }
 
-    /// Posts a request for each of the first `requests`, and publishes each batch.
     #[inline(always)]
     fn post<const BATCHED: usize>(
         &mut self,
         requests: usize,
-        one: impl Fn(Pending<'_, 'm>, &mut Io) -> Result<(), PostError>,
+        one: impl Fn(Pending<'_, 'm, false>, &mut Io) -> Result<(), PostError>,
+        one_of_many: impl Fn(Pending<'_, 'm, true>, &mut Io) -> Result<(), PostError>,
     ) -> Result<(), PostError> {
         let Self { queue, ios, .. } = self;
-        for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
-            for io in batch {
-                one(queue.request(u64::from(io.lba)).signaled(), io)?;
+        for ios in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
+            if BATCHED == 1 {
+                for io in ios {
+                    one(queue.request(u64::from(io.lba)).signaled(), io)?;
+                }
+                queue.ring_doorbell();
+            } else {
+                let mut batch = queue.batch();
+                for io in ios {
+                    one_of_many(batch.request(u64::from(io.lba)).signaled(), io)?;
+                }
             }
-            queue.ring_doorbell();
         }
         Ok(())
     }
 
     #[inline(never)]
     fn list<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| list(request, io))
+        post!(self, BATCHED, requests, |request, io| list(request, io))
     }
 
     #[inline(never)]
     fn interleaved<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let layout = Some(io.strides.layout());
             request.configure_mkey(
                 &mut io.mkey,
@@ -213,7 +228,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let layout = Some(io.list.layout());
             let config =
                 MkeyConfig { access: Some(ACCESS), layout, crypto: Some(&io.crypto), ..MkeyConfig::KEEP };
@@ -223,7 +238,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn signed<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let (layout, signature) = (Some(io.list.layout()), SignatureChange::Set(&io.signature));
             let config = MkeyConfig { access: Some(ACCESS), layout, signature, ..MkeyConfig::KEEP };
             request.configure_mkey(&mut io.mkey, &config)
@@ -232,7 +247,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn signed_and_encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let (layout, signature) = (Some(io.list.layout()), SignatureChange::Set(&io.signature));
             let config = MkeyConfig { access: Some(ACCESS), layout, signature, crypto: Some(&io.crypto) };
             request.configure_mkey(&mut io.mkey, &config)
@@ -241,7 +256,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn slice<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let layout = Some(Layout::list(io.pieces));
             request.configure_mkey(
                 &mut io.mkey,
@@ -252,7 +267,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn rdma_write<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| request.rdma_write(io.remote, &io.data))
+        post!(self, BATCHED, requests, |request, io| request.rdma_write(io.remote, &io.data))
     }
 
     #[inline(never)]
@@ -282,7 +297,7 @@ impl<'m> Ours<'m> {
     /// The same mkey for other pieces, which are described here.
     #[inline(never)]
     fn new_addresses<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let first = ADDRESS + u64::from(io.lba) * 4 * u64::from(PIECE);
             let piece = |at| ListEntry::new(first + at * u64::from(PIECE), PIECE, KEY);
             let (Ok(one), Ok(two), Ok(three), Ok(four)) = (piece(0), piece(1), piece(2), piece(3)) else {
@@ -296,7 +311,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn new_tweak<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             io.crypto.set_tweak(Tweak::from_lba(u64::from(io.lba)));
             request.configure_mkey(&mut io.mkey, &MkeyConfig { crypto: Some(&io.crypto), ..MkeyConfig::KEEP })
         })
@@ -304,7 +319,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn new_ref_tag<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             io.signature.set_ref_tag(DomainKind::Wire, io.lba)?;
             let signature = SignatureChange::Set(&io.signature);
             request.configure_mkey(&mut io.mkey, &MkeyConfig { signature, ..MkeyConfig::KEEP })
@@ -313,33 +328,33 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn template<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| request.configure_from(&mut io.mkey, &io.templates.sge1))
+        post!(self, BATCHED, requests, |request, io| request.configure_from(&mut io.mkey, &io.templates.sge1))
     }
 
     #[inline(never)]
     fn template_encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             request.configure_from(&mut io.mkey, &io.templates.sge4_crypto)
         })
     }
 
     #[inline(never)]
     fn template_signed<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             request.configure_from(&mut io.mkey, &io.templates.sge1_t10dif)
         })
     }
 
     #[inline(never)]
     fn template_both<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             request.configure_from(&mut io.mkey, &io.templates.sge4_t10dif_crypto)
         })
     }
 
     #[inline(never)]
     fn template_address<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             let address = ADDRESS + u64::from(io.lba) * u64::from(PIECE);
             io.templates.sge1.set_address(0, address)?;
             request.configure_from(&mut io.mkey, &io.templates.sge1)
@@ -348,7 +363,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn template_tweak<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             io.templates.sge4_crypto.set_tweak(Tweak::from_lba(u64::from(io.lba)))?;
             request.configure_from(&mut io.mkey, &io.templates.sge4_crypto)
         })
@@ -356,7 +371,7 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn template_ref_tag<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        self.post::<BATCHED>(requests, |request, io| {
+        post!(self, BATCHED, requests, |request, io| {
             io.templates.sge1_t10dif.set_ref_tag(DomainKind::Wire, io.lba)?;
             request.configure_from(&mut io.mkey, &io.templates.sge1_t10dif)
         })
@@ -531,7 +546,7 @@ fn first<'i, 'm>(ios: &'i mut [&'m mut Io], requests: usize) -> &'i mut [&'m mut
 
 /// Configures an mkey for a list.
 #[inline(always)]
-fn list(request: Pending<'_, '_>, io: &mut Io) -> Result<(), PostError> {
+fn list<const BATCHED: bool>(request: Pending<'_, '_, BATCHED>, io: &mut Io) -> Result<(), PostError> {
     let layout = Some(io.list.layout());
     request.configure_mkey(&mut io.mkey, &MkeyConfig { access: Some(ACCESS), layout, ..MkeyConfig::KEEP })
 }

@@ -50,6 +50,8 @@ enum Step {
     Store(String, String),
     /// Goes elsewhere.
     Branch,
+    /// Goes on at the function's first barrier, or before it.
+    Again,
     /// Goes back to the caller.
     Return,
 }
@@ -67,6 +69,7 @@ fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 fn steps(body: &str) -> Vec<Step> {
     let mut own = BTreeSet::from(["0", "8"]);
     let mut steps = Vec::new();
+    let mut first_barrier = None;
     for line in body.lines() {
         // It is moved, and stays what it is.
         own.insert("sp");
@@ -75,7 +78,15 @@ fn steps(body: &str) -> Vec<Step> {
         let (first, others) = operands.split_once(", ").unwrap_or((operands, ""));
         match mnemonic {
             "mov" if own.contains(number(others)) => _ = own.insert(number(first)),
-            "dmb" | "dsb" => steps.push(Step::Barrier(format!("{mnemonic} {operands}"))),
+            "dmb" | "dsb" => {
+                first_barrier = first_barrier.or(address(line, ':'));
+                steps.push(Step::Barrier(format!("{mnemonic} {operands}")));
+            }
+            "b" if first_barrier
+                .is_some_and(|first| address(operands, ' ').is_some_and(|to| to <= first)) =>
+            {
+                steps.push(Step::Again);
+            }
             "isb" | "cmp" | "cmn" | "ccmp" | "tst" => {}
             "ret" => steps.push(Step::Return),
             "bl" | "blr" => {
@@ -106,6 +117,11 @@ fn steps(body: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Returns the address that a text begins with, which ends with this.
+fn address(text: &str, end: char) -> Option<u64> {
+    u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
 }
 
 /// Returns what the names of both widths of a register share.
@@ -140,12 +156,29 @@ fn rung(code: &[Step]) -> Option<&[Step]> {
     }
 }
 
-/// As [`rung`], and nothing else that a device sees behind the first barrier.
+/// As [`rung`], and nothing else that a device sees behind the first barrier: what stands behind the function's end goes back to
+/// that barrier when it has written anything.
 fn doorbell(code: &[Step]) -> Result<(), String> {
     let start =
         code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
     let published = code.get(start..).unwrap_or_default();
-    let ends = |rest: &[Step]| rest.iter().all(|step| matches!(step, Step::Branch | Step::Return));
+    let ends = |rest: &[Step]| {
+        let mut parts = rest.split_inclusive(|step| matches!(step, Step::Return | Step::Again));
+        let seen = |step: &Step| !matches!(step, Step::Branch | Step::Return | Step::Again);
+        let first = parts.next().unwrap_or_default();
+        !first.iter().any(seen)
+            && parts.all(|part| {
+                let writes =
+                    part.iter().position(seen).map_or(&[][..], |at| part.get(at..).unwrap_or_default());
+                match writes {
+                    [] => true,
+                    [accesses @ .., Step::Again] => {
+                        accesses.iter().all(|step| matches!(step, Step::Load(..) | Step::Store(..)))
+                    }
+                    _ => false,
+                }
+            })
+    };
     if rung(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
 }
 
@@ -187,7 +220,7 @@ fn entry(code: &[Step]) -> Result<(), String> {
             Step::Load(..) if !others.is_empty() => loads += 1,
             Step::Load(_, place) if is_owner(place) => {}
             Step::Barrier(barrier) => others.push(barrier.as_str()),
-            Step::Branch | Step::Return | Step::Store(..) => {}
+            Step::Branch | Step::Again | Step::Return | Step::Store(..) => {}
             Step::Load(_, place) => return Err(format!("{place} is read before the barrier")),
         }
     }
@@ -325,6 +358,19 @@ mod tests {
         ] {
             let bad = GOOD.replace(from, to);
             assert!(bad != GOOD && doorbell_of(&bad).is_err(), "{bad}");
+        }
+        // Behind the end, what was not quick is done, and then published as the rest is.
+        let behind = |lines: &str| GOOD.replace("  28:\tret\n", &format!("  28:\tret\n{lines}"));
+        let (write, back) = ("  2c:\tstr\tx9, [x10]\n", "  30:\tb\t8 <entry+0x8>\n");
+        assert_eq!(doorbell_of(&behind(&format!("{write}{back}"))), Ok(()));
+        for bad in [
+            write.to_owned(),
+            format!("{write}  30:\tb\tc <entry+0xc>\n"),
+            format!("{write}  2e:\tcbz\tx9, 28 <entry+0x28>\n{back}"),
+            format!("{write}  2e:\tret\n{back}"),
+            format!("{write}  2e:\tdmb\toshst\n{back}"),
+        ] {
+            assert!(doorbell_of(&behind(&bad)).is_err(), "{bad}");
         }
     }
 
