@@ -317,7 +317,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Filling<'r, T> {
         Run { producer, at, left: end.saturating_sub(producer), memory: PhantomData }
     }
 
-    /// Takes up where a run of it ended.
+    /// Takes up where a run of it ended. It is a run of this one, and nothing else has given slots out since it began.
     #[inline(always)]
     pub(super) const fn put_back(&mut self, run: &Run<'r>) {
         (self.producer, self.at) = (run.producer, run.at);
@@ -404,7 +404,8 @@ impl<'q> Piece<'q> {
     #[inline(always)]
     unsafe fn past(at: &mut *mut u8, bytes: usize) -> *mut u8 {
         // SAFETY: what is left is of slots in one piece which are borrowed with `producer`: `take` has found them between it and
-        // `end`, which `take_around` keeps within one lap of the ring. The pointer goes no further than one past the last.
+        // `end`, which is within one lap of the ring wherever it is set (`lap_end`). The pointer goes no further than one past the
+        // last. A run counts the slots to `end` instead, and both numbers move together.
         core::mem::replace(at, unsafe { at.add(bytes) })
     }
 }

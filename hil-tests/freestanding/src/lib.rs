@@ -11,16 +11,16 @@
 use core::fmt::{self, Write};
 use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{Command, CreateMkey, QueryQp, Secret};
-use mlx5_mkey::error::{CompletionError, PostError};
+use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
-use mlx5_mkey::mkey::{Mkey, MkeyConfig};
+use mlx5_mkey::mkey::{DomainKind, ListEntry, Mkey, MkeyConfig};
 use mlx5_mkey::queue::{
     CompletionQueue, Doorbell, DoorbellRecord, Endpoint, Outcome, ReceiveQueue, ReceiveQueueConfig,
     SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell, WorkCompletion,
 };
-use mlx5_mkey::types::{Key, Qpn};
+use mlx5_mkey::types::{Key, Qpn, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{MkeyTemplate, Remote, Sge};
 
 #[cfg(target_os = "none")]
 #[panic_handler]
@@ -64,6 +64,43 @@ pub fn entry_configure(
     config: &MkeyConfig<'_>,
 ) -> Result<(), PostError> {
     queue.request(id).fenced().solicited().configure_mkey(mkey, config)
+}
+
+/// Posts a batch: what is made ready, what is not, a transfer of one block, and one of as many as it takes.
+#[unsafe(no_mangle)]
+pub fn entry_batch(
+    queue: &mut Queue<'_>,
+    mkey: &mut Mkey,
+    config: &MkeyConfig<'_>,
+    template: &MkeyTemplate<4, 2, 1>,
+    remote: Remote,
+    sges: &[Sge],
+) -> Result<(), PostError> {
+    let mut batch = queue.batch();
+    batch.request(1).configure_from(mkey, template)?;
+    batch.request(2).configure_mkey(mkey, config)?;
+    batch.request(3).nop()?;
+    batch.request(4).signaled().rdma_write(remote, sges)
+}
+
+/// Changes what is made ready.
+#[unsafe(no_mangle)]
+pub fn entry_change_template(
+    template: &mut MkeyTemplate<4, 2, 1>,
+    index: usize,
+    entry: ListEntry,
+    lba: u64,
+) -> Result<(), ConfigError> {
+    template.set_entry(index, entry)?;
+    template.set_address(index, lba)?;
+    template.set_tweak(Tweak::from_lba(lba))?;
+    template.set_ref_tag(DomainKind::Wire, lba as u32)
+}
+
+/// Makes a configuration ready.
+#[unsafe(no_mangle)]
+pub fn entry_new_template(mkey: &Mkey, config: &MkeyConfig<'_>) -> Option<MkeyTemplate<4, 2, 1>> {
+    MkeyTemplate::new(mkey, config).ok()
 }
 
 /// Invalidates an mkey, and a key.
