@@ -563,7 +563,6 @@ impl Drop for Retired<'_> {
 
 /// What each post changes of a queue, in the hand of who posts many requests: the compiler may keep it in registers, which it may
 /// not with what others could reach.
-#[derive(Clone, Copy)]
 struct InHand<'r> {
     run: Run<'r>,
     next: U32,
@@ -589,7 +588,8 @@ impl InHand<'_> {
 /// Requests that are published together when it is dropped, also where one of them was refused. They are posted as those of the
 /// queue itself, in fewer instructions.
 ///
-/// One that is never dropped ([`core::mem::forget`]) takes with it what it posted, also where mkeys were configured.
+/// One that is never dropped ([`core::mem::forget`]) may take any of what it posted with it, also where mkeys were configured and
+/// requests counted; the rest goes out with the next doorbell.
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Remote, Sge}};
@@ -610,7 +610,8 @@ pub struct Batch<'q, 'r, D: Doorbell, const N: usize> {
     hand: InHand<'r>,
 }
 
-crate::fmt::format_counters!(['q, 'r, D: Doorbell, const N: usize] Batch ['q, 'r, D, N] { queue });
+crate::fmt::format_counters!(['q, 'r, D: Doorbell, const N: usize] Batch ['q, 'r, D, N] { hand });
+crate::fmt::format_counters!(['r] InHand ['r] { run });
 
 impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
     /// Begins a request, as [`SendQueue::request`] does.

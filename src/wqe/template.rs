@@ -34,8 +34,9 @@ const MAX_ENTRIES: usize = (MAX_WHOLE_BLOCKS - HEAD) * OCTOWORDS_PER_BLOCK;
 /// ([`ConfigError::StateUnknown`]).
 ///
 /// `ENTRIES` is the number of translation entries: those of the layout, and of an interleaved one its header. `BSFS` is one for
-/// a signature and one for crypto, `PSVS` the number of domains with a signature: 0 to 2 each. Four pieces, T10-DIF on the wire
-/// and AES-XTS make `MkeyTemplate<4, 2, 1>`. Known to the compiler, the numbers make posting a copy without a loop.
+/// a signature (with crypto also for one that is reset) and one for crypto, `PSVS` the number of domains with a signature: 0 to 2
+/// each. Four pieces, T10-DIF on the wire and AES-XTS make `MkeyTemplate<4, 2, 1>`. Known to the compiler, the numbers make
+/// posting a copy without a loop.
 ///
 /// ```
 /// use mlx5_mkey::mkey::{Access, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig};
@@ -562,6 +563,8 @@ mod tests {
         let reset = MkeyConfig { signature: SignatureChange::Reset, ..base };
         let signature_mkey = mkey(true, None);
         agree(&signature_mkey, &MkeyTemplate::<2>::new(&signature_mkey, &reset).unwrap(), &reset);
+        let both_reset = MkeyConfig { crypto: Some(&old), ..reset };
+        agree(&both, &MkeyTemplate::<2, 2>::new(&both, &both_reset).unwrap(), &both_reset);
         let ciphered = mkey(false, Some(XtsEngine::SingleBlock));
         let config = MkeyConfig { crypto: Some(&old), ..base };
         let mut template = MkeyTemplate::<2, 1>::new(&ciphered, &config).unwrap();

@@ -20,11 +20,11 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
     for (name, check) in checks {
         let (_, body) =
             functions(disassembly).find(|(found, _)| *found == name).ok_or(format!("{name} is missing"))?;
-        check(&steps(body)).map_err(|what| format!("{name}: {what}"))?;
+        check(&steps(name, body)).map_err(|what| format!("{name}: {what}"))?;
     }
     let mut count = 0;
     for (name, body) in functions(disassembly) {
-        let code = steps(body);
+        let code = steps(name, body);
         let of_library = name.starts_with("entry_") || name.contains("mlx5_mkey");
         if of_library && code.iter().any(|step| matches!(step, Step::Barrier(_))) {
             orders(&code).map_err(|what| format!("{:#}: {what}", rustc_demangle::demangle(name)))?;
@@ -50,7 +50,7 @@ enum Step {
     Store(String, String),
     /// Goes elsewhere.
     Branch,
-    /// Goes on at the function's first barrier, or before it.
+    /// Goes on before the function's first barrier, where all ways lead to it.
     Again,
     /// Goes back to the caller.
     Return,
@@ -66,10 +66,11 @@ fn functions(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// Returns the steps of a function; the queue, its first argument, its result and the stack are nobody else's and left out.
 /// So is `isb`, with which a spin lock waits: it orders no accesses to memory.
-fn steps(body: &str) -> Vec<Step> {
+fn steps(name: &str, body: &str) -> Vec<Step> {
     let mut own = BTreeSet::from(["0", "8"]);
     let mut steps = Vec::new();
-    let mut first_barrier = None;
+    // The first barrier, and the last instruction before it that may lead elsewhere.
+    let (mut barrier, mut way_out) = (None, None);
     for line in body.lines() {
         // It is moved, and stays what it is.
         own.insert("sp");
@@ -79,22 +80,28 @@ fn steps(body: &str) -> Vec<Step> {
         match mnemonic {
             "mov" if own.contains(number(others)) => _ = own.insert(number(first)),
             "dmb" | "dsb" => {
-                first_barrier = first_barrier.or(address(line, ':'));
+                barrier = barrier.or(address(line, ':'));
                 steps.push(Step::Barrier(format!("{mnemonic} {operands}")));
             }
-            "b" if first_barrier
-                .is_some_and(|first| address(operands, ' ').is_some_and(|to| to <= first)) =>
-            {
-                steps.push(Step::Again);
-            }
+            "b" if barrier.is_some() && leads_to(name, operands, way_out, barrier) => steps.push(Step::Again),
             "isb" | "cmp" | "cmn" | "ccmp" | "tst" => {}
-            "ret" => steps.push(Step::Return),
+            "ret" => {
+                if barrier.is_none() {
+                    way_out = address(line, ':');
+                }
+                steps.push(Step::Return);
+            }
             "bl" | "blr" => {
                 steps.push(Step::Branch);
                 // What a call leaves as it was.
                 own.retain(|register| (19..30).any(|kept| register.parse() == Ok(kept)));
             }
-            _ if mnemonic.starts_with(['b', 'c', 't']) && operands.contains('<') => steps.push(Step::Branch),
+            _ if mnemonic.starts_with(['b', 'c', 't']) && operands.contains('<') => {
+                if barrier.is_none() {
+                    way_out = address(line, ':');
+                }
+                steps.push(Step::Branch);
+            }
             _ => {
                 let Some((registers, place)) = operands.split_once('[') else {
                     own.remove(number(first));
@@ -122,6 +129,14 @@ fn steps(body: &str) -> Vec<Step> {
 /// Returns the address that a text begins with, which ends with this.
 fn address(text: &str, end: char) -> Option<u64> {
     u64::from_str_radix(text.trim_start().split(end).next()?, 16).ok()
+}
+
+/// Returns whether a branch goes to a place of the function with this name that is behind `way_out` and not behind `barrier`.
+fn leads_to(name: &str, operands: &str, way_out: Option<u64>, barrier: Option<u64>) -> bool {
+    let place = operands.split_once('<').map_or("", |(_, place)| place);
+    let is_own = place.strip_prefix(name).is_some_and(|rest| rest.starts_with(['+', '>']));
+    let target = address(operands, ' ');
+    is_own && target > way_out && target <= barrier
 }
 
 /// Returns what the names of both widths of a register share.
@@ -339,7 +354,7 @@ mod tests {
     fn doorbell_of(text: &str) -> Result<(), String> {
         let (name, body) = functions(text).next().unwrap();
         assert_eq!(name, "entry");
-        doorbell(&steps(body))
+        doorbell(&steps(name, body))
     }
 
     #[test]
@@ -366,17 +381,24 @@ mod tests {
         for bad in [
             write.to_owned(),
             format!("{write}  30:\tb\tc <entry+0xc>\n"),
+            format!("{write}  30:\tb\t0 <other>\n"),
+            format!("{write}  30:\tb\t0 <entry_of_another>\n"),
             format!("{write}  2e:\tcbz\tx9, 28 <entry+0x28>\n{back}"),
             format!("{write}  2e:\tret\n{back}"),
             format!("{write}  2e:\tdmb\toshst\n{back}"),
         ] {
             assert!(doorbell_of(&behind(&bad)).is_err(), "{bad}");
         }
+        // What comes before the barrier may pass it by.
+        let around = behind(&format!("{write}  30:\tb\t0 <entry>\n"));
+        assert_eq!(doorbell_of(&around), Ok(()));
+        let around = around.replace("str\tw8, [x25, #1112]", "cbz\tx9, 28 <entry+0x28>");
+        assert!(doorbell_of(&around).is_err(), "{around}");
     }
 
     #[test]
     fn an_entry_is_read_behind_its_owner_bit() {
-        let of = |lines: &[&str]| entry(&steps(&lines.join("\n")));
+        let of = |lines: &[&str]| entry(&steps("entry", &lines.join("\n")));
         let (owner, barrier, body) = ("0:\tldrb\tw12, [x9, #63]", "4:\tdmb\toshld", "8:\tldp\tx1, x2, [x9]");
         assert_eq!(of(&[owner, barrier, body]), Ok(()));
         for bad in
@@ -391,7 +413,7 @@ mod tests {
         let of = |lines: &[&str]| {
             let lines: Vec<String> =
                 lines.iter().map(|line| format!("0:\t{}", line.replacen(' ', "\t", 1))).collect();
-            orders(&steps(&lines.join("\n")))
+            orders(&steps("entry", &lines.join("\n")))
         };
         let bell = ["dmb oshst", "strh w8, [x9, #6]", "dsb st", "str x8, [x9, x10]", "dsb st"];
         let [publish, record, complete, _, flush] = bell;
