@@ -11,7 +11,7 @@ use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex};
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::ctrl::FmCeSe;
 use crate::wire::mkey_context::MkeyContext;
-use crate::wire::{MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
+use crate::wire::{MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS};
 use core::hint::black_box;
 use zerocopy::big_endian::{U32, U64};
 
@@ -82,7 +82,7 @@ impl MkeyAttributes {
 }
 
 /// The most blocks of layout and BSFs in a request.
-const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS - 2;
+const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS - UMR_HEAD_BLOCKS;
 
 /// An mkey as software knows it: its number, its kind, and the shadow of what the device holds.
 ///

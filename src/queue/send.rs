@@ -10,7 +10,9 @@ use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use crate::wire::psv::SetPsvSegment;
-use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
+use crate::wire::{
+    MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, Wqebb, blocks_of,
+};
 use crate::wqe::data_path::{DataPath, Operands};
 use crate::wqe::{MkeyTemplate, Payload, Remote, Room, Sge, set_psv, umr};
 use core::num::NonZeroU64;
@@ -18,7 +20,7 @@ use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
 /// Bytes before the translation entries of a UMR.
-const UMR_HEAD_BYTES: usize = 2 * WQEBB_BYTES;
+const UMR_HEAD_BYTES: usize = UMR_HEAD_BLOCKS * WQEBB_BYTES;
 
 /// The parts of the flags of a control segment, each alone.
 const NO_FLAGS: FmCeSe = FmCeSe::new();

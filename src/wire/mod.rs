@@ -52,6 +52,9 @@ pub const MAX_WQE_OCTOWORDS: u8 = 63;
 /// The most blocks of a request that fills all of its blocks.
 pub(crate) const MAX_WHOLE_BLOCKS: usize = MAX_WQE_OCTOWORDS as usize / OCTOWORDS_PER_BLOCK;
 
+/// Blocks of a UMR before its layout: control and UMR control segment, mkey context.
+pub(crate) const UMR_HEAD_BLOCKS: usize = 2;
+
 /// One 64-byte slot of a send queue. A work request fills a whole number of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]

@@ -12,16 +12,15 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::{MkeyMask, UmrHead};
-use crate::wire::{Block, MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, ZEROS, blocks_of};
+use crate::wire::{
+    Block, MAX_WHOLE_BLOCKS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, UMR_HEAD_BLOCKS, ZEROS, blocks_of,
+};
 use core::array;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{Immutable, IntoBytes, Unaligned, transmute, transmute_mut};
 
-/// Blocks before the layout: control and UMR control segment, mkey context.
-const HEAD: usize = 2;
-
-/// The most translation entries of a request.
-const MAX_ENTRIES: usize = (MAX_WHOLE_BLOCKS - HEAD) * OCTOWORDS_PER_BLOCK;
+/// The most octowords of layout and BSFs in a request.
+const MAX_OCTOWORDS: usize = (MAX_WHOLE_BLOCKS - UMR_HEAD_BLOCKS) * OCTOWORDS_PER_BLOCK;
 
 /// A whole configuration of one mkey, made ready: its requests are built and checked once and then posted any number of times,
 /// with new addresses, another tweak or another reference tag in between
@@ -58,7 +57,7 @@ pub struct MkeyTemplate<const ENTRIES: usize, const BSFS: usize = 0, const PSVS:
     ticket: u64,
     numbers: Numbers,
     /// The parts of the UMR.
-    head: [Block; HEAD],
+    head: [Block; UMR_HEAD_BLOCKS],
     entries: [Octoword; ENTRIES],
     /// That of a signature comes before that of crypto.
     bsfs: [Block; BSFS],
@@ -123,7 +122,7 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
     pub fn new(mkey: &Mkey, config: &MkeyConfig<'_>) -> Result<Self, ConfigError> {
         mkey.check_complete(config)?;
         let mut kept = Kept::default();
-        let plan = mkey.plan(config, MAX_ENTRIES, &mut kept)?.without_error_count();
+        let plan = mkey.plan(config, MAX_OCTOWORDS, &mut kept)?.without_error_count();
         let needed = plan.layout.map_or(0, |layout| layout.octowords());
         check_size("entries", ENTRIES, needed)?;
         check_size("BSFs", BSFS, plan.bsf_blocks())?;
@@ -158,8 +157,8 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
             ticket: Mkey::ticket(mkey.key()),
             numbers: *mkey.numbers(),
             head: array::from_fn(block),
-            entries: array::from_fn(|at| octoword(HEAD * OCTOWORDS_PER_BLOCK + at)),
-            bsfs: array::from_fn(|at| block(HEAD + blocks_of(ENTRIES) + at)),
+            entries: array::from_fn(|at| octoword(UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + at)),
+            bsfs: array::from_fn(|at| block(UMR_HEAD_BLOCKS + blocks_of(ENTRIES) + at)),
             replaceable,
             max_length: match (plan.crypto_bsf, plan.engine) {
                 (Some(crypto), engine) => crypto.wire().for_engine(engine).max_length,
@@ -192,14 +191,14 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
     /// [`ConfigError::LengthOver32Bits`] or [`ConfigError::LengthOverDataUnit`] where the mkey becomes too long.
     #[inline]
     pub fn set_entry(&mut self, index: usize, entry: ListEntry) -> Result<(), ConfigError> {
+        let (old_length, max_length) = (self.in_force.length(), self.max_length);
         let slot = self.replaceable(index)?;
         let [old, _]: [U64; 2] = transmute!(*slot);
-        let old_length = self.in_force.length();
         let length = old_length - (old.get() >> 32) + u64::from(entry.length());
-        if length > self.max_length {
+        if length > max_length {
             return Err(self.too_long(length));
         }
-        *self.replaceable(index)? = transmute!(entry);
+        *slot = transmute!(entry);
         if length != old_length {
             self.in_force.set_length(length);
             let [_, context] = &mut self.head;
@@ -322,7 +321,7 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
     /// Returns the blocks of the UMR.
     #[inline(always)]
     pub(crate) const fn umr_blocks(&self) -> usize {
-        HEAD + blocks_of(ENTRIES) + BSFS
+        UMR_HEAD_BLOCKS + blocks_of(ENTRIES) + BSFS
     }
 
     /// Returns the blocks of UMR and SET_PSVs.
@@ -333,7 +332,7 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
 
     /// Returns the octowords of layout and BSFs, in whole blocks.
     pub(crate) const fn octowords(&self) -> usize {
-        (self.umr_blocks() - HEAD) * OCTOWORDS_PER_BLOCK
+        (self.umr_blocks() - UMR_HEAD_BLOCKS) * OCTOWORDS_PER_BLOCK
     }
 
     /// Hands on the blocks of the UMR with its control segment and, if it is to be written, the error count.

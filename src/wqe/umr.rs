@@ -6,7 +6,7 @@ use crate::wire::ctrl::ControlSegment;
 use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
-use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
@@ -16,7 +16,7 @@ pub(crate) const INVALIDATE_BLOCKS: usize = 2;
 /// Returns the blocks of the UMR that carries out a plan, SET_PSVs not counted. All its segments fill blocks.
 #[inline(always)]
 pub(crate) fn room(plan: &Plan<'_>) -> Room {
-    Room { fixed: 2 + plan.bsf_blocks(), entries: plan.layout_blocks() }
+    Room { fixed: UMR_HEAD_BLOCKS + plan.bsf_blocks(), entries: plan.layout_blocks() }
 }
 
 /// Builds the UMR that carries out a plan on the mkey with these numbers, but for its [`layout`].
