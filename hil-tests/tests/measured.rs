@@ -1,7 +1,5 @@
 //! The measurements on the software device, where each must find what was assumed when it was written.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
 use hil_tests::scenarios::measured;

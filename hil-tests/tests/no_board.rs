@@ -1,7 +1,5 @@
 //! What queues and mkeys refuse on devices that can do less than the boards here: small queues, missing capabilities.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     BlockSignature, Domain, InterleavedEntry, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature,

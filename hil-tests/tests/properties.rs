@@ -1,8 +1,6 @@
 //! What holds for any parameters: transfers restore memory, single wrong bits are found, queues lose nothing, and requests
 //! look alike wherever in a ring they begin.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
 use hil_tests::expected;
 use hil_tests::lab::{Lab, Rx, Tx};

@@ -1,7 +1,5 @@
 //! The tables of requirements in README.md name what there is: all numbers, scenarios that exist, and each where it says.
 
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

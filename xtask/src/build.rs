@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) const HELP: &str = "\
+/// The answer to `--help`.
+pub const HELP: &str = "\
 cargo xtask build --board bluefield2|bluefield3 --os none|linux [--release]
 
 Builds what runs on the Arm cores of a BlueField, into target/BOARD/OS/PROFILE:
@@ -22,12 +23,13 @@ component add rust-src); else Debian's, which is installed when this runs as roo
 rustup is asked, never changed.
 ";
 
-/// The bare-metal image for QEMU, and the one for the board itself.
-pub(crate) const QEMU_IMAGE: &str = "hil-firmware-qemu-virt";
-pub(crate) const BOARD_IMAGE: &str = "hil-firmware-bluefield";
+/// The bare-metal image for QEMU.
+pub const QEMU_IMAGE: &str = "hil-firmware-qemu-virt";
+/// The one for the board itself.
+pub const BOARD_IMAGE: &str = "hil-firmware-bluefield";
 
 /// Builds as the arguments say and prints where it is.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub fn run(arguments: &[String]) -> ExitCode {
     if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
         return run::print(HELP, 0);
     }
@@ -71,7 +73,7 @@ fn parse(arguments: &[String]) -> Result<(Board, System, bool), String> {
 ///
 /// # Errors
 /// As [`build`].
-pub(crate) fn file(board: Board, system: System, name: &str) -> Result<PathBuf, String> {
+pub fn file(board: Board, system: System, name: &str) -> Result<PathBuf, String> {
     let files = build(board, system, true)?;
     files.into_iter().find(|file| file.ends_with(name)).ok_or_else(|| format!("{name} was not built"))
 }
@@ -80,7 +82,7 @@ pub(crate) fn file(board: Board, system: System, name: &str) -> Result<PathBuf, 
 ///
 /// # Errors
 /// What went wrong, or what has to be installed, in a sentence.
-pub(crate) fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>, String> {
+pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>, String> {
     let toolchain = Toolchain::find(board, system)?;
     eprintln!("building for {}, {}: {}", board.name(), system.name(), toolchain.name);
     let (selection, files) = match system {
@@ -102,13 +104,12 @@ pub(crate) fn build(board: Board, system: System, release: bool) -> Result<Vec<P
 ///
 /// # Errors
 /// As [`build`].
-pub(crate) fn bench_image(board: Board) -> Result<(Toolchain, PathBuf), String> {
+pub fn bench_image(board: Board) -> Result<PathBuf, String> {
     let toolchain = Toolchain::find(board, System::None)?;
     let selection = ["--package", "hil-firmware", "--bin", QEMU_IMAGE, "--features", "bench"];
     check(toolchain.cargo(&[&["build", "--quiet", "--profile", "bench"][..], &selection].concat()))?;
     let folder = run::root().join("target").join(board.name()).join("bench");
-    let image = copy_built(&toolchain, &[QEMU_IMAGE], true, &folder)?.pop().ok_or("no image")?;
-    Ok((toolchain, image))
+    copy_built(&toolchain, &[QEMU_IMAGE], true, &folder)?.pop().ok_or_else(|| "no image".into())
 }
 
 /// Copies files from where cargo has left them.

@@ -3,20 +3,21 @@
 
 use crate::run::{answer, check, program, root};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A package, and a file of it that shows that it is there.
-pub(crate) type Package = (&'static str, &'static str);
+pub type Package = (&'static str, &'static str);
 
 /// libibverbs with libmlx5.
-pub(crate) const VERBS: &[Package] = &[("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver")];
+pub const VERBS: &[Package] = &[("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver")];
 
 /// Counts instructions.
-pub(crate) const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
+pub const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
 
 /// rdma-core's tests and examples, and perftest.
-pub(crate) const PEERS: &[Package] = &[
+pub const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
     // One of those tests makes its commands with it.
@@ -26,7 +27,7 @@ pub(crate) const PEERS: &[Package] = &[
 
 /// A compiler for aarch64 from end to end. Debian's rustc and cargo, since its standard library for arm64 fits no other;
 /// the library's sources for bare metal; and what links.
-pub(crate) const CROSS: &[Package] = &[
+pub const CROSS: &[Package] = &[
     // Another package has a /usr/bin/rustc too, so dpkg is asked.
     ("rustc-web", "/var/lib/dpkg/info/rustc-web.list"),
     ("cargo-web", "/var/lib/dpkg/info/cargo-web.list"),
@@ -36,20 +37,20 @@ pub(crate) const CROSS: &[Package] = &[
 ];
 
 /// What links for aarch64.
-pub(crate) const LINKER: &[Package] = &[GCC, LIBC];
+pub const LINKER: &[Package] = &[GCC, LIBC];
 const GCC: Package = ("gcc-aarch64-linux-gnu", "/usr/bin/aarch64-linux-gnu-gcc");
 const LIBC: Package = ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc.so");
 
 /// Runs aarch64 programs, of Linux and without a system.
-pub(crate) const EMULATORS: &[Package] =
+pub const EMULATORS: &[Package] =
     &[("qemu-user", "/usr/bin/qemu-aarch64"), ("qemu-system-arm", "/usr/bin/qemu-system-aarch64")];
 
 /// Speaks to other machines.
-pub(crate) const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
+pub const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
 
 /// Whether packages are unpacked with what they depend on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dependencies {
+pub enum Dependencies {
     /// As apt resolves them, without the recommended ones.
     Included,
     /// The packages alone.
@@ -63,7 +64,7 @@ pub(crate) enum Dependencies {
 ///
 /// # Errors
 /// What apt or dpkg-deb said, in a sentence.
-pub(crate) fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Result<PathBuf, String> {
+pub fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Result<PathBuf, String> {
     let arm64 = root().join("target/debian/arm64");
     let (folder, wanted) = (arm64.join(set), packages.join("\n"));
     let contents = folder.join("root");
@@ -128,7 +129,7 @@ pub(crate) fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -
 ///
 /// # Errors
 /// What dpkg said, in a sentence.
-pub(crate) fn version(package: &str) -> Result<String, String> {
+pub fn version(package: &str) -> Result<String, String> {
     answer(program("dpkg-query", &["--show", "--showformat=${Version}", package]))
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn version(package: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// The names of those that are still missing, in a sentence.
-pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
+pub fn install(packages: &[Package]) -> Result<(), String> {
     let missing = || {
         let gone = packages.iter().filter(|(_, file)| !Path::new(file).exists());
         gone.map(|(name, _)| *name).collect::<Vec<_>>()
@@ -147,7 +148,9 @@ pub(crate) fn install(packages: &[Package]) -> Result<(), String> {
     let refused = |names: Vec<&str>| {
         Err(format!("missing Debian packages (install them as root): {}", names.join(" ")))
     };
-    if !rustix::process::geteuid().is_root() {
+    // A process belongs to the user that it runs as.
+    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !is_root {
         return refused(missing());
     }
     // The tests of rdma-core are its documentation, which slim images leave out of every package.

@@ -1,7 +1,7 @@
 //! `cargo xtask differential`: random requests, by the installed libmlx5 and by the library.
 
-use crate::{emulate, hil, run};
 use std::process::{Command, ExitCode};
+use xtask::{emulate, host, run};
 
 pub(crate) const HELP: &str = "\
 cargo xtask differential [--count N] [--seed S]
@@ -66,7 +66,7 @@ fn parse(arguments: &[String]) -> Option<(u64, Option<u64>)> {
 /// Builds the runner and returns it as it is to be run under the stand-in, with each engine.
 fn prepare(count: u64, seed: Option<u64>) -> [Result<Command, String>; 2] {
     ENGINES.map(|engine| {
-        let runner = hil::release_runner("differential")?;
+        let runner = host::optimised("differential")?.to_string_lossy().into_owned();
         let count = count.div_ceil(2).to_string();
         let mut words = vec![runner, "--count".into(), count, "--engine".into(), engine.into()];
         if let Some(seed) = seed {

@@ -1,13 +1,13 @@
 //! `cargo xtask emulate -- COMMAND…`: runs any verbs program on a software device that it opens as `mlx5_0`.
 
-use crate::debian;
-use crate::run::{self, cargo, check, root};
+use crate::run::{self, root};
+use crate::{debian, host};
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-pub(crate) const HELP: &str = "\
+/// The answer to `--help`.
+pub const HELP: &str = "\
 cargo xtask emulate [options] -- COMMAND...
 
 Runs COMMAND with a library before it that stands in for the kernel: libibverbs and libmlx5 find and
@@ -36,20 +36,16 @@ struct Options {
 }
 
 /// Runs `cargo xtask emulate` with the arguments after `emulate`.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
+pub fn run(arguments: &[String]) -> ExitCode {
     let options = match parse(arguments) {
         Ok(options) if options.help => return run::print(HELP, 0),
         Ok(options) => options,
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
-    let what = match prepare(&options) {
-        // Returns only if it fails.
-        Ok(mut command) => {
-            format!("`{}` could not be run: {}", options.command.join(" "), command.exec())
-        }
-        Err(message) => message,
-    };
-    run::failed(&what)
+    match prepare(&options) {
+        Ok(command) => run::replace(command),
+        Err(message) => run::failed(&message),
+    }
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
@@ -90,7 +86,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
+pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command, String> {
     let (crypto, engine) = (Some(crypto.into()), Some(engine.into()));
     prepare(&Options { command: words, crypto, engine, ..Options::default() })
 }
@@ -129,9 +125,8 @@ fn prepare(options: &Options) -> Result<Command, String> {
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn library() -> Result<PathBuf, String> {
-    check(cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs"]))?;
-    run::built("release", "libmlx5_uverbs.so")
+pub fn library() -> Result<PathBuf, String> {
+    host::optimised("libmlx5_uverbs.so")
 }
 
 #[cfg(test)]

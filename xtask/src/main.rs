@@ -2,26 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod artefacts;
 mod bench;
-mod build;
-mod debian;
-mod decode;
-mod demo;
 mod differential;
-mod emulate;
-mod firmware;
-mod hex;
-mod hil;
 mod peer;
-mod run;
 mod test;
 mod tidy;
-mod toolchain;
-mod vdpu;
-mod vectors;
 
 use std::process::ExitCode;
+use xtask::{build, emulate, host, run};
 
 const HELP: &str = "\
 cargo xtask TASK
@@ -64,19 +52,32 @@ fn main() -> ExitCode {
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
         "bench" => bench::run(rest),
-        "demo" => demo::run(rest),
-        "test" => test::run(rest),
         "build" => build::run(rest),
-        "vectors" => vectors::run(rest),
-        "decode" => decode::run(rest),
-        "hil" => hil::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
-        "firmware" => firmware::run(rest),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
+        "test" => test::run(rest),
         "tidy" => tidy::run(rest),
+        "decode" => elsewhere("xtask-device", &arguments),
+        "demo" => elsewhere("xtask-device", &arguments),
+        "vectors" => elsewhere("xtask-device", &arguments),
+        "firmware" => elsewhere("xtask-boards", &arguments),
+        "hil" => elsewhere("xtask-boards", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
-        _ => run::misuse(&format!("unknown task `{task}`\n\n{HELP}")),
+        _ => run::misuse(&format!(
+            "unknown task `{task}`
+
+{HELP}"
+        )),
+    }
+}
+
+/// Builds the program that serves a task, and becomes it.
+fn elsewhere(package: &str, arguments: &[String]) -> ExitCode {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match host::task(package, &arguments) {
+        Ok(command) => run::replace(command),
+        Err(message) => run::failed(&message),
     }
 }
 
@@ -88,11 +89,8 @@ mod tests {
             super::HELP,
             super::bench::HELP,
             super::build::HELP,
-            super::decode::USAGE,
             super::differential::HELP,
             super::emulate::HELP,
-            super::firmware::HELP,
-            super::hil::HELP,
             super::peer::HELP,
             super::test::HELP,
             super::tidy::HELP,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Prints a text and ends with this status, if the text arrives.
-pub(crate) fn print(text: &str, status: u8) -> ExitCode {
+pub fn print(text: &str, status: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::from(status),
@@ -21,7 +22,7 @@ pub(crate) fn print(text: &str, status: u8) -> ExitCode {
 }
 
 /// Ends where reading or writing failed.
-pub(crate) fn lost(error: &io::Error) -> ExitCode {
+pub fn lost(error: &io::Error) -> ExitCode {
     // Whoever listened has heard enough; not all was shown.
     if error.kind() == io::ErrorKind::BrokenPipe {
         ExitCode::FAILURE
@@ -31,20 +32,20 @@ pub(crate) fn lost(error: &io::Error) -> ExitCode {
 }
 
 /// Says what makes no sense, and ends with status 2.
-pub(crate) fn misuse(what: &str) -> ExitCode {
+pub fn misuse(what: &str) -> ExitCode {
     // Where nobody listens nothing can be said.
     let _ = writeln!(io::stderr(), "{what}");
     ExitCode::from(2)
 }
 
 /// Says what went wrong, and ends with status 1.
-pub(crate) fn failed(what: &str) -> ExitCode {
+pub fn failed(what: &str) -> ExitCode {
     misuse(&format!("error: {what}"));
     ExitCode::FAILURE
 }
 
 /// Answers `--help` of a task that takes no other argument, and refuses the rest; `None` where there is nothing.
-pub(crate) fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
+pub fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
     match arguments.iter().map(String::as_str).find(|argument| !matches!(*argument, "--help" | "-h")) {
         Some(argument) => Some(misuse(&format!("unexpected argument `{argument}`\n\n{help}"))),
         None if arguments.is_empty() => None,
@@ -53,7 +54,7 @@ pub(crate) fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode>
 }
 
 /// Returns the root of the repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
@@ -63,7 +64,7 @@ pub(crate) fn root() -> PathBuf {
 ///
 /// # Errors
 /// The system does not tell.
-pub(crate) fn itself() -> Result<&'static Path, String> {
+pub fn itself() -> Result<&'static Path, String> {
     static ITSELF: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let place = ITSELF.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string()));
     place.as_deref().map_err(String::clone)
@@ -74,19 +75,19 @@ pub(crate) fn itself() -> Result<&'static Path, String> {
 ///
 /// # Errors
 /// It is not there.
-pub(crate) fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
+pub fn built(folder: &str, name: &str) -> Result<PathBuf, String> {
     let target = itself()?.ancestors().nth(2).ok_or("no target directory")?;
     let file = target.join(folder).join(name);
     if file.exists() { Ok(file) } else { Err(format!("{} was not built", file.display())) }
 }
 
 /// Returns the cargo that runs this task, to be called in the repository's root.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()), arguments)
 }
 
 /// Returns a program to be called in the repository's root.
-pub(crate) fn program(name: &str, arguments: &[&str]) -> Command {
+pub fn program(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(name);
     command.args(arguments).current_dir(root());
     command
@@ -96,7 +97,7 @@ pub(crate) fn program(name: &str, arguments: &[&str]) -> Command {
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn check(mut command: Command) -> Result<(), String> {
+pub fn check(mut command: Command) -> Result<(), String> {
     let line = describe(&command);
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -109,7 +110,7 @@ pub(crate) fn check(mut command: Command) -> Result<(), String> {
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn answer(mut command: Command) -> Result<String, String> {
+pub fn answer(mut command: Command) -> Result<String, String> {
     let line = describe(&command);
     match command.output() {
         Ok(output) if output.status.success() => {
@@ -127,7 +128,7 @@ pub(crate) fn answer(mut command: Command) -> Result<String, String> {
 ///
 /// # Errors
 /// As [`Child::try_wait`].
-pub(crate) fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -145,14 +146,24 @@ pub(crate) fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<Exit
 ///
 /// # Errors
 /// There is none, in a sentence.
-pub(crate) fn free_port() -> Result<u16, String> {
+pub fn free_port() -> Result<u16, String> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let address = address.map_err(|error| format!("no port of the loopback interface: {error}"))?;
     Ok(address.port())
 }
 
+/// Becomes another program, in the folder where this one was started.
+pub fn replace(mut command: Command) -> ExitCode {
+    if let Ok(folder) = std::env::current_dir() {
+        command.current_dir(folder);
+    }
+    // Returns only if it fails.
+    let error = command.exec();
+    failed(&format!("`{}` could not be run: {error}", describe(&command)))
+}
+
 /// Runs a command, if it could be prepared, and ends as it ends.
-pub(crate) fn forward(command: Result<Command, String>) -> ExitCode {
+pub fn forward(command: Result<Command, String>) -> ExitCode {
     match command.map(|mut command| command.status()) {
         Ok(Ok(status)) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
         Ok(Err(error)) => lost(&error),
@@ -161,7 +172,7 @@ pub(crate) fn forward(command: Result<Command, String>) -> ExitCode {
 }
 
 /// Returns whether a command runs and succeeds; its output is dropped.
-pub(crate) fn succeeds(mut command: Command) -> bool {
+pub fn succeeds(mut command: Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 

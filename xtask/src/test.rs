@@ -1,11 +1,29 @@
-//! `cargo xtask test`: all checks, all failures at the end.
+//! `cargo xtask test`: every check, each as a process of its own, all failures at the end.
 
-use crate::run::{self, cargo, check, succeeds};
-use crate::{artefacts, bench, debian, differential, firmware, hil, peer, tidy, vectors};
-use std::io::{self, Write};
+mod report;
+mod schedule;
+mod steps;
+
+use schedule::Schedule;
+use std::io;
 use std::process::ExitCode;
+use steps::{STEPS, Step};
+use xtask::{host, run};
+
+pub(crate) const HELP: &str = "\
+cargo xtask test [--quick] [STEP…]
+
+Everything that CI runs, or the steps that are named. Each step is told as it ends, with its time and
+the time of the processors that it took; what it printed is in target/test/STEP.log and is shown where
+it failed. Two steps run side by side: one that builds for this machine, one that builds for the Arm
+cores.
+
+  --quick    the steps that are marked with *; what is left out is listed
+
+";
 
 /// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
     Skipped(&'static str),
@@ -21,107 +39,77 @@ impl From<Result<(), String>> for Outcome {
     }
 }
 
-/// A name and what to do.
-type Step = (&'static str, fn(&mut dyn Write) -> Outcome);
-
-pub(crate) const HELP: &str = "\
-cargo xtask test [STEP…]
-
-Everything that CI runs, or the steps that are named: tidy, format, lints, tests, features,
-aarch64 (builds for both BlueFields and reads what was built: glibc, panics, allocator, barriers),
-documentation, vectors, differential with 10,000 configurations, firmware (bare-metal images in
-QEMU, right and wrong), the scenarios here and on emulated Arm cores (hil), a machine that hangs
-and dies under them (lost board), instruction counts (bench) and other people's tests (peer). A
-step whose Rust component is not installed is skipped; Debian packages that are missing are
-installed when this runs as root, else named, and the step fails.
-";
-
-/// The steps, in the order in which a fault is cheapest to find.
-const STEPS: &[Step] = &[
-    ("tidy", |out| tidy::check(out).into()),
-    ("format", |_| format()),
-    ("lints", |_| lints()),
-    ("tests", |_| tests().into()),
-    ("features", |_| features().into()),
-    ("aarch64", |out| artefacts::check_all(out).into()),
-    ("documentation", |_| documentation()),
-    ("vectors", |out| vectors::check(out).into()),
-    ("differential", |_| differential::check().into()),
-    ("firmware", |out| firmware::check(out).into()),
-    ("hil", |out| hil::check(out).into()),
-    ("lost board", |_| {
-        check(cargo(&["test", "--quiet", "--package", "xtask", "--test", "vdpu", "--", "--ignored"])).into()
-    }),
-    ("bench", bench::check),
-    ("peer", |_| peer::check().into()),
-];
+/// Says that this process is to be a step, not to run some.
+const STEP: &str = "--step";
+/// The status of a step that was skipped; the last line that it prints says why.
+const SKIPPED: u8 = 77;
 
 /// Runs all steps, or those that are named, and sums up.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let is_step = |argument: &&String| STEPS.iter().any(|(name, _)| name == argument);
-    let others: Vec<_> = arguments.iter().filter(|argument| !is_step(argument)).cloned().collect();
-    if let Some(status) = run::no_arguments(&others, HELP) {
-        return status;
+    if let [option, name] = arguments
+        && option == STEP
+    {
+        return STEPS.iter().find(|step| step.name == name).map_or_else(|| run::misuse(&help()), be);
     }
-    match steps(&mut io::stdout(), |name| arguments.is_empty() || arguments.iter().any(|step| step == name)) {
+    if arguments.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
+        return run::print(&help(), 0);
+    }
+    let is_known = |name: &&String| *name == "--quick" || STEPS.iter().any(|step| step.name == **name);
+    if let Some(unknown) = arguments.iter().find(|name| !is_known(name)) {
+        return run::misuse(&format!("unknown step `{unknown}`\n\n{}", help()));
+    }
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let named = |step: &Step| arguments.iter().any(|name| name == step.name);
+    let is_wanted = |step: &&Step| named(step) || if quick { step.is_quick() } else { arguments.is_empty() };
+    let (wanted, left_out): (Vec<_>, Vec<_>) = STEPS.iter().partition(is_wanted);
+    perform(wanted, if quick { &left_out } else { &[] })
+}
+
+/// Runs steps, and names those that `--quick` leaves out.
+fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
+    // Here, where it is shown, and once for all: while steps run, cargo would have one wait for the build of another.
+    if let Err(what) = host::build_tasks(&host::TASKS) {
+        return run::failed(&what);
+    }
+    let done = Schedule::new(wanted).and_then(|schedule| {
+        let reports = schedule.run(&mut io::stdout())?;
+        report::summary(&reports, left_out, &mut io::stdout())?;
+        Ok(reports.iter().all(|report| !matches!(report.outcome, report::Ended::Failed(_))))
+    });
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => run::lost(&error),
     }
 }
 
-fn steps(out: &mut dyn Write, is_wanted: impl Fn(&str) -> bool) -> io::Result<bool> {
-    let mut outcomes = Vec::new();
-    for (name, step) in STEPS.iter().filter(|(name, _)| is_wanted(name)) {
-        writeln!(out, "── {name}")?;
-        outcomes.push((name, step(out)));
+/// Is a step: what it prints goes where its parent reads it.
+fn be(step: &Step) -> ExitCode {
+    match (step.run)() {
+        Outcome::Passed => ExitCode::SUCCESS,
+        Outcome::Skipped(reason) => run::print(&format!("{reason}\n"), SKIPPED),
+        Outcome::Failed(what) => run::failed(&what),
     }
-    writeln!(out, "\nSummary")?;
-    let mut good = true;
-    for (name, outcome) in &outcomes {
-        match outcome {
-            Outcome::Passed => writeln!(out, "  passed   {name}")?,
-            Outcome::Skipped(reason) => writeln!(out, "  SKIPPED  {name}: {reason}")?,
-            Outcome::Failed(what) => {
-                writeln!(out, "  FAILED   {name}: {what}")?;
-                good = false;
-            }
+}
+
+/// Returns the help, with a line for each step.
+fn help() -> String {
+    let mark = |step: &Step| if step.is_quick() { '*' } else { ' ' };
+    let lines = STEPS.iter().map(|step| format!("  {} {:<14} {}\n", mark(step), step.name, step.what));
+    format!("{HELP}{}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_a_line_and_names_each_step_once() {
+        let help = help();
+        assert_eq!(help.lines().find(|line| line.chars().count() > 102), None);
+        for step in STEPS {
+            assert_eq!(STEPS.iter().filter(|other| other.name == step.name).count(), 1, "{}", step.name);
+            assert!(!step.name.contains(' '), "{} is one word for the command line", step.name);
         }
     }
-    out.flush()?;
-    Ok(good)
-}
-
-/// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
-fn tests() -> Result<(), String> {
-    debian::install(debian::VERBS)?;
-    check(cargo(&["test", "--workspace", "--quiet"]))
-}
-
-fn format() -> Outcome {
-    if !succeeds(cargo(&["fmt", "--version"])) {
-        return Outcome::Skipped("rustfmt is not installed (rustup component add rustfmt)");
-    }
-    check(cargo(&["fmt", "--all", "--check"])).into()
-}
-
-fn lints() -> Outcome {
-    if !succeeds(cargo(&["clippy", "--version"])) {
-        return Outcome::Skipped("clippy is not installed (rustup component add clippy)");
-    }
-    check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
-}
-
-/// Builds the library with each of its features and with all, and these tasks with theirs.
-fn features() -> Result<(), String> {
-    ["defmt", "devx", "defmt,devx"].into_iter().try_for_each(|features| {
-        check(cargo(&["build", "--quiet", "--package", "mlx5-mkey", "--features", features]))
-    })?;
-    check(cargo(&["check", "--quiet", "--package", "xtask", "--features", "gpio"]))
-}
-
-fn documentation() -> Outcome {
-    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
-    command.env("RUSTDOCFLAGS", "--deny warnings");
-    check(command).into()
 }

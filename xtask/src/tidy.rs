@@ -1,11 +1,11 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks.
 
-use crate::run::{self, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use xtask::run::{self, root};
 
 /// Each module of the library and the modules that it may know. An import that is not listed runs against the flow.
 const MODULES: &[(&str, &[&str])] = &[

@@ -2,14 +2,12 @@
 
 use crate::debian::{self, Dependencies};
 use crate::run::{self, program, root};
-use serde::Deserialize;
 use std::path::Path;
 use std::process::Command;
 
 /// A BlueField, by what its cores understand.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Board {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Board {
     /// Cortex-A72.
     BlueField2,
     /// Cortex-A78.
@@ -17,9 +15,11 @@ pub(crate) enum Board {
 }
 
 impl Board {
-    pub(crate) const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::BlueField2, Self::BlueField3];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
         match self {
             Self::BlueField2 => "bluefield2",
             Self::BlueField3 => "bluefield3",
@@ -30,12 +30,13 @@ impl Board {
     ///
     /// # Errors
     /// That there is none, in words.
-    pub(crate) fn named(name: &str) -> Result<Self, String> {
+    pub fn named(name: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|board| board.name() == name);
         known.ok_or(format!("unknown board `{name}`"))
     }
 
-    pub(crate) fn cpu(self) -> &'static str {
+    /// Its cores, as the compiler calls them.
+    pub fn cpu(self) -> &'static str {
         match self {
             Self::BlueField2 => "cortex-a72",
             Self::BlueField3 => "cortex-a78",
@@ -45,7 +46,7 @@ impl Board {
 
 /// What a program runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum System {
+pub enum System {
     /// Nothing.
     None,
     /// Linux with glibc.
@@ -53,9 +54,11 @@ pub(crate) enum System {
 }
 
 impl System {
-    pub(crate) const ALL: [Self; 2] = [Self::None, Self::Linux];
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::None, Self::Linux];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Linux => "linux",
@@ -72,13 +75,13 @@ const LINKER: &str = "aarch64-linux-gnu-gcc";
 
 /// A cargo and a rustc that can build for a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Toolchain {
+pub struct Toolchain {
     /// In words, for the log.
-    pub(crate) name: String,
+    pub name: String,
     /// The folder below a target folder in which cargo leaves what it built.
-    pub(crate) triple: String,
+    pub triple: String,
     /// The compiler itself.
-    pub(crate) rustc: String,
+    pub rustc: String,
     cargo: String,
     /// For cargo: the target, and whatever makes it.
     target: Vec<String>,
@@ -93,7 +96,7 @@ impl Toolchain {
     ///
     /// # Errors
     /// What has to be installed, in a sentence.
-    pub(crate) fn find(board: Board, system: System) -> Result<Self, String> {
+    pub fn find(board: Board, system: System) -> Result<Self, String> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         let triple = if system == System::Linux { LINUX } else { BARE };
@@ -167,7 +170,7 @@ impl Toolchain {
     }
 
     /// Returns cargo with a task and its arguments, for the target of this toolchain, in `target/cross`.
-    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
         command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
         command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
@@ -192,7 +195,7 @@ fn sources(rustc: &str) -> bool {
 }
 
 /// Returns the folder for what is built for a board.
-pub(crate) fn folder(board: Board, system: System, release: bool) -> std::path::PathBuf {
+pub fn folder(board: Board, system: System, release: bool) -> std::path::PathBuf {
     let profile = if release { "release" } else { "debug" };
     root().join("target").join(board.name()).join(system.name()).join(profile)
 }

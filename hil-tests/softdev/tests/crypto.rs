@@ -1,8 +1,6 @@
 //! AES-XTS through mkeys: rows A to J, engines, keys (R122-R172, M32-M40).
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_softdev::*;

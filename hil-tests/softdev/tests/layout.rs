@@ -1,8 +1,6 @@
 //! Layouts, rights, keys: where the bytes go (R2, R16, R28-R50).
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::Opcode;

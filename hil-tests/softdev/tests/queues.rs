@@ -1,8 +1,6 @@
 //! Rings, counters, states, completions: what does not depend on the data (M19, M55, M56, R175, DEVICE.md 4.5).
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_softdev::*;

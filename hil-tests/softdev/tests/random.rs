@@ -1,8 +1,6 @@
 //! Whatever stands in rings and memory, the device neither panics nor hangs.
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;

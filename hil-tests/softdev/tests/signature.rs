@@ -1,8 +1,6 @@
 //! Block signatures: generate, check, strip, convert, copy, report (R61-R116, R176-R186, M8-M13).
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-use common::*;
+use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::BfsPsv;
 use mlx5_mkey::wire::cqe::{CqeOpcode, SignatureErrorCqe};

@@ -1,5 +1,4 @@
 //! The pipeline as a pure function: what goes out comes back, for all transforms (R140, R154).
-#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use mlx5_softdev::crypto::Xts;
 use mlx5_softdev::pipeline::{Cipher, Domain, Order, Transform};

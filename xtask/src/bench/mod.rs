@@ -4,16 +4,16 @@ mod plot;
 mod record;
 mod table;
 
-use crate::run::{self, cargo};
 use crate::test::Outcome;
-use crate::toolchain::Board;
-use crate::{debian, emulate, firmware};
 use record::{Counts, Row, SIDES};
 use std::env::consts::ARCH;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use xtask::run::{self, cargo};
+use xtask::toolchain::{Board, System, Toolchain};
+use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
 cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
@@ -90,7 +90,8 @@ fn native() -> Result<Counts, String> {
 /// Counts on the core of a board, as QEMU has it.
 fn bare_metal(board: Board) -> Result<Counts, String> {
     let arch = format!("aarch64-{}", board.cpu());
-    let (rustc, lines) = firmware::count(board)?;
+    let rustc = Toolchain::find(board, System::None)?.rustc;
+    let lines = run::answer(host::task("xtask-boards", &["firmware", "--board", board.name(), "--count"])?)?;
     let total = |line: &'_ str| {
         let (name, total) = line.rsplit_once(' ')?;
         // The rest is log.

@@ -1,9 +1,9 @@
 //! Counts as they are measured, and as they are kept in `hil-tests/benches`.
 
-use crate::run;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
+use xtask::run;
 
 /// Who is counted, in the order of [`Row::counts`].
 pub(super) const SIDES: [&str; 3] = ["ours", "libmlx5", "floor"];

@@ -1,9 +1,9 @@
 //! Counts as a table for people, as JSON for programs, and as the table of the README.
 
 use super::record::Row;
-use crate::run;
 use std::fmt::Write as _;
 use std::fs;
+use xtask::run;
 
 /// The table with everything, and in its last column how much longer libmlx5 takes.
 pub(super) fn text(rows: &[Row], times: &[(String, u32, f64)]) -> String {

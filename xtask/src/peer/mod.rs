@@ -6,8 +6,6 @@
 mod modules;
 mod running;
 
-use crate::run::{self, free_port, root};
-use crate::{debian, emulate};
 use modules::{MODULES, Module, counts};
 use running::Running;
 use std::fs;
@@ -16,6 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
+use xtask::run::{self, free_port, root};
+use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
 cargo xtask peer

@@ -1,11 +1,11 @@
 //! A program of others that runs: never longer than it may, and never without us.
 
-use crate::run;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
+use xtask::run;
 
 /// Lines that are shown of a program that failed.
 const LAST_WORDS: usize = 12;

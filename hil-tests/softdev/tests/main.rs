@@ -1,0 +1,10 @@
+//! Tests of the software device by its interface. One program, which is built faster than one for each file.
+#![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+mod crypto;
+mod layout;
+mod queues;
+mod random;
+mod signature;
+mod transform;

@@ -1,0 +1,9 @@
+//! Tests that need no board but the software device. One program, which is built faster than one for each file.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod measured;
+mod no_board;
+mod properties;
+mod requirements;
+mod softdev;

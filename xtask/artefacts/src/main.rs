@@ -1,0 +1,75 @@
+//! What is true of the programs and libraries that `cargo xtask build` makes, read from the files themselves. A step of
+//! `cargo xtask test`.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod barriers;
+mod glibc;
+mod panics;
+mod reach;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use xtask::run::{self, answer, check, program, root};
+use xtask::toolchain::{Board, System, Toolchain};
+use xtask::{build, debian};
+
+fn main() -> ExitCode {
+    check_all().map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+}
+
+/// Builds all that there is for the Arm cores, optimised, and checks what the compiler made of it.
+///
+/// # Errors
+/// The first thing that is not as it must be, in a sentence.
+fn check_all() -> Result<(), String> {
+    let say = |text: String| writeln!(io::stdout(), "{text}").map_err(|error| error.to_string());
+    for board in Board::ALL {
+        for file in build::build(board, System::Linux, true)? {
+            say(glibc::check(&file)?)?;
+        }
+        let files = build::build(board, System::None, true)?;
+        say(check_bare(board)?)?;
+        for image in files
+            .iter()
+            .filter(|file| [build::QEMU_IMAGE, build::BOARD_IMAGE].iter().any(|name| file.ends_with(name)))
+        {
+            say(format!("{}: {}", image.display(), panics::check_image(&disassemble(image)?)?))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the instructions of a file, as text.
+fn disassemble(path: &Path) -> Result<String, String> {
+    debian::install(debian::LINKER)?;
+    let mut objdump = program("aarch64-linux-gnu-objdump", &["--disassemble", "--no-show-raw-insn"]);
+    objdump.arg(path);
+    answer(objdump)
+}
+
+/// Checks the library as it is built for a board without a system, in every combination of features, and says what holds.
+fn check_bare(board: Board) -> Result<String, String> {
+    let toolchain = Toolchain::find(board, System::None)?;
+    for features in ["", "defmt"] {
+        let package = ["check", "--quiet", "--release", "--package", "mlx5-mkey", "--features", features];
+        check(toolchain.cargo(&package))?;
+    }
+    let built = root().join("target/cross").join(&toolchain.triple).join("release");
+    let rustc = |package: &str, kind: &str, file: &str, flags: &[&str]| -> Result<PathBuf, String> {
+        let mut command = toolchain.cargo(&["rustc", "--quiet", "--release", "--lib", "--package", package]);
+        command.args(["--crate-type", kind, "--"]).args(flags);
+        check(command)?;
+        Ok(built.join(file))
+    };
+    let read = |path: PathBuf| fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+    let program = rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", &[])?;
+    let barriers = barriers::check(&disassemble(&program)?)?;
+    let program = read(program)?;
+    // With the functions that the program does not call.
+    let library = read(rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &["-Clink-dead-code"])?)?;
+    let panics = panics::check(&[program, library])?;
+    Ok(format!("{}, none: {barriers}; {panics}", board.name()))
+}

@@ -1,0 +1,67 @@
+//! What `cargo xtask test` asks of the image beside the scenarios: whatever goes wrong is told, and ends it.
+
+use super::{build, emulate, machine};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use xtask::build::BOARD_IMAGE;
+use xtask::toolchain::Board;
+
+/// Words for the image, the exit status and the log that must come of them.
+const WRONG: &[(&[&str], u8, &str)] = &[
+    (&["--provoke", "data-abort"], 102, "error: data abort: "),
+    (&["--provoke", "write-to-code"], 102, "error: data abort: "),
+    (&["--provoke", "stack-overflow"], 102, "error: stack overflow: "),
+    (&["--provoke", "panic"], 101, "error: panicked at "),
+    // The log is in the middle of a line then, so nothing more stands in it.
+    (&["--provoke", "panic-while-logging"], 103, "rings at "),
+    (&["--provoke", "nothing"], 2, "error: the command line makes no sense at `nothing`"),
+];
+
+/// One scenario, and what must come of it where the caches are on and the rings have these attributes.
+const RIGHT: &[&str] = &["--filter", "r049_interleaved_example"];
+
+/// Runs the images of both boards.
+///
+/// # Errors
+/// What an image did not do, or what went wrong around it, in a sentence.
+pub(crate) fn check(out: &mut dyn Write) -> Result<(), String> {
+    let mut runs = 0;
+    for board in Board::ALL {
+        let image = build(board)?;
+        let mut expect = |change: &[&str], image: &Path, words: &[&str], status: u8, logged: &[&str]| {
+            let words: Vec<String> = words.iter().copied().map(String::from).collect();
+            let mut machine = machine(board, image, &words);
+            machine.args(change);
+            runs += 1;
+            run(machine, image, status, logged).map_err(|what| format!("{}, {words:?}: {what}", board.name()))
+        };
+        for (words, status, logged) in WRONG {
+            expect(&[], &image, words, *status, &[logged])?;
+        }
+        let on = "translation and caches are on";
+        let passed = "hil: passed r049_interleaved_example\nhil: done\n";
+        // Started at EL2, as firmware of a board does it.
+        let (level, uncached) = (["-machine", "virtualization=on"], "memory attributes Some(0x44)");
+        expect(&level, &image, RIGHT, 0, &["at EL1", on, uncached, passed])?;
+        // The board's own image, in a machine that has memory where it wants it.
+        let (memory, cached) = (["-m", "2G"], "memory attributes Some(0xff)");
+        expect(&memory, &image.with_file_name(BOARD_IMAGE), RIGHT, 0, &["at EL1", on, cached, passed])?;
+    }
+    writeln!(out, "{runs} runs of bare-metal images, right and wrong, ended as they must")
+        .map_err(|error| error.to_string())
+}
+
+/// Runs an image, which must end with this status and log these texts.
+fn run(machine: Command, image: &Path, status: u8, logged: &[&str]) -> Result<(), String> {
+    let mut log = Vec::new();
+    let found = emulate(machine, image, &mut log)?;
+    let log = String::from_utf8_lossy(&log);
+    if found != status {
+        return Err(format!("exit status {found}, expected {status}:\n{log}"));
+    }
+    match logged.iter().find(|text| !log.contains(**text)) {
+        None => Ok(()),
+        Some(text) => Err(format!("no `{text}` in the log:\n{log}")),
+    }
+}

@@ -1,0 +1,131 @@
+//! What the runner needs of a board: a command that speaks the protocol, and a way to get the board back.
+
+use super::arm::{QemuUser, Vdpu};
+use super::boards::{Crypto, Description, Engine, Program, Reach, Reset};
+use super::reset;
+use super::ssh::Remote;
+use crate::firmware;
+use std::path::PathBuf;
+use std::process::Command;
+use xtask::toolchain::{Board as BlueField, System};
+use xtask::{build, emulate, host, run};
+
+/// Why there is nothing to run anything on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// The board is not there: the run is skipped, unless a board is required.
+    Unreachable(String),
+    /// Something else went wrong.
+    Broken(String),
+}
+
+impl From<String> for Trouble {
+    fn from(what: String) -> Self {
+        Self::Broken(what)
+    }
+}
+
+/// A board, as the runner sees it. Whatever a board has started ends when it is dropped.
+pub(super) trait Board {
+    /// Makes everything ready to be started: builds, boots, copies. Called once, before all else.
+    ///
+    /// # Errors
+    /// Why nothing can run.
+    fn prepare(&mut self) -> Result<(), Trouble>;
+
+    /// Returns the command whose standard output speaks the protocol, with `--filter TEXT` and `--after CASE` as given.
+    ///
+    /// # Errors
+    /// Why there is none, in a sentence.
+    fn command(&mut self, arguments: &[String]) -> Result<Command, String>;
+
+    /// Brings the board back to where `prepare` left it. The command's process has been ended before.
+    ///
+    /// # Errors
+    /// Why it is lost, in a sentence.
+    fn reset(&mut self) -> Result<(), String>;
+}
+
+/// Makes the board of a description.
+pub(super) fn make(description: &Description) -> Box<dyn Board> {
+    let reset = description.reset.clone();
+    match &description.reach {
+        Reach::Local { device } => {
+            Box::new(Local { words: vec!["--device".into(), device.clone()], kind: Kind::Hil, reset })
+        }
+        Reach::Uverbs { crypto, engine } => {
+            let kind = Kind::Uverbs(*crypto, *engine);
+            Box::new(Local { words: vec!["--device".into(), "uverbs".into()], kind, reset })
+        }
+        Reach::Firmware { board } => Box::new(Local { words: vec![], kind: Kind::Firmware(*board), reset }),
+        Reach::QemuUser { board, crypto } => Box::new(QemuUser::new(*board, *crypto)),
+        Reach::Vdpu { crypto, environment } => Box::new(Vdpu::new(*crypto, environment.clone())),
+        Reach::Command { command } => Box::new(Local { words: command.clone(), kind: Kind::Command, reset }),
+        Reach::Ssh(ssh) => Box::new(Remote::new(ssh.clone(), reset)),
+    }
+}
+
+/// What runs on this machine.
+struct Local {
+    words: Vec<String>,
+    kind: Kind,
+    reset: Reset,
+}
+
+/// What its words are.
+enum Kind {
+    /// Arguments of our own program.
+    Hil,
+    /// The same, behind the stand-in for the kernel, whose device is of this kind.
+    Uverbs(Crypto, Engine),
+    /// Arguments of none; an image is run by this very program.
+    Firmware(BlueField),
+    /// A program and its arguments.
+    Command,
+}
+
+impl Board for Local {
+    fn prepare(&mut self) -> Result<(), Trouble> {
+        match self.kind {
+            Kind::Hil | Kind::Uverbs(..) => {
+                let program = program(&Program::Host)?;
+                self.words.insert(0, program.to_string_lossy().into_owned());
+            }
+            Kind::Firmware(board) => self.words = firmware::command(board)?,
+            Kind::Command => {}
+        }
+        if matches!(self.kind, Kind::Uverbs(..)) {
+            // Built here, not while the board's first event is waited for.
+            emulate::library()?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
+        let words = [&self.words, arguments].concat();
+        if let Kind::Uverbs(crypto, engine) = self.kind {
+            return emulate::command(words, crypto.name(), engine.name());
+        }
+        let (program, arguments) = words.split_first().ok_or("the board's command is empty")?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Ok(command)
+    }
+
+    fn reset(&mut self) -> Result<(), String> {
+        reset::perform(&self.reset)
+    }
+}
+
+/// Builds the program that runs the scenarios, and returns where it is.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
+    match program {
+        Program::Host => host::optimised("hil"),
+        Program::File(file) => Ok(run::root().join(file)),
+        Program::Bluefield2 => build::file(BlueField::BlueField2, System::Linux, "hil"),
+        Program::Bluefield3 => build::file(BlueField::BlueField3, System::Linux, "hil"),
+    }
+}

@@ -1,0 +1,379 @@
+//! The file that describes boards, `hil-tests/boards.toml` or one that is named by `--boards`.
+
+use super::monitor::Limits;
+use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xtask::toolchain::Board;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Boards {
+    /// Boards by name.
+    board: BTreeMap<String, Description>,
+    /// Names for several boards, or groups, one after the other.
+    #[serde(default)]
+    group: BTreeMap<String, Vec<String>>,
+}
+
+/// A board: how to reach it, what it can do, how long things may take there, and how to get it back when it is lost.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Description {
+    /// How to run something on it.
+    pub(super) reach: Reach,
+    /// What it can do, at least; a board that lacks one of these fails.
+    #[serde(default)]
+    pub(super) capabilities: Vec<String>,
+    /// How long things may take.
+    #[serde(default)]
+    seconds: Seconds,
+    /// How to reset it.
+    #[serde(default)]
+    pub(super) reset: Reset,
+}
+
+impl Description {
+    /// A device of this machine, with its name.
+    fn device(name: &str) -> Self {
+        let reach = Reach::Local { device: name.into() };
+        Self { reach, capabilities: vec![], seconds: Seconds::default(), reset: Reset::default() }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        let Seconds { start, case, total } = self.seconds;
+        let [start, case, total] = [start, case, total].map(|time| Duration::from_secs_f64(time.0));
+        Limits { start, case, total }
+    }
+}
+
+/// How to run something on a board.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
+pub(super) enum Reach {
+    /// In this machine.
+    Local {
+        /// `softdev`, or the name of an mlx5 device.
+        device: String,
+    },
+    /// In this machine, behind libmlx5 and the stand-in for the kernel.
+    Uverbs {
+        /// How keys are loaded: in plaintext, unless this is `wrapped`.
+        #[serde(default)]
+        crypto: Crypto,
+        /// The AES-XTS engine: of many data units, unless this is `single-block`.
+        #[serde(default)]
+        engine: Engine,
+    },
+    /// A bare-metal image in an emulator.
+    Firmware {
+        /// Whose cores it is built for.
+        #[serde(deserialize_with = "board")]
+        board: Board,
+    },
+    /// Our program for aarch64 under qemu-aarch64, behind the arm64 libmlx5 and the stand-in for the kernel.
+    QemuUser {
+        /// Whose cores it is built for.
+        #[serde(deserialize_with = "board")]
+        board: Board,
+        /// How keys are loaded.
+        #[serde(default)]
+        crypto: Crypto,
+    },
+    /// A whole aarch64 machine in an emulator, over ssh, with the same.
+    Vdpu {
+        /// How keys are loaded.
+        #[serde(default)]
+        crypto: Crypto,
+        /// More variables for the program.
+        #[serde(default)]
+        environment: BTreeMap<String, String>,
+    },
+    /// A program of your own that speaks the protocol.
+    Command {
+        /// The program and its arguments; `--filter TEXT` and `--after CASE` are added.
+        command: Vec<String>,
+    },
+    /// Another machine, over ssh.
+    Ssh(Ssh),
+}
+
+/// Reads a board by its name.
+fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
+    Board::named(&String::deserialize(from)?).map_err(de::Error::custom)
+}
+
+/// How the software device takes data encryption keys.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Crypto {
+    /// In plaintext.
+    #[default]
+    Plaintext,
+    /// Wrapped, under a login.
+    Wrapped,
+}
+
+impl Crypto {
+    /// Returns its name, as `cargo xtask emulate --crypto` knows it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plaintext => "plaintext",
+            Self::Wrapped => "wrapped",
+        }
+    }
+}
+
+/// The AES-XTS engine of the software device.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Engine {
+    /// Of many data units.
+    #[default]
+    MultiBlock,
+    /// Of single data units.
+    SingleBlock,
+}
+
+impl Engine {
+    /// Returns its name, as `cargo xtask emulate --engine` knows it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::MultiBlock => "multi-block",
+            Self::SingleBlock => "single-block",
+        }
+    }
+}
+
+/// A machine that is reached over ssh.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Ssh {
+    /// `user@host`.
+    pub(super) address: String,
+    /// The port, unless it is ssh's own choice.
+    #[serde(default)]
+    pub(super) port: Option<u16>,
+    /// The file of the private key, unless it is ssh's own choice.
+    #[serde(default)]
+    pub(super) key: Option<PathBuf>,
+    /// The file with the machine's host key, unless it is ssh's own choice.
+    #[serde(default)]
+    pub(super) known_hosts: Option<PathBuf>,
+    /// The mlx5 device there.
+    pub(super) device: String,
+    /// What is run there.
+    pub(super) program: Program,
+    /// Variables for it.
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+/// The program that runs the scenarios.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Program {
+    /// Built for this machine.
+    Host,
+    /// Built for Linux on a BlueField-2.
+    Bluefield2,
+    /// Built for Linux on a BlueField-3.
+    Bluefield3,
+    /// This file.
+    File(PathBuf),
+}
+
+/// How to reset a board.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
+pub(super) enum Reset {
+    /// It is enough to end the program and to start it again.
+    #[default]
+    Process,
+    /// The Arm cores of a BlueField, through the driver of its management interface.
+    Rshim {
+        /// `/dev/rshim0/misc`, say.
+        file: PathBuf,
+        /// How long the board may take until it answers again.
+        boot_seconds: u32,
+    },
+    /// A line of this machine that is wired to the board's reset.
+    Gpio {
+        /// `/dev/gpiochip0`, say.
+        chip: PathBuf,
+        /// Its number there.
+        line: u32,
+        /// Low means reset.
+        #[serde(default)]
+        active_low: bool,
+        /// How long the line is held.
+        hold_milliseconds: u32,
+        /// How long the board may take until it answers again.
+        boot_seconds: u32,
+    },
+    /// A program of your own, a switched socket's say.
+    Command {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// How long the board may take until it answers again.
+        boot_seconds: u32,
+    },
+}
+
+/// Time limits.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+struct Seconds {
+    /// From the program's start to its first event.
+    start: Time,
+    /// From one event to the next.
+    case: Time,
+    /// The whole run.
+    total: Time,
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self { start: Time(30.0), case: Time(60.0), total: Time(1800.0) }
+    }
+}
+
+/// Seconds, more than none and no more than a week.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(try_from = "f64")]
+struct Time(f64);
+
+// It is a number.
+impl Eq for Time {}
+
+impl TryFrom<f64> for Time {
+    type Error = &'static str;
+
+    fn try_from(seconds: f64) -> Result<Self, Self::Error> {
+        const WEEK: f64 = 604_800.0;
+        if seconds > 0.0 && seconds <= WEEK {
+            Ok(Self(seconds))
+        } else {
+            Err("a time is over 0 s, up to a week")
+        }
+    }
+}
+
+/// Reads descriptions.
+///
+/// # Errors
+/// What is wrong with them, in a sentence, with the place.
+pub(super) fn parse(text: &str) -> Result<Boards, String> {
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// What is wrong with it, in a sentence.
+pub(super) fn read(file: &Path) -> Result<Boards, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    parse(&text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+impl Boards {
+    /// Returns the boards of this name, groups resolved, in order and each once.
+    ///
+    /// # Errors
+    /// That there is no such board, and which there are.
+    pub(super) fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
+        let mut found = Vec::new();
+        let (mut open, mut seen) = (vec![name], vec![]);
+        while let Some(name) = open.pop() {
+            if seen.contains(&name) {
+                continue;
+            }
+            seen.push(name);
+            if let Some(names) = self.group.get(name) {
+                open.extend(names.iter().rev().map(String::as_str));
+            } else if let Some(description) = self.board.get(name) {
+                found.push((name.into(), description.clone()));
+            } else if name.starts_with("mlx5_") {
+                // As the kernel calls devices.
+                found.push((name.into(), Description::device(name)));
+            } else {
+                let names: Vec<&str> =
+                    self.board.keys().chain(self.group.keys()).map(String::as_str).collect();
+                let names = names.join(", ");
+                return Err(format!("no board `{name}`; there are {names}, and devices here as mlx5_0"));
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xtask::run::root;
+
+    #[test]
+    fn our_own_file_describes_the_boards_that_are_always_there() {
+        let boards = read(&root().join("hil-tests/boards.toml")).unwrap();
+        assert!(boards.board.keys().all(|name| boards.find(name).is_ok()));
+        for name in boards.group.keys() {
+            assert!(boards.find(name).unwrap().len() > 1, "{name}");
+        }
+        // No address stands in it.
+        assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_))));
+    }
+
+    /// Boards that need an address are commented out; they must make sense nevertheless.
+    #[test]
+    fn the_examples_in_our_own_file_can_be_used() {
+        let text = std::fs::read_to_string(root().join("hil-tests/boards.toml")).unwrap();
+        // What is commented out has no blank behind its mark.
+        let uncomment = |line: &str| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        };
+        let boards = parse(&text.lines().map(uncomment).collect::<String>()).unwrap();
+        let ssh = boards.board.values().filter(|board| matches!(board.reach, Reach::Ssh(_)));
+        let resets: Vec<_> = ssh.map(|board| &board.reset).collect();
+        assert!(resets.iter().any(|reset| matches!(reset, Reset::Rshim { .. })), "{resets:?}");
+        assert!(resets.iter().any(|reset| matches!(reset, Reset::Gpio { .. })), "{resets:?}");
+    }
+
+    #[test]
+    fn groups_are_resolved_each_board_once() {
+        let text = "
+            board.a.reach = { kind = 'local', device = 'softdev' }
+            board.b.reach = { kind = 'uverbs' }
+            [group]
+            both = ['b', 'a', 'both', 'a']
+            gone = ['b', 'c']";
+        let boards = parse(text).unwrap();
+        let names = |name| -> Result<Vec<String>, String> {
+            Ok(boards.find(name)?.into_iter().map(|(name, _)| name).collect())
+        };
+        assert_eq!(names("both").unwrap(), ["b", "a"]);
+        assert_eq!(names("mlx5_7").unwrap(), ["mlx5_7"]);
+        assert!(names("gone").unwrap_err().starts_with("no board `c`; there are a, b, both"));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_place() {
+        for (text, what) in [
+            ("a = 1", "line 1"),
+            ("board.a = {}", "missing field `reach`"),
+            ("board.a.reach = { kind = 'pigeon' }", "unknown variant `pigeon`"),
+            ("board.a.reach = { kind = 'local', device = 'x', divice = 'y' }", "unknown field `divice`"),
+            ("board.a.reach = { kind = 'uverbs', device = 'y' }", "unknown field `device`"),
+            ("board.a = { reach = { kind = 'uverbs' }, seconds = { case = 0 } }", "over 0 s"),
+            ("board.a = { reach = { kind = 'uverbs' }, seconds = { case = nan } }", "over 0 s"),
+            ("board.a = { reach = { kind = 'uverbs' }, seconds = { total = 1e300 } }", "up to a week"),
+            ("board.a = { reach = { kind = 'uverbs' }, limits = {} }", "unknown field `limits`"),
+            ("board.a = { reach = { kind = 'uverbs' }, reset = { kind = 'rshim' } }", "missing field"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! `cargo xtask hil`: the scenarios on boards.
+
+mod arm;
+mod board;
+mod boards;
+mod monitor;
+mod report;
+mod reset;
+mod results;
+mod session;
+mod ssh;
+
+use boards::Description;
+use hil_scenarios::cases::{Case, Selection};
+use monitor::Monitor;
+use report::Terminal;
+use results::Results;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use xtask::run::{self, root};
+
+pub(crate) const HELP: &str = "\
+cargo xtask hil [--board NAME]… [options]
+
+Runs the scenarios of hil-tests on boards, one line each. A board that hangs or dies is reset once,
+the case is reported, and the run goes on behind it.
+
+  --board NAME          a board of the file, or an mlx5 device of this machine as mlx5_0;
+                        more than one run one after the other (default: softdev)
+  --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
+  --filter TEXT         only cases whose name holds TEXT
+  --list                run nothing: list the cases and the capabilities that each needs, or, of
+                        each --board NAME, those that the file of boards promises
+  --require CAPABILITY  fail where the board lacks it
+  --require-board       fail where the board cannot be reached; else that is a skip. A case that the
+                        board lacks a capability for is a skip in any case (see --require)
+  --require-cases       fail where the board does not announce every case that this build knows
+  --junit FILE          write the results as JUnit XML
+  --html FILE           write the results as a page
+  --help                this text
+
+Capabilities are
+  signature             block signatures
+  xts                   any AES-XTS engine
+  xts-many              one for many data units
+  xts-single            one for single data units and no more
+  drain                 a queue drains on signature errors
+  login                 keys are wrapped, and the board knows what to log in with
+  hardware              no software device
+
+Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
+cleared up first; a second interrupt does not wait for that).
+";
+
+/// The status of a run that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    help: bool,
+    board: Vec<String>,
+    boards: Option<PathBuf>,
+    filter: String,
+    list: bool,
+    require: Vec<String>,
+    require_board: bool,
+    require_cases: bool,
+    junit: Option<PathBuf>,
+    html: Option<PathBuf>,
+}
+
+/// Runs the boards that are named.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let chosen = parse(arguments).map_err(|error| format!("{error}\n\n{HELP}")).and_then(|options| {
+        let chosen = if options.help { vec![] } else { choose(&options)? };
+        Ok((options, chosen))
+    });
+    let (options, chosen) = match chosen {
+        Ok(chosen) => chosen,
+        Err(message) => return run::misuse(&format!("error: {message}")),
+    };
+    if options.help {
+        return run::print(HELP, 0);
+    }
+    if options.list {
+        return run::print(&list(&options, &chosen), 0);
+    }
+    // What boards have started, copied or booted is cleared away, and the reports are written. Whoever cannot wait for that
+    // interrupts again.
+    let interrupt = || {
+        if session::interrupt() {
+            std::process::exit(INTERRUPTED.into());
+        }
+    };
+    if let Err(error) = ctrlc::set_handler(interrupt) {
+        return run::misuse(&format!("error: {error}"));
+    }
+    match perform(&options, &chosen, &mut io::stdout()) {
+        Ok(_) if session::is_interrupted() => ExitCode::from(INTERRUPTED),
+        Ok(all) if all.iter().all(|results| results.is_good(options.require_board)) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => run::lost(&error),
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    use lexopt::prelude::*;
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(arguments.iter().map(OsString::from));
+    let explain = |error: lexopt::Error| error.to_string();
+    let text = |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.string()).map_err(explain);
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("board") => options.board.push(text(&mut parser)?),
+            Long("boards") => options.boards = Some(text(&mut parser)?.into()),
+            Long("filter") => options.filter = text(&mut parser)?,
+            Long("list") => options.list = true,
+            Long("require") => options.require.push(text(&mut parser)?),
+            Long("require-board") => options.require_board = true,
+            Long("require-cases") => options.require_cases = true,
+            Long("junit") => options.junit = Some(text(&mut parser)?.into()),
+            Long("html") => options.html = Some(text(&mut parser)?.into()),
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(explain(other.unexpected())),
+        }
+    }
+    Ok(options)
+}
+
+/// Finds the boards that are named.
+fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
+    let file = options.boards.clone().unwrap_or_else(|| root().join("hil-tests/boards.toml"));
+    let boards = boards::read(&file)?;
+    let mut chosen: Vec<(String, Description)> = Vec::new();
+    let default = ["softdev".to_owned()];
+    let names = if options.board.is_empty() { &default[..] } else { &options.board };
+    for name in names {
+        let found = boards.find(name)?;
+        let new = |(name, _): &(String, _)| chosen.iter().all(|(known, _)| known != name);
+        let new: Vec<_> = found.into_iter().filter(new).collect();
+        chosen.extend(new);
+    }
+    Ok(chosen)
+}
+
+/// Returns a line for each case and what it needs, or for each board that is named and what it has.
+fn list(options: &Options, chosen: &[(String, Description)]) -> String {
+    let rows: Vec<(&str, String)> = if options.board.is_empty() {
+        let selection = Selection { filter: &options.filter, after: None };
+        let needs = |case: Case| case.needs().names().collect::<Vec<_>>().join(" ");
+        selection.cases().map(|case| (case.name(), needs(case))).collect()
+    } else {
+        chosen.iter().map(|(name, description)| (name.as_str(), description.capabilities.join(" "))).collect()
+    };
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, capabilities)| format!("{}\n", format!("{name:width$}  {capabilities}").trim_end());
+    rows.into_iter().map(line).collect()
+}
+
+/// Runs boards one after the other, writes the reports, and returns what came of each.
+fn perform(
+    options: &Options,
+    chosen: &[(String, Description)],
+    out: &mut dyn Write,
+) -> io::Result<Vec<Results>> {
+    let mut all = Vec::new();
+    for (name, description) in chosen {
+        all.push(perform_one(options, name, description, out)?);
+    }
+    for results in &all {
+        out.write_all(report::summary(results, options.require_board).as_bytes())?;
+    }
+    out.flush()?;
+    let write = |file: &Path, text: &str| {
+        std::fs::write(file, text)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    };
+    if let Some(file) = &options.junit {
+        write(file, &report::junit(&all, options.require_board).map_err(io::Error::other)?)?;
+    }
+    if let Some(file) = &options.html {
+        write(file, &report::html(&all, options.require_board))?;
+    }
+    Ok(all)
+}
+
+fn perform_one(
+    options: &Options,
+    name: &str,
+    description: &Description,
+    out: &mut dyn Write,
+) -> io::Result<Results> {
+    writeln!(out, "board {name}")?;
+    let required = options.require.clone();
+    let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
+    let mut terminal = Terminal::new(out);
+    let mut board = board::make(description);
+    session::run(&mut *board, &mut monitor, &options.filter, &mut |monitor| terminal.watch(monitor));
+    terminal.finish()?;
+    let mut results = monitor.results().clone();
+    let known = Selection { filter: &options.filter, after: None }.cases().count();
+    if options.require_cases && results.announced != known {
+        let announced = results.announced;
+        results.problems.push(format!("it has {announced} cases, this build {known} (--require-cases)"));
+    }
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Options, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_taken_as_the_help_says() {
+        let options = words("--board a --board=b --boards f --filter r0 --list --require xts").unwrap();
+        let expected = Options {
+            board: vec!["a".into(), "b".into()],
+            boards: Some("f".into()),
+            filter: "r0".into(),
+            list: true,
+            require: vec!["xts".into()],
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+        assert_eq!(words(""), Ok(Options::default()));
+        for line in ["--list=cases", "--boards", "cases"] {
+            assert!(words(line).is_err(), "{line}");
+        }
+    }
+
+    fn listed(line: &str) -> String {
+        let options = words(line).unwrap();
+        list(&options, &choose(&options).unwrap())
+    }
+
+    #[test]
+    fn cases_are_listed_with_what_they_need() {
+        assert_eq!(listed("--list --filter r028_"), "r028_write_replaces_read\n");
+        assert_eq!(listed("--list --filter m28_"), "m28_keys_outlive_a_revoked_login  xts login\n");
+        assert_eq!(listed("--list --filter r171_rows"), "r171_rows_on_a_single_unit  xts-single signature\n");
+        assert_eq!(listed("--list").lines().count(), Selection::default().cases().count());
+    }
+
+    #[test]
+    fn boards_are_listed_with_what_they_have() {
+        let text = "softdev  signature xts xts-many drain\nmlx5_0\n";
+        assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
+    }
+
+    #[test]
+    fn the_help_explains_every_capability() {
+        let (_, explained) = HELP.split_once("Capabilities are\n").unwrap();
+        for case in Selection::default().cases() {
+            for name in case.needs().names() {
+                assert!(explained.contains(&format!("  {name} ")), "{name}");
+            }
+        }
+    }
+}

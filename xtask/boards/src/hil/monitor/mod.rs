@@ -1,0 +1,371 @@
+//! Follows a run by what the board says and by the time that passes, and decides what is to be done: go on listening, reset
+//! the board, or end. It knows neither processes nor clocks; time is what the caller says, counted from the run's begin.
+
+use super::results::{Case, Ending, Results, Verdict};
+use hil_scenarios::protocol::Event;
+use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
+
+/// Cases that a run may have; more is rubbish.
+const CASES: usize = 100_000;
+/// Values that a case may measure.
+const MEASURED: usize = 1_000;
+/// Breaches of the protocol that are told one by one.
+const PROBLEMS: usize = 20;
+/// Lines of log that are kept of a case.
+const LOG: usize = 40;
+/// Characters that are kept of a text of the board.
+const TEXT: usize = 4_000;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// From the start of the board's program to its first event.
+    pub(super) start: Duration,
+    /// From one event to the next.
+    pub(super) case: Duration,
+    /// The whole run, resets included.
+    pub(super) total: Duration,
+}
+
+/// What is to be done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Listen, and call [`Monitor::tick`] at this time at the latest.
+    Listen(Duration),
+    /// End the board's program, reset the board, and start the program again.
+    Reset,
+    /// End the board's program. That was all.
+    Over,
+}
+
+/// Where the run stands.
+enum Phase {
+    /// The board's program was started and has said nothing.
+    Starting,
+    /// It has spoken, and no case is running.
+    Between,
+    Running(Running),
+    Over,
+}
+
+struct Running {
+    name: String,
+    since: Duration,
+    measured: Vec<(String, String)>,
+}
+
+/// A run on one board.
+pub(super) struct Monitor {
+    limits: Limits,
+    /// Capabilities that the board must have, lest the run ends.
+    required: Vec<String>,
+    /// Capabilities that the board's description says it has.
+    promised: Vec<String>,
+    phase: Phase,
+    /// When the time limit of the phase is over.
+    deadline: Duration,
+    names: HashSet<String>,
+    /// Log while the case runs, or since the last.
+    log: VecDeque<String>,
+    /// Log from standard error, which comes by another way, so that it cannot be said to which case it belongs. It is shown
+    /// where the board is lost.
+    errors: VecDeque<String>,
+    announced: Option<usize>,
+    /// A loss of a kind is mended once.
+    has_hung: bool,
+    has_died: bool,
+    results: Results,
+}
+
+impl Monitor {
+    pub(super) fn new(board: &str, limits: Limits, required: Vec<String>, promised: Vec<String>) -> Self {
+        Self {
+            limits,
+            required,
+            promised,
+            phase: Phase::Starting,
+            deadline: limits.start,
+            names: HashSet::new(),
+            log: VecDeque::new(),
+            errors: VecDeque::new(),
+            announced: None,
+            has_hung: false,
+            has_died: false,
+            results: Results::nothing(board, Ending::Broken("the run has not ended".into())),
+        }
+    }
+
+    /// The board's program was started, for the first time or after a reset.
+    pub(super) fn started(&mut self, now: Duration) -> Step {
+        if !matches!(self.phase, Phase::Over) {
+            self.phase = Phase::Starting;
+            self.deadline = now.saturating_add(self.limits.start);
+        }
+        self.step()
+    }
+
+    /// The case behind which the program is to go on when it is started.
+    pub(super) fn after(&self) -> Option<&str> {
+        self.results.cases.last().map(|case| case.name.as_str())
+    }
+
+    /// The board said this.
+    pub(super) fn line(&mut self, now: Duration, line: &str) -> Step {
+        // Whoever floods with log gets no more time than who is silent.
+        let step = self.tick(now);
+        if !matches!(step, Step::Listen(_)) {
+            return step;
+        }
+        let Some(event) = Event::parse(line) else {
+            keep(&mut self.log, line);
+            return step;
+        };
+        if matches!(self.phase, Phase::Starting) {
+            self.phase = Phase::Between;
+        }
+        self.event(now, event);
+        self.deadline = now.saturating_add(self.limits.case);
+        self.step()
+    }
+
+    /// The board said this on its standard error.
+    pub(super) fn error(&mut self, now: Duration, line: &str) -> Step {
+        keep(&mut self.errors, line);
+        self.tick(now)
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: Duration) -> Step {
+        self.results.took = now;
+        if matches!(self.phase, Phase::Over) {
+            return Step::Over;
+        }
+        if now >= self.limits.total {
+            let limit = format!("the run took longer than {} s", self.limits.total.as_secs_f32());
+            self.lose(now, Verdict::Hung(limit.clone()));
+            return self.end(Ending::Broken(limit));
+        }
+        if now < self.deadline {
+            return self.step();
+        }
+        let limit = if matches!(self.phase, Phase::Starting) { self.limits.start } else { self.limits.case };
+        let how = format!("no event for {} s", limit.as_secs_f32());
+        let again = std::mem::replace(&mut self.has_hung, true);
+        self.lost(now, Verdict::Hung(how), again)
+    }
+
+    /// The board's program has ended, or nothing more can be heard of it.
+    pub(super) fn closed(&mut self, now: Duration, how: &str) -> Step {
+        self.results.took = now;
+        if matches!(self.phase, Phase::Over) {
+            return Step::Over;
+        }
+        let again = std::mem::replace(&mut self.has_died, true);
+        self.lost(now, Verdict::Died(how.into()), again)
+    }
+
+    /// Ends the run.
+    pub(super) fn end(&mut self, ending: Ending) -> Step {
+        if !matches!(self.phase, Phase::Over) {
+            self.phase = Phase::Over;
+            self.results.ending = ending;
+        }
+        Step::Over
+    }
+
+    /// What came of the run so far.
+    pub(super) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    /// The case that is running.
+    pub(super) fn running(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Running(running) => Some(&running.name),
+            _ => None,
+        }
+    }
+
+    fn step(&self) -> Step {
+        match self.phase {
+            Phase::Over => Step::Over,
+            _ => Step::Listen(self.deadline.min(self.limits.total)),
+        }
+    }
+
+    fn event(&mut self, now: Duration, event: Event<'_>) {
+        match event {
+            Event::NoDevice(reason) if self.announced.is_none() => {
+                self.end(Ending::Unreachable(printable(reason)));
+            }
+            Event::NoDevice(reason) => {
+                self.end(Ending::Broken(format!("the device is gone: {}", printable(reason))));
+            }
+            Event::Capability(name) => {
+                let known = self.results.capabilities.iter().any(|known| known == name);
+                if !known && self.results.capabilities.len() < PROBLEMS {
+                    self.results.capabilities.push(printable(name));
+                }
+            }
+            Event::Cases(count) => self.cases(usize::try_from(count).unwrap_or(usize::MAX)),
+            Event::Start(name) => {
+                self.interrupted(now, name);
+                let running = Running { name: printable(name), since: now, measured: vec![] };
+                self.log.clear();
+                self.phase = Phase::Running(running);
+            }
+            Event::Passed(name) => self.ended(now, name, Verdict::Passed),
+            Event::Failed { name, reason } => self.ended(now, name, Verdict::Failed(printable(reason))),
+            // What cannot run need not have begun.
+            Event::Skipped { name, reason } if self.running() != Some(name) => {
+                self.interrupted(now, name);
+                self.push(now, None, printable(name), Verdict::Skipped(printable(reason)));
+            }
+            Event::Skipped { name, reason } => self.ended(now, name, Verdict::Skipped(printable(reason))),
+            Event::Measured { name, what, value } => match &mut self.phase {
+                Phase::Running(running) if running.name == name && running.measured.len() < MEASURED => {
+                    running.measured.push((printable(what), printable(value)));
+                }
+                _ => self.problem(format!("{} is not running and measures", printable(name))),
+            },
+            Event::Done => {
+                self.interrupted(now, "nothing more");
+                let missing = self.results.missing();
+                if missing > 0 {
+                    self.problem(format!("the board ended {missing} cases early"));
+                }
+                self.end(Ending::Done);
+            }
+        }
+    }
+
+    /// So many cases follow: of all at first, of the rest behind a reset.
+    fn cases(&mut self, count: usize) {
+        let total = count.saturating_add(self.results.cases.len());
+        match self.announced {
+            _ if total > CASES => {
+                self.end(Ending::Broken(format!("the board speaks of {count} cases")));
+                return;
+            }
+            Some(announced) if announced == total => return,
+            Some(announced) => {
+                self.problem(format!("{announced} cases were announced first, now {total}"));
+                return;
+            }
+            None => {
+                self.announced = Some(total);
+                self.results.announced = total;
+            }
+        }
+        let lacks = |name: &&String| !self.results.capabilities.contains(name);
+        if let Some(name) = self.required.iter().find(lacks) {
+            let why = format!("the board lacks {name} (--require {name})");
+            self.end(Ending::Broken(why));
+        } else if let Some(name) = self.promised.iter().find(lacks) {
+            self.problem(format!("the board lacks {name}, which its description promises"));
+        }
+    }
+
+    /// A case that was running cannot be, since something else is told.
+    fn interrupted(&mut self, now: Duration, by: &str) {
+        if let Some(name) = self.running() {
+            let verdict = Verdict::Failed(format!("no verdict before {}", printable(by)));
+            let name = name.to_owned();
+            self.ended(now, &name, verdict);
+        }
+    }
+
+    fn ended(&mut self, now: Duration, name: &str, verdict: Verdict) {
+        match std::mem::replace(&mut self.phase, Phase::Between) {
+            Phase::Running(running) if running.name == name => {
+                self.push(now, Some(running), printable(name), verdict);
+            }
+            other => {
+                self.phase = other;
+                self.problem(format!("{} ended and was not running", printable(name)));
+            }
+        }
+    }
+
+    fn push(&mut self, now: Duration, running: Option<Running>, name: String, verdict: Verdict) {
+        if self.results.cases.len() >= self.announced.unwrap_or(0) {
+            self.end(Ending::Broken("the board tells of more cases than it announced".into()));
+            return;
+        }
+        if !self.names.insert(name.clone()) {
+            self.problem(format!("{name} ended twice"));
+        }
+        let (since, measured) = running.map_or((now, vec![]), |running| (running.since, running.measured));
+        let log = match verdict {
+            Verdict::Passed | Verdict::Skipped(_) => vec![],
+            Verdict::Failed(_) => self.log.drain(..).collect(),
+            Verdict::Hung(_) | Verdict::Died(_) => self.last_words(),
+        };
+        let took = now.saturating_sub(since);
+        self.results.cases.push(Case { name, verdict, took, measured, log });
+    }
+
+    /// Gives the case that was running this verdict.
+    fn lose(&mut self, now: Duration, verdict: Verdict) {
+        if let Some(name) = self.running().map(str::to_owned) {
+            self.ended(now, &name, verdict);
+        }
+    }
+
+    /// The board was lost: it is to be reset, but once only for each kind of loss.
+    fn lost(&mut self, now: Duration, verdict: Verdict, again: bool) -> Step {
+        let how = verdict.reason().unwrap_or_default();
+        let place = match (self.running(), self.after()) {
+            (Some(name), _) => format!("in {name}"),
+            (None, Some(name)) => format!("behind {name}"),
+            (None, None) => "before the first case".into(),
+        };
+        let what = format!("{}: {how}, {place}", verdict.word().to_lowercase());
+        if self.running().is_none() {
+            // No case can tell what the board said last.
+            let heard = self.last_words();
+            let heard = heard.last().map(|line| format!("; last heard: {line}")).unwrap_or_default();
+            self.problem(format!("the board {what}{heard}"));
+        }
+        self.lose(now, verdict);
+        if again {
+            self.end(Ending::Broken(format!("after a reset for the same reason the board {what}")))
+        } else if matches!(self.phase, Phase::Over) {
+            Step::Over
+        } else {
+            self.results.resets.push(what);
+            self.phase = Phase::Starting;
+            Step::Reset
+        }
+    }
+
+    /// What the board said before it was lost.
+    fn last_words(&mut self) -> Vec<String> {
+        self.log.drain(..).chain(self.errors.drain(..)).collect()
+    }
+
+    fn problem(&mut self, what: String) {
+        match self.results.problems.len() {
+            count if count < PROBLEMS => self.results.problems.push(what),
+            PROBLEMS => self.results.problems.push("and more of that kind".into()),
+            _ => {}
+        }
+    }
+}
+
+/// Keeps a line, and not too many.
+fn keep(log: &mut VecDeque<String>, line: &str) {
+    if log.len() >= LOG {
+        log.pop_front();
+    }
+    log.push_back(printable(line));
+}
+
+/// A text of the board without what a terminal would obey, and not too long.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(TEXT).collect()
+}
+
+#[cfg(test)]
+mod tests;

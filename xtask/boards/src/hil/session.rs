@@ -1,0 +1,248 @@
+//! Runs a board's program and lets the monitor follow it: processes, threads and the clock are here and nowhere else.
+
+use super::board::{Board, Trouble};
+use super::monitor::{Monitor, Step};
+use super::results::Ending;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::{Duration, Instant};
+use xtask::run;
+
+/// Bytes of a line that are read; the rest of it is dropped.
+const LINE: usize = 8 << 10;
+/// Lines that may wait until the runner looks at them.
+const WAITING: usize = 256;
+/// How long a program may take to end that has closed its output.
+const ENDING: Duration = Duration::from_secs(2);
+
+/// Lines of standard error that are waited for behind a program's end, and for how long.
+const LAST_WORDS: usize = 1_000;
+const LAST_WAIT: Duration = Duration::from_millis(100);
+
+/// How often a silent program is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The process group of the program that runs, 0 where none does: whoever ends this process by a signal ends that as well.
+static RUNNING: AtomicI32 = AtomicI32::new(0);
+
+/// The run is to end as soon as possible.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the run, whose boards are cleared up as always, and the program that runs. Returns whether that was asked for before.
+pub(super) fn interrupt() -> bool {
+    let again = INTERRUPTED.swap(true, Ordering::SeqCst);
+    // Programs of boards are not in this one's group, so that a terminal's interrupt does not reach them.
+    end_running();
+    again
+}
+
+/// Whether the run was ended from outside.
+pub(super) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// Ends the run where it was interrupted.
+fn heed(monitor: &mut Monitor) {
+    if is_interrupted() {
+        monitor.end(Ending::Broken("interrupted".into()));
+    }
+}
+
+/// What is heard of a program.
+enum Heard {
+    /// A line of its standard output.
+    Line(String),
+    /// A line of its standard error.
+    Error(String),
+    /// Its standard output is closed.
+    Closed,
+}
+
+/// Runs the cases on a board until the monitor says that it is over. `watch` is called whenever something has happened.
+pub(super) fn run(
+    board: &mut dyn Board,
+    monitor: &mut Monitor,
+    filter: &str,
+    watch: &mut dyn FnMut(&Monitor),
+) {
+    heed(monitor);
+    let prepared = if is_interrupted() { Ok(()) } else { board.prepare() };
+    // What went wrong there may be the interrupt's doing.
+    heed(monitor);
+    match prepared {
+        Ok(()) => {}
+        Err(Trouble::Unreachable(why)) => {
+            monitor.end(Ending::Unreachable(why));
+        }
+        Err(Trouble::Broken(why)) => {
+            monitor.end(Ending::Broken(why));
+        }
+    }
+    let begin = Instant::now();
+    // One program after the other, each behind a reset.
+    while monitor.started(begin.elapsed()) != Step::Over {
+        let mut arguments = Vec::new();
+        if !filter.is_empty() {
+            arguments.extend(["--filter".into(), filter.into()]);
+        }
+        if let Some(name) = monitor.after() {
+            arguments.extend(["--after".into(), name.into()]);
+        }
+        let program = board.command(&arguments).and_then(|mut command| {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            Program::start(command.spawn()).map_err(|error| {
+                format!("`{}` could not be run: {error}", command.get_program().to_string_lossy())
+            })
+        });
+        let step = match program {
+            Ok(mut program) => follow(&mut program, monitor, begin, watch),
+            Err(why) => monitor.end(Ending::Broken(why)),
+        };
+        heed(monitor);
+        watch(monitor);
+        if step != Step::Reset || is_interrupted() {
+            break;
+        }
+        if let Err(why) = board.reset() {
+            monitor.end(Ending::Broken(format!("the board could not be reset: {why}")));
+        }
+    }
+    watch(monitor);
+}
+
+/// Listens to a program until it is to be ended, and ends it.
+fn follow(
+    program: &mut Program,
+    monitor: &mut Monitor,
+    begin: Instant,
+    watch: &mut dyn FnMut(&Monitor),
+) -> Step {
+    let mut step = monitor.tick(begin.elapsed());
+    while let Step::Listen(until) = step {
+        let rest = until.saturating_sub(begin.elapsed()).min(LOOK);
+        let heard = program.heard.recv_timeout(rest);
+        let now = begin.elapsed();
+        let ended = match heard {
+            Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => true,
+            // Something that it has started may keep its output open.
+            Err(RecvTimeoutError::Timeout) => matches!(program.child.try_wait(), Ok(Some(_))),
+            _ => false,
+        };
+        // The program was ended from here, or is about to be started behind the interrupt.
+        heed(monitor);
+        step = match heard {
+            Ok(Heard::Line(line)) => monitor.line(now, &line),
+            Ok(Heard::Error(line)) => monitor.error(now, &line),
+            _ if ended => {
+                let how = program.ended();
+                // Its last words on standard error may tell why, and may still be on their way.
+                for _ in 0..LAST_WORDS {
+                    let Ok(Heard::Error(line)) = program.heard.recv_timeout(LAST_WAIT) else { break };
+                    monitor.error(now, &line);
+                }
+                monitor.closed(now, &how)
+            }
+            _ => monitor.tick(now),
+        };
+        watch(monitor);
+    }
+    step
+}
+
+/// A board's program. It is ended when this is dropped.
+struct Program {
+    child: Child,
+    heard: Receiver<Heard>,
+}
+
+impl Program {
+    fn start(child: io::Result<Child>) -> io::Result<Self> {
+        let mut child = child?;
+        RUNNING.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
+        let (sender, heard) = mpsc::sync_channel(WAITING);
+        if let Some(output) = child.stdout.take() {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                listen(output, &sender, Heard::Line);
+                // Nobody listens where the program was ended from here.
+                let _ = sender.send(Heard::Closed);
+            });
+        }
+        if let Some(output) = child.stderr.take() {
+            thread::spawn(move || listen(output, &sender, Heard::Error));
+        }
+        Ok(Self { child, heard })
+    }
+
+    /// Says how the program ended that has closed its output.
+    fn ended(&mut self) -> String {
+        match run::wait(&mut self.child, ENDING) {
+            Ok(Some(status)) => describe(status),
+            _ => "its output ended, but it did not".into(),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It has ended or it is ended now, with all that it has started; either way it is waited for.
+        end_running();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends the program that runs and whatever it has started.
+pub(super) fn end_running() {
+    if let Some(group) = Pid::from_raw(RUNNING.swap(0, Ordering::SeqCst)) {
+        // All of them may be gone.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    format!("its program ended with {status}")
+}
+
+/// Sends each line until there are no more or nobody listens.
+fn listen(output: impl Read, sender: &SyncSender<Heard>, kind: fn(String) -> Heard) {
+    let mut output = BufReader::new(output);
+    while let Ok(Some(line)) = next_line(&mut output) {
+        if sender.send(kind(line)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads a line of any bytes and any length; of a long one only the beginning. `None` at the end.
+fn next_line(source: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let limit = u64::try_from(LINE).unwrap_or(u64::MAX);
+    if source.by_ref().take(limit).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() >= LINE && line.last() != Some(&b'\n') {
+        source.skip_until(b'\n')?;
+    }
+    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_and_never_begin_in_their_middle() {
+        let long = "x".repeat(LINE) + "hil: passed forged";
+        let text = [long.as_bytes(), b"\nhil: done\r\n\xff\xfe\n\nend"].concat();
+        let mut source = BufReader::with_capacity(7, &text[..]);
+        let lines: Vec<String> = std::iter::from_fn(|| next_line(&mut source).unwrap()).collect();
+        assert_eq!(lines[0], "x".repeat(LINE));
+        assert_eq!(lines[1..], ["hil: done\r\n", "\u{fffd}\u{fffd}\n", "\n", "end"]);
+    }
+}

@@ -1,0 +1,32 @@
+//! The tasks of `cargo xtask` that run something on boards.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod firmware;
+mod hil;
+mod vdpu;
+
+use std::process::ExitCode;
+use xtask::run;
+
+fn main() -> ExitCode {
+    // Asked again where an image is run by this very program, which may have been built anew by then.
+    let _ = run::itself();
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
+        Some(("firmware", rest)) => firmware::run(rest),
+        Some(("hil", rest)) => hil::run(rest),
+        _ => run::misuse("not called by `cargo xtask`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_fits_a_line() {
+        for help in [super::firmware::HELP, super::hil::HELP] {
+            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A DPU that is not there: an aarch64 machine in QEMU with an SSH server, on the loopback interface only.
+
+mod image;
+mod modules;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use xtask::debian::{self, Dependencies};
+use xtask::run::{check, free_port, program, root, wait};
+
+/// How long the machine may take from power-on to an answer of its SSH server: against a wait without end. It takes seconds,
+/// and emulated beside other work many times that.
+const BOOT: Duration = Duration::from_secs(180);
+
+/// How often it is looked whether the server answers.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// For the kernel: warnings to the console, an end instead of a panic, none of the defences that emulation makes expensive,
+/// and no waiting for other cores where asking them is quicker.
+const PARAMETERS: &str = "console=ttyAMA0 loglevel=4 panic=-1 mitigations=off kpti=off nokaslr \
+                          rcupdate.rcu_expedited=1";
+
+/// What is in the machine.
+const PACKAGES: &[&str] = &["linux-image-arm64", "busybox-static", "dropbear-bin", "ibverbs-providers"];
+
+/// The machine, with keys of its own. It runs from [`Self::start`] until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    folder: PathBuf,
+    kernel: PathBuf,
+    port: u16,
+    qemu: Option<Child>,
+}
+
+impl Machine {
+    /// Makes keys and a root file system.
+    ///
+    /// # Errors
+    /// What is missing or went wrong, in a sentence.
+    pub(crate) fn new() -> Result<Self, String> {
+        debian::install(debian::EMULATORS)?;
+        debian::install(debian::SSH)?;
+        let packages = debian::unpack("vdpu", PACKAGES, Dependencies::Included)?;
+        let folder = root().join("target/vdpu").join(std::process::id().to_string());
+        // A killed process of the same number may have left one.
+        let _ = fs::remove_dir_all(&folder);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        // From here on the folder is removed with the value.
+        let port = free_port()?;
+        let machine = Self { folder, kernel: image::kernel(&packages)?, port, qemu: None };
+        for key in ["host_key", "client_key"] {
+            let mut make = program("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "vdpu", "-f"]);
+            make.arg(machine.folder.join(key));
+            check(make)?;
+        }
+        machine.write("known_hosts", format!("[127.0.0.1]:{port} {}", machine.read("host_key.pub")?))?;
+        let image = image::build(&packages, &machine.read("host_key")?, &machine.read("client_key.pub")?)?;
+        machine.write("initramfs", image)?;
+        Ok(machine)
+    }
+
+    /// Switches the machine on, and off before that if it runs; returns when its SSH server answers.
+    ///
+    /// # Errors
+    /// What went wrong, in a sentence, with what QEMU or the machine said last.
+    pub(crate) fn start(&mut self) -> Result<(), String> {
+        self.stop();
+        let qemu = self.qemu.insert(self.spawn()?);
+        // By this number whoever tests us ends it.
+        fs::write(self.folder.join("qemu.pid"), qemu.id().to_string()).map_err(|error| error.to_string())?;
+        let end = Instant::now() + BOOT;
+        while matches!(wait(qemu, LOOK), Ok(None)) {
+            if answers(self.port) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("the machine does not answer: {}", self.last_words("console.log")));
+            }
+        }
+        Err(format!("QEMU has ended: {} {}", self.last_words("qemu.log"), self.last_words("console.log")))
+    }
+
+    /// Switches the machine off, as by its power button.
+    pub(crate) fn stop(&mut self) {
+        if let Some(mut qemu) = self.qemu.take() {
+            // Fails where it has ended already.
+            let _ = qemu.kill();
+            let _ = qemu.wait();
+        }
+    }
+
+    /// The port of the loopback interface at which its SSH server is.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The file of the private key that opens it to `root`.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.folder.join("client_key")
+    }
+
+    /// The file with its host key.
+    pub(crate) fn known_hosts(&self) -> PathBuf {
+        self.folder.join("known_hosts")
+    }
+
+    fn spawn(&self) -> Result<Child, String> {
+        let console = format!("file:{}", self.folder.join("console.log").display());
+        // The guest reaches nothing outside, and only this port is led to it.
+        let network = format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{}-:22", self.port);
+        let said = File::create(self.folder.join("qemu.log")).map_err(|error| error.to_string())?;
+        // If this process is killed, the machine is not to stay.
+        let mut qemu = program("setpriv", &["--pdeathsig", "KILL", "qemu-system-aarch64"]);
+        qemu.args(["-machine", "virt", "-cpu", "cortex-a72", "-smp", "2", "-m", "1024"])
+            .args(["-display", "none", "-monitor", "none", "-nodefaults", "-no-reboot"])
+            .args(["-serial", &console, "-netdev", &network, "-device", "virtio-net-device,netdev=net"])
+            .args(["-append", PARAMETERS, "-kernel"])
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(self.folder.join("initramfs"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said);
+        qemu.spawn().map_err(|error| format!("qemu-system-aarch64 cannot be run: {error}"))
+    }
+
+    fn read(&self, name: &str) -> Result<String, String> {
+        let path = self.folder.join(name);
+        fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<(), String> {
+        let path = self.folder.join(name);
+        fs::write(&path, content).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Returns the last lines of a log.
+    fn last_words(&self, name: &str) -> String {
+        let log = fs::read(self.folder.join(name)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).into_owned();
+        let lines: Vec<&str> = log.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.stop();
+        // With its keys.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whether an SSH server says its name at a port. QEMU takes connections before there is one.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return false };
+    let mut name = [0; 4];
+    stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+        && stream.read_exact(&mut name).is_ok()
+        && name == *b"SSH-"
+}

@@ -1,0 +1,271 @@
+//! `cargo xtask decode`: prints work requests or completion entries and says what a device would refuse in them.
+
+use crate::hex;
+use mlx5_mkey::inspect::cqe::CompletionEntry;
+use mlx5_mkey::inspect::{DeviceContext, Pretty, Requests, Severity, Style};
+use mlx5_mkey::mkey::XtsEngine;
+use std::fmt::Write;
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use xtask::run;
+
+pub(crate) const USAGE: &str = "\
+Usage: cargo xtask decode [options] HEX... | FILE | -
+
+Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
+bytes.
+HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
+xxd -p, xxd -i, hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the
+order in which they are written. A word that is both hex and a file is a file.
+
+  --cqe              completion entries; without it, requests
+  --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
+  --engine KIND      AES-XTS engine of the device: single-block or multi-block
+  --help             this text
+
+Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input make no sense.
+";
+
+/// Nothing is refused.
+const CLEAN: u8 = 0;
+/// Something is refused.
+const REFUSED: u8 = 1;
+
+/// So many empty blocks in a row are counted, not shown.
+const MANY: usize = 16;
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq)]
+struct Options {
+    completions: bool,
+    stride: Option<u32>,
+    device: DeviceContext,
+    input: Vec<String>,
+    help: bool,
+}
+
+/// Runs `cargo xtask decode` with the arguments after `decode`.
+pub(crate) fn run(args: &[String]) -> ExitCode {
+    let terminal = std::io::stdout().is_terminal();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let style = if terminal && !plain { Style::Ansi } else { Style::Plain };
+    match decode(args, style) {
+        Ok((text, status)) => run::print(&text, status),
+        Err(message) => run::misuse(&format!("decode: {message}")),
+    }
+}
+
+/// Returns what is to be printed, and the exit status.
+fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
+    let options = parse_args(args)?;
+    if options.help {
+        return Ok((USAGE.to_owned(), CLEAN));
+    }
+    let bytes = read_input(&options.input)?;
+    let mut text = String::new();
+    let worst = if options.completions {
+        completions(&bytes, options.stride, style, &mut text)?
+    } else {
+        requests(&bytes, options.device, style, &mut text)?
+    };
+    Ok((text, if worst == Some(Severity::Refused) { REFUSED } else { CLEAN }))
+}
+
+fn parse_args(args: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = args.iter().map(String::as_str);
+    while let Some(arg) = args.next() {
+        match arg {
+            "--cqe" => options.completions = true,
+            "--engine" => {
+                options.device.engine = Some(match args.next() {
+                    Some("single-block") => XtsEngine::SingleBlock,
+                    Some("multi-block") => XtsEngine::MultiBlock,
+                    _ => return Err("--engine wants single-block or multi-block".to_owned()),
+                });
+            }
+            "--stride" => {
+                let stride = args.next().and_then(|word| word.parse().ok()).filter(|stride| *stride > 0);
+                options.stride = Some(stride.ok_or("--stride wants a number of bytes")?);
+            }
+            "--help" | "-h" => options.help = true,
+            option if option.starts_with("--") => return Err(format!("unknown option {option}\n\n{USAGE}")),
+            input => options.input.push(input.to_owned()),
+        }
+    }
+    if options.input.is_empty() && !options.help {
+        return Err(format!("nothing to decode\n\n{USAGE}"));
+    }
+    if options.stride.is_some() && !options.completions && !options.help {
+        return Err(format!("--stride is for --cqe\n\n{USAGE}"));
+    }
+    Ok(options)
+}
+
+fn read_input(input: &[String]) -> Result<Vec<u8>, String> {
+    let raw = match input {
+        [one] if one == "-" => {
+            let mut raw = Vec::new();
+            std::io::stdin().read_to_end(&mut raw).map_err(|error| format!("standard input: {error}"))?;
+            raw
+        }
+        [one] if std::path::Path::new(one).is_file() => {
+            std::fs::read(one).map_err(|error| format!("{one}: {error}"))?
+        }
+        words => {
+            let text = words.join(" ");
+            return hex::parse(&text).map_err(|what| format!("neither a file nor hex: {what}"));
+        }
+    };
+    hex::read(raw)
+}
+
+fn requests(
+    bytes: &[u8],
+    device: DeviceContext,
+    style: Style,
+    text: &mut String,
+) -> Result<Option<Severity>, String> {
+    let mut worst = None;
+    let (mut end, mut counted) = (0, 0);
+    for (offset, request) in Requests::new(bytes) {
+        if offset >= counted {
+            counted = offset + skip_empty(offset, bytes, text);
+        }
+        if offset >= counted {
+            page(offset, &request.pretty(device, style), text);
+        }
+        worst = worst.max(request.worst(&device));
+        end = offset + request.blocks() * 64;
+    }
+    let left = bytes.len().saturating_sub(end);
+    match end {
+        0 => Err(format!("{} bytes are too few for a request: 16 are needed", bytes.len())),
+        _ => {
+            if left > 0 {
+                let _ = writeln!(text, "\n{left} bytes are left over from byte {end} ({end:#x})");
+            }
+            Ok(worst)
+        }
+    }
+}
+
+fn completions(
+    bytes: &[u8],
+    stride: Option<u32>,
+    style: Style,
+    text: &mut String,
+) -> Result<Option<Severity>, String> {
+    let mut worst = None;
+    let mut counted = 0;
+    for (number, chunk) in bytes.chunks(64).enumerate() {
+        let offset = number * 64;
+        let entry = CompletionEntry::parse(chunk).map_err(|error| error.to_string())?;
+        if offset >= counted {
+            counted = offset + skip_empty(offset, bytes, text);
+        }
+        if offset >= counted {
+            page(offset, &entry.pretty(stride, style), text);
+        }
+        worst = worst.max(entry.worst());
+    }
+    Ok(worst)
+}
+
+/// Adds one decoded thing, behind a line that says where it began, and a blank line between two.
+fn page(offset: usize, pretty: &Pretty<'_>, text: &mut String) {
+    begin(offset, text);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{pretty}");
+}
+
+fn begin(offset: usize, text: &mut String) {
+    if offset > 0 {
+        let _ = writeln!(text, "\nfrom byte {offset} ({offset:#x}):");
+    }
+}
+
+/// Counts the empty blocks that begin here. Adds one line for many of them and returns their bytes, else 0.
+fn skip_empty(offset: usize, bytes: &[u8], text: &mut String) -> usize {
+    let blocks = bytes.get(offset..).unwrap_or_default().chunks_exact(64);
+    let empty = blocks.take_while(|block| block.iter().all(|byte| *byte == 0)).count();
+    if empty < MANY {
+        return 0;
+    }
+    begin(offset, text);
+    let _ = writeln!(text, "{empty} empty blocks");
+    empty * 64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOP: &str = "00000000 00001001 00000008 00000000";
+
+    fn args(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn status(words: &[&str]) -> Result<u8, String> {
+        decode(&args(words), Style::Plain).map(|(_, status)| status)
+    }
+
+    #[test]
+    fn exit_status_tells_findings_from_misuse() {
+        assert_eq!(status(&[NOP]), Ok(CLEAN));
+        // A size of 0.
+        assert_eq!(status(&["00000000 00001000 00000008 00000000"]), Ok(REFUSED));
+        // Bytes are missing.
+        assert_eq!(status(&["00000000 00001002 00000008 00000000"]), Ok(REFUSED));
+        assert!(status(&[]).is_err());
+        assert!(status(&["0011"]).is_err());
+        assert!(status(&["--engine", "steam", NOP]).is_err());
+        assert!(status(&["--what", NOP]).is_err());
+        assert!(status(&["--cqe", NOP]).is_err());
+        assert!(status(&["--stride", "520", NOP]).is_err());
+        assert_eq!(status(&["--help"]), Ok(CLEAN));
+    }
+
+    #[test]
+    fn requests_are_split_by_their_size() -> Result<(), String> {
+        let block = format!("{NOP}{}", "00".repeat(48));
+        let (text, status) = decode(&args(&[&block, &block, NOP]), Style::Plain)?;
+        assert_eq!(status, CLEAN);
+        assert_eq!(text.matches("NOP, signalled").count(), 3, "{text}");
+        assert!(text.contains("from byte 128 (0x80):"), "{text}");
+        assert!(!text.contains('\x1b'), "plain has no colours");
+        Ok(())
+    }
+
+    #[test]
+    fn many_empty_blocks_are_one_line() -> Result<(), String> {
+        let zeros = |blocks: usize| "00".repeat(64 * blocks);
+        let block = format!("{NOP}{}", "00".repeat(48));
+        for many in [&[][..], &["--cqe"]] {
+            let mut words = many.to_vec();
+            let input = format!("{block} {} {block} {}", zeros(16), zeros(15));
+            words.push(&input);
+            let (text, _) = decode(&args(&words), Style::Plain)?;
+            assert!(text.contains("\nfrom byte 64 (0x40):\n16 empty blocks\n\nfrom byte 1088"), "{text}");
+            assert_eq!(text.matches("from byte ").count(), 2 + 15, "{text}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn bytes_left_over_are_told() -> Result<(), String> {
+        let (text, _) = decode(&args(&[NOP, &"00".repeat(48), "0000"]), Style::Plain)?;
+        assert!(text.ends_with("\n2 bytes are left over from byte 64 (0x40)\n"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn completions_are_decoded_on_request() -> Result<(), String> {
+        let entry = format!("{}000000d2", "00".repeat(60));
+        let (text, status) = decode(&args(&["--cqe", &entry]), Style::Ansi)?;
+        assert_eq!(status, CLEAN);
+        assert!(text.contains("REQ_ERR") && text.contains('\x1b'), "{text}");
+        Ok(())
+    }
+}

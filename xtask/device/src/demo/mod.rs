@@ -1,0 +1,259 @@
+//! `cargo xtask demo`: the man pages' examples, their table and a file, on the software device.
+
+mod render;
+
+use hil_tests::demo::{self, examples, faults, file, rows};
+use render::{Painter, Summary};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use xtask::run::{misuse, root};
+
+const HELP: &str = "\
+cargo xtask demo [--file PATH] [--fault NAME | --fault list]
+
+  --file PATH    the file that is sent and received (default: LICENSE-APACHE of this repository)
+  --fault NAME   breaks the software device; the demo must then fail. `list` lists the names.
+                 It cannot show remote-invalidate-ignored, key-wrap-integrity-ignored,
+                 keys-end-with-their-login and drained-not-told: SEND with invalidation, wrapped
+                 keys, logins and draining are in none of the three manual pages
+  --help         this text
+
+Exit status: 0 all is correct, 1 something is wrong, 2 the arguments make no sense.
+";
+
+/// The file that is there in every clone.
+const DEFAULT_FILE: &str = "LICENSE-APACHE";
+
+/// Width of the output in characters.
+const WIDTH: usize = 100;
+
+/// What the user asked for.
+enum Request {
+    Run { file: PathBuf, fault: Option<&'static faults::Fault> },
+    ListFaults,
+    Help,
+}
+
+/// Runs the demo.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    match serve(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => misuse(&format!("error: {error}")),
+    }
+}
+
+fn serve(arguments: &[String]) -> Result<bool, String> {
+    let painter = Painter::for_stdout();
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = match parse(arguments)? {
+        Request::Help => out.write_all(HELP.as_bytes()).map(|()| true),
+        Request::ListFaults => list(&mut out).map(|()| true),
+        Request::Run { file, fault } => {
+            let source = open(&file)?;
+            perform(&mut out, painter, source, &file, fault)
+        }
+    };
+    match done.and_then(|good| out.flush().map(|()| good)) {
+        // Whoever listened has heard enough; not all was shown.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.map_err(|error| error.to_string()),
+    }
+}
+
+fn list(out: &mut impl Write) -> io::Result<()> {
+    faults::ALL.iter().try_for_each(|fault| {
+        let hidden = if fault.shown { "" } else { " (the demo cannot show it)" };
+        writeln!(out, "{:<27}  {}{hidden}", fault.name(), fault.what)
+    })
+}
+
+fn parse(arguments: &[String]) -> Result<Request, String> {
+    use lexopt::prelude::*;
+    let mut parser = lexopt::Parser::from_args(arguments.iter().map(OsString::from));
+    let (mut file, mut fault) = (None, None);
+    let explain = |error: lexopt::Error| format!("{error}\n\n{HELP}");
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("file") => file = Some(PathBuf::from(parser.value().map_err(explain)?)),
+            Long("fault") => {
+                let name = parser.value().and_then(ValueExt::string).map_err(explain)?;
+                if name == "list" {
+                    return Ok(Request::ListFaults);
+                }
+                let found = faults::find(&name);
+                fault = Some(found.ok_or_else(|| format!("no fault `{name}`; `--fault list` lists them"))?);
+            }
+            Long("help") | Short('h') => return Ok(Request::Help),
+            other => return Err(explain(other.unexpected())),
+        }
+    }
+    Ok(Request::Run { file: file.unwrap_or_else(|| root().join(DEFAULT_FILE)), fault })
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    let fail = |error: io::Error| format!("cannot read {}: {error}", path.display());
+    let file = File::open(path).map_err(fail)?;
+    if file.metadata().map_err(fail)?.is_dir() {
+        return Err(format!("cannot read {}: it is a directory", path.display()));
+    }
+    Ok(file)
+}
+
+/// Runs all three parts, each on a device of its own, and prints them one by one. Returns whether all was correct.
+fn perform(
+    out: &mut impl Write,
+    painter: Painter,
+    source: impl io::Read,
+    path: &Path,
+    fault: Option<&faults::Fault>,
+) -> io::Result<bool> {
+    let board = || demo::soft_board(fault.map(faults::Fault::alone).unwrap_or_default());
+    let mut summary = Summary::default();
+    render::title(out, painter, fault)?;
+
+    let mut device = board();
+    render::examples_head(out, painter)?;
+    for example in examples::EXAMPLES {
+        let seen = (example.run)(&mut device);
+        render::example(out, painter, example, &seen)?;
+        summary.add_example(example, &seen);
+    }
+    out.flush()?;
+
+    let mut device = board();
+    render::rows_head(out, painter)?;
+    for row in rows::ROWS {
+        let outcome = row.run(&mut device);
+        render::row(out, painter, &outcome)?;
+        summary.add_row(&outcome);
+    }
+    out.flush()?;
+
+    let report = file::run(&mut board(), source)
+        .map_err(|error| io::Error::other(format!("cannot read {}: {error}", path.display())))?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    render::file(out, painter, &name, &report)?;
+    summary.add_file(&report);
+    render::summary(out, painter, &summary)?;
+    Ok(summary.wrong.is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use super::*;
+
+    /// Runs the demo with some file and returns what it prints.
+    fn demo(painter: Painter, fault: Option<&faults::Fault>, file: &[u8]) -> (bool, String) {
+        let mut out = Vec::new();
+        let good = perform(&mut out, painter, file, Path::new("folder/some file"), fault);
+        (good.expect("memory takes all"), String::from_utf8(out).expect("text"))
+    }
+
+    fn lorem(length: usize) -> Vec<u8> {
+        b"Lorem ipsum dolor sit amet, ".iter().copied().cycle().take(length).collect()
+    }
+
+    #[test]
+    fn a_sound_device_passes() {
+        for length in [0, 1, 5000] {
+            let (good, text) = demo(Painter(false), None, &lorem(length));
+            assert!(good, "{text}");
+            let count = examples::EXAMPLES.len();
+            let last = format!("demo: {count} examples, 10 rows, file of {length} bytes: all correct");
+            assert_eq!(text.lines().last(), Some(&last[..]));
+            assert!(text.is_ascii() && !text.contains('\x1b'));
+            assert_eq!(text.lines().find(|line| line.len() > WIDTH), None);
+        }
+    }
+
+    #[test]
+    fn colours_change_nothing_else() {
+        // The rate differs from run to run.
+        let steady = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.contains("MB/s")).map(String::from).collect()
+        };
+        let (_, mut painted) = demo(Painter(true), None, &[]);
+        let (_, plain) = demo(Painter(false), None, &[]);
+        assert!(painted.contains('\x1b'));
+        for code in ["1", "32", "1;31", "2", "0"] {
+            painted = painted.replace(&format!("\x1b[{code}m"), "");
+        }
+        assert_eq!(steady(&painted), steady(&plain));
+    }
+
+    /// The faults that the demo shows, which must make it fail, and the part that must notice them at least.
+    const SHOWN: &[(&str, &str)] = &[
+        ("ref-tag-not-advancing", "mlx5dv_wr_set_mkey_sig_block, Example 2:"),
+        ("tweak-not-advancing", "row A"),
+        ("signature-over-plaintext", "row B"),
+        ("stride-ignored", "mlx5dv_wr_mkey_configure, Interleaved data layout:"),
+        ("access-flags-ignored", "mlx5dv_wr_mkey_configure, Access flags (setter):"),
+        ("local-inv-ignored", "mlx5dv_wr_mkey_configure, LOCAL_INV (usage):"),
+        ("dek256-as-128", "file:"),
+        ("wire-signatures-ignored", "row C"),
+        ("check-mask-ignored", "mlx5dv_wr_set_mkey_sig_block, check_mask:"),
+        ("copy-mask-ignored", "mlx5dv_wr_set_mkey_sig_block, copy_mask:"),
+        ("escapes-ignored", "mlx5dv_wr_set_mkey_sig_block, APP_ESCAPE:"),
+        ("psv-not-reset-by-set-psv", "file:"),
+        ("keytag-ignored", "mlx5dv_wr_set_mkey_crypto, key_tag:"),
+        ("length-counts-memory-bytes", "row D"),
+        ("error-not-kept-first", "mlx5dv_wr_set_mkey_sig_block, Example 2.1:"),
+        ("crc-seed-inverted", "mlx5dv_wr_set_mkey_sig_block, Example 1:"),
+    ];
+
+    #[test]
+    fn faults_are_listed_with_what_they_do() {
+        let mut out = Vec::new();
+        list(&mut out).expect("memory takes all");
+        let text = String::from_utf8(out).expect("text");
+        assert_eq!(text.matches("cannot show").count(), NOT_SHOWN.len(), "{text}");
+        assert_eq!(text.lines().chain(HELP.lines()).find(|line| line.len() > WIDTH), None);
+        assert!(NOT_SHOWN.iter().all(|name| HELP.contains(name)));
+    }
+
+    /// Those that break what is in none of the three pages.
+    const NOT_SHOWN: &[&str] = &[
+        "remote-invalidate-ignored",
+        "key-wrap-integrity-ignored",
+        "keys-end-with-their-login",
+        "drained-not-told",
+    ];
+
+    #[test]
+    fn a_broken_device_fails_where_it_is_broken() {
+        for fault in faults::ALL {
+            let name = fault.name();
+            let (good, text) = demo(Painter(false), Some(fault), &lorem(1300));
+            assert_eq!(text.lines().find(|line| line.len() > WIDTH), None);
+            let (_, wrong) = text.rsplit_once("\nWrong:\n").unwrap_or_default();
+            match SHOWN.iter().find(|(shown, _)| *shown == name) {
+                Some((_, part)) => {
+                    assert!(!good && fault.shown, "{name}");
+                    assert!(!text.contains("file of 0 bytes"), "{name}");
+                    assert!(wrong.contains(&format!("  {part}")), "{name}: {wrong}");
+                }
+                None => assert!(good && !fault.shown && NOT_SHOWN.contains(&&name[..]), "{name}: {wrong}"),
+            }
+        }
+        assert_eq!(SHOWN.len() + NOT_SHOWN.len(), faults::ALL.len());
+    }
+
+    #[test]
+    fn wrong_arguments_are_explained() {
+        let error = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            serve(&arguments).expect_err("refused")
+        };
+        assert!(error(&["--file", "no/such/file"]).starts_with("cannot read no/such/file"));
+        assert!(error(&["--file", env!("CARGO_MANIFEST_DIR")]).ends_with("it is a directory"));
+        assert!(error(&["--fault", "none-such"]).contains("none-such"));
+        for arguments in [&["--file"][..], &["--fault"], &["--what"], &["file"]] {
+            assert!(error(arguments).contains("cargo xtask demo"), "{arguments:?}");
+        }
+    }
+}

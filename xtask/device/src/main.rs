@@ -1,0 +1,32 @@
+//! The tasks of `cargo xtask` that need the library or the software device.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod decode;
+mod demo;
+mod hex;
+mod vectors;
+
+use std::process::ExitCode;
+use xtask::run;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
+        Some(("decode", rest)) => decode::run(rest),
+        Some(("demo", rest)) => demo::run(rest),
+        Some(("vectors", rest)) => vectors::run(rest),
+        _ => run::misuse("not called by `cargo xtask`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_fits_a_line() {
+        for help in [super::decode::USAGE, super::vectors::HELP] {
+            assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Programs of this workspace that run on this machine, built when they are needed.
+
+use crate::run::{self, cargo, check};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
+pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
+
+/// The programs that serve tasks, each in a package of its name.
+pub const TASKS: [&str; 3] = ["xtask-artefacts", "xtask-boards", "xtask-device"];
+
+/// Builds the programs that serve tasks.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub fn build_tasks(packages: &[&str]) -> Result<(), String> {
+    // Of the whole workspace, so that what they depend on has the features that it has in `cargo test --workspace` and is built
+    // once for both.
+    let selection = packages.iter().flat_map(|package| ["--bin", package]);
+    check(cargo(&["build", "--workspace"].into_iter().chain(selection).collect::<Vec<_>>()))
+}
+
+/// Builds the program that serves a task and returns a command that runs it with these arguments.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub fn task(package: &str, arguments: &[&str]) -> Result<Command, String> {
+    if std::env::var_os(BUILT).is_none() {
+        build_tasks(&[package])?;
+    }
+    Ok(run::program(&run::built("debug", package)?.to_string_lossy(), arguments))
+}
+
+/// Builds what executes work requests, optimised, and returns where a file of it is: `hil`, `differential` or
+/// `libmlx5_uverbs.so`. All of them in one call, so that each library under them is built once.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub fn optimised(name: &str) -> Result<PathBuf, String> {
+    check(cargo(&["build", "--release", "--package", "hil-tests", "--package", "mlx5-uverbs"]))?;
+    run::built("release", name)
+}

@@ -1,0 +1,144 @@
+//! What is told of steps: a line as each ends, its output where it failed, and a table in the end.
+
+use super::steps::Step;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Lines that are shown of a step that failed.
+const SHOWN: usize = 300;
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Passed,
+    /// And why.
+    Skipped(String),
+    /// And what went wrong.
+    Failed(String),
+}
+
+impl Ended {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Skipped(_) => "SKIPPED",
+            Self::Failed(_) => "FAILED",
+        }
+    }
+}
+
+/// What came of a step.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) name: &'static str,
+    pub(super) took: Duration,
+    pub(super) cpu: Duration,
+    pub(super) outcome: Ended,
+    pub(super) log: String,
+}
+
+/// Writes a line for a step that has ended, behind what it printed if it failed.
+///
+/// # Errors
+/// Nothing can be written.
+pub(super) fn line(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let Report { name, outcome, log, .. } = report;
+    if let Ended::Failed(_) = outcome {
+        let lines: Vec<&str> = log.lines().collect();
+        let from = lines.len().saturating_sub(SHOWN);
+        writeln!(out, "── {name}: target/test/{name}.log, from line {}", from + 1)?;
+        lines.iter().skip(from).try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    writeln!(out, "{}", row(report))?;
+    out.flush()
+}
+
+fn row(report: &Report) -> String {
+    let Report { name, took, cpu, outcome, .. } = report;
+    let row = format!("  {:<8} {name:<14} {:>5} s {:>7} s", outcome.word(), took.as_secs(), cpu.as_secs());
+    match outcome {
+        Ended::Passed => row,
+        Ended::Skipped(why) | Ended::Failed(why) => format!("{row}  {why}"),
+    }
+}
+
+/// Writes a table of all steps, what in them was skipped and why, and what was left out.
+///
+/// # Errors
+/// Nothing can be written.
+pub(super) fn summary(reports: &[Report], left_out: &[&Step], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\nSummary          step            time  processors")?;
+    for report in reports {
+        writeln!(out, "{}", row(report))?;
+        skipped(&report.log).iter().try_for_each(|line| writeln!(out, "             {line}"))?;
+    }
+    let cpu: Duration = reports.iter().map(|report| report.cpu).sum();
+    writeln!(out, "           {:<14} {:>5}   {:>7} s", "all", "", cpu.as_secs())?;
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|step| step.name).collect();
+        writeln!(out, "left out by --quick: {}", names.join(", "))?;
+    }
+    let count = |is: fn(&Ended) -> bool| reports.iter().filter(|report| is(&report.outcome)).count();
+    let passed = count(|outcome| *outcome == Ended::Passed);
+    let failed = count(|outcome| matches!(outcome, Ended::Failed(_)));
+    writeln!(out, "steps: {passed} passed, {failed} failed, {} skipped", reports.len() - passed - failed)?;
+    out.flush()
+}
+
+/// Returns the lines in which parts of a step say that they were skipped and why, each once.
+fn skipped(log: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in log.lines().map(str::trim) {
+        // One line for each scenario is followed by their sum.
+        let is_sum = line
+            .strip_prefix("SKIPPED ")
+            .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+        if is_sum && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcome: Ended, log: &str) -> Report {
+        let (took, cpu) = (Duration::from_millis(61_900), Duration::from_millis(90_100));
+        Report { name: "tests", took, cpu, outcome, log: log.into() }
+    }
+
+    fn shown(report: &Report) -> String {
+        let mut out = Vec::new();
+        line(report, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn output_is_shown_only_of_what_failed() {
+        let passed = "  passed   tests             61 s      90 s\n";
+        assert_eq!(shown(&report(Ended::Passed, "one\ntwo\n")), passed);
+        let text = shown(&report(Ended::Failed("two".into()), "one\ntwo\n"));
+        assert!(
+            text.starts_with("── tests: target/test/tests.log, from line 1\none\ntwo\n  FAILED   tests"),
+            "{text}"
+        );
+        assert!(text.ends_with("  two\n"), "{text}");
+        let long: String = (0..1000).map(|number| format!("{number}\n")).collect();
+        assert_eq!(shown(&report(Ended::Failed(String::new()), &long)).lines().count(), SHOWN + 2);
+    }
+
+    #[test]
+    fn what_was_skipped_is_never_folded() {
+        let log =
+            "passed x\nSKIPPED  a: lacks login\n  SKIPPED    1: lacks login\n  SKIPPED    1: lacks login\n";
+        assert_eq!(skipped(log), ["SKIPPED    1: lacks login"]);
+        let mut out = Vec::new();
+        let reports = [report(Ended::Passed, log), report(Ended::Skipped("no such tool".into()), "")];
+        summary(&reports, &[], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("SKIPPED    1: lacks login") && text.contains("s  no such tool"), "{text}");
+        assert!(text.ends_with("steps: 1 passed, 0 failed, 1 skipped\n"), "{text}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The steps, in the order in which a fault is cheapest to find.
+
+use super::Outcome;
+use crate::{bench, differential, peer, tidy};
+use std::io;
+use xtask::run::{cargo, check, succeeds};
+use xtask::{debian, host};
+
+/// What a step builds for, and so beside what it runs: two of one kind would wait for each other's builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// This machine.
+    Host,
+    /// The Arm cores.
+    Arm,
+}
+
+/// When a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tier {
+    /// Always.
+    Quick,
+    /// Without `--quick`.
+    Full,
+}
+
+/// A check.
+pub(super) struct Step {
+    /// One word.
+    pub(super) name: &'static str,
+    /// What it checks.
+    pub(super) what: &'static str,
+    pub(super) lane: Lane,
+    pub(super) tier: Tier,
+    pub(super) run: fn() -> Outcome,
+}
+
+impl Step {
+    pub(super) fn is_quick(&self) -> bool {
+        self.tier == Quick
+    }
+}
+
+use Lane::{Arm, Host};
+use Tier::{Full, Quick};
+
+#[rustfmt::skip]
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "tidy", lane: Host, tier: Quick, run: || tidy::check(&mut io::stdout()).into(),
+           what: "which module may know which, where unsafe may stand" },
+    Step { name: "format", lane: Host, tier: Quick, run: format,
+           what: "rustfmt (skipped where it is not installed)" },
+    Step { name: "tests", lane: Host, tier: Quick, run: || tests().into(),
+           what: "unit tests, examples of the documentation, scenarios on the software device" },
+    Step { name: "vectors", lane: Host, tier: Quick, run: || task("xtask-device", &["vectors"]).into(),
+           what: "recorded requests of the reference provider" },
+    Step { name: "differential", lane: Host, tier: Quick, run: || differential::check().into(),
+           what: "random requests beside libmlx5, 20,000 configurations" },
+    Step { name: "hil", lane: Host, tier: Quick, run: || hil(&["softdev", "uverbs"]).into(),
+           what: "scenarios, alone and behind libmlx5" },
+    Step { name: "hil-variants", lane: Host, tier: Full, run: || hil(&["uverbs-wrapped", "uverbs-single-block"]).into(),
+           what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engine" },
+    Step { name: "mutations", lane: Host, tier: Full, run: || mutations().into(),
+           what: "scenarios notice each way in which the software device can be broken" },
+    Step { name: "lints", lane: Host, tier: Full, run: lints,
+           what: "clippy (skipped where it is not installed)" },
+    Step { name: "features", lane: Host, tier: Full, run: || features().into(),
+           what: "each feature alone and all together" },
+    Step { name: "documentation", lane: Host, tier: Full, run: || documentation().into(),
+           what: "rustdoc without a warning" },
+    Step { name: "peer", lane: Host, tier: Full, run: || peer::check().into(),
+           what: "rdma-core's tests and perftest, on the software device" },
+    Step { name: "lost-board", lane: Host, tier: Full, run: || lost_board().into(),
+           what: "an emulated machine that hangs and dies under the scenarios" },
+    Step { name: "aarch64", lane: Arm, tier: Full, run: || task("xtask-artefacts", &[]).into(),
+           what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
+    Step { name: "firmware", lane: Arm, tier: Full, run: || task("xtask-boards", &["firmware", "--check"]).into(),
+           what: "bare-metal images in QEMU, right and wrong" },
+    Step { name: "hil-arm", lane: Arm, tier: Full, run: || hil(&["arm"]).into(),
+           what: "scenarios on emulated Arm cores" },
+    Step { name: "bench", lane: Arm, tier: Full, run: || bench::check(&mut io::stdout()),
+           what: "instruction counts as they were recorded" },
+];
+
+/// Runs the program that serves a task.
+fn task(package: &str, arguments: &[&str]) -> Result<(), String> {
+    check(host::task(package, arguments)?)
+}
+
+/// Runs all scenarios on boards, which must be there and know all of them.
+fn hil(boards: &[&str]) -> Result<(), String> {
+    let boards = boards.iter().flat_map(|board| ["--board", board]);
+    task(
+        "xtask-boards",
+        &["hil", "--require-board", "--require-cases"].into_iter().chain(boards).collect::<Vec<_>>(),
+    )
+}
+
+/// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
+fn tests() -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    check(cargo(&["test", "--workspace", "--quiet"]))
+}
+
+fn mutations() -> Result<(), String> {
+    check(cargo(&["test", "--package", "hil-tests", "--test", "mutations", "--quiet", "--", "--nocapture"]))
+}
+
+fn lost_board() -> Result<(), String> {
+    check(cargo(&["test", "--quiet", "--package", "xtask-boards", "--test", "vdpu", "--", "--ignored"]))
+}
+
+fn format() -> Outcome {
+    if !succeeds(cargo(&["fmt", "--version"])) {
+        return Outcome::Skipped("rustfmt is not installed (rustup component add rustfmt)");
+    }
+    check(cargo(&["fmt", "--all", "--check"])).into()
+}
+
+fn lints() -> Outcome {
+    if !succeeds(cargo(&["clippy", "--version"])) {
+        return Outcome::Skipped("clippy is not installed (rustup component add clippy)");
+    }
+    check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
+}
+
+/// Compiles the library with each of its features and with all, and the boards' runner with its own.
+fn features() -> Result<(), String> {
+    ["defmt", "devx", "defmt,devx"].into_iter().try_for_each(|features| {
+        check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--features", features]))
+    })?;
+    check(cargo(&["check", "--quiet", "--package", "xtask-boards", "--features", "gpio"]))
+}
+
+fn documentation() -> Result<(), String> {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "--deny warnings");
+    check(command)
+}
