@@ -100,18 +100,6 @@ pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>
     copy_built(&toolchain, files, release, &toolchain::folder(board, system, release))
 }
 
-/// Builds the image that counts the work of the benchmarks and returns where it is.
-///
-/// # Errors
-/// As [`build`].
-pub fn bench_image(board: Board) -> Result<PathBuf, String> {
-    let toolchain = Toolchain::find(board, System::None)?;
-    let selection = ["--package", "hil-firmware", "--bin", QEMU_IMAGE, "--features", "bench"];
-    check(toolchain.cargo(&[&["build", "--quiet", "--profile", "bench"][..], &selection].concat()))?;
-    let folder = run::root().join("target").join(board.name()).join("bench");
-    copy_built(&toolchain, &[QEMU_IMAGE], true, &folder)?.pop().ok_or_else(|| "no image".into())
-}
-
 /// Copies files from where cargo has left them.
 fn copy_built(
     toolchain: &Toolchain,

@@ -2,10 +2,12 @@
 //! they are for the Arm cores.
 
 use crate::run::{answer, check, program, root};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// A package, and a file of it that shows that it is there.
 pub type Package = (&'static str, &'static str);
@@ -45,8 +47,14 @@ const LIBC: Package = ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/lib/libc
 pub const EMULATORS: &[Package] =
     &[("qemu-user", "/usr/bin/qemu-aarch64"), ("qemu-system-arm", "/usr/bin/qemu-system-aarch64")];
 
+/// Makes systems.
+pub const BOOTSTRAP: &[Package] = &[("debootstrap", "/usr/sbin/debootstrap")];
+
 /// Speaks to other machines.
 pub const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
+
+/// How long a list of packages is taken for true.
+const LISTS: Duration = Duration::from_secs(60 * 60);
 
 /// Whether packages are unpacked with what they depend on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,7 +108,16 @@ pub fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Resul
         command.args(arguments).stdout(Stdio::null());
         command
     };
-    check(apt(&["update"]))?;
+    // What the lists name may be gone from the archive, if they are old.
+    let lists = state.join("lists");
+    let is_old = |list: fs::DirEntry| {
+        let age = list.metadata().and_then(|list| list.modified()).ok().and_then(|time| time.elapsed().ok());
+        age.is_none_or(|age| age > LISTS)
+    };
+    let mut known = fs::read_dir(&lists).map_err(lost)?.flatten().filter(|list| list.path().is_file());
+    if known.all(is_old) {
+        check(apt(&["update"]))?;
+    }
     let mut fetch = match dependencies {
         Dependencies::Included => apt(&["install", "--download-only", "--yes", "--no-install-recommends"]),
         Dependencies::Omitted => {
@@ -140,7 +157,7 @@ pub fn version(package: &str) -> Result<String, String> {
 pub fn install(packages: &[Package]) -> Result<(), String> {
     let missing = || {
         let gone = packages.iter().filter(|(_, file)| !Path::new(file).exists());
-        gone.map(|(name, _)| *name).collect::<Vec<_>>()
+        gone.map(|(name, _)| *name).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
     };
     if missing().is_empty() {
         return Ok(());

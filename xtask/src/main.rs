@@ -4,6 +4,7 @@
 
 mod bench;
 mod differential;
+mod empty_machine;
 mod peer;
 mod test;
 mod tidy;
@@ -17,7 +18,8 @@ cargo xtask TASK
   demo [--file PATH] [--fault NAME]
                         run the examples of the manual pages, rows A to J and a file on the software
                         device
-  test [STEP…]          everything that CI runs
+  test [--quick] [STEP…]
+                        everything that CI runs
   build --board bluefield2|bluefield3 --os none|linux [--release]
                         build what runs on the Arm cores of a BlueField
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
@@ -33,6 +35,7 @@ cargo xtask TASK
                         count instructions for each request: the library, libmlx5, a bare copy
   emulate [options] -- COMMAND…
                         run any verbs program on a software mlx5_0 (`emulate --help`)
+  empty-machine         run the README's commands in a system that holds what they need and no more
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
   peer                  rdma-core's tests and perftest, unchanged, on the software device
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         "build" => build::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
+        "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),
@@ -91,6 +95,7 @@ mod tests {
             super::build::HELP,
             super::differential::HELP,
             super::emulate::HELP,
+            super::empty_machine::HELP,
             super::peer::HELP,
             super::test::HELP,
             super::tidy::HELP,

@@ -8,7 +8,7 @@ use schedule::Schedule;
 use std::io;
 use std::process::ExitCode;
 use steps::{STEPS, Step};
-use xtask::{host, run};
+use xtask::{debian, host, run};
 
 pub(crate) const HELP: &str = "\
 cargo xtask test [--quick] [STEP…]
@@ -67,7 +67,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 
 /// Runs steps, and names those that `--quick` leaves out.
 fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
-    // Here, where it is shown, and once for all: while steps run, cargo would have one wait for the build of another.
+    // Here, where it is shown, and once for all: while steps run, apt and cargo would have one wait for the other. Of packages that
+    // cannot be installed the steps say so that need them.
+    let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
+    let _ = debian::install(&packages);
     if let Err(what) = host::build_tasks(&host::TASKS) {
         return run::failed(&what);
     }

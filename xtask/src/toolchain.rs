@@ -1,6 +1,6 @@
 //! Finds a compiler for the Arm cores of a BlueField. What rustup holds is used and never changed.
 
-use crate::debian::{self, Dependencies};
+use crate::debian::{self, Dependencies, Package};
 use crate::run::{self, program, root};
 use std::path::Path;
 use std::process::Command;
@@ -64,6 +64,13 @@ impl System {
             Self::Linux => "linux",
         }
     }
+
+    fn triple(self) -> &'static str {
+        match self {
+            Self::None => BARE,
+            Self::Linux => LINUX,
+        }
+    }
 }
 
 /// The triples of rustup's targets.
@@ -87,8 +94,6 @@ pub struct Toolchain {
     target: Vec<String>,
     /// For rustc, and for code of the target only.
     flags: Vec<String>,
-    /// The standard library is built from its sources, which stable compilers do when told to.
-    from_source: bool,
 }
 
 impl Toolchain {
@@ -99,17 +104,15 @@ impl Toolchain {
     pub fn find(board: Board, system: System) -> Result<Self, String> {
         let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let triple = if system == System::Linux { LINUX } else { BARE };
-        if ask(&rustc, &["--print", "target-libdir", "--target", triple]).is_some_and(|at| at.exists()) {
-            if system == System::Linux {
-                debian::install(debian::LINKER)?;
-            }
-            return Ok(Self::installed(board, triple, cargo, rustc));
+        let triple = system.triple();
+        let library = Library::of(&rustc, system);
+        let installed = debian::install(library.packages(system));
+        match library {
+            Library::Installed => return installed.map(|()| Self::installed(board, triple, cargo, rustc)),
+            Library::Sources => return installed.map(|()| Self::from_source(board, cargo, rustc)),
+            Library::Absent => {}
         }
-        if system == System::None && sources(&rustc) {
-            return Ok(Self::from_source(board, cargo, rustc));
-        }
-        debian::install(debian::CROSS).map_err(|missing| {
+        installed.map_err(|missing| {
             format!(
                 "the compiler cannot build for {triple} (rustup target add {triple}, or of Debian:) {missing}"
             )
@@ -141,7 +144,6 @@ impl Toolchain {
             cargo,
             target: vec!["--target".into(), triple.into()],
             flags,
-            from_source: false,
         }
     }
 
@@ -166,7 +168,7 @@ impl Toolchain {
             _ => ["-Clinker=aarch64-linux-gnu-ld", "-Clinker-flavor=gnu"].map(Into::into).into(),
         };
         let name = format!("{rustc} with the sources of its library");
-        Self { name, triple, rustc, cargo, target, flags, from_source: true }
+        Self { name, triple, rustc, cargo, target, flags }
     }
 
     /// Returns cargo with a task and its arguments, for the target of this toolchain, in `target/cross`.
@@ -176,11 +178,50 @@ impl Toolchain {
         command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
         // Names the libraries of the compiler that built this program, which may be another.
         command.env_remove("LD_LIBRARY_PATH");
-        if self.from_source {
-            command.env("RUSTC_BOOTSTRAP", "1");
-        }
+        // Only a build of the standard library needs it. But cargo builds anew what has seen another value, and both systems
+        // share what runs on this machine.
+        command.env("RUSTC_BOOTSTRAP", "1");
         command
     }
+}
+
+/// What the compiler that runs this task has of its library for the Arm cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    /// Built.
+    Installed,
+    /// Its sources, of which it can be built where there is no system.
+    Sources,
+    /// Nothing: Debian's compiler is taken.
+    Absent,
+}
+
+impl Library {
+    fn of(rustc: &str, system: System) -> Self {
+        let folder = ask(rustc, &["--print", "target-libdir", "--target", system.triple()]);
+        if folder.is_some_and(|at| at.exists()) {
+            Self::Installed
+        } else if system == System::None && sources(rustc) {
+            Self::Sources
+        } else {
+            Self::Absent
+        }
+    }
+
+    fn packages(self, system: System) -> &'static [Package] {
+        match (self, system) {
+            (Self::Absent, _) => debian::CROSS,
+            (_, System::Linux) => debian::LINKER,
+            (_, System::None) => &[],
+        }
+    }
+}
+
+/// Returns the packages that are installed when compilers for the Arm cores are looked for.
+#[must_use]
+pub fn packages() -> Vec<Package> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    System::ALL.into_iter().flat_map(|system| Library::of(&rustc, system).packages(system)).copied().collect()
 }
 
 /// Asks a compiler for one of its folders.

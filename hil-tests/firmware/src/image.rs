@@ -1,8 +1,8 @@
 //! What the image does, and how it ends.
 
 use crate::exception::Exception;
-use crate::options::Options;
-use crate::{memory, mmu, provoke};
+use crate::options::{Instead, Options};
+use crate::{bench, memory, mmu, provoke};
 use aarch64_cpu::asm;
 use aarch64_cpu::registers::{CurrentEL, MIDR_EL1, Readable as _};
 use alloc::boxed::Box;
@@ -58,17 +58,18 @@ fn main() -> i32 {
         defmt::error!("caches, rings or the guard of the stack are not as they should be");
         return status::SETUP;
     }
-    if cfg!(feature = "bench") { count() } else { obey() }
+    obey()
 }
 
 /// Counts the work of the benchmarks.
 fn count() -> i32 {
-    #[cfg(feature = "bench")]
-    match crate::bench::run() {
-        Ok(()) => return 0,
-        Err(fault) => defmt::error!("{=str}", fault),
+    match bench::run() {
+        Ok(()) => 0,
+        Err(fault) => {
+            defmt::error!("{=str}", fault);
+            status::SETUP
+        }
     }
-    status::SETUP
 }
 
 /// Does what the command line says.
@@ -83,12 +84,13 @@ fn obey() -> i32 {
             defmt::error!("the command line makes no sense at `{=str}`", word);
             status::MISUSE
         }
-        Ok(Options { provoke: Some(how), .. }) => {
+        Ok(Options { instead: Some(Instead::Provoke(how)), .. }) => {
             provoke::provoke(how);
             defmt::error!("nothing came of what was provoked");
             status::SETUP
         }
-        Ok(Options { filter, after, provoke: None }) => i32::from(!scenarios(Selection { filter, after })),
+        Ok(Options { instead: Some(Instead::Count), .. }) => count(),
+        Ok(Options { filter, after, instead: None }) => i32::from(!scenarios(Selection { filter, after })),
     }
 }
 

@@ -16,7 +16,7 @@ mod exception;
 mod options;
 mod paging;
 
-#[cfg(all(target_os = "none", feature = "bench"))]
+#[cfg(target_os = "none")]
 mod bench;
 #[cfg(target_os = "none")]
 mod boot;

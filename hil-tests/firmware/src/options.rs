@@ -7,8 +7,17 @@ pub(crate) struct Options<'a> {
     pub(crate) filter: &'a str,
     /// Only scenarios behind this one.
     pub(crate) after: Option<&'a str>,
-    /// Instead of scenarios: go wrong in this way.
-    pub(crate) provoke: Option<Provoke>,
+    /// What it does instead of scenarios.
+    pub(crate) instead: Option<Instead>,
+}
+
+/// Other things that the image does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// Goes wrong in this way.
+    Provoke(Provoke),
+    /// Counts the work of the benchmarks.
+    Count,
 }
 
 /// Ways to go wrong, to see that it is noticed.
@@ -54,7 +63,10 @@ impl<'a> Options<'a> {
             match (word, words.next()) {
                 ("--filter", Some(value)) => options.filter = value,
                 ("--after", Some(value)) => options.after = Some(value),
-                ("--provoke", Some(value)) => options.provoke = Some(Provoke::named(value).ok_or(value)?),
+                ("--provoke", Some(value)) => {
+                    options.instead = Some(Instead::Provoke(Provoke::named(value).ok_or(value)?));
+                }
+                ("--count", Some("benchmarks")) => options.instead = Some(Instead::Count),
                 _ => return Err(word),
             }
         }
@@ -69,10 +81,14 @@ mod tests {
     #[test]
     fn words_are_options() {
         assert_eq!(Options::parse([]), Ok(Options::default()));
-        let options = Options { filter: "r1", after: Some("r170"), provoke: None };
+        let options = Options { filter: "r1", after: Some("r170"), instead: None };
         assert_eq!(Options::parse(["--filter", "r1", "--after", "r170"]), Ok(options));
-        let options = Options { provoke: Some(Provoke::DataAbort), ..Options::default() };
+        let instead = Some(Instead::Provoke(Provoke::DataAbort));
+        let options = Options { instead, ..Options::default() };
         assert_eq!(Options::parse(["--provoke", "data-abort"]), Ok(options));
+        let options = Options { instead: Some(Instead::Count), ..Options::default() };
+        assert_eq!(Options::parse(["--count", "benchmarks"]), Ok(options));
+        assert_eq!(Options::parse(["--count", "sheep"]), Err("--count"));
         assert_eq!(Options::parse(["--provoke", "nothing"]), Err("nothing"));
         assert_eq!(Options::parse(["--filter"]), Err("--filter"));
         assert_eq!(Options::parse(["x", "y"]), Err("x"));

@@ -122,9 +122,8 @@ pub(crate) fn command(board: Board) -> Result<Vec<String>, String> {
 
 /// Has an image count the work of the benchmarks, and prints what it says.
 fn count_instructions(board: Board) -> Result<(), String> {
-    debian::install(debian::EMULATORS)?;
-    let image = xtask::build::bench_image(board)?;
-    let mut machine = machine(board, &image, &[]);
+    let image = build(board)?;
+    let mut machine = machine(board, &image, &["--count".into(), "benchmarks".into()]);
     // An instruction takes a nanosecond, which is a cycle of the core.
     machine.args(["-icount", "shift=0"]);
     match emulate(machine, &image, &mut io::stdout())? {

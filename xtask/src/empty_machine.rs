@@ -1,0 +1,129 @@
+//! `cargo xtask empty-machine`: the README's commands where nothing is installed but what it asks for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use xtask::debian;
+use xtask::run::{self, answer, check, program, root};
+
+pub(crate) const HELP: &str = "\
+cargo xtask empty-machine
+
+Makes a Debian system in target/empty-machine that holds what the README asks for and no more: what
+debootstrap calls minbase, a C compiler, git, and the Rust toolchain of this machine. In it, it clones
+the last commit and runs the two commands of the README. Needs root, Debian, and as long as these
+commands do from empty: about half an hour.
+";
+
+/// What the README asks for beside a Rust toolchain.
+const PACKAGES: [&str; 3] = ["gcc", "libc6-dev", "git"];
+
+/// Where things are in the new system.
+const TOOLCHAIN: &str = "opt/rust";
+const CLONE: &str = "root/mlx5-mkey";
+
+/// Makes the system and runs the commands.
+pub(crate) fn run() -> ExitCode {
+    match make().and_then(|system| check(enter(&system, &commands(&read(&root().join("README.md"))?)?)?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => run::failed(&what),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Returns the commands of the README's first block for a shell.
+fn commands(readme: &str) -> Result<Vec<&str>, String> {
+    let block = readme.split_once("```sh\n").and_then(|(_, rest)| rest.split_once("```"));
+    let lines = block.map_or("", |(block, _)| block).lines();
+    let commands: Vec<&str> = lines.map(|line| line.split('#').next().unwrap_or_default().trim()).collect();
+    if commands.is_empty() { Err("README.md has no commands".into()) } else { Ok(commands) }
+}
+
+/// Makes the system anew and returns where it is.
+fn make() -> Result<PathBuf, String> {
+    debian::install(debian::BOOTSTRAP)?;
+    let system = root().join("target/empty-machine");
+    if system.exists() {
+        // Nothing is mounted there: mounts are those of the processes that ran in it.
+        check(program("rm", &["-rf", "--one-file-system", &system.to_string_lossy()]))?;
+    }
+    let sources = sources()?;
+    let (uri, suite) = base(&sources).ok_or("apt knows no archive of Debian")?;
+    let include = format!("--include={}", PACKAGES.join(","));
+    let place = system.to_string_lossy();
+    check(program("debootstrap", &["--variant=minbase", &include, &suite, &place, &uri]))?;
+    let lists: String = sources.iter().map(|source| format!("deb {source}\n")).collect();
+    fs::write(system.join("etc/apt/sources.list"), lists).map_err(|error| error.to_string())?;
+    fs::create_dir_all(system.join(TOOLCHAIN)).map_err(|error| error.to_string())?;
+    let clone = system.join(CLONE);
+    check(program("git", &["clone", "--quiet", "--no-hardlinks", ".", &clone.to_string_lossy()]))?;
+    Ok(system)
+}
+
+/// Returns the archives of Debian that apt uses here, as its list has them: address, suite, component.
+fn sources() -> Result<BTreeSet<String>, String> {
+    check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
+    let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
+    let words = ["indextargets", "--format", format, "Created-By: Packages", "Origin: Debian"];
+    Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
+}
+
+/// Returns address and suite of the archive that is no addition to another.
+fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
+    let mut suites = sources.iter().filter_map(|source| {
+        let mut words = source.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    });
+    suites.find(|(_, suite)| !suite.contains(['-', '/']))
+}
+
+/// Returns a command that runs others in the system, with mounts and processes of its own that end with it.
+fn enter(system: &Path, commands: &[&str]) -> Result<Command, String> {
+    let toolchain = answer(program("rustc", &["--print", "sysroot"]))?;
+    let script = format!(
+        "set -e
+         mount --bind '{toolchain}' {TOOLCHAIN}
+         mount --bind /etc/ssl etc/ssl
+         mount --rbind /dev dev
+         mount -t proc proc proc
+         mount -t sysfs sysfs sys
+         cp /etc/resolv.conf /etc/hosts etc/
+         exec chroot . /usr/bin/env -i HOME=/root CI=true LANG=C.UTF-8 \\
+             PATH=/{TOOLCHAIN}/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+             sh -exc 'cd /{CLONE}; {}'",
+        commands.join("; ")
+    );
+    let mut command =
+        program("unshare", &["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+    command.current_dir(system);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_two_commands_and_names_what_they_need() {
+        let readme = read(&root().join("README.md")).unwrap();
+        assert_eq!(commands(&readme).unwrap(), ["cargo xtask demo", "cargo xtask test"]);
+        let needed = format!("`{}`", PACKAGES.join(" "));
+        let (before, _) = readme.split_once("```sh\n").unwrap();
+        assert!(before.contains(&needed), "{needed}");
+    }
+
+    #[test]
+    fn the_archive_is_that_of_no_update() {
+        let sources = [
+            "http://a/debian bookworm-updates main",
+            "http://a/debian bookworm main",
+            "http://b/s bookworm-security main",
+        ];
+        let base = base(&sources.map(String::from).into());
+        assert_eq!(base, Some(("http://a/debian".into(), "bookworm".into())));
+    }
+}
