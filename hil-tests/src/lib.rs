@@ -9,4 +9,4 @@ pub mod demo;
 pub mod differential;
 pub mod vectors;
 
-pub use hil_scenarios::{cases, ensure, ensure_eq, expected, lab, protocol, scenarios};
+pub use hil_scenarios::{cases, ensure, ensure_eq, expected, lab, protocol, scenarios, way};

@@ -20,7 +20,7 @@ fn mkey(capabilities: SignatureCapabilities) -> Mkey {
     let psvs = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
     let signature = SignatureAttributes { capabilities, ..SignatureAttributes::new(psvs.0, psvs.1) };
     let plain = MkeyAttributes::plain(Key::from_raw(0x5600), 32);
-    Mkey::new(MkeyAttributes { signature: Some(signature), ..plain }).expect("a key without a tag")
+    Mkey::new(MkeyAttributes { signature: Some(signature), ..plain })
 }
 
 /// Posts to a queue of 16 blocks; a refusal must leave it empty and the mkey as it was.
@@ -85,7 +85,7 @@ fn r102_crc32c_and_crc64_need_capabilities() {
 #[test]
 fn r037_a_default_request_holds_four_pieces_or_three_streams() {
     let limits = SendQueueConfig { max_inline_data: 60, ..large() };
-    let plain = || Mkey::new(MkeyAttributes::plain(Key::from_raw(0x5600), 32)).expect("a key without a tag");
+    let plain = || Mkey::new(MkeyAttributes::plain(Key::from_raw(0x5600), 32));
     let pieces = [ListEntry::new(0x1000, 8, Key::from_raw(0x100)).expect("eight bytes"); 5];
     let streams = [InterleavedEntry::new(0x1000, 8, 0, Key::from_raw(0x100)).expect("eight bytes"); 4];
     let with = |layout| MkeyConfig { layout: Some(layout), ..MkeyConfig::KEEP };

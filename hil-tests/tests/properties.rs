@@ -428,7 +428,7 @@ fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Re
     let mut bell = Recorder::default();
     let mut queue =
         SendQueue::<_, SMALL>::new(config_of_queue, &mut ring, &record, &mut bell).expect("a ring");
-    let mut mkey = Mkey::new(attributes).expect("a key without a tag");
+    let mut mkey = Mkey::new(attributes);
     queue.request(1).signaled().configure_mkey(&mut mkey, config)?;
     queue.ring_doorbell();
     let blocks = queue.producer().wrapping_sub(first) as usize;

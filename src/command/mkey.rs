@@ -88,7 +88,7 @@ pub struct MkeyFeatures {
 /// let reply = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0, 0];
 /// let key = command.decode(&reply)?;
 /// assert_eq!(key.get(), 0x1234_00);
-/// let mkey = Mkey::new(command.plain_attributes(key))?;
+/// let mkey = Mkey::new(command.plain_attributes(key));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -190,7 +190,7 @@ impl ProtectionDomain {
         let crypto = if spec.features.crypto { self.report.general.xts_engine() } else { None };
         let attributes = crate::mkey::MkeyAttributes { signature, crypto, ..command.plain_attributes(key) };
         let handle = MkeyHandle { _object: object, _psvs: psvs, _pd: self.pd.clone() };
-        Ok(MkeyObject { mkey: Mkey::new(attributes)?, handle })
+        Ok(MkeyObject { mkey: Mkey::new(attributes), handle })
     }
 
     /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.

@@ -92,7 +92,7 @@ const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS - UMR_HEAD_BLOCKS;
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes};
 /// use mlx5_mkey::types::Key;
-/// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4))?;
+/// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4));
 /// assert_eq!(mkey.key().index().get(), 0x1234);
 /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
 /// ```
@@ -416,12 +416,9 @@ impl<'a> Plan<'a> {
 impl Mkey {
     /// Takes up an mkey that was created with these attributes.
     ///
-    /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] for a tag other than 0 where the device cannot change tags.
-    pub const fn new(attributes: MkeyAttributes) -> Result<Self, ConfigError> {
-        if !attributes.tag_update && attributes.key.tag() != 0 {
-            return Err(ConfigError::TagUpdateUnsupported { tag: attributes.key.tag() });
-        }
+    /// A key with a tag can be used where the device cannot change tags, but not configured, as with the reference provider:
+    /// [`ConfigError::TagUpdateUnsupported`].
+    pub const fn new(attributes: MkeyAttributes) -> Self {
         let mut mkey = Self {
             attributes,
             numbers: Numbers::new(&attributes),
@@ -437,14 +434,24 @@ impl Mkey {
             error: None,
         };
         mkey.settle();
-        Ok(mkey)
+        mkey
+    }
+
+    /// Refuses a tag that the device cannot write.
+    const fn check_tag(&self, tag: u8) -> Result<(), ConfigError> {
+        if self.attributes.tag_update || tag == 0 {
+            Ok(())
+        } else {
+            Err(ConfigError::TagUpdateUnsupported { tag })
+        }
     }
 
     /// Finds out what is carried out at once.
     const fn settle(&mut self) {
-        self.rooms = if self.forgotten { Rooms::NONE } else { self.rooms(MAX_BLOCKS) };
+        let refused = self.forgotten || self.check_tag(self.key().tag()).is_err();
+        self.rooms = if refused { Rooms::NONE } else { self.rooms(MAX_BLOCKS) };
         let pending = self.pending_error_count().is_some();
-        self.ticket = if self.forgotten || pending { 0 } else { Self::ticket(self.key()) };
+        self.ticket = if refused || pending { 0 } else { Self::ticket(self.key()) };
         self.asked = match self.attributes.signature {
             Some(signature) => {
                 let lacking = signature.capabilities.lacking() | SignatureCapabilities::TWO_DOMAINS;
@@ -544,8 +551,8 @@ impl Mkey {
     /// # Errors
     /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags.
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
-        if !self.attributes.tag_update && tag != 0 {
-            return Err(ConfigError::TagUpdateUnsupported { tag });
+        if let Err(error) = self.check_tag(tag) {
+            return Err(error);
         }
         self.attributes.key = Key::new(self.key().index(), tag);
         self.numbers = Numbers::new(&self.attributes);
@@ -591,6 +598,7 @@ impl Mkey {
 
     /// The same for an mkey that is not settled, if the configuration is complete.
     pub(crate) fn plan_complete<'a>(&self, config: &MkeyConfig<'a>, max_blocks: usize) -> Option<Plan<'a>> {
+        self.check_tag(self.key().tag()).ok()?;
         self.check_complete(config).ok()?;
         let rooms = self.rooms(max_blocks);
         match self.pending_error_count() {
@@ -693,6 +701,7 @@ impl Mkey {
         max_octowords: usize,
         kept: &'a mut Kept,
     ) -> Result<Plan<'a>, ConfigError> {
+        self.check_tag(self.key().tag())?;
         if self.forgotten {
             self.check_complete(config)?;
         }
@@ -1043,11 +1052,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured() {
+        let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3456), 16);
+        let mut mkey = Mkey::new(attributes);
+        assert_eq!(mkey.key(), attributes.key);
+        let refused = ConfigError::TagUpdateUnsupported { tag: 0x56 };
+        let (access, mut kept) = (Some(Access::NONE), Kept::default());
+        let config = MkeyConfig { access, layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
+        assert!(mkey.plan_settled(&config).is_none() && mkey.plan_complete(&config, MAX_BLOCKS).is_none());
+        assert_eq!(mkey.plan(&config, usize::MAX, &mut kept).err(), Some(refused));
+        assert_eq!(mkey.set_tag(0x56), Err(refused));
+        // The tag that it was created with can be written.
+        mkey.set_tag(0).unwrap();
+        assert!(mkey.plan_settled(&config).is_some());
+        let able = MkeyAttributes { tag_update: true, ..attributes };
+        assert!(Mkey::new(able).plan_settled(&config).is_some());
+    }
+
+    #[test]
     fn telling_the_error_count_settles_the_mkey() {
         let psv = PsvIndex::from_low_bits;
         let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
         let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16);
-        let mut mkey = Mkey::new(MkeyAttributes { signature, ..attributes }).unwrap();
+        let mut mkey = Mkey::new(MkeyAttributes { signature, ..attributes });
         assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (Some(true), false));
         mkey.error_count_told();
         assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (None, true));

@@ -707,7 +707,7 @@ mod tests {
         let psv = PsvIndex::from_low_bits;
         let key = Key::from_raw(0x0012_3400);
         let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
-        let mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) }).unwrap();
+        let mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) });
         let mut mkeys = [mkey];
         let domain =
             crate::mkey::Domain { signature: Signature::Crc32(Seed::Zeros), block_size: BlockSize::B512 };

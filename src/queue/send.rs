@@ -1165,7 +1165,7 @@ mod tests {
     fn signature_mkey() -> Mkey {
         let psv = PsvIndex::from_low_bits;
         let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
-        Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) }).unwrap()
+        Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) })
     }
 
     const CRC32: Domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
@@ -1453,7 +1453,7 @@ mod tests {
         let witness = Witness { record: &record, seen: Vec::new() };
         let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
         let entries = [ListEntry::new(0, 1, KEY).unwrap(); 5];
-        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16)).unwrap();
+        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
         let of = |entries| MkeyConfig { layout: Some(Layout::list(entries)), ..MkeyConfig::KEEP };
         for _ in 0..2 {
             queue.request(1).configure_mkey(&mut mkey, &of(&entries[..4])).unwrap();
@@ -1482,7 +1482,7 @@ mod tests {
         let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
         let mut queue = queue(&mut ring, &record, 0);
         let entries = [ListEntry::new(0, 1, KEY).unwrap(); 53];
-        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 64)).unwrap();
+        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 64));
         let too_long = MkeyConfig { layout: Some(Layout::list(&entries)), ..MkeyConfig::KEEP };
         let result = queue.request(1).configure_mkey(&mut mkey, &too_long);
         assert_eq!(result, Err(PostError::Config(ConfigError::TooManyEntries { entries: 53, max: 52 })));

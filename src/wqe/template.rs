@@ -41,7 +41,7 @@ const MAX_OCTOWORDS: usize = (MAX_WHOLE_BLOCKS - UMR_HEAD_BLOCKS) * OCTOWORDS_PE
 /// use mlx5_mkey::mkey::{Access, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig};
 /// use mlx5_mkey::types::Key;
 /// use mlx5_mkey::wqe::MkeyTemplate;
-/// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4))?;
+/// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4));
 /// let piece = |address| ListEntry::new(address, 4096, Key::from_raw(0x5600));
 /// let pieces = [piece(0x1000)?];
 /// let config = MkeyConfig { access: Some(Access::ALL), layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
@@ -429,7 +429,7 @@ mod tests {
         let psv = PsvIndex::from_low_bits;
         let signature = signature.then_some(SignatureAttributes::new(psv(0x11), psv(0x22)));
         let key = Key::from_raw(0x0012_3400);
-        Mkey::new(MkeyAttributes { signature, crypto: engine, ..MkeyAttributes::plain(key, 16) }).unwrap()
+        Mkey::new(MkeyAttributes { signature, crypto: engine, ..MkeyAttributes::plain(key, 16) })
     }
 
     fn entry(address: u64, length: u32) -> ListEntry {
@@ -629,7 +629,7 @@ mod tests {
         assert_eq!(MkeyTemplate::<1, 1>::new(&plain, &config).map(|_| ()), refused("BSFs", 1, 0));
         assert_eq!(MkeyTemplate::<1, 0, 1>::new(&plain, &config).map(|_| ()), refused("PSVs", 1, 0));
         let template = MkeyTemplate::<1>::new(&plain, &config).unwrap();
-        let mut other = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x9900), 16)).unwrap();
+        let mut other = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x9900), 16));
         let blocks = posted(|queue| {
             let refused = queue.request(1).configure_from(&mut other.clone(), &template);
             let error = ConfigError::OtherMkey { template: plain.key(), mkey: other.key() };
@@ -650,7 +650,7 @@ mod tests {
         let psv = PsvIndex::from_low_bits;
         let signature = Some(SignatureAttributes::new(psv(0x33), psv(0x44)));
         let attributes = MkeyAttributes::plain(template.key(), 16);
-        let mut other = Mkey::new(MkeyAttributes { signature, ..attributes }).unwrap();
+        let mut other = Mkey::new(MkeyAttributes { signature, ..attributes });
         posted(|queue| queue.request(1).configure_mkey(&mut other, &config).unwrap());
         let blocks = posted(|queue| {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: other.key() };

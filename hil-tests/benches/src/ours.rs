@@ -564,5 +564,4 @@ fn mkey(work: Work) -> Mkey {
         crypto: work.has_crypto().then_some(XtsEngine::MultiBlock),
         ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u16)
     })
-    .expect("an mkey")
 }

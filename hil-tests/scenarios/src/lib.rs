@@ -13,3 +13,4 @@ pub mod expected;
 pub mod lab;
 pub mod protocol;
 pub mod scenarios;
+pub mod way;

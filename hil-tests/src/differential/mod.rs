@@ -270,7 +270,7 @@ impl Pair {
         }
     }
 
-    fn mkey(&self, single_block: bool) -> Result<Mkey, String> {
+    fn mkey(&self, single_block: bool) -> Mkey {
         let psv = |at: usize| PsvIndex::from_low_bits(self.psvs[at].unwrap_or(0));
         let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
         Mkey::new(MkeyAttributes {
@@ -280,7 +280,6 @@ impl Pair {
             crypto: self.kind.crypto.then_some(engine),
             tag_update: true,
         })
-        .map_err(|error| format!("{error:?}"))
     }
 }
 
@@ -465,10 +464,7 @@ impl Session {
         }
         let requests = straight(&theirs, start, count);
         pair.learn(chain, &requests);
-        let mut mkey = match pair.ours.take().map_or_else(|| pair.mkey(self.single_block), Ok) {
-            Ok(mkey) => mkey,
-            Err(error) => return Ok(Verdict::Differs(error)),
-        };
+        let mut mkey = pair.ours.take().unwrap_or_else(|| pair.mkey(self.single_block));
         let starts = match post_chain(&mut queues.ours, first, chain, &mut mkey) {
             Ok(starts) => starts,
             Err((number, error)) => {
@@ -510,10 +506,7 @@ impl Session {
 
     /// Sees that the library refuses a chain, too, and changes nothing.
     fn refuse(&self, queues: &mut Queues<'_>, pair: &Pair, chain: &[(Flags, Work)], errno: i32) -> Verdict {
-        let mut mkey = match pair.ours.clone().map_or_else(|| pair.mkey(self.single_block), Ok) {
-            Ok(mkey) => mkey,
-            Err(error) => return Verdict::Differs(error),
-        };
+        let mut mkey = pair.ours.clone().unwrap_or_else(|| pair.mkey(self.single_block));
         // Tried on a queue like this, for the requests before the one that is refused cannot be taken back.
         let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
         let record = DoorbellRecord::new();

@@ -1,16 +1,17 @@
 //! Drives the library with the inputs of a vector and compares what it wrote.
 
-use super::Verdict;
 use super::format::{
-    Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
+    Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeyAfter, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
 };
-use super::rules::{self, Refusal};
+use super::rules::{self, Asked, Refusal};
+use super::{Limits, Replay, Verdict};
+use crate::way::{Configured, Post, Poster};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
     Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto, Signature, SignatureAttributes,
     SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, XtsEngine,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, Request, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
@@ -36,37 +37,94 @@ impl Doorbell for Recorder {
 
 type Queue<'r> = SendQueue<'r, Recorder, MAX_BLOCKS>;
 
+/// What came of a vector.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What became of each chain.
+    pub verdicts: Vec<Verdict>,
+    /// How mkeys were configured in chains that matched.
+    pub configured: Configured,
+    /// Mkeys whose length and error count were compared, once for each chain: with those recorded, and with those before a
+    /// chain that was refused.
+    pub mkeys: [usize; 2],
+}
+
 /// Replays all chains of a vector.
-pub fn replay(vector: &Vector) -> Vec<Verdict> {
+pub fn replay(vector: &Vector, how: Replay) -> Outcome {
     let mut state = State {
         mkeys: vector.mkeys.iter().map(|spec| create_mkey(spec, &vector.ctx)).collect(),
+        max_entries: vector.mkeys.iter().map(|spec| spec.num_desc.into()).collect(),
+        known: vector.mkeys.iter().map(Known::created).collect(),
+        templates: false,
         fence: vector.qp.fm_cache,
         outstanding: vector.qp.head.wrapping_sub(vector.qp.tail),
     };
-    let mut verdicts = Vec::new();
+    let mut outcome = Outcome::default();
     let mut stopped = None;
     for chain in &vector.chains {
         let verdict = match stopped {
             Some(reason) => Verdict::NotCompared(reason),
-            None => run(&vector.qp, chain, &mut state),
+            None => judge(&vector.qp, chain, how, &mut state, &mut outcome),
         };
         // The reference keeps half of what a failed chain set up; the library rolls back: from here they diverge.
         if stopped.is_none() && verdict != Verdict::Matched {
             stopped = Some("behind a chain that was refused or aborted");
         }
-        verdicts.push(verdict);
+        outcome.verdicts.push(verdict);
     }
-    verdicts
+    outcome
 }
 
 /// What lives on from chain to chain.
+#[derive(Clone)]
 struct State {
-    mkeys: Vec<Result<Mkey, Refusal>>,
+    mkeys: Vec<Mkey>,
+    /// Entries of each.
+    max_entries: Vec<usize>,
+    /// What is known of them behind the last chain.
+    known: Vec<Known>,
+    /// A template has configured one of them.
+    templates: bool,
     fence: u8,
     outstanding: u32,
 }
 
-fn run(qp: &Qp, chain: &Chain, state: &mut State) -> Verdict {
+/// Length and error count of an mkey, and whether the device still has to be told the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Known {
+    length: u64,
+    errors: u32,
+    pending: bool,
+}
+
+impl Known {
+    fn created(spec: &MkeySpec) -> Self {
+        let (errors, pending) =
+            spec.sig.as_ref().map_or((0, false), |sig| (sig.err_count, sig.err_count_updated));
+        Self { length: 0, errors, pending }
+    }
+
+    fn recorded(after: &MkeyAfter) -> Self {
+        Self { length: after.length.0, errors: after.err_count, pending: after.err_count_updated }
+    }
+
+    /// An mkey without signature counts no errors.
+    fn of(mkey: &Mkey) -> Self {
+        let count = mkey.error_count().unwrap_or(ErrorCount { seen: 0, pending: false });
+        Self { length: mkey.length(), errors: count.seen, pending: count.pending }
+    }
+}
+
+/// A chain as the library has posted it, or refused it.
+struct Posted {
+    outcome: Step,
+    ring: Vec<Wqebb>,
+    record: DoorbellRecord,
+    after: After,
+    configured: Configured,
+}
+
+fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut Outcome) -> Verdict {
     let expected = match &chain.result.ret {
         Ret::Aborted(_) => return Verdict::NotCompared("aborted by the user"),
         Ret::Errno(errno) => *errno,
@@ -74,52 +132,130 @@ fn run(qp: &Qp, chain: &Chain, state: &mut State) -> Verdict {
     if qp.wqe_cnt > MAX_BLOCKS {
         return Verdict::NotCompared("ring of more than 4096 blocks");
     }
-    let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
-    let record = DoorbellRecord::new();
-    let before = chain.result.pi_before.0 as u32;
-    let config = SendQueueConfig {
-        max_inline_data: qp.max_inline_data,
-        max_sge: qp.max_send_sge,
-        max_requests: qp.max_post.saturating_sub(state.outstanding),
-        signal_all: qp.sq_sig_all != 0,
-        first_block: before,
-        small_fence: state.fence != 0,
-        ..SendQueueConfig::new(Qpn::from_low_bits(qp.qpn))
+    let before = state.clone();
+    let Some(posted) = post(qp, chain, how, state) else {
+        return Verdict::NotCompared("queue limits that no device has");
     };
-    let mut queue = match Queue::new(config, &mut ring, &record, Recorder::default()) {
-        Ok(queue) => queue,
-        Err(_) => return Verdict::NotCompared("queue limits that no device has"),
-    };
-    let mut driver = Driver { queue: &mut queue, mkeys: &mut state.mkeys, wr: None, open: None, data: None };
-    let outcome = chain.ops.iter().try_for_each(|op| driver.apply(op, chain)).and_then(|()| driver.finish());
-    match (expected, outcome) {
-        (0, Err(refusal)) => match rules::deliberate(&refusal, chain.result.bbs.len() > qp.wqe_cnt) {
+    match (expected, &posted.outcome) {
+        (0, Err(refusal)) => match deliberate(refusal, qp, chain, how, &before) {
             Some(reason) => Verdict::NotCompared(reason),
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
         // Whatever else is wrong with it, a request is refused for want of room only where the reference has none.
-        (errno, Err(refusal)) if rules::no_room(&refusal) && errno != ENOMEM => Verdict::Differs(format!(
+        (errno, Err(refusal)) if rules::no_room(refusal) && errno != ENOMEM => Verdict::Differs(format!(
             "the reference refuses it with errno {errno}, the library has no room: {refusal:?}"
         )),
-        (_, Err(_)) => Verdict::Refused,
+        (_, Err(_)) => match unchanged(chain, &posted, state, &before, &mut outcome.mkeys[1]) {
+            Ok(()) => Verdict::Refused,
+            Err(what) => Verdict::Differs(what),
+        },
         (0, Ok(())) => {
-            state.fence = queue.next_fence() << 5;
-            state.outstanding = state.outstanding.wrapping_add(queue.outstanding());
-            let after = After {
-                producer: queue.producer(),
-                fence: state.fence,
-                outstanding: state.outstanding,
-                doorbell: queue.doorbell().0,
-            };
-            match compare(qp, chain, &ring, &record, &after, &state.mkeys) {
-                Ok(()) => Verdict::Matched,
+            state.fence = posted.after.fence;
+            state.outstanding = posted.after.outstanding;
+            match compare(qp, chain, &posted, &state.mkeys, &mut outcome.mkeys[0]) {
+                Ok(()) => {
+                    state.known = chain.result.mkeys_after.iter().map(Known::recorded).collect();
+                    state.templates |= posted.configured.by_template > 0;
+                    outcome.configured += posted.configured;
+                    Verdict::Matched
+                }
                 Err(what) => Verdict::Differs(what),
             }
+        }
+        (ENOMEM, Ok(())) if how.limits == Limits::Lifted && is_limited(qp, chain, how, &before) => {
+            Verdict::NotCompared(rules::LIFTED)
         }
         (errno, Ok(())) => {
             Verdict::Differs(format!("the reference refuses it with errno {errno}, the library posts it"))
         }
     }
+}
+
+/// Returns by which rule the library refuses a chain that the reference posts.
+fn deliberate(
+    refusal: &Refusal,
+    qp: &Qp,
+    chain: &Chain,
+    how: Replay,
+    before: &State,
+) -> Option<&'static str> {
+    if how.way.templates() && before.templates && rules::is_of_template(refusal) {
+        return Some(rules::OF_TEMPLATE);
+    }
+    rules::deliberate(refusal, chain.result.bbs.len() > qp.wqe_cnt)
+}
+
+/// Returns whether the library refuses the chain, too, with the limits that the reference has, and because of them.
+fn is_limited(qp: &Qp, chain: &Chain, how: Replay, before: &State) -> bool {
+    let recorded = post(qp, chain, Replay { limits: Limits::Recorded, ..how }, &mut before.clone());
+    recorded.is_some_and(|posted| posted.outcome.is_err_and(|refusal| rules::is_limit(&refusal)))
+}
+
+/// Posts a chain; `None` where the library has no such queue.
+fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted> {
+    let mut ring = vec![Wqebb([PATTERN; 64]); qp.wqe_cnt];
+    let record = DoorbellRecord::new();
+    let (max_inline_data, max_requests) = match how.limits {
+        Limits::Recorded => (qp.max_inline_data, qp.max_post.saturating_sub(state.outstanding)),
+        Limits::Lifted => (SendQueueConfig::MAX_INLINE_DATA, u32::MAX),
+    };
+    let config = SendQueueConfig {
+        max_inline_data,
+        max_sge: qp.max_send_sge,
+        max_requests,
+        signal_all: qp.sq_sig_all != 0,
+        first_block: chain.result.pi_before.0 as u32,
+        small_fence: state.fence != 0,
+        ..SendQueueConfig::new(Qpn::from_low_bits(qp.qpn))
+    };
+    let mut queue = Queue::new(config, &mut ring, &record, Recorder::default()).ok()?;
+    let mut driver = Driver {
+        how,
+        octowords: (max_inline_data as usize + 4) / 16,
+        max_entries: &state.max_entries,
+        mkeys: &mut state.mkeys,
+        configured: Configured::default(),
+        wr: None,
+        open: None,
+        data: None,
+    };
+    let outcome = driver.run(&mut queue, chain);
+    let configured = driver.configured;
+    let after = After {
+        producer: queue.producer(),
+        fence: queue.next_fence() << 5,
+        outstanding: state.outstanding.wrapping_add(queue.outstanding()),
+        doorbell: queue.doorbell().0,
+    };
+    Some(Posted { outcome, ring, record, after, configured })
+}
+
+/// Sees that a chain that was refused has left alone the mkeys that no request before it configured.
+fn unchanged(
+    chain: &Chain,
+    posted: &Posted,
+    state: &State,
+    before: &State,
+    compared: &mut usize,
+) -> Result<(), String> {
+    if posted.configured != Configured::default() {
+        return Ok(());
+    }
+    for (number, (mkey, known)) in state.mkeys.iter().zip(&before.known).enumerate() {
+        let errors =
+            chain.ops.iter().filter(|op| matches!(op, Op::SigErrorCqe { mkey } if *mkey == number)).count()
+                as u32;
+        let expected =
+            Known { errors: known.errors + errors, pending: known.pending || errors > 0, ..*known };
+        if Known::of(mkey) != expected {
+            return Err(format!(
+                "refused, and yet the mkey is {:?}, before it {expected:?}",
+                Known::of(mkey)
+            ));
+        }
+        *compared += 1;
+    }
+    Ok(())
 }
 
 /// The counters of the queue after a chain.
@@ -133,11 +269,11 @@ struct After {
 fn compare(
     qp: &Qp,
     chain: &Chain,
-    ring: &[Wqebb],
-    record: &DoorbellRecord,
-    after: &After,
-    mkeys: &[Result<Mkey, Refusal>],
+    posted: &Posted,
+    mkeys: &[Mkey],
+    compared: &mut usize,
 ) -> Result<(), String> {
+    let Posted { ring, record, after, .. } = posted;
     let result = &chain.result;
     let equal = |what: &str, ours: u64, theirs: u64| {
         if ours == theirs { Ok(()) } else { Err(format!("{what} {ours:#x}, the reference has {theirs:#x}")) }
@@ -192,18 +328,23 @@ fn compare(
         }
         _ => {}
     }
+    if mkeys.len() != result.mkeys_after.len() {
+        return Err(format!("{} mkeys, the reference has {}", mkeys.len(), result.mkeys_after.len()));
+    }
     for (mkey, theirs) in mkeys.iter().zip(&result.mkeys_after) {
-        let Ok(mkey) = mkey else { continue };
-        equal("mkey length", mkey.length(), theirs.length.0)?;
-        if let Some(ErrorCount { seen, pending }) = mkey.error_count() {
-            equal("error count", u64::from(seen), u64::from(theirs.err_count))?;
-            equal("error count pending", u64::from(pending), u64::from(theirs.err_count_updated))?;
+        if Known::of(mkey) != Known::recorded(theirs) {
+            return Err(format!(
+                "mkey {:?}, the reference has {:?}",
+                Known::of(mkey),
+                Known::recorded(theirs)
+            ));
         }
+        *compared += 1;
     }
     Ok(())
 }
 
-fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Result<Mkey, Refusal> {
+fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     let has = |name: &str| ctx.crypto_engines.iter().any(|engine| engine == name);
     let engine = if has("aes_xts_multi_block") {
         XtsEngine::MultiBlock
@@ -225,7 +366,6 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Result<Mkey, Refusal> {
         crypto: spec.crypto.then_some(engine),
         tag_update: ctx.mkey_update_tag != 0,
     })
-    .map_err(Refusal::Config)
 }
 
 /// A configuration whose setters are still coming.
@@ -267,9 +407,14 @@ impl Wr {
     }
 }
 
-struct Driver<'d, 'r> {
-    queue: &'d mut Queue<'r>,
-    mkeys: &'d mut [Result<Mkey, Refusal>],
+struct Driver<'d> {
+    how: Replay,
+    /// Octowords that the queue lets a request have for an mkey's layout and BSFs.
+    octowords: usize,
+    /// Entries of each mkey.
+    max_entries: &'d [usize],
+    mkeys: &'d mut [Mkey],
+    configured: Configured,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
     data: Option<DataOp>,
@@ -286,17 +431,74 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
     if extra.is_some_and(|value| value.0 != 0) { inexpressible(what) } else { Ok(()) }
 }
 
-impl<'r> Driver<'_, 'r> {
-    fn apply(&mut self, op: &Op, chain: &Chain) -> Step {
-        match op {
-            Op::Start | Op::Abort => Ok(()),
-            Op::Complete => {
-                if self.open.is_some() {
-                    return inexpressible(rules::UNFINISHED);
+/// Requests on their way into the queue.
+type Out<'q, 'r> = Poster<'q, 'r, Recorder, MAX_BLOCKS>;
+
+impl Driver<'_> {
+    /// Runs all steps of a chain. What the reference posts up to one doorbell is posted together.
+    fn run(&mut self, queue: &mut Queue<'_>, chain: &Chain) -> Step {
+        let mut ops = chain.ops.as_slice();
+        while let [op, rest @ ..] = ops {
+            ops = rest;
+            match op {
+                Op::Start => {
+                    let end = rest.iter().position(|op| matches!(op, Op::Complete));
+                    let (requests, behind) = rest.split_at(end.unwrap_or(rest.len()));
+                    self.post(queue, requests)?;
+                    ops = behind.get(1..).unwrap_or_default();
                 }
-                self.queue.ring_doorbell();
-                Ok(())
+                Op::PostSend { .. } => self.post(queue, std::slice::from_ref(op))?,
+                Op::Cancel { wr_id, hw_wqebb_counter } => {
+                    cancel(queue, wr_id.0, *hw_wqebb_counter, chain)?;
+                }
+                Op::SigErrorCqe { mkey } => self.record_error(*mkey)?,
+                Op::SetLkey { mkey, lkey } => self.set_key(*mkey, *lkey)?,
+                _ => return inexpressible("request outside of a chain"),
             }
+        }
+        Ok(())
+    }
+
+    /// Posts requests and rings the doorbell for them.
+    fn post(&mut self, queue: &mut Queue<'_>, ops: &[Op]) -> Step {
+        let mut out = self.how.way.open(queue);
+        let mut posted = ops.iter().try_for_each(|op| self.apply(&mut out, op));
+        if posted.is_ok() && self.open.is_some() {
+            posted = inexpressible(rules::UNFINISHED);
+        }
+        self.configured += out.configured();
+        if posted.is_ok() {
+            out.publish();
+        }
+        posted
+    }
+
+    fn record_error(&mut self, mkey: usize) -> Step {
+        let mkey = self.mkey(mkey)?;
+        let fault = SignatureFault {
+            mkey: mkey.key().index(),
+            syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+            sig_type: SignatureErrorCqe::TYPE_BLOCK,
+            domain: SignatureErrorCqe::DOMAIN_MEMORY,
+            expected: 0,
+            actual: 0,
+            offset: 0,
+        };
+        mkey.record(&fault);
+        Ok(())
+    }
+
+    fn set_key(&mut self, mkey: usize, key: u32) -> Step {
+        let mkey = self.mkey(mkey)?;
+        if mkey.key().index() != Key::from_raw(key).index() {
+            return inexpressible("another mkey index");
+        }
+        mkey.set_tag(Key::from_raw(key).tag()).map_err(Refusal::Config)
+    }
+
+    fn apply(&mut self, out: &mut Out<'_, '_>, op: &Op) -> Step {
+        match op {
+            Op::Abort => Ok(()),
             Op::Wr { wr_id, send_flags } => {
                 self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
                 Ok(())
@@ -305,19 +507,19 @@ impl<'r> Driver<'_, 'r> {
                 none(conf_flags_raw, "unknown configuration flag")?;
                 none(comp_mask, "comp_mask")?;
                 let reset = conf_flags.iter().any(|flag| flag == "reset_sig_attr");
-                self.open_config(*mkey, *num_setters, reset)
+                self.open_config(out, *mkey, *num_setters, reset)
             }
-            Op::SetAccess { access } => self.set_access(access),
-            Op::SetLayoutList { sges } => self.set_layout(list(sges)),
+            Op::SetAccess { access } => self.set_access(out, access),
+            Op::SetLayoutList { sges } => self.set_layout(out, list(sges)),
             Op::SetLayoutInterleaved { repeat_count, entries } => {
-                self.set_layout(interleaved(*repeat_count, entries))
+                self.set_layout(out, interleaved(*repeat_count, entries))
             }
             Op::SetSigBlock { mem, wire, flags, check_mask, copy_mask, flags_raw, comp_mask } => {
                 let copy_mask = flags.iter().any(|flag| flag == "copy_mask").then_some(*copy_mask);
                 let signature = none(flags_raw, "unknown signature flag")
                     .and_then(|()| none(comp_mask, "comp_mask"))
                     .and_then(|()| block_signature(mem, wire, *check_mask, copy_mask));
-                self.setter(|open| {
+                self.setter(out, |open| {
                     if open.signature_set {
                         return inexpressible("second signature setter");
                     }
@@ -332,7 +534,7 @@ impl<'r> Driver<'_, 'r> {
                     .and_then(|()| none(order_raw, "signature order"))
                     .and_then(|()| none(comp_mask, "comp_mask"))
                     .and_then(|()| crypto(op));
-                self.setter(|open| {
+                self.setter(out, |open| {
                     if open.crypto.is_some() {
                         return inexpressible("second crypto setter");
                     }
@@ -341,14 +543,14 @@ impl<'r> Driver<'_, 'r> {
                 })
             }
             Op::MrList { mkey, access, sges } => {
-                self.open_config(*mkey, 2, false)?;
-                self.set_access(access)?;
-                self.set_layout(list(sges))
+                self.open_config(out, *mkey, 2, false)?;
+                self.set_access(out, access)?;
+                self.set_layout(out, list(sges))
             }
             Op::MrInterleaved { mkey, access, repeat_count, entries } => {
-                self.open_config(*mkey, 2, false)?;
-                self.set_access(access)?;
-                self.set_layout(interleaved(*repeat_count, entries))
+                self.open_config(out, *mkey, 2, false)?;
+                self.set_access(out, access)?;
+                self.set_layout(out, interleaved(*repeat_count, entries))
             }
             Op::Send => self.begin(DataOp::Send),
             Op::SendImm { imm } => self.begin(DataOp::SendImm(*imm)),
@@ -358,42 +560,14 @@ impl<'r> Driver<'_, 'r> {
                 self.begin(DataOp::RdmaWriteImm(remote(*rkey, raddr.0), *imm))
             }
             Op::RdmaRead { rkey, raddr } => self.begin(DataOp::RdmaRead(remote(*rkey, raddr.0))),
-            Op::LocalInv { rkey } => self.request()?.invalidate(Key::from_raw(*rkey)).map_err(Refusal::Post),
-            Op::SetSge(sge) => self.post_data(&sge_list(std::slice::from_ref(sge))?),
-            Op::SetSgeList { sges } => self.post_data(&sge_list(sges)?),
-            Op::SetInline { data } => self.post_payload(Payload::Inline(&data.0)),
-            Op::Cancel { wr_id, hw_wqebb_counter } => {
-                // The device's counter counts on; the reference looks at its low bits only.
-                let before = chain.result.pi_before.0 as u32;
-                let mask = self.queue.free_blocks() + self.queue.producer().wrapping_sub(before) - 1;
-                let counter = before.wrapping_add(hw_wqebb_counter.wrapping_sub(before) & mask);
-                let cancelled = self.queue.cancel(wr_id.0, counter as u16).map_err(Refusal::Post)?;
-                if Some(cancelled) != chain.result.cancel_ret {
-                    return inexpressible("another number of requests cancelled");
-                }
-                Ok(())
+            Op::LocalInv { rkey } => {
+                self.request(out)?.invalidate(Key::from_raw(*rkey)).map_err(Refusal::Post)
             }
-            Op::SigErrorCqe { mkey } => {
-                let mkey = self.mkey(*mkey)?;
-                let fault = SignatureFault {
-                    mkey: mkey.key().index(),
-                    syndrome: SignatureErrorCqe::SYNDROME_GUARD,
-                    sig_type: SignatureErrorCqe::TYPE_BLOCK,
-                    domain: SignatureErrorCqe::DOMAIN_MEMORY,
-                    expected: 0,
-                    actual: 0,
-                    offset: 0,
-                };
-                mkey.record(&fault);
-                Ok(())
-            }
-            Op::SetLkey { mkey, lkey } => {
-                let mkey = self.mkey(*mkey)?;
-                if mkey.key().index() != Key::from_raw(*lkey).index() {
-                    return inexpressible("another mkey index");
-                }
-                mkey.set_tag(Key::from_raw(*lkey).tag()).map_err(Refusal::Config)
-            }
+            Op::SetSge(sge) => self.post_data(out, &sge_list(std::slice::from_ref(sge))?),
+            Op::SetSgeList { sges } => self.post_data(out, &sge_list(sges)?),
+            Op::SetInline { data } => self.post_payload(out, Payload::Inline(&data.0)),
+            Op::SigErrorCqe { mkey } => self.record_error(*mkey),
+            Op::SetLkey { mkey, lkey } => self.set_key(*mkey, *lkey),
             Op::PostSend { opcode, wr_id, send_flags, sges, rkey, raddr, imm, inv_rkey } => {
                 self.wr = Some(Wr { id: wr_id.0, flags: send_flags.clone() });
                 let key = rkey.or(*inv_rkey).unwrap_or_default();
@@ -407,34 +581,29 @@ impl<'r> Driver<'_, 'r> {
                     "rdma_write_imm" => DataOp::RdmaWriteImm(remote, imm),
                     "rdma_read" => DataOp::RdmaRead(remote),
                     "local_inv" => {
-                        self.request()?.invalidate(Key::from_raw(key)).map_err(Refusal::Post)?;
-                        self.queue.ring_doorbell();
-                        return Ok(());
+                        return self.request(out)?.invalidate(Key::from_raw(key)).map_err(Refusal::Post);
                     }
                     _ => return inexpressible("legacy opcode"),
                 })?;
-                self.post_data(&sge_list(sges)?)?;
-                self.queue.ring_doorbell();
-                Ok(())
+                self.post_data(out, &sge_list(sges)?)
             }
+            Op::Start | Op::Complete | Op::Cancel { .. } => inexpressible("chain within a chain"),
         }
     }
 
-    fn finish(&self) -> Step {
-        if self.open.is_some() { inexpressible(rules::UNFINISHED) } else { Ok(()) }
-    }
-
     fn mkey(&mut self, index: usize) -> Result<&mut Mkey, Refusal> {
-        let mkey = self.mkeys.get_mut(index).ok_or(Refusal::Inexpressible("mkey that is not there"))?;
-        mkey.as_mut().map_err(|refusal| refusal.clone())
+        self.mkeys.get_mut(index).ok_or(Refusal::Inexpressible("mkey that is not there"))
     }
 
-    fn request(&mut self) -> Result<Request<'_, 'r, Recorder, MAX_BLOCKS>, Refusal> {
+    fn request<'p, 'q, 'r>(
+        &self,
+        out: &'p mut Out<'q, 'r>,
+    ) -> Result<Post<'p, 'q, 'r, Recorder, MAX_BLOCKS>, Refusal> {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
         let Some(wr) = &self.wr else { return inexpressible("request without flags") };
-        let mut request = self.queue.request(wr.id);
+        let mut request = out.request(wr.id);
         if wr.has("fence") {
             request = request.fenced();
         }
@@ -447,7 +616,7 @@ impl<'r> Driver<'_, 'r> {
         Ok(request)
     }
 
-    fn open_config(&mut self, mkey: usize, setters: usize, reset: bool) -> Step {
+    fn open_config(&mut self, out: &mut Out<'_, '_>, mkey: usize, setters: usize, reset: bool) -> Step {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
@@ -463,19 +632,19 @@ impl<'r> Driver<'_, 'r> {
             signature_set: false,
             crypto: None,
         });
-        self.post_config_if_complete()
+        self.post_config_if_complete(out)
     }
 
-    fn setter(&mut self, set: impl FnOnce(&mut OpenConfig) -> Step) -> Step {
+    fn setter(&mut self, out: &mut Out<'_, '_>, set: impl FnOnce(&mut OpenConfig) -> Step) -> Step {
         let Some(open) = &mut self.open else { return inexpressible("setter without a configuration") };
         set(open)?;
         open.setters_to_come -= 1;
-        self.post_config_if_complete()
+        self.post_config_if_complete(out)
     }
 
-    fn set_access(&mut self, names: &[String]) -> Step {
+    fn set_access(&mut self, out: &mut Out<'_, '_>, names: &[String]) -> Step {
         let access = access(names);
-        self.setter(|open| {
+        self.setter(out, |open| {
             if open.access.is_some() {
                 return inexpressible("second access setter");
             }
@@ -484,8 +653,8 @@ impl<'r> Driver<'_, 'r> {
         })
     }
 
-    fn set_layout(&mut self, layout: Result<OwnedLayout, Refusal>) -> Step {
-        self.setter(|open| {
+    fn set_layout(&mut self, out: &mut Out<'_, '_>, layout: Result<OwnedLayout, Refusal>) -> Step {
+        self.setter(out, |open| {
             match &open.layout {
                 Some(OwnedLayout::List(entries)) if entries.is_empty() => {
                     return inexpressible(rules::SECOND_LAYOUT);
@@ -498,7 +667,7 @@ impl<'r> Driver<'_, 'r> {
         })
     }
 
-    fn post_config_if_complete(&mut self) -> Step {
+    fn post_config_if_complete(&mut self, out: &mut Out<'_, '_>) -> Step {
         if self.open.as_ref().is_none_or(|open| open.setters_to_come > 0) {
             return Ok(());
         }
@@ -519,14 +688,27 @@ impl<'r> Driver<'_, 'r> {
             crypto: crypto.as_ref(),
         };
         let before = mkey.clone();
-        let result = self.request()?.configure_mkey(&mut mkey, &config);
+        let max_entries = self.max_entries(open.mkey)?;
+        let result = self.request(out)?.configure_mkey(&mut mkey, &config);
         if result.is_err() {
             assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
         }
-        let bsf_in_force = open.signature == SignatureChange::Keep && open.crypto.is_none();
-        let interleaved = matches!(open.layout, Some(OwnedLayout::Interleaved(..)));
-        self.mkeys[open.mkey] = Ok(mkey);
-        result.map_err(|error| Refusal::Configure { error, interleaved, features_kept: bsf_in_force })
+        let asked = Asked {
+            // As many as the reference has room for, which forgets the header.
+            interleaved_to_the_brim: matches!(&open.layout, Some(OwnedLayout::Interleaved(_, entries)) if entries.len() == max_entries),
+            length: config.layout.map_or(before.length(), |layout| layout.length()),
+            signature_kept: open.signature == SignatureChange::Keep,
+            crypto_kept: open.crypto.is_none(),
+            bsf_in_force: before.signature().is_some() || before.crypto().is_some(),
+        };
+        self.mkeys[open.mkey] = mkey;
+        result.map_err(|error| Refusal::Configure { error, asked })
+    }
+
+    /// Returns how many translation entries fit mkey and request.
+    fn max_entries(&self, mkey: usize) -> Result<usize, Refusal> {
+        let max = self.max_entries.get(mkey).ok_or(Refusal::Inexpressible("mkey that is not there"))?;
+        Ok(self.octowords.min(*max))
     }
 
     fn begin(&mut self, op: DataOp) -> Step {
@@ -537,13 +719,13 @@ impl<'r> Driver<'_, 'r> {
         Ok(())
     }
 
-    fn post_data(&mut self, sges: &[Sge]) -> Step {
-        self.post_payload(Payload::Sges(sges))
+    fn post_data(&mut self, out: &mut Out<'_, '_>, sges: &[Sge]) -> Step {
+        self.post_payload(out, Payload::Sges(sges))
     }
 
-    fn post_payload(&mut self, payload: Payload<'_>) -> Step {
+    fn post_payload(&mut self, out: &mut Out<'_, '_>, payload: Payload<'_>) -> Step {
         let Some(op) = self.data.take() else { return inexpressible("payload without a request") };
-        let request = self.request()?;
+        let request = self.request(out)?;
         match op {
             DataOp::Send => request.send(payload),
             DataOp::SendImm(imm) => request.send_imm(imm, payload),
@@ -568,21 +750,28 @@ fn sge_list(specs: &[SgeSpec]) -> Result<Vec<Sge>, Refusal> {
     specs
         .iter()
         .filter(|spec| spec.length > 0)
-        .map(|spec| Sge::new(spec.addr.0, spec.length, Key::from_raw(spec.lkey)).map_err(Refusal::Sge))
+        .map(|spec| {
+            let length = spec.length;
+            Sge::new(spec.addr.0, length, Key::from_raw(spec.lkey))
+                .map_err(|error| Refusal::Sge { error, length })
+        })
         .collect()
 }
 
 fn list(specs: &[SgeSpec]) -> Result<OwnedLayout, Refusal> {
     let entry = |spec: &SgeSpec| {
-        ListEntry::new(spec.addr.0, spec.length, Key::from_raw(spec.lkey)).map_err(Refusal::ListEntry)
+        let length = spec.length;
+        ListEntry::new(spec.addr.0, length, Key::from_raw(spec.lkey))
+            .map_err(|error| Refusal::ListEntry { error, length })
     };
     specs.iter().map(entry).collect::<Result<_, _>>().map(OwnedLayout::List)
 }
 
 fn interleaved(repeat: u32, specs: &[InterleavedSpec]) -> Result<OwnedLayout, Refusal> {
     let entry = |spec: &InterleavedSpec| {
+        let stride = u64::from(spec.bytes_count) + u64::from(spec.bytes_skip);
         InterleavedEntry::new(spec.addr.0, spec.bytes_count, spec.bytes_skip, Key::from_raw(spec.lkey))
-            .map_err(Refusal::Stride)
+            .map_err(|error| Refusal::Stride { error, stride })
     };
     let entries = specs.iter().map(entry).collect::<Result<_, _>>()?;
     Ok(OwnedLayout::Interleaved(repeat, entries))
@@ -691,4 +880,16 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
         dek: DekId::from_low_bits(*dek_id),
         keytag: Keytag(keytag),
     })
+}
+
+fn cancel(queue: &mut Queue<'_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
+    // The device's counter counts on; the reference looks at its low bits only.
+    let before = chain.result.pi_before.0 as u32;
+    let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;
+    let counter = before.wrapping_add(hw_counter.wrapping_sub(before) & mask);
+    let cancelled = queue.cancel(id, counter as u16).map_err(Refusal::Post)?;
+    if Some(cancelled) != chain.result.cancel_ret {
+        return inexpressible("another number of requests cancelled");
+    }
+    Ok(())
 }

@@ -63,7 +63,7 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
 
 /// Returns the bytes of a configuration, its SET_PSVs included.
 fn configured(attributes: MkeyAttributes, config: &MkeyConfig<'_>) -> Result<Vec<u8>, PostError> {
-    let mut mkey = Mkey::new(attributes)?;
+    let mut mkey = Mkey::new(attributes);
     encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, config))
 }
 

@@ -191,7 +191,7 @@ impl Board for SoftBoard {
             tag_update: true,
             ..MkeyAttributes::plain(key, spec.entries)
         };
-        Mkey::new(attributes).expect("the device can change tags")
+        Mkey::new(attributes)
     }
 
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {
