@@ -338,7 +338,7 @@ proptest! {
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
             Step::Ring, Step::Settle, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::Settle, Step::Poll,
         ])) {
-            let queue = &mut lab.near.send;
+            let queue = lab.near.send.queue();
             let before = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
             prop_assert_eq!(before.1, SEND_BLOCKS as u32 - model.blocks());
             prop_assert_eq!(before.2, model.requests());

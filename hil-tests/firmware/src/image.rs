@@ -90,7 +90,9 @@ fn obey() -> i32 {
             status::SETUP
         }
         Ok(Options { instead: Some(Instead::Count), .. }) => count(),
-        Ok(Options { filter, after, instead: None }) => i32::from(!scenarios(Selection { filter, after })),
+        Ok(Options { filter, after, ways, instead: None }) => {
+            i32::from(!scenarios(Selection { filter, after, ways }))
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The words on the image's command line.
 
+use hil_scenarios::way::Ways;
+
 /// What the image is to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options<'a> {
@@ -7,6 +9,8 @@ pub(crate) struct Options<'a> {
     pub(crate) filter: &'a str,
     /// Only scenarios behind this one.
     pub(crate) after: Option<&'a str>,
+    /// In which ways requests are posted.
+    pub(crate) ways: Ways,
     /// What it does instead of scenarios.
     pub(crate) instead: Option<Instead>,
 }
@@ -63,6 +67,7 @@ impl<'a> Options<'a> {
             match (word, words.next()) {
                 ("--filter", Some(value)) => options.filter = value,
                 ("--after", Some(value)) => options.after = Some(value),
+                ("--ways", Some(value)) => options.ways = value.parse().map_err(|_| value)?,
                 ("--provoke", Some(value)) => {
                     options.instead = Some(Instead::Provoke(Provoke::named(value).ok_or(value)?));
                 }
@@ -81,8 +86,9 @@ mod tests {
     #[test]
     fn words_are_options() {
         assert_eq!(Options::parse([]), Ok(Options::default()));
-        let options = Options { filter: "r1", after: Some("r170"), instead: None };
-        assert_eq!(Options::parse(["--filter", "r1", "--after", "r170"]), Ok(options));
+        let (filter, after, ways) = ("r1", Some("r170"), Ways::Drawn(7));
+        let options = Options { filter, after, ways, instead: None };
+        assert_eq!(Options::parse(["--filter", "r1", "--after", "r170", "--ways", "7"]), Ok(options));
         let instead = Some(Instead::Provoke(Provoke::DataAbort));
         let options = Options { instead, ..Options::default() };
         assert_eq!(Options::parse(["--provoke", "data-abort"]), Ok(options));
@@ -90,6 +96,7 @@ mod tests {
         assert_eq!(Options::parse(["--count", "benchmarks"]), Ok(options));
         assert_eq!(Options::parse(["--count", "sheep"]), Err("--count"));
         assert_eq!(Options::parse(["--provoke", "nothing"]), Err("nothing"));
+        assert_eq!(Options::parse(["--ways", "none"]), Err("none"));
         assert_eq!(Options::parse(["--filter"]), Err("--filter"));
         assert_eq!(Options::parse(["x", "y"]), Err("x"));
     }

@@ -5,7 +5,9 @@ use crate::lab::Verdict;
 use crate::protocol::Event;
 use crate::scenarios::measured::{self, Measurement};
 use crate::scenarios::{self, Needs, Scenario};
+use crate::way::{Way, Ways};
 use alloc::boxed::Box;
+use alloc::string::String;
 
 /// Which cases to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Selection<'a> {
     pub filter: &'a str,
     /// Only those behind the one with this name, to go on where a run was lost; none at all if no case has the name.
     pub after: Option<&'a str>,
+    /// In which ways requests are posted.
+    pub ways: Ways,
 }
 
 /// A case: either says what must be so, or asks what is so.
@@ -105,10 +109,18 @@ pub fn run_guarded<E: core::fmt::Display>(
             continue;
         }
         tell(Event::Start(name));
-        let mut board = open()?;
-        match guard(&mut || case.run(&mut *board, &mut tell)) {
-            Ok(()) => tell(Event::Passed(name)),
-            Err(reason) => {
+        let mut failed = None;
+        for way in selection.ways.of(name) {
+            let mut board = open()?;
+            *board.way() = way;
+            if let Err(reason) = guard(&mut || case.run(&mut *board, &mut tell)) {
+                failed = Some(by(way, &reason));
+                break;
+            }
+        }
+        match failed {
+            None => tell(Event::Passed(name)),
+            Some(reason) => {
                 tell(Event::Failed { name, reason: &reason });
                 good = false;
             }
@@ -118,11 +130,16 @@ pub fn run_guarded<E: core::fmt::Display>(
     Ok(good)
 }
 
+/// Says in which way of posting a case failed.
+pub fn by(way: Way, reason: &str) -> String {
+    format!("by {}: {reason}", way.name())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::board::SoftBoard;
-    use alloc::string::{String, ToString};
+    use alloc::string::ToString;
     use alloc::vec::Vec;
     use mlx5_softdev::Personality;
 
@@ -136,7 +153,7 @@ mod tests {
     #[test]
     fn a_run_tells_what_it_does() {
         assert_eq!(
-            lines(Selection { filter: "r028_", after: None }),
+            lines(Selection { filter: "r028_", ..Selection::default() }),
             [
                 "hil: capability signature",
                 "hil: capability xts",
@@ -148,7 +165,7 @@ mod tests {
                 "hil: done"
             ]
         );
-        let skipped = lines(Selection { filter: "r171_rows", after: None });
+        let skipped = lines(Selection { filter: "r171_rows", ..Selection::default() });
         let reason = "the board lacks an AES-XTS engine of single data units";
         assert!(
             skipped.contains(&format!("hil: skipped r171_rows_on_a_single_unit: {reason}")),
@@ -160,7 +177,7 @@ mod tests {
     fn a_run_goes_on_behind_a_case() {
         let all: Vec<_> = Selection::default().cases().map(|case| case.name()).collect();
         let behind = |name| -> Vec<_> {
-            Selection { filter: "", after: Some(name) }.cases().map(|case| case.name()).collect()
+            Selection { after: Some(name), ..Selection::default() }.cases().map(|case| case.name()).collect()
         };
         assert_eq!(behind(all[3]), all[4..]);
         assert_eq!(behind(all[all.len() - 1]), [""; 0]);
@@ -172,9 +189,12 @@ mod tests {
         let mut lines = Vec::new();
         let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(Personality::default())));
         let guard = |case: &mut dyn FnMut() -> Verdict| case().and(Err("panicked".into()));
-        let selection = Selection { filter: "r028_", after: None };
+        let selection = Selection { filter: "r028_", ..Selection::default() };
         assert_eq!(run_guarded(selection, open, guard, |event| lines.push(event.to_string())), Ok(false));
-        assert!(lines.contains(&"hil: failed r028_write_replaces_read: panicked".into()), "{lines:?}");
+        assert!(
+            lines.contains(&"hil: failed r028_write_replaces_read: by request: panicked".into()),
+            "{lines:?}"
+        );
     }
 
     #[test]

@@ -124,13 +124,13 @@ pub struct Lab<'b> {
 impl<'b> Lab<'b> {
     /// Connects two ports of a board.
     pub fn new(board: &'b mut dyn Board) -> Self {
-        let (near, far) = board.connect();
+        let (near, far) = connect(board);
         Self { board, near, far, mkeys: Vec::new() }
     }
 
     /// Connects two new ports, after the old ones failed. Mkeys and memory stay.
     pub fn reconnect(&mut self) {
-        (self.near, self.far) = self.board.connect();
+        (self.near, self.far) = connect(self.board);
     }
 
     /// Makes a region that holds these bytes.
@@ -332,6 +332,16 @@ impl<'b> Lab<'b> {
     }
 }
 
+/// Connects two ports, to which requests are posted in the way that the board says.
+fn connect(board: &mut dyn Board) -> (Port, Port) {
+    let way = *board.way();
+    let (mut near, mut far) = board.connect();
+    for port in [&mut near, &mut far] {
+        port.send.set_way(way);
+    }
+    (near, far)
+}
+
 /// Whether a requester fails with this before its peer hears of the request.
 fn is_local(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::LOCAL_LENGTH | Syndrome::LOCAL_QP_OPERATION | Syndrome::LOCAL_PROTECTION)
@@ -369,7 +379,7 @@ fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Fail
 }
 
 fn poll(port: &mut Port, mkeys: &mut [Mkey]) -> Result<Vec<WorkCompletion>, CompletionError> {
-    let mut endpoint = Endpoint { send: &mut port.send, receive: Some(&mut port.receive), mkeys };
+    let mut endpoint = Endpoint { send: port.send.queue(), receive: Some(&mut port.receive), mkeys };
     core::iter::from_fn(|| port.completions.poll(&mut endpoint)).collect()
 }
 

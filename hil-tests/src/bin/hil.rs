@@ -1,11 +1,13 @@
-//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE]`, and tells what comes of them as
+//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS]`, and tells what comes of them as
 //! `hil_tests::protocol` has it. NAME is `softdev`, `softdev-wrapped` (it takes wrapped keys), `uverbs`, or that of an mlx5
-//! device. See `cargo xtask hil`.
+//! device; WAYS which ways of posting each case takes: `all`, the name of one, or a seed that
+//! draws one for each. See `cargo xtask hil`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard};
 use hil_tests::cases::{self, Selection};
 use hil_tests::lab::Verdict;
 use hil_tests::protocol::Event;
+use hil_tests::way::Ways;
 use mlx5_softdev::{CryptoMode, Personality};
 use std::error::Error;
 use std::io::{self, Write};
@@ -14,23 +16,33 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (mut device, mut filter, mut after) = (String::from("softdev"), String::new(), None);
+    let mut ways = Ok(Ways::default());
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next()) {
             ("--device", Some(value)) => device = value,
             ("--filter", Some(value)) => filter = value,
             ("--after", Some(value)) => after = Some(value),
+            ("--ways", Some(value)) => ways = value.parse(),
             _ => {
                 eprintln!(
-                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] [--after CASE]"
+                    "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] [--after CASE] \
+                     [--ways all|WAY|SEED]"
                 );
                 return ExitCode::from(2);
             }
         }
     }
+    let ways: Ways = match ways {
+        Ok(ways) => ways,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
     // Cases in which this program hangs, to test whoever runs it.
     let hangs = std::env::var("HIL_HANG").unwrap_or_default();
-    let selection = Selection { filter: &filter, after: after.as_deref() };
+    let selection = Selection { filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
         selection,
         || open(&device),

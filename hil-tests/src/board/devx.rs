@@ -4,8 +4,9 @@
 
 use super::{
     AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, MkeySpec, Port, PortEvent,
-    RECEIVE_SLOTS, SEND_BLOCKS,
+    RECEIVE_SLOTS, SEND_BLOCKS, Sender,
 };
+use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState,
@@ -53,6 +54,7 @@ pub struct DevxBoard {
     /// Numbers of credential and KEK, if it is known what to log in with.
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
+    way: Way,
 }
 
 /// A queue pair, and where its progress can be seen.
@@ -88,6 +90,7 @@ impl DevxBoard {
             told: VecDeque::new(),
             factory,
             login: None,
+            way: Way::default(),
         };
         if board.factory.is_some() {
             board.start_login()?;
@@ -128,7 +131,7 @@ impl DevxBoard {
         let completions: CompletionQueue<'static> = reader.leak();
         let record = send.record();
         let watched = Watched { control: leaked.control, record, peer: send.qpn(), _cq: cq };
-        Ok((Port { send, receive, completions }, watched))
+        Ok((Port { send: Sender::new(send), receive, completions }, watched))
     }
 
     fn watched(&mut self, port: &Port) -> &mut Watched {
@@ -162,6 +165,10 @@ impl Board for DevxBoard {
             // Whoever names a device means one.
             hardware: self.name != UVERBS,
         }
+    }
+
+    fn way(&mut self) -> &mut Way {
+        &mut self.way
     }
 
     fn alloc(&mut self, length: usize) -> u64 {

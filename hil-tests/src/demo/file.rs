@@ -137,7 +137,7 @@ impl<'b> Trip<'b> {
             report.source = self.source.lengths(data.len());
             report.target = self.target.lengths(data.len());
             report.head = chunk.iter().take(SHOWN).copied().collect();
-            report.wqe = first_wqe(&self.lab, self.out, &config(&sent_from, &properties))?;
+            report.wqe = first_wqe(&mut self.lab, self.out, &config(&sent_from, &properties))?;
         }
 
         // Out.
@@ -258,7 +258,7 @@ impl Doorbell for NoDoorbell {
 
 /// Returns the bytes of the work request that configures an mkey, as the near side's send queue would write it next: posted
 /// to a ring that no device reads.
-fn first_wqe(lab: &Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<u8>, String> {
+fn first_wqe(lab: &mut Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<u8>, String> {
     const BLOCKS: usize = 32;
     let mut ring = [Wqebb::ZERO; BLOCKS];
     let record = DoorbellRecord::new();
@@ -325,7 +325,7 @@ mod tests {
         // Not only at the start of a ring.
         lab.configure(mkey, &config(&entries, &properties)).unwrap();
         let config = config(&entries, &properties);
-        let wqe = first_wqe(&lab, mkey, &config).unwrap();
+        let wqe = first_wqe(&mut lab, mkey, &config).unwrap();
         let first = lab.near.send.producer();
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
         assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);

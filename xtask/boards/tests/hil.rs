@@ -163,10 +163,15 @@ fn a_board_without_trouble() {
 }
 
 #[test]
-fn filters_are_passed_on() {
+fn filters_and_ways_are_passed_on() {
     let rig = Rig::new("echo \"$*\" > arguments; say 'cases 1'; pass a; say done");
-    rig.run(&["--filter", "x y"]).shows(0, &["passed   a"]);
-    assert_eq!(fs::read_to_string(rig.path("arguments")).unwrap(), "--filter x y\n");
+    let ran = rig.run(&["--filter", "x y", "--ways", "batch"]);
+    ran.shows(0, &["board fake, ways of posting: batch", "passed   a"]);
+    assert_eq!(fs::read_to_string(rig.path("arguments")).unwrap(), "--ways batch --filter x y\n");
+    // Unless told otherwise, a seed that can be given again.
+    let ran = rig.run(&[]);
+    let (_, seed) = ran.out.lines().next().and_then(|line| line.split_once(" by seed ")).unwrap();
+    assert_eq!(fs::read_to_string(rig.path("arguments")).unwrap(), format!("--ways {seed}\n"));
 }
 
 #[test]

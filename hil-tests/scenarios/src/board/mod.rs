@@ -1,11 +1,14 @@
 //! What the scenarios run on: something that has an mlx5 device, real or not.
 
 mod host_memory;
+mod sender;
 mod softdev;
 
 pub use host_memory::HostMemory;
+pub use sender::Sender;
 pub use softdev::SoftBoard;
 
+use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,13 +32,13 @@ impl Doorbell for AnyDoorbell {
     }
 }
 
-/// The send queue of a [`Port`].
+/// The queue of a [`Sender`].
 pub type PortSendQueue = SendQueue<'static, AnyDoorbell, SEND_BLOCKS>;
 
 /// One end of a connection: queues that the board has made and wired to another port.
 pub struct Port {
     /// Where work is posted.
-    pub send: PortSendQueue,
+    pub send: Sender,
     /// Where buffers for the peer's messages are posted.
     pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
     /// Where both report.
@@ -121,6 +124,9 @@ pub trait Board {
 
     /// Returns what it can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Returns the way in which requests are posted to the ports of a [`crate::lab::Lab`], to be set before one is made.
+    fn way(&mut self) -> &mut Way;
 
     /// Gives memory of `length` bytes that device and test share, and returns its address.
     fn alloc(&mut self, length: usize) -> u64;

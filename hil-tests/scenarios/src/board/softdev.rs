@@ -4,8 +4,9 @@
 
 use super::{
     AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, HostMemory, MkeySpec, Port,
-    PortEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+    PortEvent, RECEIVE_SLOTS, SEND_BLOCKS, Sender,
 };
+use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -46,6 +47,7 @@ pub struct SoftBoard {
     /// Numbers of KEK and credential, if the device takes wrapped keys.
     factory: Option<(u32, u32)>,
     login: Option<u32>,
+    way: Way,
 }
 
 impl SoftBoard {
@@ -60,7 +62,15 @@ impl SoftBoard {
         let pd = device.alloc_pd().expect("a new device has numbers left");
         let factory = (personality.crypto == CryptoMode::Wrapped)
             .then(|| factory::commission(&mut device).expect("a new device can be commissioned"));
-        let mut board = Self { device, pd, rings: Vec::new(), events: VecDeque::new(), factory, login: None };
+        let mut board = Self {
+            device,
+            pd,
+            rings: Vec::new(),
+            events: VecDeque::new(),
+            factory,
+            login: None,
+            way: Way::default(),
+        };
         if board.factory.is_some() {
             board.log_in().expect("the factory's credential");
         }
@@ -123,7 +133,9 @@ impl SoftBoard {
         let doorbell = AnyDoorbell(Box::new(Silent));
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         Port {
-            send: SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, doorbell).expect("send queue"),
+            send: Sender::new(
+                SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, doorbell).expect("send queue"),
+            ),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         }
@@ -152,6 +164,10 @@ impl Board for SoftBoard {
         };
         let xts = (self.device.personality().crypto != CryptoMode::None).then_some(xts);
         Capabilities { xts, signature: true, drain: true, login: self.factory.is_some(), hardware: false }
+    }
+
+    fn way(&mut self) -> &mut Way {
+        &mut self.way
     }
 
     fn alloc(&mut self, length: usize) -> u64 {

@@ -37,8 +37,8 @@ fn text(error: impl core::fmt::Display) -> String {
 
 /// A configuration must be refused for this reason, and leave no trace.
 fn refused(rig: &mut Rig<'_>, what: &str, config: &MkeyConfig<'_>, error: PostError) -> Verdict {
-    let state = |rig: &Rig<'_>| {
-        let queue = &rig.lab.near.send;
+    let state = |rig: &mut Rig<'_>| {
+        let queue = rig.lab.near.send.queue();
         let counters = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
         (counters, rig.lab.mkeys.get(rig.mkey).cloned())
     };

@@ -83,6 +83,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
 /// Posted is not published: until the doorbell is rung nothing happens.
 fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, PLAIN);
+    rig.lab.near.send.hold_back();
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
     let other = rig.lab.region(&pattern(64, 2));

@@ -14,7 +14,7 @@ use xtask::toolchain::{Board, System};
 
 pub(crate) const HELP: &str = "\
 cargo xtask firmware --board bluefield2|bluefield3 [--image FILE] [--filter TEXT]
-                     [--after CASE] [--provoke WAY]
+                     [--after CASE] [--ways WAYS] [--provoke WAY]
 cargo xtask firmware --check
 cargo xtask firmware --board bluefield2|bluefield3 --count
 
@@ -25,6 +25,7 @@ logs. The exit status is the image's.
   --image FILE    do not build, run this one
   --filter TEXT   only scenarios whose name holds TEXT
   --after CASE    only scenarios behind CASE
+  --ways WAYS     in which ways requests are posted, see `cargo xtask hil --help`
   --provoke WAY   no scenario, but something that goes wrong, and must be noticed: data-abort,
                   write-to-code, stack-overflow, panic, panic-while-logging; or hang
   --check         the images of both boards, with all that can go wrong but a hang
@@ -35,7 +36,7 @@ logs. The exit status is the image's.
 const MEMORY: &str = "512M";
 
 /// Two options are for this task, the others for the image.
-const OPTIONS: [&str; 5] = ["board", "image", "filter", "after", "provoke"];
+const OPTIONS: [&str; 6] = ["board", "image", "filter", "after", "ways", "provoke"];
 
 /// Builds the image, runs it, and ends as it ends.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -210,11 +211,12 @@ mod tests {
 
     #[test]
     fn arguments_are_for_this_task_or_for_the_image() {
-        let words = &["--filter=r1", "--board", "bluefield3", "--image", "file", "--after", "r17"];
+        let words =
+            &["--filter=r1", "--board", "bluefield3", "--image", "file", "--after", "r17", "--ways", "7"];
         let options = Options {
             board: Board::BlueField3,
             image: Some("file".into()),
-            words: ["--filter", "r1", "--after", "r17"].map(String::from).into(),
+            words: ["--filter", "r1", "--after", "r17", "--ways", "7"].map(String::from).into(),
         };
         assert_eq!(parsed(words), Ok(options));
         for (words, what) in [

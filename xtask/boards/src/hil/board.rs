@@ -33,7 +33,8 @@ pub(super) trait Board {
     /// Why nothing can run.
     fn prepare(&mut self) -> Result<(), Trouble>;
 
-    /// Returns the command whose standard output speaks the protocol, with `--filter TEXT` and `--after CASE` as given.
+    /// Returns the command whose standard output speaks the protocol, with `--ways WAYS`,
+    /// `--filter TEXT` and `--after CASE` as given.
     ///
     /// # Errors
     /// Why there is none, in a sentence.

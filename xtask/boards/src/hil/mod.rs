@@ -12,6 +12,7 @@ mod ssh;
 
 use boards::Description;
 use hil_scenarios::cases::{Case, Selection};
+use hil_scenarios::way::Ways;
 use monitor::Monitor;
 use report::Terminal;
 use results::Results;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 use xtask::run::{self, root};
 
 pub(crate) const HELP: &str = "\
@@ -31,6 +33,9 @@ the case is reported, and the run goes on behind it.
                         more than one run one after the other (default: softdev)
   --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
   --filter TEXT         only cases whose name holds TEXT
+  --ways WAYS           which ways of posting each case takes: `all`, the name of one (request,
+                        batch, template, batch-template), or a seed that draws one for each case
+                        (default: all on softdev and uverbs, else a new seed, which is printed)
   --list                run nothing: list the cases and the capabilities that each needs, or, of
                         each --board NAME, those that the file of boards promises
   --require CAPABILITY  fail where the board lacks it
@@ -64,6 +69,7 @@ struct Options {
     board: Vec<String>,
     boards: Option<PathBuf>,
     filter: String,
+    ways: Option<Ways>,
     list: bool,
     require: Vec<String>,
     require_board: bool,
@@ -117,6 +123,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             Long("board") => options.board.push(text(&mut parser)?),
             Long("boards") => options.boards = Some(text(&mut parser)?.into()),
             Long("filter") => options.filter = text(&mut parser)?,
+            Long("ways") => options.ways = Some(text(&mut parser)?.parse()?),
             Long("list") => options.list = true,
             Long("require") => options.require.push(text(&mut parser)?),
             Long("require-board") => options.require_board = true,
@@ -149,7 +156,7 @@ fn choose(options: &Options) -> Result<Vec<(String, Description)>, String> {
 /// Returns a line for each case and what it needs, or for each board that is named and what it has.
 fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     let rows: Vec<(&str, String)> = if options.board.is_empty() {
-        let selection = Selection { filter: &options.filter, after: None };
+        let selection = Selection { filter: &options.filter, ..Selection::default() };
         let needs = |case: Case| case.needs().names().collect::<Vec<_>>().join(" ");
         selection.cases().map(|case| (case.name(), needs(case))).collect()
     } else {
@@ -193,15 +200,23 @@ fn perform_one(
     description: &Description,
     out: &mut dyn Write,
 ) -> io::Result<Results> {
-    writeln!(out, "board {name}")?;
+    let ways = options.ways.unwrap_or_else(|| usual_ways(name));
+    match ways {
+        Ways::Drawn(seed) => writeln!(out, "board {name}, a way of posting for each case by seed {seed}")?,
+        ways => writeln!(out, "board {name}, ways of posting: {ways}")?,
+    }
     let required = options.require.clone();
     let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
     let mut terminal = Terminal::new(out);
     let mut board = board::make(description);
-    session::run(&mut *board, &mut monitor, &options.filter, &mut |monitor| terminal.watch(monitor));
+    let mut selection = vec!["--ways".to_owned(), ways.to_string()];
+    if !options.filter.is_empty() {
+        selection.extend(["--filter".into(), options.filter.clone()]);
+    }
+    session::run(&mut *board, &mut monitor, &selection, &mut |monitor| terminal.watch(monitor));
     terminal.finish()?;
     let mut results = monitor.results().clone();
-    let known = Selection { filter: &options.filter, after: None }.cases().count();
+    let known = Selection { filter: &options.filter, after: None, ways }.cases().count();
     if options.require_cases && results.announced != known {
         let announced = results.announced;
         results.problems.push(format!("it has {announced} cases, this build {known} (--require-cases)"));
@@ -209,9 +224,21 @@ fn perform_one(
     Ok(results)
 }
 
+/// Returns the ways of posting that a board's cases take unless told otherwise: all where that is quick.
+fn usual_ways(board: &str) -> Ways {
+    match board {
+        "softdev" | "uverbs" => Ways::All,
+        _ => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ways::Drawn(now.subsec_nanos().into())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hil_scenarios::way::Way;
 
     fn words(line: &str) -> Result<Options, String> {
         parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
@@ -219,18 +246,20 @@ mod tests {
 
     #[test]
     fn arguments_are_taken_as_the_help_says() {
-        let options = words("--board a --board=b --boards f --filter r0 --list --require xts").unwrap();
+        let options =
+            words("--board a --board=b --boards f --filter r0 --ways batch --list --require xts").unwrap();
         let expected = Options {
             board: vec!["a".into(), "b".into()],
             boards: Some("f".into()),
             filter: "r0".into(),
+            ways: Some(Ways::Only(Way::Batch)),
             list: true,
             require: vec!["xts".into()],
             ..Options::default()
         };
         assert_eq!(options, expected);
         assert_eq!(words(""), Ok(Options::default()));
-        for line in ["--list=cases", "--boards", "cases"] {
+        for line in ["--list=cases", "--boards", "cases", "--ways bath"] {
             assert!(words(line).is_err(), "{line}");
         }
     }

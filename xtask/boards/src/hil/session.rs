@@ -63,11 +63,11 @@ enum Heard {
     Closed,
 }
 
-/// Runs the cases on a board until the monitor says that it is over. `watch` is called whenever something has happened.
+/// Runs the cases that `selection` chooses, the program's arguments, on a board until the monitor says that it is over. `watch` is called whenever something has happened.
 pub(super) fn run(
     board: &mut dyn Board,
     monitor: &mut Monitor,
-    filter: &str,
+    selection: &[String],
     watch: &mut dyn FnMut(&Monitor),
 ) {
     heed(monitor);
@@ -86,10 +86,7 @@ pub(super) fn run(
     let begin = Instant::now();
     // One program after the other, each behind a reset.
     while monitor.started(begin.elapsed()) != Step::Over {
-        let mut arguments = Vec::new();
-        if !filter.is_empty() {
-            arguments.extend(["--filter".into(), filter.into()]);
-        }
+        let mut arguments = selection.to_vec();
         if let Some(name) = monitor.after() {
             arguments.extend(["--after".into(), name.into()]);
         }

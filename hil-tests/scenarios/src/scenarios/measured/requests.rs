@@ -52,7 +52,7 @@ fn configure(
     for &(at, byte) in changes {
         let block = first.wrapping_add((at / 64) as u32);
         let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
-        let found: Wqebb = rig.lab.near.send.block(block);
+        let found: Wqebb = rig.lab.near.send.queue().block(block);
         if rig.lab.board.read(address, 64) != found.as_bytes() {
             return Err("the ring is not where the board says".into());
         }
