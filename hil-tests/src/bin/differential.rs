@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         tally.chains, tally.posted, tally.blocks
     );
     let counts = tally.coverage.counts();
-    for (what, count) in counts {
+    for (what, count) in &counts {
         println!("  {count:>8} {what}");
     }
     println!(
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         tally.coverage.checked, tally.presence_only, tally.without_error
     );
     let engine = if single_block { "single-block" } else { "multi-block" };
+    println!("{} chains not issued: the library wants again what a template had", tally.of_template);
     println!(
         "{} configurations, {} differ, {} chains refused by both ({engine} engine, seed {seed})",
         tally.configurations, tally.differ, tally.refused

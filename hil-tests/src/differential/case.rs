@@ -126,25 +126,42 @@ pub(super) struct Limits {
 
 /// A chain of one to four requests: of any, or of such that the device can execute; now and then one that fills the queue.
 pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
-    let works = if let Some(room) = limits.room
+    if let Some(room) = limits.room
         && random.percent(8)
     {
-        // Exactly what fits: the next chain will not.
-        (0..room).map(|_| Work::Invalidate(random.next() as u32)).collect()
-    } else if random.percent(50) {
+        return filling(random, limits, room);
+    }
+    let works = if random.percent(40) {
         (0..=random.below(4)).map(|_| work(random, limits)).collect()
     } else {
         executable(random, limits)
     };
+    let silent = random.percent(20);
     works
         .into_iter()
         .map(|work| {
             let flags = Flags {
                 fence: random.percent(20),
-                signaled: random.percent(50),
+                signaled: !silent && random.percent(60),
                 solicited: random.percent(20),
             };
             (flags, work)
+        })
+        .collect()
+}
+
+/// Exactly what fits, so that the next chain will not, or one more than that: requests of one to three blocks that the device
+/// executes without an error. Only the last has a completion, which frees the queue.
+fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)> {
+    let count = room + u32::from(random.percent(25));
+    let most = limits.max_sge.clamp(1, 8) as u32;
+    (1..=count)
+        .map(|number| {
+            let sges = 1 + random.below(most);
+            let list = (0..sges).map(|_| (OUTER + u64::from(random.below(0x1000)), 1, REGION)).collect();
+            let remote = Remote::new(OUTER + u64::from(random.below(0x1000)), Key::from_raw(REGION));
+            let signaled = number == count;
+            (Flags { fence: false, signaled, solicited: false }, Work::Write(remote, Payload::Sges(list)))
         })
         .collect()
 }

@@ -25,7 +25,7 @@ const LOG_RECEIVES: u8 = 4;
 /// Where messages arrive, one over the other.
 const RECEIVED: u64 = OUTER + REGION_BYTES as u64;
 const SEND_RING: u64 = RECEIVED + REGION_BYTES as u64;
-const BYTES: usize = 0x10_0000;
+const BYTES: usize = 0x30_0000;
 const _: () = assert!(INNER == BASE + 0x2_2000 && OUTER == INNER + REGION_BYTES as u64);
 const _: () = assert!(SEND_RING + super::MAX_BLOCKS as u64 * 64 <= BASE + BYTES as u64);
 

@@ -8,6 +8,9 @@
 //! (`execute`). The completions go back to the reference's completion queue and to one of the library's, which frees room
 //! in the rings and tells both sides of signature errors; what they say of them must be the same.
 //!
+//! The library's queue is made with the reference's limits, or without one or both of them; each chain is posted in one of the
+//! ways (`way.rs`), in a ring of each size that libmlx5 makes.
+//!
 //! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31, D24). Chains that both sides
 //! refuse are not compared further: the mkey is then made anew.
 
@@ -18,6 +21,7 @@ mod execute;
 mod ffi;
 mod post;
 
+use crate::way::{Configured, Way};
 use case::{Config, Flags, Kind, Limits, Random, SignatureStep, Work};
 use check::{Answers, Unread};
 use compare::{SET_PSV, compare, in_words, straight, word};
@@ -38,14 +42,21 @@ use std::rc::Rc;
 const DEVICE: &str = "mlx5_0";
 /// Bytes that the reference's ring holds before a chain.
 const PATTERN: u8 = 0xcc;
-/// Largest ring of the reference, in blocks.
-const MAX_BLOCKS: usize = 8192;
+/// Smallest and largest ring of the reference, in blocks: a power of two.
+const MIN_BLOCKS: usize = 4;
+const MAX_BLOCKS: usize = 1 << 15;
+/// Sizes of rings.
+const SIZES: usize = (MAX_BLOCKS / MIN_BLOCKS).ilog2() as usize + 1;
 /// What queue pairs are asked for; they may get more.
-const REQUESTS: [u32; 4] = [64, 16, 8, 4];
-const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 380, 200, 0];
+const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
 const SGES: [u32; 4] = [16, 1, 4, 30];
-/// How many chains a queue pair lives through, at most.
-const CHAINS: [u32; 3] = [50, 200, 1000];
+/// How many chains a queue pair lives through, at most; with a ring that is long to compare, few.
+const CHAINS: [u32; 3] = [50, 200, 500];
+const LONG_RING: usize = 2048;
+const CHAINS_OF_LONG: u32 = 16;
+/// With one into which few requests fit, few chains, too.
+const SHORT_RING: usize = 16;
+const CHAINS_OF_SHORT: u32 = 50;
 /// Entries that the completion queue of the reference is asked for.
 const ENTRIES: u16 = 1000;
 /// Completions that are taken at once, at most.
@@ -54,6 +65,8 @@ const COMPLETIONS: usize = 512;
 const DESCRIBED: usize = 5;
 /// Chains that an mkey lives through, at most.
 const LIFE: u32 = 8;
+/// And one that had a signature error: it goes on.
+const LIFE_BEHIND_ERRORS: u32 = 24;
 /// `ENOMEM`, which the reference says of a full queue.
 const ENOMEM: i32 = 12;
 
@@ -72,6 +85,8 @@ pub struct Tally {
     pub differ: u64,
     /// Chains that both sides refuse.
     pub refused: u64,
+    /// Chains that were not issued, since the library wants again what a template had.
+    pub of_template: u64,
     /// Times that `mlx5dv_mkey_check` had no error to name, on both sides.
     pub without_error: u64,
     /// Errors that both sides named, but read by different signatures: only that there is one was compared (`check`).
@@ -93,38 +108,111 @@ pub struct Coverage {
     pub failed: u64,
     /// Signature errors that both sides were told of.
     pub signature_errors: u64,
+    /// Those of them on an mkey that had one before and was configured since.
+    pub errors_again: u64,
     /// Those of them that both sides named alike when asked, value by value (`mlx5dv_mkey_check`).
     pub checked: u64,
-    /// Configurations of mkeys that had a signature error before.
-    pub behind_errors: u64,
-    /// Chains over the end of the ring.
-    pub wrapped: u64,
-    /// Chains for which the queue was too full.
-    pub full: u64,
+    /// Configurations by a template of mkeys that had a signature error before.
+    pub templates_behind_errors: u64,
     /// Atomics.
     pub atomics: u64,
     /// Configurations through the reference's older calls.
     pub older: u64,
     /// Configurations of the cipher.
     pub crypto: u64,
+    /// Chains that the reference refused for a limit that the library's queue did not have.
+    pub lifted: u64,
+    /// By way of posting.
+    pub ways: [OfWay; Way::ALL.len()],
+    /// Chains that both sides posted, by the limits of the library's queue: [`Lifted::NAMES`].
+    pub limits: [u64; Lifted::NAMES.len()],
+    /// Queue pairs by the size of their ring, from [`MIN_BLOCKS`] on.
+    pub rings: [u64; SIZES],
+}
+
+/// What must not be missing from a way of posting.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OfWay {
+    /// Configurations that both devices executed, with a completion of their own and without.
+    pub signaled: u64,
+    /// See above.
+    pub silent: u64,
+    /// Those of them by a template.
+    pub by_template: u64,
+    /// Configurations that begin before the ring's end and end behind it.
+    pub wrapped: u64,
+    /// Configurations of mkeys that had a signature error before.
+    pub behind_errors: u64,
+    /// Chains for which the queue was too full.
+    pub full: u64,
 }
 
 impl Coverage {
     /// Each count with its name.
-    pub fn counts(&self) -> [(&'static str, u64); 11] {
-        [
+    pub fn counts(&self) -> Vec<(String, u64)> {
+        let mut counts: Vec<(String, u64)> = [
             ("configurations executed", self.executed),
             ("configurations that moved data", self.moved),
             ("chains with an error completion", self.failed),
             ("signature errors", self.signature_errors),
+            ("signature errors on an mkey that had one before", self.errors_again),
             ("signature errors named alike by mkey_check", self.checked),
-            ("configurations behind a signature error", self.behind_errors),
-            ("chains over the ring's end", self.wrapped),
-            ("chains that a full queue refused", self.full),
+            ("templates behind a signature error", self.templates_behind_errors),
             ("atomics executed", self.atomics),
             ("configurations by mr_list or mr_interleaved", self.older),
             ("cipher configurations executed", self.crypto),
+            ("chains that the reference alone has no room for", self.lifted),
         ]
+        .map(|(what, count)| (what.to_owned(), count))
+        .into();
+        for (way, of) in Way::ALL.into_iter().zip(&self.ways) {
+            let mut add = |what: &str, count| counts.push((format!("{}: {what}", way.name()), count));
+            add("configurations with a completion", of.signaled);
+            add("configurations without", of.silent);
+            add("configurations over the ring's end", of.wrapped);
+            add("configurations behind a signature error", of.behind_errors);
+            add("chains that a full queue refused", of.full);
+            if way.templates() {
+                add("configurations by a template", of.by_template);
+            }
+        }
+        let limits = Lifted::NAMES.into_iter().zip(self.limits);
+        counts.extend(limits.map(|(what, count)| (format!("chains with {what}"), count)));
+        let rings = self.rings.iter().enumerate();
+        counts.extend(rings.map(|(log, count)| (format!("rings of {} blocks", MIN_BLOCKS << log), *count)));
+        counts
+    }
+}
+
+/// Which limits of the reference's queue the library's does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Lifted {
+    requests: bool,
+    inline: bool,
+}
+
+impl Lifted {
+    /// The names of all combinations.
+    pub const NAMES: [&'static str; 4] =
+        ["the reference's limits", "requests unlimited", "inline data unlimited", "no limits"];
+
+    fn number(self) -> usize {
+        usize::from(self.requests) + 2 * usize::from(self.inline)
+    }
+
+    /// Returns the settings of the library's queue, for so many requests more than are outstanding.
+    fn config(self, reference: &RefQueue, outstanding: u32) -> SendQueueConfig {
+        let qpn = Qpn::from_low_bits(reference.number);
+        SendQueueConfig {
+            max_inline_data: if self.inline {
+                SendQueueConfig::MAX_INLINE_DATA
+            } else {
+                reference.max_inline_data
+            },
+            max_sge: reference.max_sge,
+            max_requests: if self.requests { u32::MAX } else { reference.max_requests - outstanding },
+            ..SendQueueConfig::new(qpn)
+        }
     }
 }
 
@@ -166,7 +254,7 @@ fn new_twins(single_block: bool, dek: DekId) -> io::Result<Twins> {
 fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     let kind = Kind { signature: false, crypto: true };
     let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
-    let mut queue = RefQueue::create(device, capacity(REQUESTS[0], INLINE[0], SGES[0]))?;
+    let mut queue = RefQueue::create(device, capacity(64, INLINE[0], SGES[0]))?;
     queue.fill(PATTERN);
     let flags = Flags { fence: false, signaled: false, solicited: false };
     let chain = [(flags, Work::Configure(case::crypto_only(DekId::from_low_bits(0))))];
@@ -195,8 +283,11 @@ struct Pair {
     /// Made when the reference has issued its first chain.
     ours: Option<Mkey>,
     life: u32,
-    /// There was a signature error.
+    /// There was a signature error; and the mkey was configured behind it.
     erred: bool,
+    rearmed: bool,
+    /// A template has configured the mkey.
+    templates: bool,
     /// A signature error that nobody has asked for yet.
     unread: Option<Unread>,
     /// Requests posted since the last poll, and whether one behind the first configured the mkey: an error that is polled
@@ -220,6 +311,8 @@ impl Pair {
             ours: None,
             life: 0,
             erred: false,
+            rearmed: false,
+            templates: false,
             unread: None,
             unpolled: 0,
             reconfigured: false,
@@ -287,6 +380,7 @@ impl Pair {
 struct Queues<'r> {
     reference: RefQueue,
     ours: Ours<'r>,
+    lifted: Lifted,
     /// The library's ring as it was before the chain.
     before: Vec<u8>,
 }
@@ -305,7 +399,13 @@ impl Queues<'_> {
 /// What comes of a chain.
 enum Verdict {
     Same,
-    Refused { full: bool },
+    Refused {
+        full: bool,
+    },
+    /// The library's queue has room.
+    Lifted,
+    /// The library wants again what a template had: not issued.
+    OfTemplate,
     Differs(String),
 }
 
@@ -326,28 +426,23 @@ struct Session {
 impl Session {
     /// Makes a queue pair and runs chains on it.
     fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
+        let reference = self.create_queue()?;
         let random = &mut self.random;
-        let (requests, inline, sges) = (random.pick(&REQUESTS), random.pick(&INLINE), random.pick(&SGES));
         // Completions wait until the queue is full.
         let lazy = random.percent(50);
-        let chains = random.pick(&CHAINS);
-        let reference = RefQueue::create(&self.device, capacity(requests, inline, sges))?;
-        if reference.blocks > MAX_BLOCKS {
-            return Err(io::Error::other(format!("a ring of {} blocks", reference.blocks)));
-        }
+        let chains = match reference.blocks {
+            ..SHORT_RING => CHAINS_OF_SHORT,
+            LONG_RING.. => CHAINS_OF_LONG,
+            _ => random.pick(&CHAINS),
+        };
+        let lifted = Lifted { requests: random.percent(50), inline: random.percent(50) };
         self.twins.set_queue(reference.number, reference.blocks)?;
         let mut ring = vec![Wqebb([!PATTERN; 64]); reference.blocks];
         let before = vec![!PATTERN; reference.blocks * 64];
         let record = DoorbellRecord::new();
-        let config = SendQueueConfig {
-            max_inline_data: reference.max_inline_data,
-            max_sge: reference.max_sge,
-            max_requests: reference.max_requests,
-            ..SendQueueConfig::new(Qpn::from_low_bits(reference.number))
-        };
-        let ours = Ours::new(config, &mut ring, &record, Silent)
+        let ours = Ours::new(lifted.config(&reference, 0), &mut ring, &record, Silent)
             .map_err(|error| io::Error::other(format!("queue: {error:?}")))?;
-        let mut queues = Queues { reference, ours, before };
+        let mut queues = Queues { reference, ours, lifted, before };
         for _ in 0..chains {
             if self.tally.configurations >= count {
                 break;
@@ -363,9 +458,10 @@ impl Session {
             };
             let mut verdict = self.run_chain(&mut queues, &mut pair, lazy)?;
             // The reference keeps what a refused chain has half set up.
-            pair.torn |= matches!(verdict, Verdict::Refused { .. });
+            pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
             // The mkeys of completions that wait must not go before them.
-            let last = pair.torn || pair.life >= LIFE || !pair.is_known();
+            let life = if pair.erred { LIFE_BEHIND_ERRORS } else { LIFE };
+            let last = pair.torn || pair.life >= life || !pair.is_known();
             let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
             if poll
                 && !matches!(verdict, Verdict::Differs(_))
@@ -374,13 +470,22 @@ impl Session {
                 verdict = Verdict::Differs(format!("completions: {what}"));
             }
             match verdict {
-                Verdict::Same if !last && !pair.torn => *kept = Some(pair),
-                Verdict::Same => {}
+                Verdict::Same | Verdict::OfTemplate => {
+                    self.tally.of_template += u64::from(matches!(verdict, Verdict::OfTemplate));
+                    // What was polled may have torn it.
+                    if !last && !pair.torn {
+                        *kept = Some(pair);
+                    }
+                }
+                Verdict::Lifted => {
+                    self.tally.coverage.lifted += 1;
+                    if is_stuck(&queues) {
+                        return Ok(());
+                    }
+                }
                 Verdict::Refused { full } => {
                     self.tally.refused += 1;
-                    self.tally.coverage.full += u64::from(full);
-                    // All completions are taken; nothing else will free room.
-                    if full && queues.ours.outstanding() + 8 > queues.reference.max_requests {
+                    if full && is_stuck(&queues) {
                         return Ok(());
                     }
                 }
@@ -422,15 +527,19 @@ impl Session {
             key: pair.reference.key(),
             single_block: self.single_block,
             wire_bytes: u32::try_from(wire).unwrap_or(0),
-            room: lazy.then(|| queues.reference.max_requests - queues.ours.outstanding()),
+            room: lazy.then(|| queues.reference.max_requests.saturating_sub(queues.ours.outstanding())),
         };
+        let way = self.random.pick(&Way::ALL);
         let chain = case::chain(&mut self.random, &limits);
         self.tally.chains += 1;
         self.tally.configurations += configurations(&chain);
-        let verdict = self.compare_chain(queues, pair, &chain)?;
+        let verdict = self.compare_chain(queues, pair, way, &chain)?;
         pair.life += 1;
         Ok(match verdict {
-            Verdict::Differs(what) => Verdict::Differs(format!("{what}\n{chain:#x?}")),
+            Verdict::Differs(what) => {
+                let (name, lifted) = (way.name(), queues.lifted);
+                Verdict::Differs(format!("by {name}, {lifted:?}: {what}\n{chain:#x?}"))
+            }
             other => other,
         })
     }
@@ -440,8 +549,12 @@ impl Session {
         &mut self,
         queues: &mut Queues<'_>,
         pair: &mut Pair,
+        way: Way,
         chain: &[(Flags, Work)],
     ) -> io::Result<Verdict> {
+        if (pair.templates || way.templates()) && self.wants_again(queues, pair, way, chain)? {
+            return Ok(Verdict::OfTemplate);
+        }
         let first = self.next_id;
         self.next_id += chain.len() as u64;
         let reference = &mut queues.reference;
@@ -453,7 +566,10 @@ impl Session {
             if counter != counter_before {
                 return Ok(Verdict::Differs("the reference has refused and counted on".into()));
             }
-            return Ok(self.refuse(queues, pair, chain, errno));
+            let verdict = self.refuse(queues, pair, way, chain, errno);
+            self.tally.coverage.ways[way as usize].full +=
+                u64::from(matches!(verdict, Verdict::Refused { full: true }));
+            return Ok(verdict);
         }
         let blocks = reference.blocks;
         let producer = queues.ours.producer();
@@ -465,8 +581,8 @@ impl Session {
         let requests = straight(&theirs, start, count);
         pair.learn(chain, &requests);
         let mut mkey = pair.ours.take().unwrap_or_else(|| pair.mkey(self.single_block));
-        let starts = match post_chain(&mut queues.ours, first, chain, &mut mkey) {
-            Ok(starts) => starts,
+        let configured = match post_chain(&mut queues.ours, way, first, chain, &mut mkey) {
+            Ok(configured) => configured,
             Err((number, error)) => {
                 let words = in_words(&requests);
                 let what = format!("the reference posts it, the library refuses request {number}: {error}");
@@ -474,7 +590,6 @@ impl Session {
             }
         };
         pair.ours = Some(mkey);
-        queues.ours.ring_doorbell();
         let ours = queues.ring();
         let [_, our_counter] = queues.ours.record().bytes();
         let difference = if our_counter == counter {
@@ -490,13 +605,14 @@ impl Session {
         self.tally.posted += configurations(chain);
         pair.note(chain);
         self.tally.blocks += count as u64;
-        self.tally.coverage.wrapped += u64::from(start + count > blocks);
+        self.tally.coverage.limits[queues.lifted.number()] += 1;
         self.twins.add_psvs(&pair.psvs.iter().flatten().copied().collect::<Vec<_>>())?;
         let executed = self.twins.execute((&theirs, counter), (&ours, our_counter))?;
         queues.before = ours;
         match executed {
             Ok(executed) => {
-                self.count(pair, chain, &starts, &executed);
+                let posted = Posted { way, configured, start, blocks, requests: &requests };
+                self.count(pair, chain, &posted, &executed);
                 self.pending.extend(executed.completions);
                 Ok(Verdict::Same)
             }
@@ -504,25 +620,74 @@ impl Session {
         }
     }
 
+    /// Makes a queue pair with a ring of the size that there were fewest of.
+    fn create_queue(&mut self) -> io::Result<RefQueue> {
+        let rings = &self.tally.coverage.rings;
+        let fewest = rings.iter().min().copied().unwrap_or_default();
+        let wanted: Vec<usize> = (0..SIZES).filter(|log| rings[*log] == fewest).collect();
+        let log = self.random.pick(&wanted);
+        let blocks = MIN_BLOCKS << log;
+        let (inline, sges) = (self.random.pick(&INLINE), self.random.pick(&SGES));
+        // How many blocks libmlx5 reckons for a request depends on what it may hold.
+        for (inline, sges) in [(inline, sges), (200, 4), (0, 1)] {
+            for shift in 0..=5 {
+                let requests = (blocks >> shift).max(1) as u32;
+                let queue = RefQueue::create(&self.device, capacity(requests, inline, sges));
+                if let Ok(queue) = queue
+                    && queue.blocks == blocks
+                {
+                    self.tally.coverage.rings[log] += 1;
+                    return Ok(queue);
+                }
+            }
+        }
+        Err(io::Error::other(format!("libmlx5 makes no ring of {blocks} blocks")))
+    }
+
+    /// Returns whether the library refuses the chain because a template's signature or crypto properties are to be written
+    /// again, which it has not copied ([`ConfigError::StateUnknown`]).
+    ///
+    /// [`ConfigError::StateUnknown`]: mlx5_mkey::error::ConfigError::StateUnknown
+    fn wants_again(
+        &self,
+        queues: &Queues<'_>,
+        pair: &Pair,
+        way: Way,
+        chain: &[(Flags, Work)],
+    ) -> io::Result<bool> {
+        if configurations(chain) == 0 {
+            return Ok(false);
+        }
+        let mut mkey = pair.ours.clone().unwrap_or_else(|| pair.mkey(self.single_block));
+        let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
+        let record = DoorbellRecord::new();
+        let mut trial = Ours::new(queues.lifted.config(&queues.reference, 0), &mut ring, &record, Silent)
+            .map_err(|error| io::Error::other(format!("queue: {error:?}")))?;
+        let refused = post_chain(&mut trial, way, 0, chain, &mut mkey).err();
+        Ok(refused.is_some_and(|(_, error)| error.contains("StateUnknown")))
+    }
+
     /// Sees that the library refuses a chain, too, and changes nothing.
-    fn refuse(&self, queues: &mut Queues<'_>, pair: &Pair, chain: &[(Flags, Work)], errno: i32) -> Verdict {
+    fn refuse(
+        &self,
+        queues: &mut Queues<'_>,
+        pair: &Pair,
+        way: Way,
+        chain: &[(Flags, Work)],
+        errno: i32,
+    ) -> Verdict {
         let mut mkey = pair.ours.clone().unwrap_or_else(|| pair.mkey(self.single_block));
         // Tried on a queue like this, for the requests before the one that is refused cannot be taken back.
         let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
         let record = DoorbellRecord::new();
-        let reference = &queues.reference;
-        let config = SendQueueConfig {
-            max_inline_data: reference.max_inline_data,
-            max_sge: reference.max_sge,
-            max_requests: reference.max_requests - queues.ours.outstanding(),
-            ..SendQueueConfig::new(Qpn::from_low_bits(reference.number))
-        };
+        let same = Lifted { requests: false, inline: false };
+        let config = same.config(&queues.reference, queues.ours.outstanding());
         let mut trial = match Ours::new(config, &mut ring, &record, Silent) {
             Ok(queue) => queue,
             Err(error) => return Verdict::Differs(format!("queue: {error:?}")),
         };
         let untouched = mkey.clone();
-        let (number, error) = match post_chain(&mut trial, 0, chain, &mut mkey) {
+        let (number, error) = match post_chain(&mut trial, way, 0, chain, &mut mkey) {
             Err(refused) => refused,
             Ok(_) => {
                 let what = format!("the library posts it, the reference refuses with errno {errno}");
@@ -535,9 +700,12 @@ impl Session {
                 "the reference refuses with errno {errno}, the library: {error}"
             ));
         }
+        if queues.lifted.number() != 0 && is_limit(&error) {
+            return if errno == ENOMEM { Verdict::Lifted } else { Verdict::Refused { full } };
+        }
         if number == 0 {
             let (mut again, producer) = (untouched.clone(), queues.ours.producer());
-            let refused = post_chain(&mut queues.ours, 0, chain, &mut again);
+            let refused = post_chain(&mut queues.ours, way, 0, chain, &mut again);
             let changed =
                 again != untouched || queues.ours.producer() != producer || queues.ring() != queues.before;
             if refused.is_ok() || changed {
@@ -547,21 +715,39 @@ impl Session {
         Verdict::Refused { full }
     }
 
-    fn count(&mut self, pair: &mut Pair, chain: &[(Flags, Work)], starts: &[u32], executed: &Executed) {
+    fn count(&mut self, pair: &mut Pair, chain: &[(Flags, Work)], posted: &Posted<'_>, executed: &Executed) {
         let coverage = &mut self.tally.coverage;
-        let end = executed.failed.and_then(|block| starts.iter().rposition(|start| *start as u16 <= block));
-        let done = chain.get(..end.unwrap_or(chain.len())).unwrap_or_default();
-        let configured = configurations(done);
+        let spans = posted.spans();
+        let first_block = |span: &Span| (posted.start + span.start) as u16;
+        let end = executed.failed.and_then(|block| {
+            let before = |span: &Span| {
+                let (behind, blocks) = (block.wrapping_sub(first_block(span)), posted.blocks as u16);
+                usize::from(behind & blocks.wrapping_sub(1)) < span.blocks
+            };
+            spans.iter().position(before)
+        });
+        let done = end.unwrap_or(chain.len());
+        let configured = configurations(chain.get(..done).unwrap_or_default());
         coverage.executed += configured;
         coverage.moved += if executed.moved { configured } else { 0 };
         coverage.failed += u64::from(executed.failed.is_some());
         coverage.signature_errors += executed.signature_errors;
+        coverage.errors_again += if pair.rearmed { executed.signature_errors } else { 0 };
+        pair.rearmed |= pair.erred && configured > 0;
+        pair.templates |= posted.configured.by_template > 0;
+        let way = &mut coverage.ways[posted.way as usize];
+        way.by_template += posted.configured.by_template;
         if pair.erred {
-            coverage.behind_errors += configured;
+            way.behind_errors += configured;
+            coverage.templates_behind_errors += posted.configured.by_template;
         }
-        for (_, work) in done {
+        for ((flags, work), span) in chain.iter().zip(&spans).take(done) {
             match work {
                 Work::Configure(config) => {
+                    way.signaled += u64::from(flags.signaled);
+                    way.silent += u64::from(!flags.signaled);
+                    let first = (posted.start + span.start) % posted.blocks;
+                    way.wrapped += u64::from(first + span.blocks > posted.blocks);
                     coverage.older += u64::from(config.older);
                     coverage.crypto += u64::from(config.crypto.is_some());
                 }
@@ -634,6 +820,49 @@ impl Session {
         }
         Ok(None)
     }
+}
+
+/// A chain that the library posted.
+struct Posted<'c> {
+    way: Way,
+    configured: Configured,
+    /// Its first block in the ring, and the blocks of that.
+    start: usize,
+    blocks: usize,
+    /// The bytes of its work requests.
+    requests: &'c [u8],
+}
+
+/// The blocks of one request of a chain, with its SET_PSVs; counted from the chain's begin.
+struct Span {
+    start: usize,
+    blocks: usize,
+}
+
+impl Posted<'_> {
+    fn spans(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for (offset, request) in Requests::new(self.requests) {
+            let blocks = request.bytes().len().div_ceil(64);
+            match spans.last_mut() {
+                Some(span) if request.bytes()[3] == SET_PSV => span.blocks += blocks,
+                _ => spans.push(Span { start: offset / 64, blocks }),
+            }
+        }
+        spans
+    }
+}
+
+/// Returns whether no request fits and no completion will come: all were taken.
+fn is_stuck(queues: &Queues<'_>) -> bool {
+    queues.ours.outstanding() >= queues.reference.max_requests
+}
+
+/// Returns whether the library has refused a chain for a limit that its queue may not have.
+fn is_limit(error: &str) -> bool {
+    ["TooManyRequests", "InlineTooLong", "Config(TooManyEntries", "Config(BsfDoesNotFit"]
+        .iter()
+        .any(|name| error.starts_with(name))
 }
 
 fn configurations(chain: &[(Flags, Work)]) -> u64 {

@@ -2,11 +2,12 @@
 
 use super::MAX_BLOCKS;
 use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
+use crate::way::{Configured, Post, Way};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, InterleavedEntry, Layout, ListEntry, Mkey, MkeyConfig, ReadyCrypto,
     SignatureChange,
 };
-use mlx5_mkey::queue::{Doorbell, Request, SendQueue};
+use mlx5_mkey::queue::{Doorbell, SendQueue};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{Payload as Data, Sge};
 
@@ -20,18 +21,18 @@ impl Doorbell for Silent {
     fn ring(&mut self, _control: [u8; 8]) {}
 }
 
-/// Posts a chain of requests with the library, named from `first` on, and returns the block at which each begins, or which
-/// of them is refused and why.
+/// Posts a chain of requests with the library in one of the ways, named from `first` on, and rings the doorbell. Returns how
+/// mkeys were configured, or which request is refused and why; nothing is rung for then, but by a batch for what it has.
 pub(super) fn post_chain(
     queue: &mut Ours<'_>,
+    way: Way,
     first: u64,
     chain: &[(Flags, Work)],
     mkey: &mut Mkey,
-) -> Result<Vec<u32>, (usize, String)> {
-    let mut starts = Vec::new();
+) -> Result<Configured, (usize, String)> {
+    let mut poster = way.open(queue);
     for (number, (flags, work)) in chain.iter().enumerate() {
-        starts.push(queue.producer());
-        let mut request = queue.request(first + number as u64);
+        let mut request = poster.request(first + number as u64);
         if flags.fence {
             request = request.fenced();
         }
@@ -43,11 +44,13 @@ pub(super) fn post_chain(
         }
         post(request, work, mkey).map_err(|error| (number, error))?;
     }
-    Ok(starts)
+    let configured = poster.configured();
+    poster.publish();
+    Ok(configured)
 }
 
 /// Posts one request.
-fn post(request: Request<'_, '_, Silent, MAX_BLOCKS>, work: &Work, mkey: &mut Mkey) -> Result<(), String> {
+fn post(request: Post<'_, '_, '_, Silent, MAX_BLOCKS>, work: &Work, mkey: &mut Mkey) -> Result<(), String> {
     let posted = match work {
         Work::Configure(config) => return configure(request, config, mkey),
         Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
@@ -93,7 +96,7 @@ fn one_sge(address: u64, length: u32, key: u32) -> Result<Sge, String> {
 }
 
 fn configure(
-    request: Request<'_, '_, Silent, MAX_BLOCKS>,
+    request: Post<'_, '_, '_, Silent, MAX_BLOCKS>,
     config: &Config,
     mkey: &mut Mkey,
 ) -> Result<(), String> {
