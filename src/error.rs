@@ -52,7 +52,7 @@ pub enum ConfigError {
         /// Bytes of one data unit.
         unit: u32,
     },
-    /// A template was made for another key.
+    /// A template was made for another mkey: another key, or an mkey under this key that can do something else.
     OtherMkey {
         /// The template's key.
         template: Key,
@@ -129,7 +129,10 @@ impl fmt::Display for ConfigError {
                 )
             }
             Self::OtherMkey { template, mkey } => {
-                write!(f, "the template was made for key {template}, not for {mkey}")
+                write!(
+                    f,
+                    "the template was made for another mkey, with key {template}, than this one with key {mkey}"
+                )
             }
             Self::TemplateSize { what, has, needed } => {
                 write!(f, "the configuration takes {needed} {what}, the template has {has}")

@@ -451,7 +451,7 @@ impl Mkey {
         let refused = self.forgotten || self.check_tag(self.key().tag()).is_err();
         self.rooms = if refused { Rooms::NONE } else { self.rooms(MAX_BLOCKS) };
         let pending = self.pending_error_count().is_some();
-        self.ticket = if refused || pending { 0 } else { Self::ticket(self.key()) };
+        self.ticket = if refused || pending { 0 } else { self.own_ticket() };
         self.asked = match self.attributes.signature {
             Some(signature) => {
                 let lacking = signature.capabilities.lacking() | SignatureCapabilities::TWO_DOMAINS;
@@ -468,7 +468,7 @@ impl Mkey {
             signature.error_count.pending = false;
         }
         self.asked &= !SignatureCapabilities::ERROR_COUNT;
-        self.ticket = Self::ticket(self.key());
+        self.ticket = self.own_ticket();
     }
 
     /// Returns the room for a layout, in requests with so many blocks of layout and BSFs.
@@ -489,9 +489,18 @@ impl Mkey {
         }
     }
 
-    /// What a settled mkey and the templates made for it have in common. 0 is no ticket.
-    pub(crate) const fn ticket(key: Key) -> u64 {
-        1 << 32 | key.get() as u64
+    /// What a settled mkey and the templates made for it have in common: the key, and in the upper half what the mkey can do. 0 is
+    /// no ticket.
+    pub(crate) const fn own_ticket(&self) -> u64 {
+        let MkeyAttributes { key, max_entries, signature, crypto, .. } = &self.attributes;
+        let engine = match crypto {
+            None => 0,
+            Some(XtsEngine::Unspecified) => 1,
+            Some(XtsEngine::SingleBlock) => 2,
+            Some(XtsEngine::MultiBlock) => 3,
+        };
+        let kind = 1 | (signature.is_some() as u64) << 1 | engine << 2 | (*max_entries as u64) << 8;
+        kind << 32 | key.get() as u64
     }
 
     /// Returns whether a template with this ticket can be posted as it is: it is this mkey's, everything is known, and the device
@@ -1075,9 +1084,9 @@ mod tests {
         let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
         let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16);
         let mut mkey = Mkey::new(MkeyAttributes { signature, ..attributes });
-        assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (Some(true), false));
+        assert_eq!((mkey.pending_error_count(), mkey.takes(mkey.own_ticket())), (Some(true), false));
         mkey.error_count_told();
-        assert_eq!((mkey.pending_error_count(), mkey.takes(Mkey::ticket(mkey.key()))), (None, true));
+        assert_eq!((mkey.pending_error_count(), mkey.takes(mkey.own_ticket())), (None, true));
         let mut settled = mkey.clone();
         settled.settle();
         assert_eq!(mkey, settled);

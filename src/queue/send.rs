@@ -480,15 +480,11 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         mkey: &mut Mkey,
         template: &MkeyTemplate<ENTRIES, BSFS, PSVS>,
     ) -> Result<(), PostError> {
-        if template.key() != mkey.key() || !mkey.has_psvs(template.numbers()) {
+        if template.ticket() != mkey.own_ticket() || !mkey.has_psvs(template.numbers()) {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
-        let octowords = template.octowords();
-        if octowords > self.max_octowords {
-            let [bytes, max] = [octowords, self.max_octowords].map(|octowords| octowords * OCTOWORD_BYTES);
-            return Err(ConfigError::BsfDoesNotFit { bytes, max }.into());
-        }
+        template.check_room(self.max_octowords)?;
         let post = self.ask(template.blocks(), 1 + PSVS)?;
         post.template(template, mkey.pending_error_count(), (id, flags));
         mkey.hold(template.in_force());
@@ -961,8 +957,8 @@ impl<'r, D: Doorbell, const N: usize, const BATCHED: bool> Request<'_, 'r, D, N,
     /// Changes an mkey to what a template says; otherwise as [`Request::configure_mkey`].
     ///
     /// # Errors
-    /// [`ConfigError::OtherMkey`] for the template of another mkey, or of another tag; [`ConfigError::BsfDoesNotFit`] for one
-    /// that is too long for the queue; [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then
+    /// [`ConfigError::OtherMkey`] for the template of another mkey, of another kind of mkey, or of another tag;
+    /// [`ConfigError::TooManyEntries`] or [`ConfigError::BsfDoesNotFit`] for one that is too long for the queue; [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then
     /// as before.
     #[inline(always)]
     pub fn configure_from<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(

@@ -154,7 +154,7 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
             data_unit: config.crypto.map(|crypto| crypto.properties().data_unit),
         };
         Ok(Self {
-            ticket: Mkey::ticket(mkey.key()),
+            ticket: mkey.own_ticket(),
             numbers: *mkey.numbers(),
             head: array::from_fn(block),
             entries: array::from_fn(|at| octoword(UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + at)),
@@ -330,9 +330,20 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
         self.umr_blocks() + PSVS * set_psv::BLOCKS
     }
 
-    /// Returns the octowords of layout and BSFs, in whole blocks.
-    pub(crate) const fn octowords(&self) -> usize {
-        (self.umr_blocks() - UMR_HEAD_BLOCKS) * OCTOWORDS_PER_BLOCK
+    /// Refuses what is too long for a request with so many octowords of layout and BSFs, as [`Mkey::plan`] does.
+    pub(crate) const fn check_room(&self, max_octowords: usize) -> Result<(), ConfigError> {
+        if ENTRIES > max_octowords {
+            // An interleaved layout has a header, and no entry of it can be replaced.
+            let header = (self.replaceable == 0) as usize;
+            let (entries, max) = (ENTRIES - header, max_octowords.saturating_sub(header));
+            return Err(ConfigError::TooManyEntries { entries, max });
+        }
+        let octowords = (self.umr_blocks() - UMR_HEAD_BLOCKS) * OCTOWORDS_PER_BLOCK;
+        if BSFS > 0 && octowords > max_octowords {
+            let (bytes, max) = (octowords * OCTOWORD_BYTES, max_octowords * OCTOWORD_BYTES);
+            return Err(ConfigError::BsfDoesNotFit { bytes, max });
+        }
+        Ok(())
     }
 
     /// Hands on the blocks of the UMR with its control segment and, if it is to be written, the error count.
@@ -657,6 +668,107 @@ mod tests {
             assert_eq!(queue.request(1).configure_from(&mut other, &template), Err(error.into()));
         });
         assert_eq!(blocks, []);
+    }
+
+    #[test]
+    fn a_template_is_of_one_kind_of_mkey() {
+        let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16);
+        let psv = PsvIndex::from_low_bits;
+        let signature = Some(SignatureAttributes::new(psv(0x11), psv(0x22)));
+        let kinds = [
+            attributes,
+            MkeyAttributes { max_entries: 4, ..attributes },
+            MkeyAttributes { signature, ..attributes },
+            MkeyAttributes { crypto: Some(XtsEngine::SingleBlock), ..attributes },
+            MkeyAttributes { crypto: Some(XtsEngine::MultiBlock), ..attributes },
+            MkeyAttributes { signature, crypto: Some(XtsEngine::MultiBlock), ..attributes },
+        ];
+        let (list, cipher) = ([entry(0, 64)], crypto(1));
+        for made_for in kinds {
+            let config = MkeyConfig {
+                access: Some(Access::ALL),
+                layout: Some(Layout::list(&list)),
+                signature: if made_for.signature.is_some() {
+                    SignatureChange::Reset
+                } else {
+                    SignatureChange::Keep
+                },
+                crypto: made_for.crypto.map(|_| &cipher),
+            };
+            for posted_on in kinds {
+                let (made_for, mut posted_on) = (Mkey::new(made_for), Mkey::new(posted_on));
+                // Known and told everything: what is refused is not refused for that.
+                posted_on.told();
+                let before = posted_on.clone();
+                let error = ConfigError::OtherMkey { template: made_for.key(), mkey: posted_on.key() };
+                let expected =
+                    if made_for.own_ticket() == posted_on.own_ticket() { Ok(()) } else { Err(error.into()) };
+                posted(|queue| {
+                    let posted_on = &mut posted_on;
+                    let result = match config.crypto.is_some() as u8
+                        + 2 * (config.signature == SignatureChange::Reset) as u8
+                    {
+                        0 | 2 => post(queue, posted_on, &MkeyTemplate::<1>::new(&made_for, &config).unwrap()),
+                        1 => post(queue, posted_on, &MkeyTemplate::<1, 1>::new(&made_for, &config).unwrap()),
+                        _ => post(queue, posted_on, &MkeyTemplate::<1, 2>::new(&made_for, &config).unwrap()),
+                    };
+                    assert_eq!(result, expected, "{made_for:?} {posted_on:?}");
+                });
+                if expected.is_err() {
+                    assert_eq!(posted_on, before);
+                }
+            }
+        }
+    }
+
+    /// Posts a template twice: known to be free, and asked for.
+    fn post<const E: usize, const B: usize, const P: usize>(
+        queue: &mut Queue<'_>,
+        mkey: &mut Mkey,
+        template: &MkeyTemplate<E, B, P>,
+    ) -> Result<(), PostError> {
+        let first = queue.request(1).configure_from(mkey, template);
+        assert_eq!(queue.batch().request(2).configure_from(mkey, template), first);
+        first
+    }
+
+    #[test]
+    fn a_template_fits_where_its_configuration_fits() {
+        // Room for five octowords: more than a block, less than two.
+        for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
+            let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+            let config =
+                SendQueueConfig { max_inline_data, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+            let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
+            let list = [entry(0, 64); 6];
+            let streams = [InterleavedEntry::new(0, 64, 0, Key::from_raw(0x5600)).unwrap(); 5];
+            let layouts: [Layout<'_>; 4] = [
+                Layout::list(&list[..5]),
+                Layout::list(&list),
+                Layout::interleaved(1, &streams[..4]).unwrap(),
+                Layout::interleaved(1, &streams).unwrap(),
+            ];
+            for layout in layouts {
+                let config =
+                    MkeyConfig { access: Some(Access::ALL), layout: Some(layout), ..MkeyConfig::KEEP };
+                let mut mkeys = [mkey(false, None), mkey(false, None)];
+                let plain = queue.request(1).configure_mkey(&mut mkeys[0], &config);
+                let by_template = match layout.octowords() {
+                    5 => post(
+                        &mut queue,
+                        &mut mkeys[1],
+                        &MkeyTemplate::<5>::new(&mkey(false, None), &config).unwrap(),
+                    ),
+                    _ => post(
+                        &mut queue,
+                        &mut mkeys[1],
+                        &MkeyTemplate::<6>::new(&mkey(false, None), &config).unwrap(),
+                    ),
+                };
+                assert_eq!(by_template, plain);
+                assert_eq!(plain.is_ok(), layout.octowords() <= most);
+            }
+        }
     }
 
     #[test]
