@@ -7,3 +7,4 @@ mod no_board;
 mod properties;
 mod requirements;
 mod softdev;
+mod ways;

@@ -1,10 +1,12 @@
-//! Every scenario on the software device, in each of its kinds.
+//! Every scenario on the software device, in each of its kinds. `HIL_WAYS` says in which ways requests are posted.
 
 use hil_tests::board::{Board, SoftBoard};
-use hil_tests::scenarios;
+use hil_tests::way::Ways;
+use hil_tests::{cases, scenarios};
 use mlx5_softdev::{CryptoMode, PartialBlocks, Personality, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kinds of device that scenarios run on.
 fn kinds() -> [(&'static str, Personality); 4] {
@@ -17,18 +19,37 @@ fn kinds() -> [(&'static str, Personality); 4] {
     ]
 }
 
+/// The variable that repeats a run: `all`, a way of posting, or a seed.
+const VARIABLE: &str = "HIL_WAYS";
+
+/// Which ways of posting the scenarios take: unless told otherwise, one for each by a new seed. `cargo xtask hil` takes them all.
+fn ways() -> Ways {
+    match std::env::var(VARIABLE) {
+        Ok(text) => text.parse().unwrap_or_else(|error| panic!("{VARIABLE}: {error}")),
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ways::Drawn(now.subsec_nanos().into())
+        }
+    }
+}
+
 /// Runs the scenarios that a kind of device can run; what it cannot is counted by reason.
 fn run(kind: &str) {
     let (_, personality) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
     let capabilities = SoftBoard::new(personality).capabilities();
+    let ways = ways();
     let (mut skipped, mut failed) = (BTreeMap::<_, usize>::new(), Vec::new());
     for scenario in scenarios::all() {
         match scenario.needs.missing(&capabilities) {
             Some(what) => *skipped.entry(what).or_default() += 1,
             None => {
                 println!("{kind}: {}", scenario.name);
-                if let Err(error) = (scenario.run)(&mut SoftBoard::new(personality)) {
-                    failed.push(format!("{}: {error}", scenario.name));
+                for way in ways.of(scenario.name) {
+                    let mut board = SoftBoard::new(personality);
+                    *board.way() = way;
+                    if let Err(error) = (scenario.run)(&mut board) {
+                        failed.push(format!("{}: {}", scenario.name, cases::by(way, &error)));
+                    }
                 }
             }
         }
@@ -37,7 +58,7 @@ fn run(kind: &str) {
         // Not with a macro: the harness hides what passing tests print, and nothing is skipped silently.
         writeln!(io::stdout(), "\nSKIPPED {count:>3}: {kind} lacks {what}").expect("standard output");
     }
-    assert!(failed.is_empty(), "{kind}:\n{}", failed.join("\n"));
+    assert!(failed.is_empty(), "{kind}, {VARIABLE}={ways}:\n{}", failed.join("\n"));
 }
 
 #[test]

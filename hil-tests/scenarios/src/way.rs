@@ -149,10 +149,12 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("Request::nop", &Way::ALL),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),
-    // Writes over what was posted.
+    // These write over what was posted.
     ("SendQueue::cancel", &[]),
+    ("QueuePair::cancel", &[]),
     // A receive queue.
     ("ReceiveQueue::post", &[]),
+    ("QueuePair::post_receive", &[]),
 ];
 
 /// How configurations of mkeys were posted.
