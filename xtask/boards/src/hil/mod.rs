@@ -266,7 +266,8 @@ mod tests {
 
     #[test]
     fn every_way_of_posting_is_taken_on_two_boards_and_one_elsewhere() {
-        for board in ["softdev", "uverbs", "uverbs-wrapped", "qemu-firmware-bluefield2", "qemu-user", "vdpu"] {
+        for board in ["softdev", "uverbs", "uverbs-wrapped", "qemu-firmware-bluefield2", "qemu-user", "vdpu"]
+        {
             let all = usual_ways(board) == Ways::All;
             assert_eq!(all, ["softdev", "uverbs"].contains(&board), "{board}");
             assert!(all || matches!(usual_ways(board), Ways::Drawn(_)), "{board}");
