@@ -67,7 +67,7 @@ fn row(report: &Report) -> String {
 /// # Errors
 /// Nothing can be written.
 pub(super) fn summary(reports: &[Report], left_out: &[&Step], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\nSummary          step            time  processors")?;
+    writeln!(out, "\nSummary          step            time   CPU time")?;
     for report in reports {
         writeln!(out, "{}", row(report))?;
         skipped(&report.log).iter().try_for_each(|line| writeln!(out, "             {line}"))?;
