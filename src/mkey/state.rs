@@ -586,9 +586,12 @@ impl Mkey {
     }
 
     /// Notes that an invalidation was posted. The device keeps the error count.
+    ///
+    /// What signature errors are read by stays until the next configuration: one of data that moved before may arrive later.
     pub(crate) fn invalidated(&mut self) {
         self.forgotten = true;
-        self.shadow = Shadow::NONE;
+        let outlines = Outlines { data_unit: None, ..self.outlines() };
+        self.shadow = Shadow { in_force: InForce::by_template(0, outlines), ..Shadow::NONE };
         self.settle();
     }
 
@@ -1059,6 +1062,8 @@ impl SignatureFault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mkey::{Domain, Signature};
+    use crate::types::Seed;
 
     #[test]
     fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured() {
@@ -1090,5 +1095,39 @@ mod tests {
         let mut settled = mkey.clone();
         settled.settle();
         assert_eq!(mkey, settled);
+    }
+
+    #[test]
+    fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
+        let psv = PsvIndex::from_low_bits;
+        let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+        let key = Key::from_raw(0x0012_3400);
+        let mut mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 16) }).unwrap();
+        let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+        let block = BlockSignature::memory(domain);
+        let config = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
+        let fault = SignatureFault {
+            mkey: key.index(),
+            syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+            sig_type: SignatureErrorCqe::TYPE_BLOCK,
+            domain: SignatureErrorCqe::DOMAIN_MEMORY,
+            expected: 0x1111_1111 << 32,
+            actual: 0x2222_2222 << 32,
+            offset: 2 * 516 - 1,
+        };
+        let says = |error: SignatureError| (error.block_index(), error.found, error.computed);
+        let forgets: [fn(&mut Mkey); 2] = [Mkey::invalidated, Mkey::forget];
+        for forget in forgets {
+            mkey.apply(&config);
+            forget(&mut mkey);
+            // Twice: what is known of the old signature outlives it.
+            forget(&mut mkey);
+            assert_eq!((mkey.signature(), mkey.length(), mkey.wire_length()), (None, 0, Some(0)));
+            assert!(mkey.record(&fault));
+            assert_eq!(mkey.check().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
+        }
+        // The next configuration has no signature, and so none to read an error by.
+        mkey.apply(&MkeyConfig { signature: SignatureChange::Reset, ..config });
+        assert!(mkey.record(&fault) && mkey.check().is_err());
     }
 }
