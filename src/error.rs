@@ -2,7 +2,7 @@
 //!
 //! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
 
-use crate::types::{BlockSize, Key, OutOfRange};
+use crate::types::{BlockSize, Key, OutOfRange, Qpn};
 use crate::wire::cqe::CqeOpcode;
 use crate::wire::prm::command::{Opcode, Status};
 use core::fmt;
@@ -217,7 +217,7 @@ impl fmt::Display for PostError {
 
 impl core::error::Error for PostError {}
 
-/// Memory that cannot be a queue.
+/// Memory that cannot be a queue, or a queue pair that a table cannot take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -236,6 +236,16 @@ pub enum QueueError {
         /// The largest number allowed.
         max: u32,
     },
+    /// A table of queue pairs has no room for another.
+    TableFull {
+        /// Queue pairs that it has room for.
+        capacity: usize,
+    },
+    /// A table has a queue pair of this number.
+    QpnInUse {
+        /// Queue pair.
+        qpn: Qpn,
+    },
 }
 
 impl fmt::Display for QueueError {
@@ -250,13 +260,16 @@ impl fmt::Display for QueueError {
             Self::InlineLimit { bytes, max } => {
                 write!(f, "{bytes} bytes of inline data, {max} are the limit")
             }
+            Self::TableFull { capacity } => write!(f, "the table is full with {capacity} queue pairs"),
+            Self::QpnInUse { qpn } => write!(f, "the table already has a queue pair {qpn}"),
         }
     }
 }
 
 impl core::error::Error for QueueError {}
 
-/// A completion entry that makes no sense. It has been consumed; nothing else has changed.
+/// A completion entry that makes no sense, or whose queue pair, request or mkey is not there. It has been consumed; nothing else
+/// has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -268,7 +281,12 @@ pub enum CompletionError {
         /// The format code.
         format: u8,
     },
-    /// No outstanding request has this queue pair and position.
+    /// The router has no such queue pair: another's, or one that was removed.
+    UnknownQueuePair {
+        /// Queue pair.
+        qpn: u32,
+    },
+    /// The queue pair has no outstanding request at this position.
     UnknownRequest {
         /// Queue pair.
         qpn: u32,
@@ -289,6 +307,7 @@ impl fmt::Display for CompletionError {
         match *self {
             Self::UnknownOpcode(opcode) => write!(f, "completion with {opcode}"),
             Self::UnsupportedFormat { format } => write!(f, "completion entry in format {format}"),
+            Self::UnknownQueuePair { qpn } => write!(f, "completion of unknown queue pair {qpn:#x}"),
             Self::UnknownRequest { qpn, counter } => {
                 write!(f, "completion of queue pair {qpn:#x}, position {counter}: no such request")
             }

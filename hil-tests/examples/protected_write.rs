@@ -8,11 +8,11 @@
 
 use mlx5_mkey::command::{DekKey, MkeyFeatures};
 use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
-use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, MkeyConfig,
     ReadyCrypto, Signature, SignatureChange, SignatureOrder, T10Dif,
 };
+use mlx5_mkey::queue::{Completion, CompletionRouter, QpRouter};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
 use mlx5_mkey::wqe::{Remote, Sge};
 use std::error::Error;
@@ -78,10 +78,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     queue.request(2).signaled().rdma_write(remote, &[Sge::new(0, WIRE as u32, object.mkey.key())?])?;
     queue.ring_doorbell();
 
-    let entry = wait(&mut completions)?;
-    println!("{}", CompletionEntry::parse(&entry)?);
-    let counter = CompletionEntry::parse(&entry)?.cqe().wqe_counter.get();
-    println!("request {:?}", queue.complete_send(counter));
+    let mkeys = std::slice::from_mut(&mut object.mkey);
+    println!("{:?}", wait(&mut completions, &mut QpRouter { queues: &mut queue, mkeys })?);
     println!("ciphertext: {:02x?}", target.first_chunk::<16>());
     if target.starts_with(source.get(..16).unwrap_or_default()) {
         return Err("the wire holds plaintext".into());
@@ -89,11 +87,14 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the next completion entry, or gives up after some five seconds.
-fn wait(completions: &mut CqReader) -> Result<[u8; 64], Box<dyn Error>> {
+/// Takes the next completion, or gives up after some five seconds.
+fn wait(
+    completions: &mut CqReader,
+    router: &mut impl CompletionRouter,
+) -> Result<Completion, Box<dyn Error>> {
     for _ in 0..5000 {
-        if let Some(entry) = completions.take_entry() {
-            return Ok(zerocopy::transmute!(entry));
+        if let Some(completion) = completions.poll(router) {
+            return Ok(completion?);
         }
         std::thread::sleep(Duration::from_millis(1));
     }

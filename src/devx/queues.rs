@@ -11,8 +11,8 @@ use crate::command::{
 };
 use crate::error::{CompletionError, PostError};
 use crate::queue::{
-    CompletionQueue, ReceiveQueue, ReceiveQueueConfig, Request, RequestKind, Route, SendQueue,
-    SendQueueConfig, UarDoorbell, WorkCompletion,
+    Completion, CompletionQueue, CompletionRouter, QpQueues, ReceiveQueue, ReceiveQueueConfig, Request,
+    Retired, SendQueue, SendQueueConfig, UarDoorbell,
 };
 use crate::types::{Cqn, Qpn};
 use crate::wire::cqe::Cqe;
@@ -80,22 +80,28 @@ impl Cq {
 }
 
 impl CqReader {
-    /// Returns the next completion with its identity; see [`CompletionQueue::poll`].
+    /// Returns the next completion; see [`CompletionQueue::poll`]. A [`QueuePair`] is what a router finds:
+    /// `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`] for many.
     ///
     /// # Errors
     /// [`CompletionError`].
-    pub fn poll(&mut self, route: &mut impl Route) -> Option<Result<WorkCompletion, CompletionError>> {
-        self.queue.poll(route)
+    #[inline]
+    pub fn poll(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<Result<Completion, CompletionError>> {
+        self.queue.poll(router)
     }
 
     /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
+    #[inline]
     pub fn poll_batch(
         &mut self,
         max: usize,
-        route: &mut impl Route,
-        each: impl FnMut(Result<WorkCompletion, CompletionError>),
+        router: &mut impl CompletionRouter,
+        each: impl FnMut(Result<Completion, CompletionError>),
     ) -> usize {
-        self.queue.poll_batch(max, route, each)
+        self.queue.poll_batch(max, router, each)
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device.
@@ -122,7 +128,7 @@ pub struct QueuePairSpec {
     pub signal_all: bool,
     /// A signature error stops the send queue (M19).
     pub drain_on_signature_error: bool,
-    /// What completions carry.
+    /// What completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of a table.
     pub user_index: UserIndex,
     /// Port of the device, from 1.
     pub port: u8,
@@ -421,20 +427,26 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         self.receive.publish();
     }
 
-    /// Retires a send request; for a [`Route`]. See [`SendQueue::complete`].
-    pub fn complete_send(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
-        self.send.complete(counter)
-    }
-
-    /// Retires a receive request; for a [`Route`]. See [`ReceiveQueue::complete`].
-    pub fn complete_receive(&mut self, counter: u16) -> Option<u64> {
-        self.receive.complete(counter)
-    }
-
     /// Gives the queues' memory to the rest of the program's life, so that they can be moved about.
     pub fn leak(self) -> LeakedQueues<S, R> {
         let Self { send, receive, control, resources } = self;
         core::mem::forget(resources);
         LeakedQueues { control, send, receive }
+    }
+}
+
+impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        self.send.qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        self.send.retire(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        self.receive.retire(counter)
     }
 }

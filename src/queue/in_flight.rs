@@ -1,7 +1,9 @@
-//! Which request stands where: gives completions their identity and slots back to the queue.
-
-use crate::wqe::set_psv;
-use zerocopy::{FromBytes, Immutable, transmute};
+//! The work requests between post and completion: each filed under its first block, so that a completion finds its own by the
+//! counter that it carries.
+//!
+//! A completion retires the request that it names and all before it, which were silent: the tail moves behind it. How many
+//! requests were silent does not matter. Requests are numbered as they are posted, so their number between two of them is a
+//! subtraction.
 
 /// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,155 +21,202 @@ pub enum RequestKind {
     CompareSwap,
     /// Atomic fetch and add.
     FetchAdd,
-    /// Configuration of an mkey, complete with its SET_PSVs (`IBV_WC_DRIVER1`).
+    /// Configuration of an mkey: its last work request, behind which the mkey is configured (`IBV_WC_DRIVER1`).
     MkeyConfigure,
-    /// An inner request of a configuration. Polling passes its success over; where the queue fails, it fails under the
-    /// configuration's name too.
+    /// Configuration of an mkey, another work request than the last: the UMR where SET_PSVs follow, and all SET_PSVs but one.
+    /// Polling leaves its success out; where the queue fails, it fails with the configuration's `wr_id`.
     MkeyConfigurePart,
     /// Invalidation of a local key (`IBV_WC_LOCAL_INV`).
     LocalInvalidate,
 }
 
-impl RequestKind {
-    /// Returns the kind with this number.
-    #[inline(always)]
-    const fn from_number(number: u8) -> Self {
-        match number {
-            _ if number == Self::Send as u8 => Self::Send,
-            _ if number == Self::RdmaWrite as u8 => Self::RdmaWrite,
-            _ if number == Self::RdmaRead as u8 => Self::RdmaRead,
-            _ if number == Self::CompareSwap as u8 => Self::CompareSwap,
-            _ if number == Self::FetchAdd as u8 => Self::FetchAdd,
-            _ if number == Self::MkeyConfigure as u8 => Self::MkeyConfigure,
-            _ if number == Self::MkeyConfigurePart as u8 => Self::MkeyConfigurePart,
-            _ if number == Self::LocalInvalidate as u8 => Self::LocalInvalidate,
-            _ => Self::Nop,
-        }
-    }
+/// A work request that a completion retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Retired {
+    /// What the user calls it (`wr_id`).
+    pub id: u64,
+    /// What it was.
+    pub kind: RequestKind,
 }
 
-/// The requests of a ring of at most `N` blocks, each filed under its first block, and a configuration with its SET_PSVs as
-/// one.
-///
-/// Only what stands under the first block of a request between post and completion has a meaning. The queue knows where
-/// the oldest one begins, and each says where the next one does.
-#[repr(C)]
-pub(super) struct InFlightTable<const N: usize> {
-    works: [Work; N],
-    /// The user's names. Apart from the rest, so that a place is found without a multiplication.
-    ids: [u64; N],
-}
-
-/// What a request is, and how long.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable)]
-#[repr(C, align(4))]
-pub(super) struct Work {
-    /// Blocks that it fills, those of its SET_PSVs included: at most 18.
+/// A work request as it is filed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filed {
+    /// What the user calls it (`wr_id`).
+    pub(super) id: u64,
+    /// Its first block, counted from the queue pair's start.
+    pub(super) begin: u64,
+    /// Its number among the work requests posted, modulo 2^32.
+    number: u32,
+    /// Blocks of 64 bytes that it fills, 1 or more.
     blocks: u8,
-    /// Which of the blocks the completion names: where the last work request begins.
-    last: u8,
-    /// See [`RequestKind::from_number`].
-    kind: u8,
-    /// SET_PSVs behind the UMR of a configuration.
-    psvs: u8,
+    kind: RequestKind,
 }
 
-impl Work {
-    const NONE: Self = Self::single(RequestKind::Nop, 0);
+impl Filed {
+    /// No block has this number.
+    const NONE: Self = Self { id: 0, begin: u64::MAX, number: 0, blocks: 1, kind: RequestKind::Nop };
 
-    /// A single work request. Put together as a number, by addition: one instruction and one store.
-    #[inline(always)]
-    pub(super) const fn single(kind: RequestKind, blocks: usize) -> Self {
-        transmute!((blocks as u32 + ((kind as u32) << 16)).to_le())
-    }
-
-    /// An mkey's configuration: a UMR of so many blocks, and SET_PSVs.
-    #[inline(always)]
-    pub(super) const fn configuration(umr_blocks: usize, psvs: usize) -> Self {
-        if psvs == 0 {
-            return Self::single(RequestKind::MkeyConfigure, umr_blocks);
-        }
-        let blocks = umr_blocks + psvs * set_psv::BLOCKS;
-        // One by one: both numbers are in registers already.
-        let last = blocks - set_psv::BLOCKS;
-        Self {
-            blocks: blocks as u8,
-            last: last as u8,
-            kind: RequestKind::MkeyConfigure as u8,
-            psvs: psvs as u8,
-        }
-    }
-
-    /// Returns the number of blocks.
-    #[inline(always)]
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks.into()
-    }
-
-    /// Returns which of the blocks the completion names.
-    #[inline(always)]
-    pub(super) fn last(&self) -> u64 {
-        self.last.into()
-    }
-
-    /// Returns what it is.
-    #[inline(always)]
-    pub(super) const fn kind(&self) -> RequestKind {
-        RequestKind::from_number(self.kind)
-    }
-
-    /// Returns the number of work requests.
-    pub(super) fn requests(self) -> u32 {
-        1 + u32::from(self.psvs)
-    }
-
-    /// Returns where its work requests begin, counted from the first block.
-    pub(super) fn starts(self) -> impl Iterator<Item = u64> {
-        let (each, psvs) = (set_psv::BLOCKS as u64, u64::from(self.psvs));
-        let first = self.blocks() - psvs * each;
-        core::iter::once(0).chain((0..psvs).map(move |at| first + at * each))
+    /// Returns the block behind it.
+    pub(super) const fn end(&self) -> u64 {
+        self.begin + self.blocks as u64
     }
 }
 
-impl<const N: usize> InFlightTable<N> {
-    /// A position is an index less its high bits.
+/// The work requests of a ring of at most `N` blocks.
+///
+/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill less than a lap:
+/// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap; `begin` tells.
+pub(super) struct InFlight<const N: usize> {
+    filed: [Filed; N],
+    /// The first block of the oldest work request outstanding.
+    tail: u64,
+    /// The block behind the last one that the device was told of.
+    published: u64,
+    /// Work requests posted and retired, modulo 2^32.
+    posted: u32,
+    retired: u32,
+}
+
+impl<const N: usize> InFlight<N> {
+    /// The slot of a block is its number less the high bits.
     const MASK: usize = {
         assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks");
         N - 1
     };
 
-    /// An empty table.
-    pub(super) const fn new() -> Self {
-        Self { ids: [0; N], works: [Work::NONE; N] }
+    /// No work request is outstanding, and the next one begins at this block.
+    pub(super) const fn new(first_block: u64) -> Self {
+        Self { filed: [Filed::NONE; N], tail: first_block, published: first_block, posted: 0, retired: 0 }
     }
 
+    /// Returns the first block of the oldest work request outstanding.
+    pub(super) const fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Returns the block behind the last one that the device was told of.
+    pub(super) const fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Notes that the device was told of the blocks before this one.
+    pub(super) const fn publish(&mut self, producer: u64) {
+        self.published = producer;
+    }
+
+    /// Returns how many work requests are outstanding.
+    pub(super) const fn outstanding(&self) -> u32 {
+        self.posted.wrapping_sub(self.retired)
+    }
+
+    /// Files the next work request.
+    // Posting loses 3 % and more where this is a call.
     #[inline(always)]
-    pub(super) fn set(&mut self, index: u64, id: u64, work: Work) {
-        let at = index as usize & Self::MASK;
-        // Always there: the mask is below N.
-        if let (Some(id_slot), Some(work_slot)) = (self.ids.get_mut(at), self.works.get_mut(at)) {
-            (*id_slot, *work_slot) = (id, work);
+    pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
+        // The slot is always there: the mask is below N. A work request has at most 16 blocks.
+        if let Some(slot) = self.filed.get_mut(begin as usize & Self::MASK) {
+            *slot = Filed { id, begin, number: self.posted, blocks: blocks as u8, kind };
+        }
+        self.posted = self.posted.wrapping_add(1);
+    }
+
+    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there is one and the device
+    /// was told of it.
+    #[inline]
+    pub(super) fn find(&self, counter: u16) -> Option<&Filed> {
+        // At most 2^15 blocks are outstanding: of all from the tail on, one has this counter.
+        let begin = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
+        let filed = self.filed.get(begin as usize & Self::MASK)?;
+        (begin < self.published && filed.begin == begin).then_some(filed)
+    }
+
+    /// Retires the work request that [`InFlight::find`] returns, and all before it. Where there is none, nothing changes.
+    #[inline]
+    pub(super) fn retire(&mut self, counter: u16) -> Option<Retired> {
+        let &Filed { id, begin, number, blocks, kind } = self.find(counter)?;
+        self.tail = begin + u64::from(blocks);
+        self.retired = number.wrapping_add(1);
+        Some(Retired { id, kind })
+    }
+
+    /// Goes through the outstanding work requests that begin before this block, oldest first.
+    pub(super) fn before(&self, end: u64) -> impl Iterator<Item = &Filed> {
+        let mut next = self.tail;
+        core::iter::from_fn(move || {
+            let filed = self.filed.get(next as usize & Self::MASK)?;
+            if next >= end || filed.begin != next {
+                return None;
+            }
+            next = filed.end();
+            Some(filed)
+        })
+    }
+}
+
+crate::fmt::format_counters!([const N: usize] InFlight [N] { tail, published, posted, retired });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// What is outstanding, as a list that is searched.
+    #[derive(Default)]
+    struct Model(VecDeque<(u64, u64, RequestKind, u64)>);
+
+    impl Model {
+        fn retire(&mut self, counter: u16, published: u64) -> Option<Retired> {
+            let at = self.0.iter().position(|(begin, ..)| *begin as u16 == counter && *begin < published)?;
+            self.0.drain(..=at).next_back().map(|(_, id, kind, _)| Retired { id, kind })
         }
     }
 
-    /// Goes from request to request: where each begins, its name, and what it is.
-    pub(super) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Work)> {
-        let mut next = from;
-        core::iter::from_fn(move || {
-            let begin = next;
-            if begin >= to {
-                return None;
+    #[test]
+    fn completions_retire_what_a_search_would() {
+        // Requests of 1 to 16 blocks in rings of all sizes, over many laps and over the ends of both counters; completions of
+        // requests that are there, and of any counter.
+        for first_block in [0, 0xfff0, u64::from(u32::MAX) - 100] {
+            for ring in [1, 2, 16, 64] {
+                let mut table = InFlight::<64>::new(first_block);
+                (table.posted, table.retired) = (u32::MAX - 50, u32::MAX - 50);
+                let mut model = Model::default();
+                let (mut producer, mut dice) = (first_block, 7_u32);
+                for id in 0..20_000 {
+                    dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    let blocks = 1 + u64::from(dice >> 28);
+                    if producer + blocks - table.tail() <= ring {
+                        let kind = if dice >> 9 & 1 == 0 {
+                            RequestKind::Send
+                        } else {
+                            RequestKind::MkeyConfigurePart
+                        };
+                        table.file(producer, id, kind, blocks as usize);
+                        model.0.push_back((producer, id, kind, blocks));
+                        producer += blocks;
+                    }
+                    if dice >> 8 & 1 == 0 {
+                        table.publish(producer);
+                    }
+                    let counter = match dice >> 16 & 3 {
+                        0 => (dice >> 5) as u16,
+                        1 => (producer as u16).wrapping_sub((dice >> 20 & 0x3f) as u16),
+                        2 => model.0.get(dice as usize >> 18 & 7).map_or(0, |(begin, ..)| *begin as u16),
+                        _ => continue,
+                    };
+                    assert_eq!(table.retire(counter), model.retire(counter, table.published()));
+                    assert_eq!(table.outstanding() as usize, model.0.len());
+                    assert_eq!(table.tail(), model.0.front().map_or(producer, |(begin, ..)| *begin));
+                    assert!(
+                        table
+                            .before(producer)
+                            .map(|filed| filed.begin)
+                            .eq(model.0.iter().map(|(begin, ..)| *begin))
+                    );
+                }
+                assert!(ring < 16 || producer > first_block + 10_000, "few requests were posted");
             }
-            let (id, work) = self.get(begin);
-            next += work.blocks();
-            Some((begin, id, work))
-        })
-    }
-
-    #[inline(always)]
-    pub(super) fn get(&self, index: u64) -> (u64, Work) {
-        let at = index as usize & Self::MASK;
-        // As in `set`.
-        (self.ids.get(at).copied().unwrap_or_default(), self.works.get(at).copied().unwrap_or(Work::NONE))
+        }
     }
 }

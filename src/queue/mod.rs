@@ -6,19 +6,24 @@
 
 mod barrier;
 pub mod completion;
+pub mod completion_queue;
 pub mod doorbell;
 mod in_flight;
+pub mod qp_table;
 pub mod receive;
+mod retire;
 mod ring;
+pub mod router;
 pub mod send;
 pub mod shared;
 
-pub use completion::{
-    Completion, CompletionQueue, Endpoint, Entries, Failure, Message, Outcome, Route, WorkCompletion,
-};
+pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
+pub use completion_queue::CompletionQueue;
 pub use doorbell::{Doorbell, DoorbellRecord, UarDoorbell};
-pub use in_flight::RequestKind;
+pub use in_flight::{RequestKind, Retired};
+pub use qp_table::{QpTable, QpTableRouter};
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
+pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
 pub use send::{Batch, Request, SendQueue, SendQueueConfig};
 pub use shared::SharedSendQueue;
 

@@ -119,10 +119,12 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.record.set_first(u32::from(self.producer as u16));
     }
 
-    /// Takes a completion of this queue: retires the request with number `counter` (modulo 2^16) and all before it, and
-    /// returns its identity; `None` where no outstanding request has that number.
+    /// Retires the request with number `counter` modulo 2^16 (`wqe_counter` of its completion), and all before it, and returns
+    /// what the user calls it (`wr_id`).
+    ///
+    /// Returns `None`, and changes nothing, where no published and outstanding request has that number.
     #[inline]
-    pub fn complete(&mut self, counter: u16) -> Option<u64> {
+    pub fn retire(&mut self, counter: u16) -> Option<u64> {
         let number = self.consumer + u64::from(counter.wrapping_sub(self.consumer as u16));
         if number >= self.published {
             return None;
@@ -153,15 +155,15 @@ mod tests {
         queue.post(7, &[sge(1)]).unwrap();
         queue.post(8, &[sge(2), sge(3)]).unwrap();
         assert_eq!(queue.post(9, &[sge(1); 3]), Err(PostError::TooManySges { sges: 3, max: 2 }));
-        assert_eq!(queue.complete(0), None, "not published");
+        assert_eq!(queue.retire(0), None, "not published");
         queue.publish();
         assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
         queue.post(9, &[]).unwrap();
         queue.post(10, &[]).unwrap();
         assert_eq!(queue.post(11, &[]), Err(PostError::RingFull { needed: 1, free: 0 }));
-        assert_eq!(queue.complete(1), Some(8), "and 7 with it");
-        assert_eq!(queue.complete(1), None);
-        assert_eq!(queue.complete(2), None, "not published");
+        assert_eq!(queue.retire(1), Some(8), "and 7 with it");
+        assert_eq!(queue.retire(1), None);
+        assert_eq!(queue.retire(2), None, "not published");
         assert_eq!(queue.free_slots(), 2);
         assert_eq!(
             ring[..4],
@@ -180,7 +182,7 @@ mod tests {
         queue.post(1, &[sge; 2]).unwrap();
         queue.post(2, &[sge; 2]).unwrap();
         queue.publish();
-        assert_eq!((queue.complete(0xffff), queue.complete(0)), (Some(1), Some(2)));
+        assert_eq!((queue.retire(0xffff), queue.retire(0)), (Some(1), Some(2)));
         assert_eq!(ring, [sge.to_wire(); 4]);
     }
 

@@ -104,14 +104,9 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     /// Returns a slot to read.
     #[inline(always)]
     pub(super) fn peek(&self, index: u64) -> Slot<'_, T> {
-        self.peek_at((index as usize).wrapping_mul(Self::SLOT))
-    }
-
-    /// Returns the slot at this distance.
-    #[inline(always)]
-    fn peek_at(&self, distance: usize) -> Slot<'r, T> {
-        let lap = u64::from(distance & self.bytes != 0);
-        Slot { at: self.slot_at(distance), lap, memory: PhantomData }
+        let distance = (index as usize).wrapping_mul(Self::SLOT);
+        let owner = u64::from(distance & self.bytes != 0);
+        Slot { at: self.slot_at(distance), owner, memory: PhantomData }
     }
 
     /// Copies a slot out.
@@ -123,120 +118,30 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 }
 
-/// The side that empties a ring: goes from slot to slot of a stretch, which the ring's end does not come in between of.
-pub(super) struct Cursor<'q, T> {
-    /// Behind the stretch.
-    to: *mut T,
-    /// How far that is from the next slot, in bytes, below 0: one number to count by and to reach slots by.
-    left: isize,
-    /// Bytes of the stretch.
-    bytes: usize,
-    /// Of its slots, see [`Slot::lap`].
-    lap: u64,
-    memory: PhantomData<&'q [T]>,
-}
-
 /// A slot that is read.
 #[derive(Clone, Copy)]
 pub(super) struct Slot<'q, T> {
     at: *mut T,
-    /// 1 in each second lap, else 0.
-    lap: u64,
+    /// See [`Slot::owner`].
+    owner: u64,
     memory: PhantomData<&'q [T]>,
 }
 
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
-    /// Returns 1 in each second lap, else 0.
+    /// Returns the owner bit of what the device writes in this lap of a completion queue: 0 in the first, 1 in the second, and
+    /// so on.
     #[inline(always)]
-    pub(super) const fn lap(self) -> u64 {
-        self.lap
+    pub(super) const fn owner(self) -> u64 {
+        self.owner
     }
 
-    /// Copies eight bytes out, those from number `AT` on, with one load. As [`Ring::read`].
-    ///
-    /// Measured (`poll16` on x86-64): polling went from 244 to 71 instructions for a completion when it read words this way
-    /// and left the rest of the entry. A copy of an entry, whose fields have no alignment, goes byte by byte. (One load where
-    /// registers have 64 bits, which all targets have.)
+    /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no alignment, and are
+    /// read byte by byte otherwise. As [`Ring::read`].
     #[inline(always)]
     pub(super) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
-        // SAFETY: `at` is a slot, see `Ring::peek` and `Cursor::slot`. The place is within it, and aligned as slots are. The
-        // rest as in `Ring::read`.
+        // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
-    }
-
-    /// As [`Slot::read_u64`], but what nobody looks at is not read. Where it is read, then once: what a device writes meanwhile
-    /// cannot be one thing when it is looked at and another when it is used.
-    ///
-    /// Measured (`poll16` on x86-64): one instruction less. A volatile read cannot be left out, and others may be done earlier
-    /// than a barrier; an assembler block can be, and may not.
-    #[inline(always)]
-    pub(super) fn read_u64_if_used<const AT: usize>(self) -> [u8; 8] {
-        #[cfg(target_arch = "x86_64")]
-        {
-            const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
-            let word: u64;
-            // SAFETY: reads eight bytes at a place as that of `read_u64`, and does nothing else.
-            unsafe {
-                core::arch::asm!(
-                    "mov {word}, qword ptr [{at} + {offset}]",
-                    word = lateout(reg) word,
-                    at = in(reg) self.at,
-                    offset = const AT,
-                    options(pure, readonly, nostack, preserves_flags),
-                );
-            }
-            word.to_ne_bytes()
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        self.read_u64::<AT>()
-    }
-}
-
-impl<'q, T: Copy + FromBytes + IntoBytes + Immutable> Cursor<'q, T> {
-    /// A stretch that begins at this slot and has at most so many.
-    #[inline(always)]
-    pub(super) fn new(ring: &Ring<'q, T>, index: u64, most: usize) -> Self {
-        let distance = (index as usize).wrapping_mul(Ring::<T>::SLOT);
-        let to_end = ring.bytes - (distance & ring.mask);
-        Self::of(ring.peek_at(distance), to_end.min(most.saturating_mul(Ring::<T>::SLOT)))
-    }
-
-    /// A stretch of one slot.
-    #[inline(always)]
-    pub(super) fn one(slot: Slot<'q, T>) -> Self {
-        Self::of(slot, Ring::<T>::SLOT)
-    }
-
-    /// A stretch of so many bytes, which are those of slots from this one on.
-    #[inline(always)]
-    fn of(Slot { at, lap, memory }: Slot<'q, T>, bytes: usize) -> Self {
-        // SAFETY: at most what is behind the last slot, which is how both callers measure.
-        let to = unsafe { at.byte_add(bytes) };
-        // No memory is longer than an `isize` has room for.
-        Self { to, left: -(bytes as isize), bytes, lap, memory }
-    }
-
-    /// Returns the slot, unless the stretch is at its end.
-    #[inline(always)]
-    pub(super) fn slot(&self) -> Option<Slot<'q, T>> {
-        // SAFETY: a slot of the stretch, or its end.
-        let at = unsafe { self.to.byte_offset(self.left) };
-        (self.left != 0).then_some(Slot { at, lap: self.lap, memory: PhantomData })
-    }
-
-    /// Goes to the next slot, unless the stretch is at its end.
-    #[inline(always)]
-    pub(super) fn advance(&mut self) {
-        if self.left != 0 {
-            self.left += Ring::<T>::SLOT as isize;
-        }
-    }
-
-    /// Returns how many slots were passed.
-    #[inline(always)]
-    pub(super) fn passed(&self) -> usize {
-        self.bytes.wrapping_add_signed(self.left) / Ring::<T>::SLOT
     }
 }
 

@@ -1,14 +1,13 @@
-//! The send queue: posts requests, publishes them, and takes their completions.
+//! The send queue: posts requests and publishes them.
 
-use super::completion::{Entries, EntryWord, Outcome, WorkCompletion, byte_count};
 use super::doorbell::{Doorbell, DoorbellRecord};
-use super::in_flight::{InFlightTable, RequestKind, Work};
+use super::in_flight::{InFlight, RequestKind};
 use super::ring::{Around, Filling, Offer, Piece, Ring, Run};
 use super::{MAX_SLOTS, barrier};
 use crate::error::{ConfigError, PostError, QueueError};
 use crate::mkey::{DomainKind, Kept, Mkey, MkeyConfig, Numbers, Plan, PsvStarts};
 use crate::types::{Key, Qpn};
-use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
+use crate::wire::ctrl::{FmCeSe, Opcode};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, Wqebb, blocks_of,
@@ -108,13 +107,11 @@ impl SendQueueConfig {
 // In this order, so that instruction counts do not depend on where a compiler puts what.
 #[repr(C)]
 pub struct SendQueue<'r, D, const N: usize> {
-    in_flight: InFlightTable<N>,
-    ring: Filling<'r, Wqebb>,
+    pub(super) in_flight: InFlight<N>,
+    pub(super) ring: Filling<'r, Wqebb>,
     record: &'r DoorbellRecord,
     doorbell: D,
     qpn: Qpn,
-    /// Its number where the last eight bytes of a completion entry have it.
-    entry_qpn: u64,
     words: Words,
     max_inline_data: u32,
     /// Octowords for an mkey's layout and BSFs.
@@ -123,17 +120,10 @@ pub struct SendQueue<'r, D, const N: usize> {
     max_requests: u32,
     /// What the next request has beside its own flags, as the second half of a control segment has it.
     next: U32,
-    /// Blocks published and retired, counted from the queue pair's start as those posted are.
-    published: u64,
-    tail: u64,
     /// A request that fits may be posted: there is no limit that is below what the ring and the device have.
     unlimited: bool,
-    /// Requests outstanding, counted where their number is limited, and from here on: what was retired since is taken off
-    /// when the next one is posted.
-    counted: u32,
-    counted_from: u64,
     /// What the next doorbell says: the start of the last request. 0, which no request begins with, where it has rung.
-    last_control: U64,
+    pub(super) last_control: U64,
 }
 
 impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
@@ -159,13 +149,12 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         let first_block = u64::from(config.first_block);
         let words = Words::new(qpn, signal_all);
         Ok(Self {
-            in_flight: InFlightTable::new(),
+            in_flight: InFlight::new(first_block),
             unlimited: ring.len() <= max_requests && max_inline_data == SendQueueConfig::MAX_INLINE_DATA,
             ring: Filling::new(ring, first_block),
             record,
             doorbell,
             qpn,
-            entry_qpn: EntryWord::qpn_bits(qpn),
             max_inline_data,
             max_octowords: (max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES,
             // Control, remote address and operands take three octowords.
@@ -173,10 +162,6 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             max_requests,
             next: if config.small_fence { BEHIND_CHANGE } else { BEHIND_ELSE },
             words,
-            published: first_block,
-            tail: first_block,
-            counted: 0,
-            counted_from: first_block,
             last_control: U64::ZERO,
         })
     }
@@ -200,17 +185,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Returns how many blocks of 64 bytes are free.
     pub const fn free_blocks(&self) -> u32 {
-        self.ring.ring().len() - (self.ring.producer() - self.tail) as u32
-    }
-
-    /// Returns how many requests have been posted and not retired. Counts them, one by one.
-    pub fn outstanding(&self) -> u32 {
-        self.count(self.tail, self.ring.producer())
-    }
-
-    /// Counts work requests.
-    fn count(&self, from: u64, to: u64) -> u32 {
-        self.in_flight.between(from, to).map(|(.., work)| work.requests()).sum()
+        self.ring.ring().len() - (self.ring.producer() - self.in_flight.tail()) as u32
     }
 
     /// Returns the count of blocks posted since the queue pair's start.
@@ -237,18 +212,13 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             doorbell: map(doorbell),
             in_flight,
             qpn: self.qpn,
-            entry_qpn: self.entry_qpn,
             words: self.words,
             max_inline_data: self.max_inline_data,
             max_octowords: self.max_octowords,
             max_sge: self.max_sge,
             max_requests: self.max_requests,
             next: self.next,
-            published: self.published,
-            tail: self.tail,
             unlimited: self.unlimited,
-            counted: self.counted,
-            counted_from: self.counted_from,
             last_control: self.last_control,
         }
     }
@@ -271,105 +241,12 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             return;
         }
         let producer = self.ring.producer();
-        self.published = producer;
+        self.in_flight.publish(producer);
         barrier::blocks_before_record();
         self.record.set_send(producer as u16);
         barrier::record_before_doorbell();
         self.doorbell.ring(control.to_bytes());
         barrier::flush_doorbell();
-    }
-
-    /// Takes a completion of this queue: retires the request that begins at block `counter` and all before it, which were
-    /// not signalled, and returns its identity; `None` where no outstanding request begins there. Of a configuration with
-    /// SET_PSVs it is the last of these that retires all of it; its other parts, where they complete, retire what is before.
-    pub fn complete(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
-        let (begin, start, id, work) = self.find(counter)?;
-        if start == work.last() {
-            self.tail = begin + work.blocks();
-            Some((id, work.kind()))
-        } else {
-            self.tail = begin;
-            Some((id, RequestKind::MkeyConfigurePart))
-        }
-    }
-
-    /// Takes completions as [`SendQueue::complete`] does, as long as the next entry says that the oldest request outstanding of
-    /// this queue pair was a success. It nearly always does, which is quick to see.
-    #[inline(always)]
-    pub fn complete_successes(&mut self, entries: &mut Entries<'_>, mut each: impl FnMut(WorkCompletion)) {
-        let Self { in_flight, published, entry_qpn, qpn, tail, .. } = self;
-        let (published, entry_qpn) = (*published, *entry_qpn);
-        let mut retired = Retired { oldest: *tail, tail };
-        while retired.oldest != published {
-            let Some(slot) = entries.next() else { return };
-            let begin = retired.oldest;
-            let (id, work) = in_flight.get(begin);
-            if !EntryWord::new(slot).is_success_of(entry_qpn, (begin + work.last()) as u32) {
-                return;
-            }
-            barrier::owner_before_entry();
-            let outcome = Outcome::Sent { kind: work.kind(), bytes: byte_count(slot) };
-            retired.oldest = begin + work.blocks();
-            entries.take();
-            each(WorkCompletion { id, qpn: *qpn, outcome });
-        }
-    }
-
-    /// Finds the outstanding work request that begins at block `counter` (modulo 2^16): where the request that it is of begins,
-    /// how far behind it begins itself, and what is filed.
-    fn find(&self, counter: u16) -> Option<(u64, u64, u64, Work)> {
-        self.in_flight.between(self.tail, self.published).find_map(|(begin, id, work)| {
-            // What stands in the middle of a work request is not taken for one.
-            let start = u64::from(counter.wrapping_sub(begin as u16));
-            work.starts().any(|its| its == start).then_some((begin, start, id, work))
-        })
-    }
-
-    /// Turns every unexecuted request named `id` into a NOP, which completes as the request would have, and returns how many
-    /// there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for itself and for each of its SET_PSVs.
-    ///
-    /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as QUERY_QP says
-    /// (`hw_sq_wqebb_counter`). An mkey whose configuration was cancelled should be told to [`Mkey::forget`].
-    ///
-    /// # Errors
-    /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.
-    pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
-        let next = if hw_counter == self.published as u16 {
-            self.published
-        } else {
-            let (begin, start, ..) =
-                self.find(hw_counter).ok_or(PostError::NotOutstanding { counter: hw_counter })?;
-            begin + start
-        };
-        Ok(self.cancel_from(next, id))
-    }
-
-    /// Turns every request named `id` that begins at this block or behind it into a NOP.
-    #[inline(never)]
-    fn cancel_from(&mut self, next: u64, id: u64) -> usize {
-        let mut cancelled = 0;
-        let producer = self.ring.producer();
-        // To the end of what was posted: what is not published yet must not go out either.
-        for (begin, name, work) in self.in_flight.between(self.tail, producer) {
-            for start in work.starts() {
-                let index = begin + start;
-                if name != id || index < next {
-                    continue;
-                }
-                let nop = OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(index as u16);
-                self.ring.ring_mut().write_word(index, nop.into_bits().to_be_bytes());
-                cancelled += 1;
-                let is_last = begin + work.blocks() == producer && start == work.last();
-                if is_last && self.last_control != U64::ZERO {
-                    // The doorbell says what stands in the ring.
-                    let second = self.last_control.get() & u64::from(u32::MAX);
-                    self.last_control = U64::new(u64::from(nop.into_bits()) << 32 | second);
-                }
-            }
-        }
-        // The device goes on reading when the queue pair leaves SQD; it must not see the old words then.
-        barrier::blocks_before_record();
-        cancelled
     }
 
     /// Begins to post, if so many blocks are known to be free in one piece and there is nothing to count. What was begun must be
@@ -518,44 +395,23 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Refuses what does not fit, and returns up to where blocks are known to be free.
     #[inline(always)]
-    fn known_free(&mut self, blocks: usize, requests: usize) -> Result<u64, PostError> {
+    fn known_free(&self, blocks: usize, requests: usize) -> Result<u64, PostError> {
         let after = self.ring.producer() + blocks as u64;
-        let free = self.tail + self.ring.ring().last() + 1;
+        let free = self.in_flight.tail() + self.ring.ring().last() + 1;
         if after > free {
             return Err(PostError::RingFull { needed: blocks as u32, free: self.free_blocks() });
         }
         if self.unlimited {
             return Ok(free);
         }
-        self.count_in(requests as u32)?;
+        self.check_limit(requests as u32)?;
         Ok(after)
     }
 
-    /// Refuses what are too many requests, and counts them if they are not.
-    fn count_in(&mut self, needed: u32) -> Result<(), PostError> {
-        // Those that were retired since the last time are still filed: what is posted next may take their place.
-        let outstanding = self.counted.saturating_sub(self.count(self.counted_from, self.tail));
-        (self.counted, self.counted_from) = (outstanding, self.tail);
-        let free = self.max_requests.saturating_sub(outstanding);
-        if needed > free {
-            return Err(PostError::TooManyRequests { needed, free });
-        }
-        self.counted += needed;
-        Ok(())
-    }
-}
-
-/// The oldest request outstanding, as it moves on: noted also where the user's function panics. Apart from the queue, so that it
-/// is in a register.
-struct Retired<'q> {
-    oldest: u64,
-    tail: &'q mut u64,
-}
-
-impl Drop for Retired<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        *self.tail = self.oldest;
+    /// Refuses what are too many requests.
+    fn check_limit(&self, needed: u32) -> Result<(), PostError> {
+        let free = self.max_requests.saturating_sub(self.in_flight.outstanding());
+        if needed > free { Err(PostError::TooManyRequests { needed, free }) } else { Ok(()) }
     }
 }
 
@@ -573,7 +429,7 @@ impl InHand<'_> {
     #[inline(always)]
     fn begin<'p, const N: usize>(
         &'p mut self,
-        in_flight: &'p mut InFlightTable<N>,
+        in_flight: &'p mut InFlight<N>,
         room: Room,
     ) -> Option<Post<'p, Piece<'p>, N>> {
         let Self { run, next, last_control, words } = self;
@@ -664,7 +520,7 @@ impl Words {
 /// A request on its way into the ring, and what it reads and changes of its queue.
 struct Post<'q, S, const N: usize> {
     place: S,
-    in_flight: &'q mut InFlightTable<N>,
+    in_flight: &'q mut InFlight<N>,
     /// Its first block, counted from the queue pair's start.
     begin: u64,
     words: &'q Words,
@@ -677,7 +533,7 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
     #[inline(always)]
     fn data_path(mut self, (id, flags): Name, kind: RequestKind, request: &DataPath<'_>) {
         let octowords = request.octowords();
-        self.in_flight.set(self.begin, id, Work::single(kind, blocks_of(octowords)));
+        self.in_flight.file(self.begin, id, kind, blocks_of(octowords));
         let first = first_word(self.begin, octowords, first_bits(self.words.qpn, request.opcode));
         let fence = core::mem::replace(self.next, BEHIND_ELSE);
         let second = second_word(self.words.flags(fence, flags), U64::new(request.imm.into()));
@@ -688,7 +544,7 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
     /// Posts a UMR that takes a key out of service.
     fn invalidate(mut self, (id, flags): Name, key: Key) {
         let blocks = umr::INVALIDATE_BLOCKS;
-        self.in_flight.set(self.begin, id, Work::single(RequestKind::LocalInvalidate, blocks));
+        self.in_flight.file(self.begin, id, RequestKind::LocalInvalidate, blocks);
         let first = self.umr_word(blocks);
         let fence = core::mem::replace(self.next, BEHIND_CHANGE);
         let second = second_word(self.words.flags(fence, flags), U64::new(key.get().into()));
@@ -764,7 +620,8 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
         numbers: &Numbers,
         blocks: usize,
     ) -> [U64; 2] {
-        self.in_flight.set(self.begin, id, Work::configuration(blocks, PSVS));
+        let kind = if PSVS == 0 { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
+        self.in_flight.file(self.begin, id, kind, blocks);
         let fence = core::mem::replace(self.next, BEHIND_CHANGE);
         // The last of the SET_PSVs carries the completion; where there are none, the key's word does if it is asked for.
         let completes = PSVS == 0 && flags.ce() == FmCeSe::CE_ALWAYS;
@@ -781,12 +638,14 @@ impl<S: Offer, const N: usize> Post<'_, S, N> {
 
     /// Posts the SET_PSV that is so many from the end, and returns the first half of its control segment.
     #[inline(always)]
-    fn set_psv(&mut self, (_, flags): Name, segment: SetPsvSegment, from_end: usize) -> U64 {
+    fn set_psv(&mut self, (id, flags): Name, segment: SetPsvSegment, from_end: usize) -> U64 {
         let block = self.place.after() - (from_end * set_psv::BLOCKS) as u64;
         // The block among bytes in the order in which they are sent: one shift less than in [`first_word`].
         let [high, low] = (block as u16).to_be_bytes();
         let counter = u64::from_ne_bytes([0, high, low, 0, 0, 0, 0, 0]);
         let first = U64::from_bytes((self.words.set_psv.get() | counter).to_ne_bytes());
+        let kind = if from_end == 1 { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
+        self.in_flight.file(block, id, kind, set_psv::BLOCKS);
         // With signal_all every one completes, as the reference provider has it.
         let own = if from_end == 1 { flags } else { silent(flags) };
         let second = second_word(self.words.flags(BEHIND_CHANGE, own), U64::ZERO);
@@ -835,7 +694,7 @@ const fn silent(flags: FmCeSe) -> FmCeSe {
 /// What the user calls a request, and its flags.
 type Name = (u64, FmCeSe);
 
-crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { ring, published, tail });
+crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { ring, in_flight });
 
 /// Returns the blocks that the requests of a plan fill, which has so many SET_PSVs.
 #[inline(always)]
@@ -1131,6 +990,7 @@ mod tests {
         Access, BlockSignature, Domain, Layout, ListEntry, MkeyAttributes, Signature, SignatureAttributes,
         SignatureChange,
     };
+    use crate::queue::Retired;
     use crate::types::{BlockSize, PsvIndex, Seed};
     use crate::wire::umr::UmrHead;
     use std::collections::VecDeque;
@@ -1272,11 +1132,11 @@ mod tests {
                 if dice >> 24 < 100 && !expected.is_empty() {
                     let last = (dice >> 8) as usize % expected.len();
                     let (counter, _, id) = expected.drain(..=last).next_back().unwrap();
-                    assert_eq!(queue.complete(counter), Some((id, RequestKind::Send)));
-                    assert_eq!(queue.complete(counter), None);
+                    assert_eq!(queue.retire(counter), Some(Retired { id, kind: RequestKind::Send }));
+                    assert_eq!(queue.retire(counter), None);
                 }
                 if let Some((counter, 2.., _)) = expected.get(1) {
-                    assert_eq!(queue.complete(counter.wrapping_add(1)), None, "the middle of a request");
+                    assert_eq!(queue.retire(counter.wrapping_add(1)), None, "the middle of a request");
                 }
             }
         }
@@ -1330,7 +1190,7 @@ mod tests {
                 assert!((0..16).all(|at| plain.block(at) == batched.block(at)));
                 for back in 1..=(dice >> 13) as u16 % 16 {
                     let counter = (plain.producer() as u16).wrapping_sub(17 - back);
-                    assert_eq!(plain.complete(counter), batched.complete(counter));
+                    assert_eq!(plain.retire(counter), batched.retire(counter));
                 }
             }
             assert_eq!(mkeys[0], mkeys[1]);
@@ -1346,18 +1206,18 @@ mod tests {
         queue.request(10).nop().unwrap();
         queue.request(11).send(&sges).unwrap();
         queue.request(12).signaled().nop().unwrap();
-        assert_eq!(queue.complete(0xfffd), None, "not published yet");
+        assert_eq!(queue.retire(0xfffd), None, "not published yet");
         queue.ring_doorbell();
         queue.request(13).signaled().nop().unwrap();
-        assert_eq!(queue.complete(0xffff), None, "the middle of a request");
-        assert_eq!(queue.complete(1), None, "posted but not published");
-        assert_eq!(queue.complete(0xfffc), None, "before the queue");
-        assert_eq!(queue.complete(0), Some((12, RequestKind::Nop)));
+        assert_eq!(queue.retire(0xffff), None, "the middle of a request");
+        assert_eq!(queue.retire(1), None, "posted but not published");
+        assert_eq!(queue.retire(0xfffc), None, "before the queue");
+        assert_eq!(queue.retire(0), Some(Retired { id: 12, kind: RequestKind::Nop }));
         assert_eq!((queue.free_blocks(), queue.outstanding()), (7, 1));
-        assert_eq!(queue.complete(0), None, "completed once");
-        assert_eq!(queue.complete(0xfffe), None, "retired with it");
+        assert_eq!(queue.retire(0), None, "completed once");
+        assert_eq!(queue.retire(0xfffe), None, "retired with it");
         queue.ring_doorbell();
-        assert_eq!(queue.complete(1), Some((13, RequestKind::Nop)));
+        assert_eq!(queue.retire(1), Some(Retired { id: 13, kind: RequestKind::Nop }));
         assert_eq!((queue.free_blocks(), queue.outstanding()), (8, 0));
     }
 
@@ -1373,7 +1233,7 @@ mod tests {
         assert_eq!(queue.cancel(1, 1), Err(PostError::NotOutstanding { counter: 1 }));
         assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
         assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
-        assert_eq!(queue.complete(4), Some((1, RequestKind::Send)));
+        assert_eq!(queue.retire(4), Some(Retired { id: 1, kind: RequestKind::Send }));
         queue.request(3).send(&sges[..1]).unwrap();
         assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
         queue.ring_doorbell();
@@ -1398,8 +1258,8 @@ mod tests {
         queue.request(42).configure_mkey(&mut signature_mkey(), &config).unwrap();
         queue.ring_doorbell();
         // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
-        assert_eq!(queue.complete(3), Some((42, RequestKind::MkeyConfigurePart)));
-        assert_eq!(queue.complete(4), Some((42, RequestKind::MkeyConfigure)));
+        assert_eq!(queue.retire(3), Some(Retired { id: 42, kind: RequestKind::MkeyConfigurePart }));
+        assert_eq!(queue.retire(4), Some(Retired { id: 42, kind: RequestKind::MkeyConfigure }));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::codes::codes;
 use super::low::{low8, low32};
+use crate::types::Qpn;
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -91,13 +92,56 @@ pub struct OpcodeQpn {
     pub wqe_opcode: u8,
 }
 
+/// The last eight bytes of a completion entry, from [`Cqe::sop_qpn`] to [`Cqe::op_own`], as one number: who completed what,
+/// and whether it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CqeTail(u64);
+
+impl CqeTail {
+    /// Where an entry has it, in bytes.
+    pub const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
+
+    /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request that succeeded.
+    const STATUS: u64 = {
+        assert!(CqeOpcode::REQUESTER.0 == 0);
+        OpOwn::new().with_opcode(0xf).with_format(0b11).with_owner(true).into_bits() as u64
+    };
+
+    /// Reads it.
+    #[inline]
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
+    }
+
+    /// Returns whether the device has written the entry, for a send request that succeeded. `owner` is the owner bit of the
+    /// entries that the device writes in this lap of the queue: 0 in the first.
+    #[inline]
+    pub const fn is_send_success(self, owner: u64) -> bool {
+        (self.0 ^ owner) & Self::STATUS == 0
+    }
+
+    /// Returns the queue pair.
+    #[inline]
+    pub const fn qpn(self) -> Qpn {
+        Qpn::from_low_bits((self.0 >> 32) as u32)
+    }
+
+    /// Returns the counter, see [`Cqe::wqe_counter`].
+    #[inline]
+    pub const fn counter(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+}
+
 /// A completion entry, 64 bytes (PRM `cqe64`, `struct mlx5_cqe64`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 pub struct Cqe {
     /// Fields of packet and tag-matching queues, unused here.
     pub reserved0: [u8; 32],
-    /// User index of the queue pair, in the low 24 bits.
+    /// User index of the queue pair, in the low 24 bits, where the device writes entries of version 1 (PRM
+    /// `srqn_user_index`, `cqe_version`). Else the number of the shared receive queue.
     pub user_index: U32,
     /// Immediate data, or the key that was invalidated.
     pub imm_inval: U32,
@@ -258,9 +302,31 @@ const _: () =
     assert!(size_of::<Cqe>() == 64 && size_of::<ErrorCqe>() == 64 && size_of::<SignatureErrorCqe>() == 64);
 const _: () = assert!(core::mem::offset_of!(Cqe, byte_count) == 44);
 const _: () = assert!(core::mem::offset_of!(Cqe, sop_qpn) == 56);
+const _: () = assert!(core::mem::offset_of!(Cqe, user_index) == 32);
 const _: () = assert!(core::mem::offset_of!(Cqe, op_own) == 63);
 const _: () = assert!(core::mem::offset_of!(ErrorCqe, syndrome) == 55);
 const _: () = assert!(core::mem::offset_of!(ErrorCqe, wqe_counter) == 60);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, syndrome) == 32);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, mkey) == 36);
 const _: () = assert!(core::mem::offset_of!(SignatureErrorCqe, offset) == 40);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_reads_what_the_fields_say() {
+        for op_own in 0..=u8::MAX {
+            let (counter, sop_qpn) = (U16::new(0x1234), U32::new(0x0afe_dcba));
+            let cqe = Cqe { wqe_counter: counter, sop_qpn, signature: 0xff, op_own, ..Cqe::UNWRITTEN };
+            let bytes: [u8; 64] = zerocopy::transmute!(cqe);
+            let tail = CqeTail::from_bytes(*bytes.last_chunk().unwrap());
+            assert_eq!((tail.qpn().get(), tail.counter()), (cqe.opcode_qpn().qpn(), 0x1234));
+            for owner in [0, 1] {
+                let there = u64::from(cqe.op_own_bits().owner()) == owner;
+                let success = cqe.opcode() == CqeOpcode::REQUESTER && cqe.op_own_bits().format() == 0;
+                assert_eq!(tail.is_send_success(owner), there && success);
+            }
+        }
+    }
+}

@@ -45,7 +45,6 @@ const UNSAFE: &[&str] = &[
     "hil-tests/freestanding/src/lib.rs",
     "hil-tests/scenarios/src/board/host_memory.rs",
     "hil-tests/scenarios/src/board/sender.rs",
-    "hil-tests/scenarios/src/board/sender.rs",
     "hil-tests/scenarios/src/board/softdev.rs",
     "hil-tests/uverbs/src/interpose.rs",
     "hil-tests/uverbs/src/pipe.rs",

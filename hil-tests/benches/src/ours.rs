@@ -10,8 +10,8 @@ use mlx5_mkey::mkey::{
     Signature, SignatureAttributes, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
 };
 use mlx5_mkey::queue::{
-    CompletionQueue, DoorbellRecord, Endpoint, ReceiveQueue, ReceiveQueueConfig, Request, SendQueue,
-    SendQueueConfig, SharedSendQueue, UarDoorbell,
+    Completion, CompletionQueue, DoorbellRecord, QpRouter, ReceiveQueue, ReceiveQueueConfig, Request,
+    SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
@@ -381,10 +381,10 @@ impl<'m> Ours<'m> {
     #[inline(never)]
     fn poll(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
-        let mut route = Endpoint::<_, BLOCKS, 1> { send: &mut self.queue, receive: None, mkeys: &mut [] };
+        let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
         for _ in 0..completions {
-            match queue.poll(&mut route) {
-                Some(Ok(completion)) => drop(black_box(completion.id)),
+            match queue.poll(&mut router) {
+                Some(Ok(Completion::Work(work))) => drop(black_box(work.id)),
                 _ => return Err("no completion"),
             }
         }
@@ -395,12 +395,12 @@ impl<'m> Ours<'m> {
     #[inline(never)]
     fn poll_batches(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
-        let mut route = Endpoint::<_, BLOCKS, 1> { send: &mut self.queue, receive: None, mkeys: &mut [] };
+        let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
         for _ in 0..completions / BATCH {
             let mut failed = false;
-            let count = queue.poll_batch(BATCH, &mut route, |completion| match completion {
-                Ok(completion) => drop(black_box(completion.id)),
-                Err(_) => failed = true,
+            let count = queue.poll_batch(BATCH, &mut router, |completion| match completion {
+                Ok(Completion::Work(work)) => drop(black_box(work.id)),
+                _ => failed = true,
             });
             if failed || count != BATCH {
                 return Err("no completion");
@@ -430,7 +430,7 @@ impl<'m> Ours<'m> {
         let retire = |queue: &mut Queue<'m>| {
             let end = queue.producer() as u16;
             queue.outstanding() == 0
-                || (1..=BLOCKS as u16).any(|back| queue.complete(end.wrapping_sub(back)).is_some())
+                || (1..=BLOCKS as u16).any(|back| queue.retire(end.wrapping_sub(back)).is_some())
         };
         if retire(&mut self.queue) && self.shared.with(retire) { Ok(()) } else { Err("nothing to retire") }
     }
@@ -521,7 +521,7 @@ impl Side for Ours<'_> {
     fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if work == Work::Receive {
             self.received = self.received.wrapping_add(requests as u16);
-            self.receive.complete(self.received.wrapping_sub(1)).ok_or("no receive to retire")?;
+            self.receive.retire(self.received.wrapping_sub(1)).ok_or("no receive to retire")?;
         }
         self.take_all()
     }

@@ -15,8 +15,8 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{DomainKind, ListEntry, Mkey, MkeyConfig};
 use mlx5_mkey::queue::{
-    CompletionQueue, Doorbell, DoorbellRecord, Endpoint, Outcome, ReceiveQueue, ReceiveQueueConfig,
-    SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell, WorkCompletion,
+    Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, Outcome, QpRouter, QpTable,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
 use mlx5_mkey::types::{Key, Qpn, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
@@ -136,7 +136,7 @@ pub fn entry_keep_books(queue: &mut Queue<'_>, id: u64, counter: u16) -> Option<
     let _ = queue.cancel(id, counter);
     let known = u64::from(queue.free_blocks() ^ queue.outstanding() ^ queue.producer());
     let bell = usize::from(queue.next_fence()) + size_of_val(queue.doorbell()) + queue.record().bytes().len();
-    let (first, _) = queue.complete(counter)?;
+    let first = queue.retire(counter)?.id;
     Some(first ^ known ^ bell as u64 ^ u64::from(block.0.first().copied()?))
 }
 
@@ -173,10 +173,10 @@ pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
     queue.publish();
 }
 
-/// Takes a completion of a receive queue.
+/// Retires a receive request.
 #[unsafe(no_mangle)]
-pub fn entry_complete_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
-    queue.complete(counter)
+pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
+    queue.retire(counter)
 }
 
 /// Takes an entry as it is.
@@ -191,31 +191,74 @@ pub fn entry_release(completions: &mut CompletionQueue<'_>) {
     completions.release();
 }
 
-/// Takes completions with their identities: one, many, and with patience.
+/// The queues of a queue pair.
+type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r, 64>);
+
+/// Takes completions of one queue pair.
 #[unsafe(no_mangle)]
 pub fn entry_poll(
     completions: &mut CompletionQueue<'_>,
-    endpoint: &mut Endpoint<'_, '_, UarDoorbell, 64, 64>,
+    queues: Queues<'_, '_>,
+    mkeys: &mut [Mkey],
+    delay: &mut Silent,
+) -> Result<u64, CompletionError> {
+    poll(completions, &mut QpRouter { queues, mkeys }, delay)
+}
+
+/// Takes completions of many queue pairs.
+#[unsafe(no_mangle)]
+pub fn entry_poll_table(
+    completions: &mut CompletionQueue<'_>,
+    table: &mut QpTable<Queues<'_, '_>, 64>,
+    mkeys: &mut [Mkey],
+    delay: &mut Silent,
+) -> Result<u64, CompletionError> {
+    poll(completions, &mut table.router(mkeys), delay)
+}
+
+/// Takes queue pairs into a table and out of it.
+#[unsafe(no_mangle)]
+pub fn entry_change_table<'q, 'r>(
+    table: &mut QpTable<Queues<'q, 'r>, 64>,
+    queues: Queues<'q, 'r>,
+    qpn: Qpn,
+) -> Option<Queues<'q, 'r>> {
+    let at = table.next_user_index();
+    table.insert(queues).ok()?;
+    let (send, _) = table.get_mut(qpn)?;
+    send.request(at.into()).nop().ok()?;
+    table.iter_mut().for_each(|(send, _)| send.ring_doorbell());
+    table.remove(qpn)
+}
+
+/// Takes completions: one, many, and with patience. Inlined, so that what it does is read as the entries' own.
+#[inline(always)]
+fn poll(
+    completions: &mut CompletionQueue<'_>,
+    router: &mut impl CompletionRouter,
     delay: &mut Silent,
 ) -> Result<u64, CompletionError> {
     let mut sum = 0;
-    let mut add = |completion: Result<WorkCompletion, _>| {
+    let mut add = |completion: Result<Completion, _>| {
         completion.map(|completion| {
-            // What nobody looks at is not read.
-            let bytes = match completion.outcome {
-                Outcome::Sent { bytes, .. } | Outcome::Received { bytes, .. } => bytes,
-                Outcome::Failed(_) => 0,
+            sum ^= match completion {
+                Completion::Work(work) => match work.outcome {
+                    Outcome::Sent { bytes, .. } | Outcome::Received { bytes, .. } => {
+                        work.id ^ u64::from(bytes)
+                    }
+                    Outcome::Failed(_) => work.id,
+                },
+                Completion::SignatureError { position, .. } => position as u64,
             };
-            sum ^= completion.id ^ u64::from(bytes);
         })
     };
-    if let Some(completion) = completions.poll(endpoint) {
+    if let Some(completion) = completions.poll(router) {
         add(completion)?;
     }
-    completions.poll_batch(16, endpoint, |completion| {
+    completions.poll_batch(16, router, |completion| {
         let _ = add(completion);
     });
-    add(completions.wait(endpoint, delay, 3, 10))?;
+    add(completions.wait(router, delay, 3, 10))?;
     Ok(sum)
 }
 

@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Mkey, MkeyConfig};
-use mlx5_mkey::queue::{Endpoint, Failure, Outcome, RequestKind, WorkCompletion};
+use mlx5_mkey::queue::{Completion, Failure, Outcome, QpRouter, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -119,13 +119,15 @@ pub struct Lab<'b> {
     pub far: Port,
     /// The mkeys.
     pub mkeys: Vec<Mkey>,
+    /// The numbers among the lab's of those whose signature errors polls have reported, in order.
+    pub signature_errors: Vec<usize>,
 }
 
 impl<'b> Lab<'b> {
     /// Connects two ports of a board.
     pub fn new(board: &'b mut dyn Board) -> Self {
         let (near, far) = connect(board);
-        Self { board, near, far, mkeys: Vec::new() }
+        Self { board, near, far, mkeys: Vec::new(), signature_errors: Vec::new() }
     }
 
     /// Connects two new ports, after the old ones failed. Mkeys and memory stay.
@@ -199,7 +201,8 @@ impl<'b> Lab<'b> {
     /// # Errors
     /// A completion that makes no sense.
     pub fn poll_near(&mut self) -> Result<Vec<WorkCompletion>, String> {
-        poll(&mut self.near, &mut self.mkeys).map_err(|error| format!("near side: {error}"))
+        poll(&mut self.near, &mut self.mkeys, &mut self.signature_errors)
+            .map_err(|error| format!("near side: {error}"))
     }
 
     /// Takes all completions of the far side that are there.
@@ -207,7 +210,8 @@ impl<'b> Lab<'b> {
     /// # Errors
     /// A completion that makes no sense.
     pub fn poll_far(&mut self) -> Result<Vec<WorkCompletion>, String> {
-        poll(&mut self.far, &mut self.mkeys).map_err(|error| format!("far side: {error}"))
+        poll(&mut self.far, &mut self.mkeys, &mut self.signature_errors)
+            .map_err(|error| format!("far side: {error}"))
     }
 
     /// Takes completions of the near side until there are this many, or those that have come within the board's patience.
@@ -378,9 +382,21 @@ fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Fail
     }
 }
 
-fn poll(port: &mut Port, mkeys: &mut [Mkey]) -> Result<Vec<WorkCompletion>, CompletionError> {
-    let mut endpoint = Endpoint { send: port.send.queue(), receive: Some(&mut port.receive), mkeys };
-    core::iter::from_fn(|| port.completions.poll(&mut endpoint)).collect()
+/// Takes all completions of a port that are there, and notes of which mkeys signature errors are.
+fn poll(
+    port: &mut Port,
+    mkeys: &mut [Mkey],
+    signature_errors: &mut Vec<usize>,
+) -> Result<Vec<WorkCompletion>, CompletionError> {
+    let mut router = QpRouter { queues: (port.send.queue(), &mut port.receive), mkeys };
+    let mut done = Vec::new();
+    while let Some(completion) = port.completions.poll(&mut router) {
+        match completion? {
+            Completion::Work(work) => done.push(work),
+            Completion::SignatureError { position, .. } => signature_errors.push(position),
+        }
+    }
+    Ok(done)
 }
 
 fn sge(address: u64, length: usize, key: Key) -> Result<Sge, String> {

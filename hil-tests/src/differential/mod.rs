@@ -30,7 +30,9 @@ use libmlx5::abi::QpCap;
 use libmlx5::{Completions, Device, RefMkey, RefQueue};
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
-use mlx5_mkey::queue::{CompletionQueue, DoorbellRecord, Endpoint, Outcome, SendQueueConfig, WorkCompletion};
+use mlx5_mkey::queue::{
+    Completion, CompletionQueue, DoorbellRecord, Outcome, QpRouter, SendQueueConfig, WorkCompletion,
+};
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
@@ -778,16 +780,17 @@ impl Session {
         let mut completions = CompletionQueue::new(&mut ring, &record)
             .map_err(|error| io::Error::other(format!("completion queue: {error:?}")))?;
         let mut ours = Vec::new();
-        let mut endpoint = Endpoint::<_, MAX_BLOCKS, 1> {
-            send: &mut queues.ours,
-            receive: None,
-            mkeys: core::slice::from_mut(mkey),
-        };
-        while let Some(completion) = completions.poll(&mut endpoint) {
+        let mut reported = 0;
+        let mut router = QpRouter { queues: &mut queues.ours, mkeys: core::slice::from_mut(mkey) };
+        while let Some(completion) = completions.poll(&mut router) {
             match completion {
-                Ok(completion) => ours.push(as_reference(&completion)),
+                Ok(Completion::Work(work)) => ours.push(as_reference(&work)),
+                Ok(Completion::SignatureError { .. }) => reported += 1,
                 Err(error) => return Ok(Some(format!("{error:?}"))),
             }
+        }
+        if reported != errors {
+            return Ok(Some(format!("{reported} signature errors reported, the device wrote {errors}")));
         }
         if ours != theirs {
             return Ok(Some(format!("{ours:x?}, the reference has {theirs:x?}")));

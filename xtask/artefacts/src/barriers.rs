@@ -10,12 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// What is not in order, and where.
 pub(super) fn check(disassembly: &str) -> Result<String, String> {
-    let checks: [(&str, Check); 5] = [
+    let checks: [(&str, Check); 7] = [
         ("entry_ring_doorbell", doorbell),
         ("entry_post_and_ring", doorbell),
         ("entry_publish", |code| record(code, "dmb oshst")),
         ("entry_release", |code| record(code, "dmb osh")),
         ("entry_take", entry),
+        ("entry_poll", polls),
+        ("entry_poll_table", polls),
     ];
     for (name, check) in checks {
         let (_, body) =
@@ -246,6 +248,14 @@ fn entry(code: &[Step]) -> Result<(), String> {
     }
 }
 
+/// Takes entries and gives their slots back, so that there are barriers to be found in a known order.
+fn polls(code: &[Step]) -> Result<(), String> {
+    let missing = ["dmb oshld", "dmb osh"]
+        .into_iter()
+        .find(|wanted| !code.iter().any(|step| matches!(step, Step::Barrier(barrier) if barrier == wanted)));
+    missing.map_or(Ok(()), |barrier| Err(format!("polls without {barrier}")))
+}
+
 /// Each barrier in a known order, whatever else the function does.
 fn orders(code: &[Step]) -> Result<(), String> {
     let (mut rest, mut owner) = (code, None);
@@ -404,6 +414,16 @@ mod tests {
         for bad in
             [&[owner, body, barrier][..], &[owner, body], &[owner, barrier], &[owner, "4:\tdmb\tishld", body]]
         {
+            assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn polling_has_both_barriers() {
+        let of = |lines: &[&str]| polls(&steps("entry_poll", &lines.join("\n")));
+        let (taken, released) = ("0:\tdmb\toshld", "4:\tdmb\tosh");
+        assert_eq!(of(&[taken, released]), Ok(()));
+        for bad in [&[taken][..], &[released], &[taken, "4:\tdmb\toshst"]] {
             assert!(of(bad).is_err(), "{bad:?}");
         }
     }

@@ -19,8 +19,8 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, Layout, ListEntry, MkeyConfig, Signature, SignatureChange,
     T10Dif,
 };
+use mlx5_mkey::queue::{self, QpRouter, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
-use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
 use mlx5_mkey::wqe::{Remote, Sge};
 use mlx5_softdev::factory;
 use std::path::Path;
@@ -71,16 +71,19 @@ impl Bench {
     /// Waits for a completion, which must be a good one.
     fn completed(&mut self) {
         let end = Instant::now() + PATIENCE.unwrap();
-        let entry = loop {
-            if let Some(entry) = self.completions.take_entry() {
-                break entry;
+        let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
+        let completion = loop {
+            if let Some(completion) = self.completions.poll(&mut router) {
+                break completion;
             }
             assert!(Instant::now() < end, "no completion");
             std::thread::yield_now();
         };
-        let counter = entry.wqe_counter.get();
-        assert!(self.queue.complete_send(counter).is_some());
-        assert_eq!(OpOwn::from_bits(entry.op_own).opcode(), CqeOpcode::REQUESTER.0);
+        let work = completion.unwrap().work().unwrap();
+        assert!(
+            matches!(work.outcome, queue::Outcome::Sent { kind: RequestKind::RdmaWrite, .. }),
+            "{work:?}"
+        );
     }
 }
 

@@ -1,0 +1,246 @@
+//! The completion queue: takes entries from the device, and gives each to the request or the mkey that it is about.
+//!
+//! Nearly all entries are successes of send requests. One comparison of an entry's last byte finds them
+//! ([`CqeTail::is_send_success`]); the router finds the queue pair, whose number is verified, and the queue pair retires the
+//! request that the entry's counter names, with all that were silent before it. Everything else is done apart, in one function.
+
+use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
+use super::doorbell::DoorbellRecord;
+use super::in_flight::{RequestKind, Retired};
+use super::ring::{Ring, Slot};
+use super::router::{CompletionRouter, CqeOrigin, QpQueues};
+use super::{MAX_COMPLETIONS, barrier};
+use crate::error::{CompletionError, QueueError};
+use crate::types::Qpn;
+use crate::wire::cqe::{Cqe, CqeOpcode, CqeTail, OpOwn};
+use embedded_hal::delay::DelayNs;
+use zerocopy::transmute;
+
+/// Consumer indices have 24 bits in the doorbell record.
+const CONSUMER_MASK: u32 = 0x00ff_ffff;
+
+/// The words of an entry with the user index in the high half, and with the byte count in the low half.
+const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
+const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
+
+/// The bits of a user index.
+const USER_INDEX_MASK: u32 = 0x00ff_ffff;
+
+/// A completion queue over the caller's ring of 64-byte entries.
+pub struct CompletionQueue<'r> {
+    ring: Ring<'r, Cqe>,
+    record: &'r DoorbellRecord,
+    /// Entries taken, counted from the queue's start.
+    consumer: u64,
+}
+
+impl<'r> CompletionQueue<'r> {
+    /// Makes a completion queue over `ring`, which must hold [`Cqe::UNWRITTEN`] entries, or what the device wrote since.
+    ///
+    /// # Errors
+    /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
+    pub fn new(ring: &'r mut [Cqe], record: &'r DoorbellRecord) -> Result<Self, QueueError> {
+        Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0 })
+    }
+
+    /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one. Its slot
+    /// stays taken until [`CompletionQueue::release`].
+    #[inline]
+    pub fn take_entry(&mut self) -> Option<Cqe> {
+        let entry = entry(self.ring.peek(self.consumer))?;
+        self.consumer += 1;
+        Some(entry)
+    }
+
+    /// Gives the slots of all entries taken back to the device (consumer index of the doorbell record).
+    #[inline]
+    pub fn release(&mut self) {
+        barrier::entries_before_record();
+        self.record.set_first(self.consumer as u32 & CONSUMER_MASK);
+    }
+
+    /// Returns the next completion, if there is one. A signature error is recorded by its mkey on the way (R182).
+    ///
+    /// # Errors
+    /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the router's. It is
+    /// consumed, nothing is retired, and polling may go on.
+    // A fifth more instructions where it is called (completions of one queue pair, x86-64).
+    #[inline(always)]
+    pub fn poll(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<Result<Completion, CompletionError>> {
+        let before = self.consumer;
+        if let Some(work) = self.next_success(router) {
+            self.release();
+            return Some(Ok(Completion::Work(work)));
+        }
+        let completion = self.next_of_any_kind(router);
+        if self.consumer != before {
+            self.release();
+        }
+        completion
+    }
+
+    /// Hands up to `max` completions to `each` and gives their slots back at once; returns how many there were.
+    #[inline]
+    pub fn poll_batch(
+        &mut self,
+        max: usize,
+        router: &mut impl CompletionRouter,
+        mut each: impl FnMut(Result<Completion, CompletionError>),
+    ) -> usize {
+        let before = self.consumer;
+        let mut count = 0;
+        while count < max {
+            if let Some(work) = self.next_success(router) {
+                each(Ok(Completion::Work(work)));
+            } else if let Some(completion) = self.next_of_any_kind(router) {
+                each(completion);
+            } else {
+                break;
+            }
+            count += 1;
+        }
+        if self.consumer != before {
+            self.release();
+        }
+        count
+    }
+
+    /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
+    ///
+    /// # Errors
+    /// [`CompletionError::TimedOut`], and those of [`CompletionQueue::poll`].
+    pub fn wait(
+        &mut self,
+        router: &mut impl CompletionRouter,
+        delay: &mut impl DelayNs,
+        attempts: u32,
+        pause_us: u32,
+    ) -> Result<Completion, CompletionError> {
+        for attempt in 0..attempts {
+            if attempt > 0 {
+                delay.delay_us(pause_us);
+            }
+            if let Some(completion) = self.poll(router) {
+                return completion;
+            }
+        }
+        Err(CompletionError::TimedOut)
+    }
+
+    /// Takes the next entry if it is the success of a send request that is outstanding, and returns what the user sees of it. Its
+    /// slot stays taken.
+    #[inline]
+    fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
+        let slot = self.ring.peek(self.consumer);
+        let tail = CqeTail::from_bytes(slot.read_u64::<{ CqeTail::OFFSET }>());
+        if !tail.is_send_success(slot.owner()) {
+            return None;
+        }
+        barrier::owner_before_entry();
+        let bytes = u64::from_be_bytes(slot.read_u64::<BYTE_COUNT_WORD>()) as u32;
+        let user_index = (u64::from_be_bytes(slot.read_u64::<USER_INDEX_WORD>()) >> 32) as u32;
+        let qpn = tail.qpn();
+        let queues = verified(router, CqeOrigin { qpn, user_index: user_index & USER_INDEX_MASK })?;
+        let Retired { id, kind } = queues.retire_send(tail.counter())?;
+        self.consumer += 1;
+        let outcome = Outcome::Sent { kind, bytes };
+        (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, outcome })
+    }
+
+    /// Takes entries of any kind up to the first that is a completion for the user.
+    #[cold]
+    #[inline(never)]
+    fn next_of_any_kind(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<Result<Completion, CompletionError>> {
+        // A device that never stops writing what the user does not see must not keep the caller here.
+        for _ in 0..self.ring.len() {
+            let entry = self.take_entry()?;
+            if let Some(completion) = complete(&entry, router) {
+                return Some(completion);
+            }
+        }
+        None
+    }
+}
+
+/// Copies an entry, if the device has written it.
+fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
+    let [.., last] = slot.read_u64::<{ CqeTail::OFFSET }>();
+    let op_own = OpOwn::from_bits(last);
+    if u64::from(op_own.owner()) != slot.owner() || op_own.opcode() == CqeOpcode::INVALID.0 {
+        return None;
+    }
+    barrier::owner_before_entry();
+    Some(transmute!([
+        slot.read_u64::<0>(),
+        slot.read_u64::<8>(),
+        slot.read_u64::<16>(),
+        slot.read_u64::<24>(),
+        slot.read_u64::<32>(),
+        slot.read_u64::<40>(),
+        slot.read_u64::<48>(),
+        slot.read_u64::<56>(),
+    ]))
+}
+
+/// Finds the queues of the queue pair that an entry names.
+#[inline]
+fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&mut R::Queues> {
+    router.queues(origin).filter(|queues| queues.qpn() == origin.qpn)
+}
+
+/// Carries out what an entry of any kind says; returns nothing for one that the user does not see.
+fn complete(entry: &Cqe, router: &mut impl CompletionRouter) -> Option<Result<Completion, CompletionError>> {
+    match CqeEvent::from_wire(entry) {
+        Ok(CqeEvent::Work(event)) => complete_work(entry, event, router).transpose(),
+        Ok(CqeEvent::SignatureError(fault)) => {
+            let mkey = fault.mkey;
+            let position = router.signature_error(&fault);
+            let error = position.map(|position| Completion::SignatureError { mkey, position });
+            Some(error.ok_or(CompletionError::UnknownMkey { index: mkey.get() }))
+        }
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// Retires the request that an entry names.
+fn complete_work(
+    entry: &Cqe,
+    event: WorkEvent,
+    router: &mut impl CompletionRouter,
+) -> Result<Option<Completion>, CompletionError> {
+    let qpn = Qpn::from_low_bits(entry.opcode_qpn().qpn());
+    let origin = CqeOrigin { qpn, user_index: entry.user_index.get() & USER_INDEX_MASK };
+    let queues = verified(router, origin).ok_or(CompletionError::UnknownQueuePair { qpn: qpn.get() })?;
+    let counter = entry.wqe_counter.get();
+    let unknown = CompletionError::UnknownRequest { qpn: qpn.get(), counter };
+    let (id, outcome) = match event {
+        WorkEvent::Sent { bytes } => {
+            let Retired { id, kind } = queues.retire_send(counter).ok_or(unknown)?;
+            if kind == RequestKind::MkeyConfigurePart {
+                return Ok(None);
+            }
+            (id, Outcome::Sent { kind, bytes })
+        }
+        WorkEvent::Received { message, bytes } => {
+            (queues.retire_receive(counter).ok_or(unknown)?, Outcome::Received { message, bytes })
+        }
+        WorkEvent::SendFailed(failure) => {
+            (queues.retire_send(counter).ok_or(unknown)?.id, Outcome::Failed(failure))
+        }
+        WorkEvent::ReceiveFailed(failure) => {
+            (queues.retire_receive(counter).ok_or(unknown)?, Outcome::Failed(failure))
+        }
+    };
+    Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))
+}
+
+crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer });
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,551 @@
+//! Polling, against what a search through lists would find.
+
+use super::*;
+use crate::mkey::{
+    BlockSignature, DomainKind, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
+    SignatureChange, SignatureError, SignatureErrorKind,
+};
+use crate::queue::{
+    Doorbell, Failure, Message, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
+    SendQueueConfig,
+};
+use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex, Seed};
+use crate::wire::Wqebb;
+use crate::wire::cqe::{SignatureErrorCqe, Syndrome};
+use crate::wire::ctrl::Opcode;
+use crate::wire::data::DataSegment;
+use embedded_hal_mock::eh1::delay::{CheckedDelay, Transaction};
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+use zerocopy::big_endian::{U16, U32, U64};
+
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: [u8; 8]) {}
+}
+
+type Send<'r> = SendQueue<'r, Silent, 16>;
+
+const QPN: Qpn = Qpn::from_low_bits(0x42);
+
+fn cqe(opcode: CqeOpcode, counter: u16, owner: u8) -> Cqe {
+    Cqe {
+        sop_qpn: U32::new(u32::from(Opcode::SEND.0) << 24 | QPN.get()),
+        wqe_counter: U16::new(counter),
+        op_own: opcode.0 << 4 | owner,
+        ..Cqe::UNWRITTEN
+    }
+}
+
+fn queue(entries: &[Cqe]) -> (Vec<Cqe>, DoorbellRecord) {
+    (entries.to_vec(), DoorbellRecord::new())
+}
+
+fn send<'r>(qpn: Qpn, ring: &'r mut [Wqebb], record: &'r DoorbellRecord) -> Send<'r> {
+    SendQueue::new(SendQueueConfig::new(qpn), ring, record, Silent).unwrap()
+}
+
+fn signature_mkey(key: Key) -> Mkey {
+    let psv = PsvIndex::from_low_bits;
+    let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) }).unwrap()
+}
+
+const CRC32: crate::mkey::Domain =
+    crate::mkey::Domain { signature: Signature::Crc32(Seed::Zeros), block_size: BlockSize::B512 };
+
+#[test]
+fn m56_entries_of_the_other_lap_are_not_there_yet() {
+    let (mut ring, record) = queue(&[cqe(CqeOpcode::REQUESTER, 1, 0), cqe(CqeOpcode::REQUESTER, 2, 1)]);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    assert!(completions.take_entry().is_some());
+    assert_eq!(completions.take_entry(), None, "owner bit of the second lap");
+    let (mut ring, record) = queue(&[cqe(CqeOpcode::REQUESTER, 1, 0); 2]);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    assert!(completions.take_entry().is_some() && completions.take_entry().is_some());
+    assert_eq!(completions.take_entry(), None, "the first entry is of the first lap");
+    assert_eq!(record.bytes()[0], [0; 4]);
+    completions.release();
+    assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
+    let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 2]);
+    assert_eq!(CompletionQueue::new(&mut ring, &record).unwrap().take_entry(), None);
+}
+
+#[test]
+fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
+    let key = Key::from_raw(0x0012_3400);
+    let mut mkeys = [signature_mkey(Key::from_raw(0x7700)), signature_mkey(key)];
+    let error = SignatureErrorCqe {
+        expected_trans_sig: U32::new(0x699a_ca21),
+        actual_trans_sig: U32::new(0x969a_ca21),
+        syndrome: U16::new(SignatureErrorCqe::SYNDROME_GUARD),
+        // Only three bits of type and domain count.
+        sig_type: 0xf8,
+        domain: 0xf8 | SignatureErrorCqe::DOMAIN_MEMORY,
+        mkey: U32::new(0x0012_34ff),
+        offset: U64::new(3 * 516 - 1),
+        ..transmute!(cqe(CqeOpcode::SIGNATURE_ERROR, 0, 0))
+    };
+    let second = SignatureErrorCqe { offset: U64::new(515), ..error };
+    let stranger = SignatureErrorCqe { mkey: U32::new(0x9900), ..error };
+    let entries =
+        [transmute!(error), transmute!(second), cqe(CqeOpcode::REQUESTER, 3, 0), transmute!(stranger)];
+    let (mut ring, record) = queue(&entries);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let (mut sq_ring, sq_record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(QPN, &mut sq_ring, &sq_record);
+    let config =
+        MkeyConfig { signature: SignatureChange::Set(&BlockSignature::memory(CRC32)), ..MkeyConfig::KEEP };
+    send.request(1).signaled().configure_mkey(&mut mkeys[1], &config).unwrap();
+    send.ring_doorbell();
+    let mut router = QpRouter { queues: &mut send, mkeys: &mut mkeys };
+    let reported = Completion::SignatureError { mkey: key.index(), position: 1 };
+    assert_eq!(completions.poll(&mut router), Some(Ok(reported)));
+    assert_eq!(completions.poll(&mut router), Some(Ok(reported)));
+    let outcome = Outcome::Sent { kind: RequestKind::MkeyConfigure, bytes: 0 };
+    let done = WorkCompletion { id: 1, qpn: QPN, outcome };
+    assert_eq!(
+        completions.poll(&mut router),
+        Some(Ok(Completion::Work(done))),
+        "R177: the SET_PSV completes"
+    );
+    let unknown = CompletionError::UnknownMkey { index: 0x99 };
+    assert_eq!(completions.poll(&mut router), Some(Err(unknown)));
+    assert_eq!(completions.poll(&mut router), None);
+    assert_eq!(record.bytes()[0], [0, 0, 0, 4]);
+    let expected = SignatureError {
+        kind: SignatureErrorKind::Guard,
+        domain: DomainKind::Memory,
+        found: 0x969a_ca21,
+        computed: 0x699a_ca21,
+        offset: 1547,
+        stride: 516,
+    };
+    assert_eq!(expected.block_index(), 2);
+    assert_eq!(mkeys[1].check(), Ok(Some(expected)), "R183: the first is kept");
+    assert_eq!(mkeys[1].check(), Ok(None), "M10: and given once");
+    assert_eq!(mkeys[0].check(), Ok(None));
+    assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
+}
+
+#[test]
+fn a_batch_gives_its_slots_back_at_once() {
+    let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0); 4]);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let mut table = QpTable::<Send<'_>, 2>::new();
+    let mut seen = Vec::new();
+    let count = completions.poll_batch(3, &mut table.router(&mut []), |completion| seen.push(completion));
+    let unknown = CompletionError::UnknownQueuePair { qpn: QPN.get() };
+    assert_eq!((count, seen), (3, vec![Err(unknown); 3]));
+    assert_eq!(record.bytes()[0], [0, 0, 0, 3]);
+    assert_eq!(completions.poll_batch(3, &mut table.router(&mut []), |_| ()), 1);
+    assert_eq!(completions.poll_batch(3, &mut table.router(&mut []), |_| ()), 0);
+}
+
+/// What is outstanding on a queue pair, as lists that are searched.
+#[derive(Default)]
+struct Model {
+    /// First block, `wr_id` and kind of each send request.
+    sends: VecDeque<(u32, u64, RequestKind)>,
+    published: u32,
+    /// Number and `wr_id` of each receive request.
+    receives: VecDeque<(u16, u64)>,
+    next_receive: u16,
+}
+
+impl Model {
+    fn retire_send(&mut self, counter: u16) -> Option<(u64, RequestKind)> {
+        let published = self.published;
+        let at = self.sends.iter().position(|(begin, ..)| *begin as u16 == counter && *begin < published)?;
+        self.sends.drain(..=at).next_back().map(|(_, id, kind)| (id, kind))
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        let at = self.receives.iter().position(|(number, _)| *number == counter)?;
+        self.receives.drain(..=at).next_back().map(|(_, id)| id)
+    }
+}
+
+/// Returns four bytes of an entry.
+fn word(entry: &[u8; 64], at: usize) -> u32 {
+    u32::from_be_bytes(entry[at..at + 4].try_into().unwrap())
+}
+
+/// Indices of the mkeys that the router has.
+const MKEYS: [u32; 2] = [0x77, 0x78];
+
+/// Reads an entry, byte by byte, and retires what it names in a search: what a poll has to return, or `None` for what the user
+/// does not see.
+fn expected(entry: &[u8; 64], models: &mut [(u32, Model)]) -> Option<Result<Completion, CompletionError>> {
+    let (opcode, format) = (entry[63] >> 4, entry[63] >> 2 & 3);
+    match opcode {
+        12 => {
+            let index = word(entry, 36) >> 8;
+            let position = MKEYS.iter().position(|known| *known == index);
+            let mkey = MkeyIndex::from_low_bits(index);
+            let reported = position.map(|position| Completion::SignatureError { mkey, position });
+            return Some(reported.ok_or(CompletionError::UnknownMkey { index }));
+        }
+        0..=4 if format != 0 => return Some(Err(CompletionError::UnsupportedFormat { format })),
+        0..=4 | 13 | 14 => {}
+        _ => return Some(Err(CompletionError::UnknownOpcode(CqeOpcode(opcode)))),
+    }
+    let (qpn, counter) = (word(entry, 56) & 0x00ff_ffff, (word(entry, 60) >> 16) as u16);
+    let Some((_, model)) = models.iter_mut().find(|(known, _)| *known == qpn) else {
+        return Some(Err(CompletionError::UnknownQueuePair { qpn }));
+    };
+    let retired = if matches!(opcode, 0 | 13) {
+        model.retire_send(counter)
+    } else {
+        model.retire_receive(counter).map(|id| (id, RequestKind::Nop))
+    };
+    let Some((id, kind)) = retired else {
+        return Some(Err(CompletionError::UnknownRequest { qpn, counter }));
+    };
+    if opcode == 0 && kind == RequestKind::MkeyConfigurePart {
+        return None;
+    }
+    let work = WorkCompletion { id, qpn: Qpn::from_low_bits(qpn), outcome: outcome(entry, kind) };
+    Some(Ok(Completion::Work(work)))
+}
+
+/// Returns what an entry says of a request of this kind.
+fn outcome(entry: &[u8; 64], kind: RequestKind) -> Outcome {
+    let (bytes, imm) = (word(entry, 44), word(entry, 36));
+    let message = match entry[63] >> 4 {
+        0 => return Outcome::Sent { kind, bytes },
+        1 => Message::WriteImm(imm),
+        2 => Message::Send,
+        3 => Message::SendImm(imm),
+        4 => Message::SendInvalidate(Key::from_raw(imm)),
+        _ => {
+            let [hardware, hardware_type, vendor, syndrome] = entry[52..56].try_into().unwrap();
+            let syndrome = Syndrome(syndrome);
+            return Outcome::Failed(Failure { syndrome, vendor, hardware, hardware_type });
+        }
+    };
+    Outcome::Received { message, bytes }
+}
+
+/// Numbers as chance has them.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn bytes(&mut self) -> [u8; 64] {
+        core::array::from_fn(|_| self.below(256) as u8)
+    }
+}
+
+type Qp<'r> = (Send<'r>, ReceiveQueue<'r, 4>);
+
+/// Queue pairs that complete to one completion queue, and what is known of them. Some are not in the table for a while.
+struct World<'r> {
+    dice: Dice,
+    table: QpTable<Qp<'r>, 8>,
+    models: Vec<(u32, Model)>,
+    away: Vec<(Qp<'r>, Model)>,
+    mkeys: [Mkey; 2],
+    ring: [Cqe; 8],
+    record: DoorbellRecord,
+    /// Entries that were written and not taken.
+    pending: VecDeque<[u8; 64]>,
+    consumer: u64,
+    completed: usize,
+    refused: usize,
+}
+
+impl World<'_> {
+    /// Posts a request to one of the queue pairs of the table, if it fits, and publishes now and then.
+    fn post(&mut self, id: u64) {
+        let at = self.dice.below(self.models.len() as u64) as usize;
+        let (qpn, model) = &mut self.models[at];
+        let (send, receive) = self.table.get_mut(Qpn::from_low_bits(*qpn)).unwrap();
+        let begin = send.producer();
+        let block = BlockSignature::both(CRC32, CRC32);
+        let config = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
+        let sge = crate::wqe::Sge::new(0, 1, Key::from_raw(0x500)).unwrap();
+        let part = RequestKind::MkeyConfigurePart;
+        let parts: &[(u32, RequestKind)] = match self.dice.below(5) {
+            0 if receive.post(id, &[]).is_ok() => {
+                receive.publish();
+                model.receives.push_back((model.next_receive, id));
+                model.next_receive = model.next_receive.wrapping_add(1);
+                &[]
+            }
+            1 if send.request(id).configure_mkey(&mut self.mkeys[1], &config).is_ok() => {
+                &[(0, part), (3, part), (4, RequestKind::MkeyConfigure)]
+            }
+            2 if send.request(id).send(&[sge; 11]).is_ok() => &[(0, RequestKind::Send)],
+            3 | 4 if send.request(id).nop().is_ok() => &[(0, RequestKind::Nop)],
+            _ => &[],
+        };
+        model.sends.extend(parts.iter().map(|(offset, kind)| (begin + offset, id, *kind)));
+        if self.dice.below(2) == 0 {
+            send.ring_doorbell();
+            model.published = send.producer();
+        }
+    }
+
+    /// Makes an entry: of a request that is outstanding, or of any queue pair and counter, or any bytes.
+    fn entry(&mut self) -> [u8; 64] {
+        let mut entry = self.dice.bytes();
+        let at = self.dice.below(self.models.len() as u64) as usize;
+        let (qpn, model) = &self.models[at];
+        let way = self.dice.below(16);
+        if way > 0 {
+            let (of, opcode): (usize, _) = match way {
+                1 => (0, 12),
+                2..=6 => (model.receives.len(), [1, 2, 3, 4, 14][way as usize - 2]),
+                7 => (model.sends.len(), 13),
+                _ => (model.sends.len(), 0),
+            };
+            let place = self.dice.below(of.max(1) as u64) as usize;
+            let counter = match opcode {
+                0 | 13 => model.sends.get(place).map(|(begin, ..)| *begin as u16),
+                _ => model.receives.get(place).map(|(number, _)| *number),
+            };
+            // Now and then the middle of a request, or what is not outstanding.
+            let counter = counter.unwrap_or(7).wrapping_add(u16::from(self.dice.below(8) == 0));
+            entry[60..62].copy_from_slice(&counter.to_be_bytes());
+            let qpn = if self.dice.below(32) == 0 { 0x99 } else { *qpn };
+            entry[57..60].copy_from_slice(&qpn.to_be_bytes()[1..]);
+            entry[63] = opcode << 4;
+            let user_index = self.dice.below(6) as u8;
+            entry[32..36].copy_from_slice(&[0xee, 0, 0, user_index]);
+        }
+        if entry[63] >> 4 == 12 && self.dice.below(4) != 0 {
+            entry[36..40].copy_from_slice(&[0, 0, [0x77, 0x78][at % 2], 0xff]);
+        }
+        entry
+    }
+
+    /// Writes an entry where the device would, if there is room.
+    fn write(&mut self) {
+        let slots = self.ring.len() as u64;
+        let index = self.consumer + self.pending.len() as u64;
+        if self.pending.len() as u64 == slots {
+            return;
+        }
+        let mut entry = self.entry();
+        // What has never been written is not an entry.
+        let opcode = if entry[63] >> 4 == 15 { 5 << 4 } else { entry[63] & 0xf0 };
+        entry[63] = opcode | entry[63] & 0x0e | (index / slots % 2) as u8;
+        self.ring[(index % slots) as usize] = transmute!(entry);
+        self.pending.push_back(entry);
+    }
+
+    /// Polls one or a batch, and compares.
+    fn poll(&mut self) {
+        let mut completions = CompletionQueue::new(&mut self.ring, &self.record).unwrap();
+        completions.consumer = self.consumer;
+        let max = self.dice.below(6) as usize;
+        let mut router = self.table.router(&mut self.mkeys);
+        let mut found = Vec::new();
+        if max == 0 {
+            found.extend(completions.poll(&mut router));
+        } else {
+            let count = completions.poll_batch(max, &mut router, |completion| found.push(completion));
+            assert_eq!(count, found.len());
+        }
+        let mut wanted = Vec::new();
+        while wanted.len() < max.max(1) {
+            let Some(entry) = self.pending.pop_front() else { break };
+            self.consumer += 1;
+            wanted.extend(expected(&entry, &mut self.models));
+        }
+        assert_eq!(found, wanted);
+        assert_eq!(completions.consumer, self.consumer);
+        assert_eq!(self.record.bytes()[0], (self.consumer as u32).to_be_bytes());
+        self.completed += found.iter().filter(|completion| completion.is_ok()).count();
+        self.refused += found.iter().filter(|completion| completion.is_err()).count();
+        for (qpn, model) in &self.models {
+            let (send, receive) = self.table.get_mut(Qpn::from_low_bits(*qpn)).unwrap();
+            assert_eq!(send.outstanding() as usize, model.sends.len());
+            let tail = model.sends.front().map_or(send.producer(), |(begin, ..)| *begin);
+            assert_eq!(send.free_blocks(), 16 - (send.producer() - tail));
+            assert_eq!(receive.free_slots() as usize, 4 - model.receives.len());
+        }
+    }
+
+    /// Takes a queue pair out of the table, or puts one back.
+    fn come_and_go(&mut self) {
+        if self.models.len() > 2 && self.dice.below(2) == 0 {
+            let at = self.dice.below(self.models.len() as u64) as usize;
+            let (qpn, model) = self.models.remove(at);
+            let queues = self.table.remove(Qpn::from_low_bits(qpn)).unwrap();
+            self.away.push((queues, model));
+        } else if let Some((queues, model)) = self.away.pop() {
+            self.models.push((queues.0.qpn().get(), model));
+            assert!(self.table.insert(queues).is_ok());
+        }
+    }
+}
+
+#[test]
+fn polling_retires_what_a_search_would() {
+    // Five queue pairs that complete to one queue of eight entries, over many laps. Some are where their user index says, some
+    // are not. Requests of one block and more, silent or not; entries that a device would write, and others.
+    let mut rings = [[Wqebb::ZERO; 16]; 5];
+    let mut receive_rings = [[DataSegment::default(); 4]; 5];
+    let records = [const { DoorbellRecord::new() }; 5];
+    let mut world = World {
+        dice: Dice(1),
+        table: QpTable::new(),
+        models: Vec::new(),
+        away: Vec::new(),
+        mkeys: MKEYS.map(|index| signature_mkey(Key::from_raw(index << 8))),
+        ring: [Cqe::UNWRITTEN; 8],
+        record: DoorbellRecord::new(),
+        pending: VecDeque::new(),
+        consumer: 0,
+        completed: 0,
+        refused: 0,
+    };
+    let parts = rings.iter_mut().zip(&mut receive_rings).zip(&records);
+    for (qpn, ((ring, receive_ring), record)) in [0x10, 0xff_fffe, 0x11, 0x50, 0x90].into_iter().zip(parts) {
+        let config = ReceiveQueueConfig { qpn: Qpn::from_low_bits(qpn), entries_per_slot: 1 };
+        let receive = ReceiveQueue::new(config, receive_ring, record).unwrap();
+        assert!(world.table.insert((send(config.qpn, ring, record), receive)).is_ok());
+        world.models.push((qpn, Model::default()));
+    }
+    for id in 0..60_000 {
+        world.post(id);
+        if world.dice.below(3) != 0 {
+            world.write();
+        }
+        if world.dice.below(4) == 0 {
+            world.poll();
+        }
+        if world.dice.below(64) == 0 {
+            world.come_and_go();
+        }
+    }
+    let World { completed, refused, .. } = world;
+    assert!(completed > 10_000 && refused > 1000, "{completed} completed, {refused} refused");
+}
+
+#[test]
+fn a_table_takes_what_it_has_room_for() {
+    let mut rings = [[Wqebb::ZERO; 16]; 4];
+    let records = [const { DoorbellRecord::new() }; 4];
+    let mut table = QpTable::<Send<'_>, 2>::new();
+    let mut memory = rings.iter_mut().zip(&records);
+    let mut insert = |qpn| {
+        let (ring, record) = memory.next().unwrap();
+        table
+            .insert(send(Qpn::from_low_bits(qpn), ring, record))
+            .map_err(|(error, queue)| (error, queue.qpn().get()))
+    };
+    assert_eq!(insert(7), Ok(()));
+    assert_eq!(insert(7), Err((QueueError::QpnInUse { qpn: Qpn::from_low_bits(7) }, 7)));
+    assert_eq!(insert(8), Ok(()));
+    assert_eq!(insert(9), Err((QueueError::TableFull { capacity: 2 }, 9)));
+    assert_eq!(table.next_user_index(), 2);
+    assert!(table.remove(Qpn::from_low_bits(7)).is_some() && table.remove(Qpn::from_low_bits(7)).is_none());
+    assert_eq!(table.iter_mut().map(|queue| queue.qpn().get()).collect::<Vec<_>>(), [8]);
+}
+
+/// Finds queues of another queue pair than the entry's.
+struct Wrong<'q, 'r>(&'q mut Send<'r>);
+
+impl<'r> CompletionRouter for Wrong<'_, 'r> {
+    type Queues = Send<'r>;
+
+    fn queues(&mut self, _: CqeOrigin) -> Option<&mut Send<'r>> {
+        Some(self.0)
+    }
+
+    fn signature_error(&mut self, _: &crate::mkey::SignatureFault) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn a_router_that_is_wrong_retires_nothing() {
+    let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(Qpn::from_low_bits(0x43), &mut sq_ring, &sq_record);
+    send.request(1).nop().unwrap();
+    send.ring_doorbell();
+    for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {
+        let (mut ring, record) = queue(&[cqe(opcode, 0, 0)]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        let unknown = CompletionError::UnknownQueuePair { qpn: QPN.get() };
+        assert_eq!(completions.poll(&mut Wrong(&mut send)), Some(Err(unknown)));
+        assert_eq!((send.outstanding(), record.bytes()[0]), (1, [0, 0, 0, 1]));
+    }
+}
+
+#[test]
+fn inner_requests_complete_unseen() {
+    let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(QPN, &mut sq_ring, &sq_record);
+    let config = MkeyConfig {
+        signature: SignatureChange::Set(&BlockSignature::both(CRC32, CRC32)),
+        ..MkeyConfig::KEEP
+    };
+    let mut mkey = signature_mkey(Key::from_raw(0x7700));
+    for _ in 0..3 {
+        send.request(1).configure_mkey(&mut mkey, &config).unwrap();
+    }
+    send.ring_doorbell();
+    // Inner requests of the three configurations, all of which complete.
+    let (mut ring, record) = queue(&[0, 3, 5, 8].map(|counter| cqe(CqeOpcode::REQUESTER, counter, 0)));
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
+    assert_eq!(completions.poll(&mut router), None);
+    assert_eq!(record.bytes()[0], [0, 0, 0, 4], "their slots are given back");
+    assert_eq!((send.outstanding(), send.free_blocks()), (4, 16 - 6));
+}
+
+#[test]
+fn a_panic_of_the_user_loses_no_completion_and_takes_none_twice() {
+    let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(QPN, &mut sq_ring, &sq_record);
+    for id in 0..4 {
+        send.request(id).nop().unwrap();
+    }
+    send.ring_doorbell();
+    let (mut ring, record) = queue(&[0, 1, 2, 3].map(|counter| cqe(CqeOpcode::REQUESTER, counter, 0)));
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let mut seen = Vec::new();
+    let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
+    let id = |completion: Result<Completion, _>| completion.unwrap().work().unwrap().id;
+    let result = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        completions.poll_batch(4, &mut router, |completion| {
+            seen.push(id(completion));
+            assert!(seen.len() != 2, "enough");
+        })
+    }));
+    assert!(result.is_err());
+    assert_eq!((router.queues.outstanding(), completions.consumer), (2, 2));
+    completions.poll_batch(4, &mut router, |completion| seen.push(id(completion)));
+    assert_eq!(seen, [0, 1, 2, 3]);
+    assert_eq!(record.bytes()[0], [0, 0, 0, 4]);
+}
+
+#[test]
+fn waiting_ends_with_a_completion_or_at_the_limit() {
+    let (mut ring, record) = queue(&[cqe(CqeOpcode::RESPONDER_SEND, 0, 0), Cqe::UNWRITTEN]);
+    let (mut rq_ring, rq_record) = (vec![DataSegment::default(); 2], DoorbellRecord::new());
+    let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
+    let mut receive = ReceiveQueue::<2>::new(config, &mut rq_ring, &rq_record).unwrap();
+    receive.post(21, &[]).unwrap();
+    receive.publish();
+    let mut router = QpRouter { queues: &mut receive, mkeys: &mut [] };
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let mut no_delay = CheckedDelay::new(&[]);
+    let completion = completions.wait(&mut router, &mut no_delay, 3, 50).unwrap();
+    assert_eq!(completion.work().map(|work| work.id), Some(21));
+    no_delay.done();
+    let mut delay = CheckedDelay::new(&[Transaction::delay_us(50), Transaction::delay_us(50)]);
+    let timed_out = completions.wait(&mut router, &mut delay, 3, 50);
+    assert_eq!(timed_out, Err(CompletionError::TimedOut));
+    delay.done();
+}

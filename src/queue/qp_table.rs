@@ -1,0 +1,123 @@
+//! Many queue pairs on one completion queue.
+
+use super::router::{CompletionRouter, CqeOrigin, QpQueues, record};
+use crate::error::QueueError;
+use crate::mkey::{Mkey, SignatureFault};
+use crate::types::Qpn;
+use heapless::index_map::FnvIndexMap;
+
+/// Up to `QPS` queue pairs that complete to one completion queue; `QPS` is a power of two, 2 or more.
+///
+/// A completion finds its queue pair at once if that was created with its position here as user index
+/// ([`QpTable::next_user_index`]), else by its number. `Q` is what [`QpQueues`] names: a [`super::SendQueue`], a pair of send and
+/// receive queue, a `devx::QueuePair`, or references to these.
+///
+/// ```
+/// use mlx5_mkey::error::CompletionError;
+/// use mlx5_mkey::queue::{CompletionQueue, QpTable, SendQueue, UarDoorbell};
+///
+/// type Table<'r> = QpTable<SendQueue<'r, UarDoorbell, 256>, 64>;
+///
+/// fn drain(completions: &mut CompletionQueue<'_>, table: &mut Table<'_>) -> Result<usize, CompletionError> {
+///     let mut count = 0;
+///     while let Some(completion) = completions.poll(&mut table.router(&mut [])) {
+///         completion?;
+///         count += 1;
+///     }
+///     Ok(count)
+/// }
+/// ```
+pub struct QpTable<Q, const QPS: usize> {
+    queues: FnvIndexMap<Qpn, Q, QPS>,
+}
+
+impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
+    /// No queue pairs.
+    pub const fn new() -> Self {
+        Self { queues: FnvIndexMap::new() }
+    }
+
+    /// Returns the user index to create the next queue pair with, so that its completions find it at once: the position that
+    /// [`QpTable::insert`] gives it.
+    pub fn next_user_index(&self) -> u32 {
+        self.queues.len() as u32
+    }
+
+    /// Takes up a queue pair.
+    ///
+    /// # Errors
+    /// The queue pair, where the table is full ([`QueueError::TableFull`]) or has one of this number
+    /// ([`QueueError::QpnInUse`]).
+    pub fn insert(&mut self, queues: Q) -> Result<(), (QueueError, Q)> {
+        let qpn = queues.qpn();
+        if self.queues.contains_key(&qpn) {
+            return Err((QueueError::QpnInUse { qpn }, queues));
+        }
+        match self.queues.insert(qpn, queues) {
+            Ok(_) => Ok(()),
+            Err((_, queues)) => Err((QueueError::TableFull { capacity: QPS }, queues)),
+        }
+    }
+
+    /// Gives a queue pair back. Completions of it that arrive later are refused. The last queue pair of the table takes its
+    /// position, and is found by its number from now on.
+    pub fn remove(&mut self, qpn: Qpn) -> Option<Q> {
+        self.queues.remove(&qpn)
+    }
+
+    /// Returns a queue pair, to post to.
+    pub fn get_mut(&mut self, qpn: Qpn) -> Option<&mut Q> {
+        self.queues.get_mut(&qpn)
+    }
+
+    /// Returns all queue pairs.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Q> {
+        self.queues.values_mut()
+    }
+
+    /// Returns a router for [`super::CompletionQueue::poll`]: these queue pairs, and the mkeys whose signature errors arrive at
+    /// the completion queue. Mkeys are searched, and only when there is a signature error.
+    #[inline]
+    pub const fn router<'t>(&'t mut self, mkeys: &'t mut [Mkey]) -> QpTableRouter<'t, Q, QPS> {
+        QpTableRouter { table: self, mkeys }
+    }
+
+    /// Finds a queue pair: at the position that the entry has, else by its number.
+    #[inline]
+    fn find(&mut self, CqeOrigin { qpn, user_index }: CqeOrigin) -> Option<&mut Q> {
+        let is_there = self.queues.get_index(user_index as usize).is_some_and(|(found, _)| *found == qpn);
+        if is_there {
+            return self.queues.get_index_mut(user_index as usize).map(|(_, queues)| queues);
+        }
+        self.queues.get_mut(&qpn)
+    }
+}
+
+impl<Q: QpQueues, const QPS: usize> Default for QpTable<Q, QPS> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Routes the completions of the queue pairs of a [`QpTable`].
+pub struct QpTableRouter<'t, Q, const QPS: usize> {
+    table: &'t mut QpTable<Q, QPS>,
+    /// The mkeys.
+    pub mkeys: &'t mut [Mkey],
+}
+
+impl<Q: QpQueues, const QPS: usize> CompletionRouter for QpTableRouter<'_, Q, QPS> {
+    type Queues = Q;
+
+    #[inline]
+    fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Q> {
+        self.table.find(origin)
+    }
+
+    fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
+        record(self.mkeys, fault)
+    }
+}
+
+crate::fmt::format_counters!([Q, const QPS: usize] QpTable [Q, QPS] { });
+crate::fmt::format_counters!(['t, Q, const QPS: usize] QpTableRouter ['t, Q, QPS] { table });

@@ -1,0 +1,166 @@
+//! From a completion to the queue pair or the mkey that it is about.
+
+use super::doorbell::Doorbell;
+use super::in_flight::Retired;
+use super::receive::ReceiveQueue;
+use super::send::SendQueue;
+use crate::mkey::{Mkey, SignatureFault};
+use crate::types::Qpn;
+
+/// Which queue pair a completion entry names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CqeOrigin {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its user index, 24 bits: what it was created with (`user_index` of `command::CreateQp`), where the device writes entries
+    /// of version 1 (PRM `cqe_version`). Else the number of its shared receive queue, 0 without.
+    pub user_index: u32,
+}
+
+/// The queues of one queue pair, of which completions retire requests.
+///
+/// A [`SendQueue`] and a [`ReceiveQueue`] alone are one, a pair of both is, and so is an exclusive reference to any of these.
+pub trait QpQueues {
+    /// Returns the number of the queue pair.
+    fn qpn(&self) -> Qpn;
+
+    /// Retires a send request, see [`SendQueue::retire`].
+    fn retire_send(&mut self, counter: u16) -> Option<Retired>;
+
+    /// Retires a receive request, see [`ReceiveQueue::retire`].
+    fn retire_receive(&mut self, counter: u16) -> Option<u64>;
+}
+
+impl<Q: QpQueues + ?Sized> QpQueues for &mut Q {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        (**self).qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        (**self).retire_send(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        (**self).retire_receive(counter)
+    }
+}
+
+impl<D: Doorbell, const N: usize> QpQueues for SendQueue<'_, D, N> {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        self.qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        self.retire(counter)
+    }
+
+    fn retire_receive(&mut self, _counter: u16) -> Option<u64> {
+        None
+    }
+}
+
+impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
+    fn qpn(&self) -> Qpn {
+        self.qpn()
+    }
+
+    fn retire_send(&mut self, _counter: u16) -> Option<Retired> {
+        None
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        self.retire(counter)
+    }
+}
+
+/// What sends and what receives, of the same queue pair. The number is that of the first; a second of another queue pair retires
+/// nothing.
+impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        self.0.qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        self.0.retire_send(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        if self.1.qpn() == self.0.qpn() { self.1.retire_receive(counter) } else { None }
+    }
+}
+
+/// Finds the queue pair and the mkey that a completion is about. [`QpRouter`] does for one queue pair, [`super::QpTable`] for
+/// many.
+pub trait CompletionRouter {
+    /// The queues of a queue pair.
+    type Queues: QpQueues;
+
+    /// Finds the queues of a queue pair. The user index is a hint: polling looks at the number of what is found, and refuses the
+    /// entry where it is not that of the entry.
+    fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Self::Queues>;
+
+    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns where the router has it, for
+    /// [`super::Completion::SignatureError`]; `None` where no mkey has taken it.
+    fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
+}
+
+/// Routes the completions of one queue pair.
+///
+/// ```
+/// use mlx5_mkey::error::CompletionError;
+/// use mlx5_mkey::mkey::Mkey;
+/// use mlx5_mkey::queue::{Completion, CompletionQueue, Doorbell, QpRouter, ReceiveQueue, SendQueue};
+///
+/// /// Takes what has completed, and returns the `wr_id`s of it.
+/// fn drain<D: Doorbell>(
+///     completions: &mut CompletionQueue<'_>,
+///     send: &mut SendQueue<'_, D, 64>,
+///     receive: &mut ReceiveQueue<'_, 64>,
+///     mkeys: &mut [Mkey],
+/// ) -> Result<Vec<u64>, CompletionError> {
+///     let mut done = Vec::new();
+///     let mut router = QpRouter { queues: (send, receive), mkeys };
+///     while let Some(completion) = completions.poll(&mut router) {
+///         match completion? {
+///             Completion::Work(work) => done.push(work.id),
+///             Completion::SignatureError { position, .. } => {
+///                 println!("{:?}", router.mkeys[position].check());
+///             }
+///         }
+///     }
+///     Ok(done)
+/// }
+/// ```
+pub struct QpRouter<'m, Q> {
+    /// The queues, often by reference: `(&mut send, &mut receive)`.
+    pub queues: Q,
+    /// The mkeys whose signature errors arrive at the completion queue. They are searched, and only when there is one.
+    pub mkeys: &'m mut [Mkey],
+}
+
+impl<Q: QpQueues> CompletionRouter for QpRouter<'_, Q> {
+    type Queues = Q;
+
+    #[inline]
+    fn queues(&mut self, _origin: CqeOrigin) -> Option<&mut Q> {
+        Some(&mut self.queues)
+    }
+
+    fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
+        record(self.mkeys, fault)
+    }
+}
+
+/// Hands a signature error to the mkey that it names, and returns its position.
+pub(super) fn record(mkeys: &mut [Mkey], fault: &SignatureFault) -> Option<usize> {
+    mkeys.iter_mut().position(|mkey| mkey.record(fault))
+}
+
+crate::fmt::format_counters!(['m, Q: core::fmt::Debug] QpRouter ['m, Q] { queues, mkeys });
