@@ -40,8 +40,9 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r180_recovery_without_a_new_signature, SIGNATURE, ["R180", "R11"]),
     scenario!(r181_no_spurious_errors_without_a_signature, SIGNATURE, ["R181", "M15", "M15"]),
     scenario!(r182_transfer_completes_and_error_is_told_apart, SIGNATURE, ["R182", "M8", "M9"]),
+    scenario!(r182_an_error_behind_an_invalidation_is_readable, SIGNATURE, ["R12", "R182", "M13"]),
     scenario!(r183_the_first_error_is_kept, SIGNATURE, ["R183", "M10"]),
-    scenario!(r184_the_right_mkey_is_told, SIGNATURE, ["R184"]),
+    scenario!(r184_the_right_mkey_is_told, SIGNATURE, ["R184", "M62"]),
     scenario!(r185_halves_equal_the_whole, BOTH, ["R185"]),
     scenario!(r185_halves_in_one_request, BOTH, ["R185", "R16"]),
     scenario!(r185_the_second_half_names_its_own_block, SIGNATURE, ["R185"]),
@@ -483,6 +484,27 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
     Ok(())
 }
 
+/// The mkey is taken out of service behind the transfer, in one chain, before anybody polls: the error still names block and
+/// values.
+fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, SIGNATURE);
+    let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
+    rig.install(&images.memory, Some(&WIRE), None)?;
+    let far = rig.lab.region(&flipped(&images.wire, 700, 1));
+    let sge = Sge::new(0, far.length as u32, rig.lab.key(rig.mkey)).map_err(text)?;
+    let send = &mut rig.lab.near.send;
+    send.request(1).signaled().rdma_read(Remote::new(far.address, far.key), &[sge]).map_err(text)?;
+    let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
+    send.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
+    send.ring_doorbell();
+    rig.lab.settle()?;
+    let done: Vec<_> = rig.lab.wait_near(2)?.iter().map(|work| (work.id, work.outcome)).collect();
+    let invalidated = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
+    ensure!(matches!(done[..], [(1, Outcome::Sent { .. }), (2, last)] if last == invalidated), "{done:?}");
+    let error = rig.error()?.ok_or("not reported")?;
+    reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
+}
+
 /// Of several wrong blocks, in one transfer and in the next, the first is reported; asked again, there is none.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, SIGNATURE);
@@ -520,6 +542,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     }
     for (mkey, way) in mkeys.into_iter().zip(Rx::ALL) {
         lab.rx(way, mkey, 0, &flipped(&images.wire, 0, 1))?.ok()?;
+        ensure_eq!(core::mem::take(&mut lab.signature_errors), vec![mkey], "mkeys that polls have named");
         for other in mkeys {
             let check = lab.mkeys.get_mut(other).map(|mkey| mkey.check());
             let reported = matches!(check, Some(Ok(Some(_))));

@@ -8,18 +8,18 @@ mod verbs;
 
 use common::{built, preloaded, prepared};
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState, UserIndex,
 };
 use mlx5_mkey::devx::{
     Cq, CqReader, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec, ProtectionDomain,
     QueuePair, QueuePairSpec,
 };
-use mlx5_mkey::error::CommandError;
+use mlx5_mkey::error::{CommandError, CompletionError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, Layout, ListEntry, MkeyConfig, Signature, SignatureChange,
     T10Dif,
 };
-use mlx5_mkey::queue::{self, QpRouter, RequestKind};
+use mlx5_mkey::queue::{self, QpRouter, QpTable, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
 use mlx5_mkey::wqe::{Remote, Sge};
 use mlx5_softdev::factory;
@@ -256,6 +256,52 @@ fn a_borrowed_context_stays_open() {
         opened.close();
         assert_eq!(Counts::now(), Counts::NONE);
     });
+}
+
+#[test]
+fn queue_pairs_of_one_completion_queue_are_told_apart() {
+    preloaded("queue_pairs_of_one_completion_queue_are_told_apart", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let (cq, mut completions) = device.create_cq(64).unwrap();
+        let page = Buffer::new(&pd, &[7; 64]).unwrap();
+        let mut table = QpTable::<QueuePair<64, 16>, 4>::new();
+        for _ in 0..3 {
+            let user_index = UserIndex::new(table.next_user_index()).unwrap();
+            let spec = QueuePairSpec { user_index, ..QueuePairSpec::default() };
+            let queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, spec).unwrap();
+            queue.control().connect_loopback().unwrap();
+            assert!(table.insert(queue).is_ok());
+        }
+        let qpns: Vec<_> = table.iter_mut().map(|queue| queue.qpn()).collect();
+        let mut completed = |table: &mut QpTable<_, 4>| {
+            let end = Instant::now() + PATIENCE.unwrap();
+            loop {
+                if let Some(completion) = completions.poll(&mut table.router(&mut [])) {
+                    return completion.map(|completion| completion.work().map(|work| (work.qpn, work.id)));
+                }
+                assert!(Instant::now() < end, "no completion");
+            }
+        };
+        for (id, qpn) in (0..).zip(&qpns) {
+            write(table.get_mut(*qpn).unwrap(), id, &page);
+            assert_eq!(completed(&mut table), Ok(Some((*qpn, id))));
+        }
+        // One that has left is a stranger; that which took its place is still found.
+        let mut gone = table.remove(qpns[0]).unwrap();
+        write(&mut gone, 7, &page);
+        assert_eq!(completed(&mut table), Err(CompletionError::UnknownQueuePair { qpn: qpns[0].get() }));
+        write(table.get_mut(qpns[2]).unwrap(), 8, &page);
+        assert_eq!(completed(&mut table), Ok(Some((qpns[2], 8))));
+    });
+}
+
+/// Writes from a page to itself.
+fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
+    let remote = Remote::new(page.address() + 512, page.region.rkey());
+    let piece = Sge::new(page.address(), 64, page.region.lkey()).unwrap();
+    queue.request(id).signaled().rdma_write(remote, &[piece]).unwrap();
+    queue.ring_doorbell();
 }
 
 #[test]
