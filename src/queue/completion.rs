@@ -1,4 +1,4 @@
-//! What a completion queue entry says, and what a poll returns.
+//! What a poll returns, and what the entries of a completion queue report.
 
 use super::in_flight::RequestKind;
 use crate::error::CompletionError;
@@ -12,8 +12,8 @@ use crate::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 pub enum Completion {
     /// A request completed.
     Work(WorkCompletion),
-    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it, and says more when it is asked
-    /// ([`crate::mkey::Mkey::check`]). It belongs to no request: that which moved the data completes as if nothing had happened.
+    /// A block's signature was wrong (`MLX5_CQE_SIG_ERR`). The mkey has recorded it: [`crate::mkey::Mkey::check`]
+    /// returns block and values. It belongs to no request: the one that moved the data completes as a success.
     SignatureError {
         /// The mkey, as the device names it.
         mkey: MkeyIndex,
@@ -96,7 +96,7 @@ pub struct Failure {
     pub hardware_type: u8,
 }
 
-/// What an entry says.
+/// What an entry reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CqeEvent {
     /// A request completed: that of the entry's queue pair and counter.

@@ -194,7 +194,7 @@ fn verified<R: CompletionRouter>(router: &mut R, origin: CqeOrigin) -> Option<&m
     router.queues(origin).filter(|queues| queues.qpn() == origin.qpn)
 }
 
-/// Carries out what an entry of any kind says; returns nothing for one that the user does not see.
+/// Retires or records what an entry of any kind reports; returns nothing for one that the user does not see.
 fn complete(entry: &Cqe, router: &mut impl CompletionRouter) -> Option<Result<Completion, CompletionError>> {
     match CqeEvent::from_wire(entry) {
         Ok(CqeEvent::Work(event)) => complete_work(entry, event, router).transpose(),

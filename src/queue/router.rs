@@ -163,4 +163,4 @@ pub(super) fn record(mkeys: &mut [Mkey], fault: &SignatureFault) -> Option<usize
     mkeys.iter_mut().position(|mkey| mkey.record(fault))
 }
 
-crate::fmt::format_counters!(['m, Q: core::fmt::Debug] QpRouter ['m, Q] { queues, mkeys });
+crate::fmt::format_counters!(['m, Q] QpRouter ['m, Q] { mkeys });

@@ -66,9 +66,8 @@ pub struct SendQueueConfig {
     pub max_inline_data: u32,
     /// Most scatter entries of a request (`max_send_sge`), 1 or more.
     pub max_sge: usize,
-    /// Most requests between post and completion. Not above the completion queue's size, and it cannot overrun. A limit below
-    /// the ring's number of blocks has each post count requests, a limit of inline data below the highest has each measure;
-    /// others cost nothing.
+    /// Most work requests between post and completion. Not above the completion queue's size, and it cannot overrun. A limit
+    /// below the ring's number of blocks has each post compare, and so has a limit of inline data below the highest.
     pub max_requests: u32,
     /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,
