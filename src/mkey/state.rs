@@ -1102,7 +1102,7 @@ mod tests {
         let psv = PsvIndex::from_low_bits;
         let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
         let key = Key::from_raw(0x0012_3400);
-        let mut mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 16) }).unwrap();
+        let mut mkey = Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 16) });
         let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
         let block = BlockSignature::memory(domain);
         let config = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };

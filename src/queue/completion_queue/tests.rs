@@ -50,7 +50,7 @@ fn send<'r>(qpn: Qpn, ring: &'r mut [Wqebb], record: &'r DoorbellRecord) -> Send
 fn signature_mkey(key: Key) -> Mkey {
     let psv = PsvIndex::from_low_bits;
     let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
-    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) }).unwrap()
+    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 4) })
 }
 
 const CRC32: crate::mkey::Domain =
