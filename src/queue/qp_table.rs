@@ -85,7 +85,8 @@ impl<Q: QpQueues, const QPS: usize> QpTable<Q, QPS> {
     /// Finds a queue pair: at the position that the entry has, else by its number.
     #[inline]
     fn find(&mut self, CqeOrigin { qpn, user_index }: CqeOrigin) -> Option<&mut Q> {
-        let is_there = self.queues.get_index(user_index as usize).is_some_and(|(_, found)| found.qpn() == qpn);
+        let is_there =
+            self.queues.get_index(user_index as usize).is_some_and(|(_, found)| found.qpn() == qpn);
         if is_there {
             return self.queues.get_index_mut(user_index as usize).map(|(_, queues)| queues);
         }

@@ -1,233 +1,343 @@
-//! The least that anyone could do: blocks that are ready are copied into the ring, and the doorbell rings.
+//! The least that a program takes which does one kind of request and nothing else: written by hand, without the library.
 //!
-//! No field is patched, no room is checked, and the ring's end is not looked at.
+//! It looks whether there is room, keeps the name of the request and what the mkey maps, and turns native values into the
+//! device's. It checks no entry, has no ring that ends in the middle of a request, and nothing can be said but what is here.
+//! Words are numbers of 64 bits as the PRM has them, most significant bit first.
 
 #![allow(unsafe_code)]
+// Indices are taken modulo the length.
+#![allow(clippy::indexing_slicing)]
 
-use crate::{BATCH, BLOCKS, Fault, REQUESTS, Side, Work};
+use crate::publish::{Publisher, fence_loads};
+use crate::{BLOCKS, ENTRIES, Fault, Io, MAX_ENTRIES, Piece, Side, Work};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::hint::black_box;
-use core::ptr::{self, NonNull};
-use mlx5_mkey::queue::{Doorbell, UarDoorbell};
-use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
 
-/// The longest request: 63 octowords.
-const LONGEST: usize = 16;
+/// A block of the ring or an entry of the completion queue, in the device's byte order.
+type Words = [u64; 8];
 
-/// A register that nobody reads.
-pub fn doorbell(page: &'static mut [u64; 512]) -> UarDoorbell {
-    // SAFETY: an aligned place in memory that is never freed and that nobody else uses. No device listens.
-    unsafe { UarDoorbell::new(NonNull::from(page).cast()) }
+const QPN: u64 = 0x77;
+/// Opcodes.
+const UMR: u64 = 0x25;
+const RDMA_WRITE: u64 = 0x08;
+/// Second word of a control segment: a completion is wanted; a fence behind a request that changes an mkey.
+const SIGNALLED: u64 = 0x08 << 32;
+const SMALL_FENCE: u64 = 0x20 << 32;
+/// UMR control segment: inline, four translation entries; and one BSF of four octowords.
+const FOUR_ENTRIES: u64 = 0x8000_0000_0004_0000;
+const BSF: u64 = 4;
+/// Which fields of the mkey change: length, key, access, free; and whether there are BSFs.
+const MKEY_MASK: u64 = 0x203c_2001;
+const BSF_MASK: u64 = 0x1000;
+/// Mkey context: remote read, any queue pair; BSFs in use.
+const CONTEXT: u64 = 0x0000_1000_ffff_ff00;
+const BSF_ENABLED: u64 = 0x4000_0000;
+/// Crypto BSF: encryption on transmission, AES-XTS, data units of 512 bytes, the data encryption key.
+const CRYPTO: u64 = 0x8100_0000_ffff_ffff;
+const DATA_UNIT: u64 = 0x0100_0000_0000_0000;
+const DEK: u64 = 0x0000_0123_0000_0000;
+
+/// What a program knows of its mkey.
+struct Mkey {
+    /// Its key, and that a completion is wanted, as a control segment has them.
+    key: u64,
+    length: u64,
+    /// Entries, and whether there is crypto.
+    maps: u64,
 }
 
-/// Memory that [`Floor`] works on.
-pub struct FloorMemory {
-    /// Longer than counted by the longest request, since the end is not looked at.
-    ring: [Wqebb; BLOCKS + LONGEST],
-    /// For each request its own.
-    ready: [[Wqebb; LONGEST]; REQUESTS],
-    record: [u32; 2],
+/// An I/O with its mkey.
+struct FloorIo {
+    io: Io,
+    mkey: Mkey,
 }
 
-impl FloorMemory {
-    /// Memory of zeros.
-    pub const fn new() -> Self {
-        let ready = [[Wqebb::ZERO; LONGEST]; REQUESTS];
-        Self { ring: [Wqebb::ZERO; BLOCKS + LONGEST], ready, record: [0; 2] }
+/// A send queue. Blocks are counted from its start.
+struct Queue {
+    /// What the completion of the request that begins here carries, and where the next one begins.
+    names: [u64; BLOCKS],
+    ends: [u64; BLOCKS],
+    producer: u64,
+    /// Up to here blocks are free and in one piece.
+    free: u64,
+    /// Where the oldest request outstanding begins.
+    tail: u64,
+    /// The fence that the next request needs, as a control segment has it.
+    fence: u64,
+    publisher: Publisher,
+    ring: Box<[Words; BLOCKS]>,
+}
+
+impl Queue {
+    /// Looks anew how many blocks are free in one piece.
+    #[cold]
+    fn look(&mut self) {
+        let lap = self.producer / BLOCKS as u64 * BLOCKS as u64;
+        self.free = (self.tail + BLOCKS as u64).min(lap + BLOCKS as u64);
+    }
+
+    /// Takes room for a request of so many blocks and returns it with its number.
+    #[inline(always)]
+    fn reserve<const LENGTH: usize>(&mut self, name: u64) -> Option<(&mut [Words; LENGTH], u64)> {
+        let number = self.producer;
+        let end = number + LENGTH as u64;
+        if end > self.free {
+            self.look();
+            if end > self.free {
+                return None;
+            }
+        }
+        let at = number as usize % BLOCKS;
+        self.names[at] = name;
+        self.ends[at] = end;
+        self.producer = end;
+        // SAFETY: up to `free` all blocks of this lap are in the ring, one behind the other.
+        let blocks = unsafe { &mut *self.ring.as_mut_ptr().add(at).cast::<[Words; LENGTH]>() };
+        Some((blocks, number & 0xffff))
     }
 }
 
-impl Default for FloorMemory {
+/// A completion.
+#[derive(Clone, Copy)]
+struct Completion {
+    _name: u64,
+    _qpn: u32,
+    _opcode: u8,
+    _bytes: u32,
+}
+
+/// The floor.
+pub struct Floor {
+    queue: Queue,
+    entries: Box<[Words; ENTRIES]>,
+    consumer: u32,
+    completions: Publisher,
+    ios: Vec<FloorIo>,
+}
+
+/// The first word of a request.
+#[inline(always)]
+const fn control(number: u64, opcode: u64, octowords: u64) -> u64 {
+    (number << 40 | opcode << 32 | QPN << 8 | octowords).to_be()
+}
+
+/// Writes four translation entries and returns the sum of their lengths.
+#[inline(always)]
+fn put_entries(block: &mut Words, pieces: &[Piece; MAX_ENTRIES]) -> u64 {
+    let mut sum = 0;
+    for (words, piece) in block.as_chunks_mut::<2>().0.iter_mut().zip(pieces) {
+        // One load, as both are side by side.
+        let (length, key) = (u64::from(piece.length), u64::from(piece.key));
+        *words = [(key << 32 | length).rotate_left(32).to_be(), piece.address.to_be()];
+        sum += length;
+    }
+    sum
+}
+
+/// The first so many I/Os.
+fn first(ios: &mut [FloorIo], requests: usize) -> &mut [FloorIo] {
+    let count = requests.min(ios.len());
+    black_box(ios.split_at_mut(count).0)
+}
+
+impl Floor {
+    /// Makes queues.
+    pub fn new() -> Self {
+        let queue = Queue {
+            names: [0; BLOCKS],
+            ends: [0; BLOCKS],
+            producer: 0,
+            free: 0,
+            tail: 0,
+            fence: 0,
+            publisher: Publisher::new(),
+            ring: Box::new([[0; 8]; BLOCKS]),
+        };
+        Self {
+            queue,
+            entries: Box::new([[0; 8]; ENTRIES]),
+            consumer: 0,
+            completions: Publisher::new(),
+            ios: Vec::new(),
+        }
+    }
+
+    #[inline(never)]
+    fn list4(&mut self, requests: usize) -> Result<(), Fault> {
+        let Self { queue, ios, .. } = black_box(self);
+        for FloorIo { io, mkey } in first(ios, requests) {
+            let fence = queue.fence;
+            let (blocks, number) = queue.reserve::<3>(io.id).ok_or("the ring is full")?;
+            let [head, context, entries] = blocks;
+            let length = put_entries(entries, &io.pieces);
+            let first = control(number, UMR, 12);
+            let flags = fence | mkey.key;
+            *head = [first, flags, FOUR_ENTRIES.to_be(), MKEY_MASK.to_be(), 0, 0, 0, 0];
+            *context = [CONTEXT.to_be(), 0, 0, length.to_be(), 0, 0, 0, 0];
+            (mkey.length, mkey.maps) = (length, 4);
+            queue.fence = SMALL_FENCE.to_be();
+            queue.publisher.send(queue.producer as u32, first);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn xts4(&mut self, requests: usize) -> Result<(), Fault> {
+        let Self { queue, ios, .. } = black_box(self);
+        for FloorIo { io, mkey } in first(ios, requests) {
+            let fence = queue.fence;
+            let (blocks, number) = queue.reserve::<4>(io.id).ok_or("the ring is full")?;
+            let [head, context, entries, bsf] = blocks;
+            let length = put_entries(entries, &io.pieces);
+            let first = control(number, UMR, 16);
+            let flags = fence | mkey.key;
+            let (size, mask) = ((FOUR_ENTRIES | BSF).to_be(), (MKEY_MASK | BSF_MASK).to_be());
+            *head = [first, flags, size, mask, 0, 0, 0, 0];
+            *context = [CONTEXT.to_be(), BSF_ENABLED.to_be(), 0, length.to_be(), 0, 0, 0, 0];
+            *bsf = [CRYPTO.to_be(), DATA_UNIT.to_be(), 0, io.lba.to_be(), DEK.to_be(), 0, 0, 0];
+            (mkey.length, mkey.maps) = (length, 4 | 1 << 32);
+            queue.fence = SMALL_FENCE.to_be();
+            queue.publisher.send(queue.producer as u32, first);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn rdma_write(&mut self, requests: usize) -> Result<(), Fault> {
+        let Self { queue, ios, .. } = black_box(self);
+        for FloorIo { io, .. } in first(ios, requests) {
+            let fence = core::mem::take(&mut queue.fence);
+            let ([block], number) = queue.reserve::<1>(io.id).ok_or("the ring is full")?;
+            let first = control(number, RDMA_WRITE, 3);
+            let [one, two, three, four, five, six, ..] = block;
+            (*one, *two) = (first, fence | SIGNALLED.to_be());
+            (*three, *four) = (io.remote.to_be(), (u64::from(io.rkey) << 32).to_be());
+            let Piece { address, length, key } = io.data;
+            (*five, *six) = ((u64::from(length) << 32 | u64::from(key)).to_be(), address.to_be());
+            queue.publisher.send(queue.producer as u32, first);
+        }
+        Ok(())
+    }
+
+    /// Takes a completion of a request that succeeded.
+    #[inline(always)]
+    fn poll(&mut self) -> Option<Completion> {
+        let Self { queue, entries, consumer, completions, .. } = self;
+        let entry = &entries[*consumer as usize % ENTRIES];
+        let last = u64::from_be(entry[7]);
+        let lap = u64::from((*consumer / ENTRIES as u32) & 1);
+        // Opcode, format and owner: a success of a send request, which is there.
+        if last & 0xfd != lap || last >> 32 & 0x00ff_ffff != QPN {
+            return None;
+        }
+        fence_loads();
+        let at = (last >> 16) as usize % BLOCKS;
+        queue.tail = queue.ends[at];
+        *consumer += 1;
+        completions.release(*consumer);
+        Some(Completion {
+            _name: queue.names[at],
+            _qpn: (last >> 32) as u32 & 0x00ff_ffff,
+            _opcode: (last >> 56) as u8,
+            _bytes: u64::from_be(entry[5]) as u32,
+        })
+    }
+
+    #[inline(never)]
+    fn poll_all(&mut self, completions: usize) -> Result<(), Fault> {
+        let floor = black_box(self);
+        for _ in 0..completions {
+            black_box(floor.poll().ok_or("no completion")?);
+        }
+        Ok(())
+    }
+
+    /// Writes the entries of so many requests that begin here, of one block each.
+    fn complete(&mut self, first: u64, requests: usize) {
+        self.consumer = 0;
+        for (entry, at) in self.entries.iter_mut().zip(0..) {
+            let last = RDMA_WRITE << 56 | QPN << 32 | ((first + at) & 0xffff) << 16;
+            // An entry that is not there belongs to the device.
+            entry[7] = (if (at as usize) < requests { last } else { 0xf1 }).to_be();
+        }
+    }
+}
+
+impl Default for Floor {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// One load and one store, of a register of 16 bytes on the machines there are.
-#[derive(Clone, Copy)]
-#[repr(C, align(16))]
-struct Octoword([u64; 2]);
-
-const _: () = assert!(size_of::<Octoword>() == OCTOWORD_BYTES);
-
-/// The bare copy.
-pub struct Floor<'m> {
-    ring: &'m mut [Wqebb; BLOCKS + LONGEST],
-    ready: &'m [[Wqebb; LONGEST]; REQUESTS],
-    record: &'m mut [u32; 2],
-    doorbell: UarDoorbell,
-    producer: u32,
-}
-
-impl<'m> Floor<'m> {
-    /// Works on this memory.
-    pub fn new(memory: &'m mut FloorMemory, doorbell: UarDoorbell) -> Self {
-        let FloorMemory { ring, ready, record } = memory;
-        Self { ring, ready, record, doorbell, producer: 0 }
+impl Side for Floor {
+    fn does(&self, work: Work, batch: usize) -> bool {
+        // One doorbell for each request.
+        batch == 1 && matches!(work, Work::List4 | Work::Xts4 | Work::RdmaWrite | Work::Completion1)
     }
 
-    /// Copies requests of a size that the compiler knows, and a SET_PSV behind each if there is to be one.
-    #[inline(never)]
-    fn copy<const OCTOWORDS: usize, const PSV: bool, const BATCHED: usize>(&mut self, requests: usize) {
-        let ring = self.ring();
-        for batch in self.ready(requests).chunks_exact(BATCHED) {
-            let mut control = [0; 8];
-            for ready in batch {
-                let from = ready.as_ptr().cast::<Octoword>();
-                // SAFETY: as `slot` says; the blocks that are ready are as many as the longest request has.
-                unsafe { copy_octowords(from, self.slot(ring), OCTOWORDS) };
-                self.producer = self.producer.wrapping_add((OCTOWORDS.div_ceil(4)) as u32);
-                if PSV {
-                    // SAFETY: as above.
-                    unsafe { copy_octowords(from.add(OCTOWORDS), self.slot(ring), 2) };
-                    self.producer = self.producer.wrapping_add(1);
-                }
-                control = first_word(ready);
-            }
-            self.publish(control);
+    fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let floor_io =
+            |io| FloorIo { io, mkey: Mkey { key: (SIGNALLED | 0x0012_3400).to_be(), length: 0, maps: 0 } };
+        self.ios = Io::all(work.entries()).into_iter().map(floor_io).collect();
+        let start = self.queue.producer.next_multiple_of(BLOCKS as u64);
+        (self.queue.producer, self.queue.tail) = (start, start);
+        self.queue.look();
+        if work == Work::Completion1 {
+            self.rdma_write(requests)?;
+            self.complete(start, requests);
         }
-    }
-
-    /// Copies requests of any size, block by block.
-    #[inline(never)]
-    fn copy_blocks(&mut self, requests: usize, blocks: usize) {
-        let ring = self.ring();
-        for ready in self.ready(requests) {
-            let slot = self.slot(ring);
-            for (at, block) in ready.iter().take(blocks).enumerate() {
-                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` so many.
-                unsafe { copy_octowords(ptr::from_ref(block).cast(), slot.add(at * 4), 4) };
-            }
-            self.producer = self.producer.wrapping_add(blocks as u32);
-            self.publish(first_word(ready));
-        }
-    }
-
-    /// Blocks that are ready for so many requests.
-    fn ready(&self, requests: usize) -> &'m [[Wqebb; LONGEST]] {
-        black_box(self.ready.split_at(requests.min(REQUESTS)).0)
-    }
-
-    /// The ring, of which the compiler knows nothing from here on.
-    fn ring(&mut self) -> *mut Wqebb {
-        black_box(self.ring.as_mut_ptr())
-    }
-
-    /// Where the next request goes: `LONGEST` blocks or more are left behind it.
-    #[inline(always)]
-    fn slot(&self, ring: *mut Wqebb) -> *mut Octoword {
-        ring.wrapping_add(self.producer as usize % BLOCKS).cast()
-    }
-
-    #[inline(always)]
-    fn publish(&mut self, control: [u8; 8]) {
-        let [_, counter] = &mut *self.record;
-        fence_stores();
-        // SAFETY: a reference is valid; the store is kept since a device would read it.
-        unsafe { ptr::from_mut(counter).write_volatile((self.producer & 0xffff).to_be()) };
-        flush();
-        self.doorbell.ring(control);
-        flush();
-    }
-}
-
-/// The first 8 bytes of a request, which go to the doorbell.
-#[inline(always)]
-fn first_word(ready: &[Wqebb; LONGEST]) -> [u8; 8] {
-    let [Wqebb([a, b, c, d, e, f, g, h, ..]), ..] = *ready;
-    [a, b, c, d, e, f, g, h]
-}
-
-/// Copies so many octowords.
-///
-/// # Safety
-/// Both places have as many.
-#[inline(always)]
-unsafe fn copy_octowords(from: *const Octoword, to: *mut Octoword, count: usize) {
-    for at in 0..count {
-        // SAFETY: see the contract.
-        unsafe { to.add(at).write(from.add(at).read()) };
-    }
-}
-
-/// The barriers of the library's queues, which do not show theirs.
-#[inline(always)]
-fn fence_stores() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches neither registers nor the stack.
-    unsafe {
-        core::arch::asm!("dmb oshst", options(nostack, preserves_flags));
-    }
-    #[cfg(not(target_arch = "aarch64"))]
-    // SAFETY: nothing but a barrier for the compiler.
-    unsafe {
-        core::arch::asm!("", options(nostack, preserves_flags));
-    }
-}
-
-#[inline(always)]
-fn flush() {
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: a barrier touches neither registers nor the stack.
-    unsafe {
-        core::arch::asm!("dsb st", options(nostack, preserves_flags));
-    }
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: as above; every x86-64 has it.
-    unsafe {
-        core::arch::asm!("sfence", options(nostack, preserves_flags));
-    }
-}
-
-impl Side for Floor<'_> {
-    fn does(&self, work: Work) -> bool {
-        !matches!(work, Work::Poll1 | Work::Poll16 | Work::Receive)
-    }
-
-    fn prepare(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
         Ok(())
     }
 
-    fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
-        macro_rules! copy {
-            ($octowords:literal, $psv:literal) => {
-                match batch {
-                    1 => self.copy::<$octowords, $psv, 1>(requests),
-                    _ => self.copy::<$octowords, $psv, BATCH>(requests),
-                }
-            };
-        }
+    fn run(&mut self, work: Work, _batch: usize, requests: usize) -> Result<(), Fault> {
         match work {
-            Work::Sge1
-            | Work::Sge4
-            | Work::Interleaved3
-            | Work::SharedSge4
-            | Work::FirstSge1
-            | Work::ReconfigureAddresses
-            | Work::ReconfigureTweak
-            | Work::Slice4
-            | Work::TemplateSge1
-            | Work::TemplateAddress => copy!(12, false),
-            Work::Sge16 | Work::Sge16Wrapped => copy!(24, false),
-            Work::Sge4Crypto | Work::TemplateSge4Crypto | Work::TemplateTweak => copy!(16, false),
-            Work::Sge1T10Dif | Work::Sge1Crc32c | Work::TemplateSge1T10Dif | Work::TemplateRefTag => {
-                copy!(16, true)
-            }
-            Work::Sge4T10DifCrypto | Work::FirstSge4T10DifCrypto | Work::TemplateSge4T10DifCrypto => {
-                copy!(20, true)
-            }
-            Work::ReconfigureRefTag => copy!(12, true),
-            Work::RdmaWrite => copy!(3, false),
-            Work::List(_) => self.copy_blocks(requests, work.last_blocks()),
-            Work::Poll1 | Work::Poll16 | Work::Receive => return Err("there is no floor for it"),
+            Work::List4 => self.list4(requests),
+            Work::Xts4 => self.xts4(requests),
+            Work::RdmaWrite => self.rdma_write(requests),
+            Work::Completion1 => self.poll_all(requests),
+            _ => Err("there is no floor for it"),
         }
-        Ok(())
     }
 
     fn blocks(&self) -> u16 {
-        self.producer as u16
+        self.queue.producer as u16
     }
 
     fn drain(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
+        self.queue.tail = self.queue.producer;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ours::{Ours, OursMemory};
+
+    /// Both write the same but for the number of the block, which depends on how much was posted before.
+    #[test]
+    fn the_floor_writes_what_the_library_writes() -> Result<(), Fault> {
+        let mut memory = OursMemory::new();
+        let (mut ours, mut floor) = (Ours::new(&mut memory), Floor::new());
+        for work in [Work::List4, Work::Xts4, Work::RdmaWrite] {
+            for side in [&mut ours as &mut dyn Side, &mut floor] {
+                side.prepare(work, 3)?;
+                side.run(work, 1, 3)?;
+                side.drain(work, 3)?;
+            }
+            // The first one is behind another request than here.
+            for at in work.blocks()..3 * work.blocks() {
+                let ours = ours.block(at as u32);
+                let mut floor = floor.queue.ring[at];
+                if at % work.blocks() == 0 {
+                    floor[0] = u64::from_ne_bytes([ours[0], ours[1], ours[2], 0, 0, 0, 0, 0])
+                        | floor[0] & 0x0000_00ff_ffff_ffff_u64.to_be();
+                }
+                let floor: [u8; 64] = zerocopy::transmute!(floor);
+                assert_eq!(ours, floor, "{work}, block {at}");
+            }
+        }
         Ok(())
     }
 }

@@ -1,272 +1,382 @@
 //! The work whose instructions are counted, and who does it: the library ([`ours`]), a bare copy of the same bytes
-//! ([`floor`]), and libmlx5, in the program.
+//! ([`copy`]), the least that a hand-written program takes ([`floor`]), and libmlx5, in the program.
 //!
 //! Nothing here reads a clock or prints, so that the same work runs on bare metal. A measurement is the difference of two
 //! runs of [`Side::run`], one with more requests than the other: what a run costs beside its requests cancels out.
 //!
-//! What is counted on every side is what a program does for each request: it has its pieces of memory, its signature and
-//! its crypto properties in the form that the API takes, each request has its own and its own mkey, and everything else
-//! happens in the counted part. For libmlx5 pieces of memory are an array of `struct ibv_sge`; for the library they are a
-//! `List` or an `Interleaved`, which hold them in wire form from the moment the program makes them. What it costs to
-//! describe pieces for each request anew is counted by [`Work::ReconfigureAddresses`], on both sides, and what it costs to
-//! have them as a slice by [`Work::Slice4`]. Completions are taken outside of it, by every side as
-//! it does always, so that queues never fill; what they cost is counted by [`Work::Poll1`] and [`Work::Poll16`].
+//! What is counted is what a service does for each request. It has addresses, lengths and keys as native values in memory,
+//! of which the compiler knows nothing ([`Piece`]), one mkey for each I/O, and 64 of them that it uses in turn; what is the
+//! same for all I/Os of a volume (access, signature, crypto) it has made ready. From there to the doorbell everything is
+//! counted, with one doorbell for each request. Rings have 256 blocks, completion queues 512 entries, and every field of a
+//! completion is used.
+//!
+//! A run of requests begins at the ring's start and stays before its end, and completions are taken outside of what is
+//! counted. [`Work::List16Wrapped`] is about the ring's end, and those of whole I/Os ([`Work::IoList4`] and others) go round
+//! the ring and take their completions: they are means over whole laps.
 
 #![no_std]
 // As in the tests: what is impossible stops.
 #![allow(clippy::expect_used)]
 
+extern crate alloc;
+
+pub mod copy;
 pub mod floor;
 pub mod ours;
+mod publish;
 
+use alloc::vec::Vec;
 use core::fmt;
 
 /// Blocks of a send queue's ring.
 pub const BLOCKS: usize = 256;
-/// Requests that are posted before completions are taken.
-pub const REQUESTS: usize = 42;
+/// Entries of a completion queue.
+pub const ENTRIES: usize = 512;
+/// I/Os, each with its mkey, that are used in turn.
+pub const IOS: usize = 64;
 /// Requests that share a doorbell, where they do.
 pub const BATCH: usize = 16;
 /// The most entries of a list: as many as one request holds.
 pub const MAX_ENTRIES: usize = 52;
+/// Queue pairs of [`Work::Completion64Queues`].
+pub const QUEUES: usize = 64;
 
-/// What is done.
+/// Memory as a service knows it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Piece {
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u32,
+    /// The key of its memory region.
+    pub key: u32,
+}
+
+/// An I/O as a service knows it.
+#[derive(Clone, Debug)]
+pub struct Io {
+    /// Its memory; how many of them count is up to the work.
+    pub pieces: [Piece; MAX_ENTRIES],
+    /// How many, for work that learns the number at run time.
+    pub count: usize,
+    /// What an RDMA WRITE or a receive is about.
+    pub data: Piece,
+    /// Address and key of the peer's memory.
+    pub remote: u64,
+    /// See `remote`.
+    pub rkey: u32,
+    /// What its completion carries.
+    pub id: u64,
+    /// Where it is on the disk: its tweak and its reference tag.
+    pub lba: u64,
+}
+
+impl Io {
+    /// Returns the I/Os of a run, all different.
+    pub fn all(entries: usize) -> Vec<Self> {
+        const PIECE: u32 = 4096;
+        let piece = |at: usize| {
+            let address = 0x7f00_0000_0000 + at as u64 * u64::from(PIECE);
+            Piece { address, length: PIECE, key: 0x500 }
+        };
+        let io = |io: usize| Self {
+            pieces: core::array::from_fn(|at| piece(io * MAX_ENTRIES + at)),
+            count: entries,
+            data: piece(io),
+            remote: 0x7e00_0000_0000 + io as u64 * u64::from(PIECE),
+            rkey: 0x600,
+            id: io as u64,
+            lba: io as u64,
+        };
+        (0..IOS).map(io).collect()
+    }
+}
+
+/// What is done. Numbers in names are those of entries; "known" is what the compiler knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// A list of 1 piece.
-    Sge1,
-    /// A list of 4 pieces.
-    Sge4,
-    /// A list of 16 pieces.
-    Sge16,
-    /// A list of 4 pieces that the program keeps as a slice.
-    Slice4,
+    /// A list, its number of entries known.
+    List1,
+    /// A list, its number of entries not known.
+    List1Dyn,
+    /// As [`Work::List1Dyn`].
+    List4Dyn,
+    /// As [`Work::List1`].
+    List4,
+    /// As [`Work::List1Dyn`].
+    List16,
+    /// A list, and AES-XTS with a new tweak.
+    Xts4,
+    /// A list, and T10-DIF on the wire with a new reference tag.
+    T10Dif1,
+    /// A list, and CRC32C on the wire.
+    Crc32c1,
+    /// A list, T10-DIF on the wire with a new reference tag, and AES-XTS with a new tweak.
+    T10DifXts4,
+    /// An RDMA WRITE of one piece.
+    RdmaWrite,
+    /// Completions, one per poll, all requests signalled.
+    Completion1,
+    /// As [`Work::Completion1`], 16 per poll.
+    Completion16,
+    /// Completions of requests, each behind a silent one.
+    CompletionAfterSilent,
+    /// Completions where every 32nd request is signalled.
+    CompletionEvery32,
+    /// [`Work::List4`] on a queue with fewer requests than its ring has blocks.
+    LimitedList4,
+    /// Completions of 64 queue pairs in turn, on one completion queue.
+    Completion64Queues,
+    /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the completion.
+    IoList4,
+    /// A whole I/O with [`Work::Xts4`].
+    IoXts4,
+    /// A whole I/O with [`Work::T10Dif1`].
+    IoT10Dif1,
+    /// A whole I/O with [`Work::T10DifXts4`].
+    IoT10DifXts4,
     /// An interleaved layout of 3 entries.
     Interleaved3,
-    /// A list of 4 pieces, and crypto.
-    Sge4Crypto,
-    /// A list of 1 piece, and T10-DIF on the wire.
-    Sge1T10Dif,
-    /// A list of 1 piece, and CRC32C on the wire.
-    Sge1Crc32c,
-    /// A list of 4 pieces, T10-DIF on the wire, and crypto.
-    Sge4T10DifCrypto,
-    /// An RDMA WRITE of 1 piece.
-    RdmaWrite,
-    /// Completions, one per poll.
-    Poll1,
-    /// Completions, 16 per poll.
-    Poll16,
-    /// [`Work::Sge16`] in a ring that comes to its end: one of 41 requests begins three blocks before it and goes on at its
+    /// [`Work::List16`] in a ring that comes to its end: one of 41 requests begins three blocks before it and goes on at its
     /// start.
-    Sge16Wrapped,
-    /// [`Work::Sge4`] through a queue that threads share.
-    SharedSge4,
-    /// A receive of 1 piece.
+    List16Wrapped,
+    /// [`Work::List4`] through a queue that threads share.
+    SharedList4,
+    /// A receive of one piece.
     Receive,
-    /// [`Work::Sge1`] on an mkey that has never been configured.
-    FirstSge1,
-    /// [`Work::Sge4T10DifCrypto`] on an mkey that has never been configured.
-    FirstSge4T10DifCrypto,
-    /// New addresses for an mkey of [`Work::Sge4`].
-    ReconfigureAddresses,
-    /// A new tweak for an mkey of [`Work::Sge4Crypto`].
+    /// [`Work::List1`] on an mkey that has never been configured.
+    FirstList1,
+    /// [`Work::T10DifXts4`] on an mkey that has never been configured.
+    FirstT10DifXts4,
+    /// A new list for an mkey of [`Work::List4`], and nothing else.
+    ReconfigureList4,
+    /// A new tweak for an mkey of [`Work::Xts4`], and nothing else.
     ReconfigureTweak,
-    /// A new reference tag for an mkey of [`Work::Sge1T10Dif`].
+    /// A new reference tag for an mkey of [`Work::T10Dif1`], and nothing else.
     ReconfigureRefTag,
-    /// [`Work::Sge1`] from a template, posted as it is.
-    TemplateSge1,
-    /// [`Work::Sge4Crypto`] from a template.
-    TemplateSge4Crypto,
-    /// [`Work::Sge1T10Dif`] from a template.
-    TemplateSge1T10Dif,
-    /// [`Work::Sge4T10DifCrypto`] from a template.
-    TemplateSge4T10DifCrypto,
-    /// [`Work::TemplateSge1`] with a new address each time.
+    /// [`Work::List1`] from a template, posted as it is.
+    TemplateList1,
+    /// [`Work::Xts4`] from a template, posted as it is.
+    TemplateXts4,
+    /// [`Work::T10Dif1`] from a template, posted as it is.
+    TemplateT10Dif1,
+    /// [`Work::T10DifXts4`] from a template, posted as it is.
+    TemplateT10DifXts4,
+    /// [`Work::TemplateList1`] with a new address.
     TemplateAddress,
-    /// [`Work::TemplateSge4Crypto`] with a new tweak each time.
+    /// [`Work::TemplateXts4`] with a new tweak.
     TemplateTweak,
-    /// [`Work::TemplateSge1T10Dif`] with a new reference tag each time.
+    /// [`Work::TemplateT10Dif1`] with a new reference tag.
     TemplateRefTag,
-    /// A list of so many pieces: for the plot.
-    List(u8),
+    /// A list of so many entries, the number not known: for the plot.
+    Entries(u8),
 }
+
+/// What of an mkey a work is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Its layout.
+    Plain,
+    /// Also a signature of one domain.
+    Signed,
+    /// Also crypto.
+    Encrypted,
+    /// Also both.
+    Both,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Signed, Self::Encrypted, Self::Both];
+
+    /// Returns whether there is a signature.
+    pub const fn has_signature(self) -> bool {
+        matches!(self, Self::Signed | Self::Both)
+    }
+
+    /// Returns whether there is crypto.
+    pub const fn has_crypto(self) -> bool {
+        matches!(self, Self::Encrypted | Self::Both)
+    }
+}
+
+const ONE: &[usize] = &[1];
+const ONE_AND_MANY: &[usize] = &[1, BATCH];
 
 impl Work {
     /// What the table shows, in its order.
     pub const ALL: &[Self] = &[
-        Self::Sge1,
-        Self::Sge4,
-        Self::Sge16,
-        Self::Interleaved3,
-        Self::Sge4Crypto,
-        Self::Sge1T10Dif,
-        Self::Sge1Crc32c,
-        Self::Sge4T10DifCrypto,
+        Self::List1,
+        Self::List1Dyn,
+        Self::List4Dyn,
+        Self::List4,
+        Self::List16,
+        Self::Xts4,
+        Self::T10Dif1,
+        Self::Crc32c1,
+        Self::T10DifXts4,
         Self::RdmaWrite,
-        Self::Poll1,
-        Self::Poll16,
-        Self::Sge16Wrapped,
-        Self::SharedSge4,
+        Self::Completion1,
+        Self::Completion16,
+        Self::CompletionAfterSilent,
+        Self::CompletionEvery32,
+        Self::LimitedList4,
+        Self::Completion64Queues,
+        Self::IoList4,
+        Self::IoXts4,
+        Self::IoT10Dif1,
+        Self::IoT10DifXts4,
+        Self::Interleaved3,
+        Self::List16Wrapped,
+        Self::SharedList4,
         Self::Receive,
-        Self::FirstSge1,
-        Self::FirstSge4T10DifCrypto,
-        Self::ReconfigureAddresses,
+        Self::FirstList1,
+        Self::FirstT10DifXts4,
+        Self::ReconfigureList4,
         Self::ReconfigureTweak,
         Self::ReconfigureRefTag,
-        Self::Slice4,
-        Self::TemplateSge1,
-        Self::TemplateSge4Crypto,
-        Self::TemplateSge1T10Dif,
-        Self::TemplateSge4T10DifCrypto,
+        Self::TemplateList1,
+        Self::TemplateXts4,
+        Self::TemplateT10Dif1,
+        Self::TemplateT10DifXts4,
         Self::TemplateAddress,
         Self::TemplateTweak,
         Self::TemplateRefTag,
     ];
 
-    /// Returns how many requests may share a doorbell (or completions a poll) in a measurement.
-    pub const fn batches(self) -> &'static [usize] {
+    /// Returns name, kind of mkey, entries of the layout, and how many requests may share a doorbell (or completions a
+    /// poll) in a measurement.
+    const fn row(self) -> (&'static str, Kind, usize, &'static [usize]) {
+        use Kind::{Both, Encrypted, Plain, Signed};
         match self {
-            // A poll takes what its name says, and a first time is a first time.
-            Self::Poll1
-            | Self::Sge16Wrapped
-            | Self::FirstSge1
-            | Self::FirstSge4T10DifCrypto
-            | Self::List(_) => &[1],
-            Self::Poll16 => &[BATCH],
-            _ => &[1, BATCH],
+            Self::List1 => ("list1", Plain, 1, ONE_AND_MANY),
+            Self::List1Dyn => ("list1_dyn", Plain, 1, ONE),
+            Self::List4Dyn => ("list4_dyn", Plain, 4, ONE),
+            Self::List4 => ("list4", Plain, 4, ONE_AND_MANY),
+            Self::List16 => ("list16", Plain, 16, ONE_AND_MANY),
+            Self::Xts4 => ("xts4", Encrypted, 4, ONE_AND_MANY),
+            Self::T10Dif1 => ("t10dif1", Signed, 1, ONE_AND_MANY),
+            Self::Crc32c1 => ("crc32c1", Signed, 1, ONE_AND_MANY),
+            Self::T10DifXts4 => ("t10dif_xts4", Both, 4, ONE_AND_MANY),
+            Self::RdmaWrite => ("rdma_write", Plain, 1, ONE_AND_MANY),
+            Self::Completion1 => ("completion1", Plain, 1, ONE),
+            Self::Completion16 => ("completion16", Plain, 1, &[BATCH]),
+            Self::CompletionAfterSilent => ("completion_after_silent", Plain, 1, ONE),
+            Self::CompletionEvery32 => ("completion_every32", Plain, 1, ONE),
+            Self::LimitedList4 => ("limited_list4", Plain, 4, ONE),
+            Self::Completion64Queues => ("completion_64_queues", Plain, 1, ONE),
+            Self::IoList4 => ("io_list4", Plain, 4, ONE),
+            Self::IoXts4 => ("io_xts4", Encrypted, 4, ONE),
+            Self::IoT10Dif1 => ("io_t10dif1", Signed, 1, ONE),
+            Self::IoT10DifXts4 => ("io_t10dif_xts4", Both, 4, ONE),
+            Self::Interleaved3 => ("interleaved3", Plain, 3, ONE_AND_MANY),
+            Self::List16Wrapped => ("list16_wrapped", Plain, 16, ONE),
+            Self::SharedList4 => ("shared_list4", Plain, 4, ONE_AND_MANY),
+            Self::Receive => ("receive", Plain, 1, ONE_AND_MANY),
+            Self::FirstList1 => ("first_list1", Plain, 1, ONE),
+            Self::FirstT10DifXts4 => ("first_t10dif_xts4", Both, 4, ONE),
+            Self::ReconfigureList4 => ("reconfigure_list4", Plain, 4, ONE_AND_MANY),
+            Self::ReconfigureTweak => ("reconfigure_tweak", Encrypted, 4, ONE_AND_MANY),
+            Self::ReconfigureRefTag => ("reconfigure_ref_tag", Signed, 1, ONE_AND_MANY),
+            Self::TemplateList1 => ("template_list1", Plain, 1, ONE_AND_MANY),
+            Self::TemplateXts4 => ("template_xts4", Encrypted, 4, ONE_AND_MANY),
+            Self::TemplateT10Dif1 => ("template_t10dif1", Signed, 1, ONE_AND_MANY),
+            Self::TemplateT10DifXts4 => ("template_t10dif_xts4", Both, 4, ONE_AND_MANY),
+            Self::TemplateAddress => ("template_address", Plain, 1, ONE_AND_MANY),
+            Self::TemplateTweak => ("template_tweak", Encrypted, 4, ONE_AND_MANY),
+            Self::TemplateRefTag => ("template_ref_tag", Signed, 1, ONE_AND_MANY),
+            Self::Entries(entries) => ("entries", Plain, entries as usize, ONE),
         }
     }
 
-    /// Returns how many requests two runs have, whose difference counts.
+    /// Returns the kind of mkey.
+    pub const fn kind(self) -> Kind {
+        self.row().1
+    }
+
+    /// Returns the entries of the layout.
+    pub const fn entries(self) -> usize {
+        self.row().2
+    }
+
+    /// Returns how many requests may share a doorbell (or completions a poll) in a measurement.
+    pub const fn batches(self) -> &'static [usize] {
+        self.row().3
+    }
+
+    /// Returns how many requests (or completions, or I/Os) two runs have, whose difference counts.
     pub const fn runs(self, batch: usize) -> [usize; 2] {
         match self {
             // One of 41 wraps: a bit more than a program has that goes round the ring, where it is two in 85.
-            Self::Sge16Wrapped => [1, 42],
+            Self::List16Wrapped => [1, 42],
+            // 64 requests, and 192.
+            Self::CompletionEvery32 => [2, 6],
+            Self::Completion64Queues => [QUEUES, 2 * QUEUES],
+            // 256 I/Os of any number of blocks go round a ring of 256.
+            _ if self.is_io() => [IOS, IOS + BLOCKS],
             _ if batch == 1 => [8, 16],
             _ => [batch, 2 * batch],
+        }
+    }
+
+    /// Returns whether it is a whole I/O.
+    pub const fn is_io(self) -> bool {
+        matches!(self, Self::IoList4 | Self::IoXts4 | Self::IoT10Dif1 | Self::IoT10DifXts4)
+    }
+
+    /// Returns whether it takes completions of RDMA WRITEs that are posted before, and how many of these there are for each.
+    pub const fn writes_per_completion(self) -> Option<usize> {
+        match self {
+            Self::Completion1 | Self::Completion16 | Self::Completion64Queues => Some(1),
+            Self::CompletionAfterSilent => Some(2),
+            Self::CompletionEvery32 => Some(32),
+            _ => None,
         }
     }
 
     /// Returns where the first request of a run begins, in blocks from the ring's end.
     pub const fn blocks_to_end(self) -> usize {
         match self {
-            Self::Sge16Wrapped => 3 + 21 * 6,
+            Self::List16Wrapped => 3 + 21 * 6,
             _ => BLOCKS,
         }
     }
 
     /// Returns whether mkeys are as they were created when a run begins.
     pub const fn is_first(self) -> bool {
-        matches!(self, Self::FirstSge1 | Self::FirstSge4T10DifCrypto)
+        matches!(self, Self::FirstList1 | Self::FirstT10DifXts4)
     }
 
-    /// Returns the work that mkeys are configured with before a run.
-    pub const fn before(self) -> Self {
+    /// Returns how many blocks one request has, those of a SET_PSV included; of an I/O all of its requests.
+    pub const fn blocks(self) -> usize {
+        let (_, kind, entries, _) = self.row();
+        let (bsfs, psvs) =
+            (kind.has_signature() as usize + kind.has_crypto() as usize, kind.has_signature() as usize);
         match self {
-            Self::ReconfigureAddresses => Self::Sge4,
-            Self::ReconfigureTweak => Self::Sge4Crypto,
-            Self::ReconfigureRefTag => Self::Sge1T10Dif,
-            _ => self,
-        }
-    }
-
-    /// Returns whether mkeys have a signature.
-    pub const fn has_signature(self) -> bool {
-        matches!(
-            self,
-            Self::Sge1T10Dif
-                | Self::Sge1Crc32c
-                | Self::Sge4T10DifCrypto
-                | Self::FirstSge4T10DifCrypto
-                | Self::ReconfigureRefTag
-                | Self::TemplateSge1T10Dif
-                | Self::TemplateSge4T10DifCrypto
-                | Self::TemplateRefTag
-        )
-    }
-
-    /// Returns whether mkeys have crypto properties.
-    pub const fn has_crypto(self) -> bool {
-        matches!(
-            self,
-            Self::Sge4Crypto
-                | Self::Sge4T10DifCrypto
-                | Self::FirstSge4T10DifCrypto
-                | Self::ReconfigureTweak
-                | Self::TemplateSge4Crypto
-                | Self::TemplateSge4T10DifCrypto
-                | Self::TemplateTweak
-        )
-    }
-
-    /// Returns the entries of the layout.
-    pub const fn entries(self) -> usize {
-        match self {
-            Self::Sge16 | Self::Sge16Wrapped => 16,
+            Self::RdmaWrite => 1,
+            Self::Receive => 0,
+            _ if self.writes_per_completion().is_some() => 0,
+            // A BSF stays as it is, or the layout does.
+            Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
+            // The header is an entry, too.
             Self::Interleaved3 => 3,
-            Self::Sge4
-            | Self::Sge4Crypto
-            | Self::Sge4T10DifCrypto
-            | Self::SharedSge4
-            | Self::FirstSge4T10DifCrypto
-            | Self::ReconfigureAddresses
-            | Self::ReconfigureTweak
-            | Self::Slice4
-            | Self::TemplateSge4Crypto
-            | Self::TemplateSge4T10DifCrypto
-            | Self::TemplateTweak => 4,
-            Self::List(entries) => entries as usize,
-            _ => 1,
+            _ => 2 + entries.div_ceil(4) + bsfs + psvs + self.is_io() as usize,
         }
     }
 
     /// Returns how many blocks the last work request of a run has, by which its completion names it.
     pub const fn last_blocks(self) -> usize {
-        match self {
-            Self::Sge16 | Self::Sge16Wrapped => 6,
-            Self::Sge4Crypto | Self::TemplateSge4Crypto | Self::TemplateTweak => 4,
-            Self::List(entries) => 2 + (entries as usize).div_ceil(4),
-            Self::RdmaWrite | Self::Poll1 | Self::Poll16 => 1,
-            // A SET_PSV.
-            _ if self.has_signature() => 1,
-            _ => 3,
-        }
+        if self.kind().has_signature() || self.is_io() { 1 } else { self.blocks() }
     }
 }
 
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sge1 => "sge1",
-            Self::Sge4 => "sge4",
-            Self::Sge16 => "sge16",
-            Self::Interleaved3 => "interleaved3",
-            Self::Sge4Crypto => "sge4_crypto",
-            Self::Sge1T10Dif => "sge1_t10dif",
-            Self::Sge1Crc32c => "sge1_crc32c",
-            Self::Sge4T10DifCrypto => "sge4_t10dif_crypto",
-            Self::RdmaWrite => "rdma_write",
-            Self::Poll1 => "poll1",
-            Self::Poll16 => "poll16",
-            Self::Sge16Wrapped => "sge16_wrapped",
-            Self::SharedSge4 => "shared_sge4",
-            Self::Receive => "receive",
-            Self::FirstSge1 => "first_sge1",
-            Self::FirstSge4T10DifCrypto => "first_sge4_t10dif_crypto",
-            Self::ReconfigureAddresses => "reconfigure_addresses",
-            Self::ReconfigureTweak => "reconfigure_tweak",
-            Self::ReconfigureRefTag => "reconfigure_ref_tag",
-            Self::Slice4 => "slice4",
-            Self::TemplateSge1 => "template_sge1",
-            Self::TemplateSge4Crypto => "template_sge4_crypto",
-            Self::TemplateSge1T10Dif => "template_sge1_t10dif",
-            Self::TemplateSge4T10DifCrypto => "template_sge4_t10dif_crypto",
-            Self::TemplateAddress => "template_address",
-            Self::TemplateTweak => "template_tweak",
-            Self::TemplateRefTag => "template_ref_tag",
-            Self::List(entries) => return write!(f, "list{entries}"),
-        })
+        match self {
+            Self::Entries(entries) => write!(f, "entries{entries}"),
+            _ => f.write_str(self.row().0),
+        }
     }
 }
 
@@ -275,12 +385,12 @@ pub type Fault = &'static str;
 
 /// Someone who does the work.
 pub trait Side {
-    /// Returns whether this side does this work at all.
-    fn does(&self, _work: Work) -> bool {
+    /// Returns whether this side does this work at all, with so many requests in a batch.
+    fn does(&self, _work: Work, _batch: usize) -> bool {
         true
     }
 
-    /// Gets everything ready for a run of so many requests, at most [`REQUESTS`].
+    /// Gets everything ready for a run of so many requests.
     ///
     /// # Errors
     /// [`Fault`], as in the other two.

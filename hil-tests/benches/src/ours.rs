@@ -1,92 +1,55 @@
-//! The work done with the library, as a program would.
+//! The work done with the library, as a service would.
 
-use crate::{BATCH, BLOCKS, Fault, MAX_ENTRIES, REQUESTS, Side, Work};
-use core::array;
+mod requests;
+
+use crate::publish::doorbell;
+use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work};
+use alloc::vec;
+use alloc::vec::Vec;
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, Interleaved,
-    InterleavedEntry, Keytag, Layout, List, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto,
-    Signature, SignatureAttributes, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
-};
+use mlx5_mkey::mkey::{List, Mkey, MkeyAttributes, SignatureAttributes, SignatureChange, XtsEngine};
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, DoorbellRecord, QpRouter, ReceiveQueue, ReceiveQueueConfig, Request,
+    Completion, CompletionQueue, DoorbellRecord, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig,
     SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
-use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
+use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
-use mlx5_mkey::wqe::{MkeyTemplate, Remote, Sge};
+use requests::{Templates, Volume};
 use zerocopy::big_endian::{U16, U32};
 
+/// The first queue pair of all.
 const QPN: Qpn = Qpn::from_low_bits(0x77);
-/// Entries of the completion queue, and of the receive queue.
-const ENTRIES: usize = REQUESTS.next_power_of_two();
-/// Bytes of a piece of memory.
-const PIECE: u32 = 4096;
-/// Pieces of memory that requests name.
-static PIECES: [ListEntry; MAX_ENTRIES] = match ListEntry::new(ADDRESS, PIECE, KEY) {
-    Ok(piece) => [piece; MAX_ENTRIES],
-    Err(_) => panic!("a piece"),
-};
+/// Requests that [`Work::LimitedList4`] may have outstanding.
+const LIMIT: u32 = BLOCKS as u32 / 2;
+/// Slots of the receive queue.
+const SLOTS: usize = 64;
 
 /// What all requests of this side are posted as.
 type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
-type Pending<'q, 'm, const BATCHED: bool> = Request<'q, 'm, UarDoorbell, BLOCKS, BATCHED>;
-
-/// What a program knows of its work.
-const KEY: Key = Key::from_raw(0x500);
-const ADDRESS: u64 = 0x7f00_0000_0000;
-const ACCESS: Access = Access::REMOTE_READ;
-const DIF: T10Dif = T10Dif {
-    guard: Guard::Crc,
-    seed: Seed::Zeros,
-    app_tag: 0x1234,
-    ref_tag: 0x5678,
-    ref_remap: true,
-    escape: Escape::Never,
-};
-const CRYPTO: ReadyCrypto = ReadyCrypto::new(Crypto {
-    direction: Direction::EncryptOnTx,
-    order: SignatureOrder::BeforeCryptoOnTx,
-    data_unit: BlockSize::B512,
-    tweak: Tweak::from_lba(0),
-    dek: DekId::from_low_bits(0x123),
-    keytag: Keytag([0; 8]),
-});
 
 /// Memory that [`Ours`] works on.
 pub struct OursMemory {
-    rings: [[Wqebb; BLOCKS]; 2],
-    records: [DoorbellRecord; 4],
-    receives: [DataSegment; ENTRIES],
-    entries: [Cqe; ENTRIES],
-    ios: [Io; REQUESTS],
+    rings: Vec<[Wqebb; BLOCKS]>,
+    records: Vec<DoorbellRecord>,
+    receives: Vec<DataSegment>,
+    entries: Vec<Cqe>,
 }
 
+/// Send queues: for most work, shared, with a limit, and many on one completion queue.
+const SEND_QUEUES: usize = 3 + QUEUES;
+
 impl OursMemory {
-    /// Memory for rings, and requests to be.
+    /// Memory for all queues.
     pub fn new() -> Self {
-        let stride = InterleavedEntry::new(ADDRESS, 512, 8, KEY).expect("a stride");
         Self {
-            rings: [[Wqebb::ZERO; BLOCKS]; 2],
-            records: [const { DoorbellRecord::new() }; 4],
-            receives: [DataSegment::default(); ENTRIES],
-            entries: [Cqe::UNWRITTEN; ENTRIES],
-            ios: array::from_fn(|at| Io {
-                mkey: mkey(Work::Sge1),
-                list: List::new(),
-                strides: Interleaved::new(4, &[stride; 3]).expect("a layout"),
-                pieces: &PIECES,
-                templates: Templates::new(&PIECES),
-                signature: wire(Signature::T10Dif(DIF)),
-                crypto: CRYPTO,
-                remote: Remote::new(ADDRESS, Key::from_raw(0x600)),
-                data: [Sge::new(0, PIECE, KEY).expect("a piece")],
-                lba: at as u32,
-            }),
+            rings: vec![[Wqebb::ZERO; BLOCKS]; SEND_QUEUES],
+            records: (0..SEND_QUEUES + 2).map(|_| DoorbellRecord::new()).collect(),
+            receives: vec![DataSegment::default(); SLOTS],
+            entries: vec![Cqe::UNWRITTEN; ENTRIES],
         }
     }
 }
@@ -97,69 +60,24 @@ impl Default for OursMemory {
     }
 }
 
-/// A request as a program keeps it: what it is about, and the mkey that it uses.
-struct Io {
+/// An I/O with what a service keeps for it.
+struct OurIo {
+    io: Io,
     mkey: Mkey,
-    /// Pieces as a program keeps them that posts them more than once, or gets them one by one.
-    list: List<{ MAX_ENTRIES / 4 }>,
-    strides: Interleaved<1>,
-    /// Pieces as they come from elsewhere.
-    pieces: &'static [ListEntry],
     templates: Templates,
-    signature: BlockSignature,
-    crypto: ReadyCrypto,
-    remote: Remote,
-    data: [Sge; 1],
-    /// Where it stands on the disk: its address, its tweak, or its reference tag.
-    lba: u32,
-}
-
-/// Requests made ready, of each kind of mkey.
-struct Templates {
-    sge1: MkeyTemplate<1>,
-    sge4_crypto: MkeyTemplate<4, 1>,
-    sge1_t10dif: MkeyTemplate<1, 1, 1>,
-    sge4_t10dif_crypto: MkeyTemplate<4, 2, 1>,
-}
-
-impl Templates {
-    fn new(pieces: &[ListEntry]) -> Self {
-        let (one, four) = (pieces.get(..1).expect("a piece"), pieces.get(..4).expect("pieces"));
-        let t10dif = wire(Signature::T10Dif(DIF));
-        let of = |pieces| MkeyConfig {
-            access: Some(ACCESS),
-            layout: Some(Layout::list(pieces)),
-            ..MkeyConfig::KEEP
-        };
-        let (signature, crypto) = (SignatureChange::Set(&t10dif), Some(&CRYPTO));
-        let (plain, encrypted) = (of(one), MkeyConfig { crypto, ..of(four) });
-        let (signed, both) = (MkeyConfig { signature, ..of(one) }, MkeyConfig { signature, ..encrypted });
-        Self {
-            sge1: MkeyTemplate::new(&mkey(Work::Sge1), &plain).expect("a template"),
-            sge4_crypto: MkeyTemplate::new(&mkey(Work::Sge4Crypto), &encrypted).expect("a template"),
-            sge1_t10dif: MkeyTemplate::new(&mkey(Work::Sge1T10Dif), &signed).expect("a template"),
-            sge4_t10dif_crypto: MkeyTemplate::new(&mkey(Work::Sge4T10DifCrypto), &both).expect("a template"),
-        }
-    }
-}
-
-/// Posts a request for each of the first `requests`, and publishes each batch. A macro, since those of a batch are of a type of
-/// their own.
-macro_rules! post {
-    ($ours:ident, $batched:ident, $requests:ident, |$request:ident, $io:ident| $one:expr) => {
-        $ours.post::<$batched>($requests, |$request, $io| $one, |$request, $io| $one)
-    };
 }
 
 /// The library.
-// In this order, so that what is counted does not depend on where a compiler puts what.
-#[repr(C)]
 pub struct Ours<'m> {
-    /// By reference, as a program has them that takes them from a queue.
-    ios: [&'m mut Io; REQUESTS],
+    /// What the I/Os are for.
+    work: Option<Work>,
+    ios: Vec<OurIo>,
+    volume: Volume,
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
-    receive: ReceiveQueue<'m, ENTRIES>,
+    limited: Queue<'m>,
+    many: QpTable<Queue<'m>, QUEUES>,
+    receive: ReceiveQueue<'m, SLOTS>,
     entries: &'m mut [Cqe],
     cq_record: &'m DoorbellRecord,
     /// Receives that are done.
@@ -167,116 +85,44 @@ pub struct Ours<'m> {
 }
 
 impl<'m> Ours<'m> {
-    /// Makes queues on this memory; each of two send queues has a doorbell.
-    pub fn new(memory: &'m mut OursMemory, doorbells: [UarDoorbell; 2]) -> Self {
-        let OursMemory { rings: [ring, shared], records, receives, entries, ios } = memory;
-        let [send, second, receive, cq_record] = records;
-        let [doorbell, other] = doorbells;
-        let config = SendQueueConfig::new(QPN);
-        let receive_config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
-        let shared = Queue::new(config, shared, second, other).expect("a ring");
+    /// Makes queues on this memory.
+    pub fn new(memory: &'m mut OursMemory) -> Self {
+        let OursMemory { rings, records, receives, entries } = memory;
+        let (receive_record, records) = records.split_first().expect("a record");
+        let (cq_record, records) = records.split_first().expect("a record");
+        let mut rings = rings.iter_mut().zip(records);
+        let mut queue = |number: u32, max_requests: u32| {
+            let (ring, record) = rings.next().expect("a ring");
+            let qpn = Qpn::from_low_bits(QPN.get() + number);
+            let config = SendQueueConfig { max_requests, ..SendQueueConfig::new(qpn) };
+            Queue::new(config, ring, record, doorbell()).expect("a queue")
+        };
+        let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
+        let (first, shared, limited) = (queue(0, u32::MAX), queue(0, u32::MAX), queue(0, LIMIT));
+        let mut many = QpTable::new();
+        for number in 0..QUEUES as u32 {
+            assert!(many.insert(queue(number, u32::MAX)).is_ok(), "room for a queue pair");
+        }
         Self {
-            queue: Queue::new(config, ring, send, doorbell).expect("a ring"),
+            work: None,
+            ios: Vec::new(),
+            volume: Volume::new(Work::List1),
+            queue: first,
             shared: SharedSendQueue::new(shared),
-            receive: ReceiveQueue::new(receive_config, receives, receive).expect("a ring"),
+            limited,
+            many,
+            receive: ReceiveQueue::new(config, receives, receive_record).expect("a ring"),
             entries,
             cq_record,
-            ios: ios.each_mut(),
             received: 0,
         }
     }
 
-    #[inline(always)]
-    fn post<const BATCHED: usize>(
-        &mut self,
-        requests: usize,
-        one: impl Fn(Pending<'_, 'm, false>, &mut Io) -> Result<(), PostError>,
-        one_of_many: impl Fn(Pending<'_, 'm, true>, &mut Io) -> Result<(), PostError>,
-    ) -> Result<(), PostError> {
-        let Self { queue, ios, .. } = self;
-        for ios in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
-            if BATCHED == 1 {
-                for io in ios {
-                    one(queue.request(u64::from(io.lba)).signaled(), io)?;
-                }
-                queue.ring_doorbell();
-            } else {
-                let mut batch = queue.batch();
-                for io in ios {
-                    one_of_many(batch.request(u64::from(io.lba)).signaled(), io)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     #[inline(never)]
-    fn list<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| list(request, io))
-    }
-
-    #[inline(never)]
-    fn interleaved<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let layout = Some(io.strides.layout());
-            request.configure_mkey(
-                &mut io.mkey,
-                &MkeyConfig { access: Some(ACCESS), layout, ..MkeyConfig::KEEP },
-            )
-        })
-    }
-
-    #[inline(never)]
-    fn encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let layout = Some(io.list.layout());
-            let config =
-                MkeyConfig { access: Some(ACCESS), layout, crypto: Some(&io.crypto), ..MkeyConfig::KEEP };
-            request.configure_mkey(&mut io.mkey, &config)
-        })
-    }
-
-    #[inline(never)]
-    fn signed<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let (layout, signature) = (Some(io.list.layout()), SignatureChange::Set(&io.signature));
-            let config = MkeyConfig { access: Some(ACCESS), layout, signature, ..MkeyConfig::KEEP };
-            request.configure_mkey(&mut io.mkey, &config)
-        })
-    }
-
-    #[inline(never)]
-    fn signed_and_encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let (layout, signature) = (Some(io.list.layout()), SignatureChange::Set(&io.signature));
-            let config = MkeyConfig { access: Some(ACCESS), layout, signature, crypto: Some(&io.crypto) };
-            request.configure_mkey(&mut io.mkey, &config)
-        })
-    }
-
-    #[inline(never)]
-    fn slice<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let layout = Some(Layout::list(io.pieces));
-            request.configure_mkey(
-                &mut io.mkey,
-                &MkeyConfig { access: Some(ACCESS), layout, ..MkeyConfig::KEEP },
-            )
-        })
-    }
-
-    #[inline(never)]
-    fn rdma_write<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| request.rdma_write(io.remote, &io.data))
-    }
-
-    #[inline(never)]
-    fn shared<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
+    fn shared_list4<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
         let Self { shared, ios, .. } = self;
         for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
-            shared.with(|queue| {
-                batch.iter_mut().try_for_each(|io| list(queue.request(u64::from(io.lba)).signaled(), io))
-            })?;
+            shared.with(|queue| requests::list4_locked(queue, batch))?;
         }
         Ok(())
     }
@@ -286,120 +132,59 @@ impl<'m> Ours<'m> {
         let Self { receive, ios, .. } = self;
         for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             for io in batch {
-                let [data] = io.data;
-                receive.post(u64::from(io.lba), &[data])?;
+                receive.post(io.io.id, &[requests::sge(&io.io.data)?])?;
             }
             receive.publish();
         }
         Ok(())
     }
 
-    /// The same mkey for other pieces, which are described here.
-    #[inline(never)]
-    fn new_addresses<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let first = ADDRESS + u64::from(io.lba) * 4 * u64::from(PIECE);
-            let piece = |at| ListEntry::new(first + at * u64::from(PIECE), PIECE, KEY);
-            let (Ok(one), Ok(two), Ok(three), Ok(four)) = (piece(0), piece(1), piece(2), piece(3)) else {
-                return Ok(());
-            };
-            let pieces = [one, two, three, four];
-            let layout = Some(Layout::list(&pieces));
-            request.configure_mkey(&mut io.mkey, &MkeyConfig { layout, ..MkeyConfig::KEEP })
-        })
-    }
-
-    #[inline(never)]
-    fn new_tweak<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            io.crypto.set_tweak(Tweak::from_lba(u64::from(io.lba)));
-            request.configure_mkey(&mut io.mkey, &MkeyConfig { crypto: Some(&io.crypto), ..MkeyConfig::KEEP })
-        })
-    }
-
-    #[inline(never)]
-    fn new_ref_tag<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            io.signature.set_ref_tag(DomainKind::Wire, io.lba)?;
-            let signature = SignatureChange::Set(&io.signature);
-            request.configure_mkey(&mut io.mkey, &MkeyConfig { signature, ..MkeyConfig::KEEP })
-        })
-    }
-
-    #[inline(never)]
-    fn template<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| request.configure_from(&mut io.mkey, &io.templates.sge1))
-    }
-
-    #[inline(never)]
-    fn template_encrypted<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            request.configure_from(&mut io.mkey, &io.templates.sge4_crypto)
-        })
-    }
-
-    #[inline(never)]
-    fn template_signed<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            request.configure_from(&mut io.mkey, &io.templates.sge1_t10dif)
-        })
-    }
-
-    #[inline(never)]
-    fn template_both<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            request.configure_from(&mut io.mkey, &io.templates.sge4_t10dif_crypto)
-        })
-    }
-
-    #[inline(never)]
-    fn template_address<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            let address = ADDRESS + u64::from(io.lba) * u64::from(PIECE);
-            io.templates.sge1.set_address(0, address)?;
-            request.configure_from(&mut io.mkey, &io.templates.sge1)
-        })
-    }
-
-    #[inline(never)]
-    fn template_tweak<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            io.templates.sge4_crypto.set_tweak(Tweak::from_lba(u64::from(io.lba)))?;
-            request.configure_from(&mut io.mkey, &io.templates.sge4_crypto)
-        })
-    }
-
-    #[inline(never)]
-    fn template_ref_tag<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        post!(self, BATCHED, requests, |request, io| {
-            io.templates.sge1_t10dif.set_ref_tag(DomainKind::Wire, io.lba)?;
-            request.configure_from(&mut io.mkey, &io.templates.sge1_t10dif)
-        })
+    /// Does whole I/Os.
+    fn io(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let Self { queue, ios, volume, entries, cq_record, .. } = self;
+        let mut completions = CompletionQueue::new(entries, cq_record).map_err(|_| "completion queue")?;
+        let completions = black_box(&mut completions);
+        let io = match work {
+            Work::IoList4 => requests::io_list4,
+            Work::IoXts4 => requests::io_xts4,
+            Work::IoT10Dif1 => requests::io_t10dif1,
+            _ => requests::io_t10dif_xts4,
+        };
+        for _ in 0..requests / IOS {
+            io(queue, completions, ios, volume).map_err(|_| "refused")??;
+        }
+        Ok(())
     }
 
     /// Takes completions one by one.
     #[inline(never)]
     fn poll(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
+        let queue = black_box(&mut queue);
         let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
-        for _ in 0..completions {
-            match queue.poll(&mut router) {
-                Some(Ok(Completion::Work(work))) => drop(black_box(work.id)),
-                _ => return Err("no completion"),
-            }
-        }
-        Ok(())
+        (0..completions).try_for_each(|_| use_completion(queue.poll(&mut router)))
+    }
+
+    /// Takes completions of many queue pairs, one by one.
+    #[inline(never)]
+    fn poll_many(&mut self, completions: usize) -> Result<(), Fault> {
+        let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
+        let queue = black_box(&mut queue);
+        let table = black_box(&mut self.many);
+        let mut router = table.router(&mut []);
+        (0..completions).try_for_each(|_| use_completion(queue.poll(&mut router)))
     }
 
     /// Takes completions by the batch.
     #[inline(never)]
     fn poll_batches(&mut self, completions: usize) -> Result<(), Fault> {
         let mut queue = CompletionQueue::new(self.entries, self.cq_record).map_err(|_| "completion queue")?;
+        let queue = black_box(&mut queue);
         let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
         for _ in 0..completions / BATCH {
             let mut failed = false;
             let count = queue.poll_batch(BATCH, &mut router, |completion| match completion {
-                Ok(Completion::Work(work)) => drop(black_box(work.id)),
+                Ok(Completion::Work(completion)) => drop(black_box(completion)),
                 _ => failed = true,
             });
             if failed || count != BATCH {
@@ -409,113 +194,150 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
+    /// Copies a block of the ring.
+    #[cfg(test)]
+    pub(crate) fn block(&self, at: u32) -> [u8; 64] {
+        self.queue.block(at).0
+    }
+
+    /// Configures an mkey as it is before a run. Not counted.
+    fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
+        let Self { queue, ios, volume, .. } = self;
+        let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };
+        let mut list = List::<{ MAX_ENTRIES / 4 }>::new();
+        for piece in io.pieces.iter().take(work.entries()) {
+            list.push(requests::entry(piece)?)?;
+        }
+        let mut config = requests::plain(list.layout());
+        if work.kind().has_signature() {
+            config.signature = SignatureChange::Set(&volume.signature);
+        }
+        if work.kind().has_crypto() {
+            config.crypto = Some(&volume.crypto);
+        }
+        queue.request(0).configure_mkey(mkey, &config)?;
+        queue.ring_doorbell();
+        Ok(())
+    }
+
     /// Posts short requests until the next one of each queue begins so many blocks before the ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
-        let step = |queue: &mut Queue<'m>| {
-            let there = BLOCKS - queue.producer() as usize % BLOCKS == blocks_to_end;
-            if !there {
+        let go = |queue: &mut Queue<'m>| {
+            retire(queue)?;
+            while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
                 queue.request(0).nop().map_err(|_| "a short request")?;
                 queue.ring_doorbell();
+                retire(queue)?;
             }
-            Ok(there)
+            Ok(())
         };
-        while !(step(&mut self.queue)? & self.shared.with(step)?) {
-            self.take_all()?;
+        go(&mut self.queue)?;
+        go(&mut self.limited)?;
+        self.shared.with(go)
+    }
+
+    /// Writes the completion entries that a run takes, and posts what they complete unless the run does.
+    fn complete(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let Self { queue, many, ios, entries, .. } = self;
+        entries.fill(Cqe::UNWRITTEN);
+        let writes = work.writes_per_completion();
+        let blocks = writes.unwrap_or(work.blocks()) as u32;
+        for (at, entry) in entries.iter_mut().take(requests).enumerate() {
+            let (user_index, queue) = match work {
+                Work::Completion64Queues => {
+                    let number = (at % QUEUES) as u32;
+                    let qpn = Qpn::from_low_bits(QPN.get() + number);
+                    (number, many.get_mut(qpn).ok_or("too few queues")?)
+                }
+                _ => (0, &mut *queue),
+            };
+            let io = ios.get(at % IOS).ok_or("too few I/Os")?;
+            let mut last = queue.producer() + (at as u32 + 1) * blocks - 1;
+            if let Some(writes) = writes {
+                requests::writes(queue, &io.io, writes).map_err(|_| "a request to complete")?;
+                last = queue.producer() - 1;
+            }
+            *entry = completion(queue.qpn(), user_index, last as u16);
         }
         Ok(())
     }
 
-    /// Retires what is posted. The last request begins at the last block, or some blocks before.
-    fn take_all(&mut self) -> Result<(), Fault> {
-        let retire = |queue: &mut Queue<'m>| {
-            let end = queue.producer() as u16;
-            queue.outstanding() == 0
-                || (1..=BLOCKS as u16).any(|back| queue.retire(end.wrapping_sub(back)).is_some())
-        };
-        if retire(&mut self.queue) && self.shared.with(retire) { Ok(()) } else { Err("nothing to retire") }
-    }
-
     /// Posts the work.
-    fn post_all(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), PostError> {
-        macro_rules! batched {
-            ($method:ident) => {
+    fn post(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), PostError> {
+        let Self { queue, limited, ios, volume, .. } = self;
+        let ios = first(ios, requests);
+        macro_rules! post {
+            ($name:ident) => {
                 match batch {
-                    1 => self.$method::<1>(requests),
-                    _ => self.$method::<BATCH>(requests),
+                    1 => requests::$name::<1>(queue, ios, volume),
+                    _ => requests::$name::<BATCH>(queue, ios, volume),
                 }
             };
         }
         match work {
-            Work::Sge1 | Work::Sge4 | Work::Sge16 | Work::Sge16Wrapped | Work::FirstSge1 | Work::List(_) => {
-                batched!(list)
-            }
-            Work::Interleaved3 => batched!(interleaved),
-            Work::Sge4Crypto => batched!(encrypted),
-            Work::Sge1T10Dif | Work::Sge1Crc32c => batched!(signed),
-            Work::Sge4T10DifCrypto | Work::FirstSge4T10DifCrypto => batched!(signed_and_encrypted),
-            Work::RdmaWrite | Work::Poll1 | Work::Poll16 => batched!(rdma_write),
-            Work::SharedSge4 => batched!(shared),
-            Work::Receive => batched!(receive),
-            Work::ReconfigureAddresses => batched!(new_addresses),
-            Work::ReconfigureTweak => batched!(new_tweak),
-            Work::ReconfigureRefTag => batched!(new_ref_tag),
-            Work::Slice4 => batched!(slice),
-            Work::TemplateSge1 => batched!(template),
-            Work::TemplateSge4Crypto => batched!(template_encrypted),
-            Work::TemplateSge1T10Dif => batched!(template_signed),
-            Work::TemplateSge4T10DifCrypto => batched!(template_both),
-            Work::TemplateAddress => batched!(template_address),
-            Work::TemplateTweak => batched!(template_tweak),
-            Work::TemplateRefTag => batched!(template_ref_tag),
+            Work::List1 | Work::FirstList1 => post!(list1),
+            Work::List4 => post!(list4),
+            Work::LimitedList4 => requests::list4::<1>(limited, ios, volume),
+            Work::List1Dyn | Work::List4Dyn => requests::list_dyn::<1>(queue, ios, volume),
+            Work::List16 | Work::List16Wrapped => post!(list16),
+            Work::Xts4 => post!(xts4),
+            Work::T10Dif1 => post!(t10dif1),
+            Work::Crc32c1 => post!(crc32c1),
+            Work::T10DifXts4 | Work::FirstT10DifXts4 => post!(t10dif_xts4),
+            Work::RdmaWrite => post!(rdma_write),
+            Work::Interleaved3 => post!(interleaved3),
+            Work::ReconfigureList4 => post!(new_list4),
+            Work::ReconfigureTweak => post!(new_tweak),
+            Work::ReconfigureRefTag => post!(new_ref_tag),
+            Work::TemplateList1 => post!(template_list1),
+            Work::TemplateXts4 => post!(template_xts4),
+            Work::TemplateT10Dif1 => post!(template_t10dif1),
+            Work::TemplateT10DifXts4 => post!(template_t10dif_xts4),
+            Work::TemplateAddress => post!(template_address),
+            Work::TemplateTweak => post!(template_tweak),
+            Work::TemplateRefTag => post!(template_ref_tag),
+            // The others are in `run`.
+            _ => requests::entries_dyn::<1>(queue, ios, volume),
         }
     }
 }
 
 impl Side for Ours<'_> {
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
-        let pieces = PIECES.get(..work.entries()).ok_or("too many pieces")?;
-        for io in &mut self.ios {
-            io.mkey = mkey(work);
-            io.pieces = black_box(pieces);
-            io.list.clear();
-            for piece in pieces {
-                io.list.push(*piece).map_err(|_| "too many pieces")?;
+        if self.work != Some(work) || work.is_first() {
+            let io = |io| OurIo { io, mkey: mkey(work.kind()), templates: Templates::new() };
+            self.ios = Io::all(work.entries()).into_iter().map(io).collect();
+            self.volume = Volume::new(work);
+            for at in (0..IOS).filter(|_| !work.is_first()) {
+                self.configure(work, at).map_err(|_| "a first configuration")?;
+                retire(&mut self.queue)?;
             }
-            io.signature = wire(if work == Work::Sge1Crc32c {
-                Signature::Crc32c(Seed::Ones)
-            } else {
-                Signature::T10Dif(DIF)
-            });
-        }
-        if !work.is_first() {
-            self.post_all(work.before(), 1, requests).map_err(|_| "a first configuration")?;
-            self.drain(work.before(), requests)?;
+            self.work = Some(work);
         }
         self.go_to(work.blocks_to_end())?;
-        if matches!(work, Work::Poll1 | Work::Poll16) {
-            self.post_all(Work::RdmaWrite, 1, requests).map_err(|_| "a request to complete")?;
-            let start = self.queue.producer().wrapping_sub(requests as u32) as u16;
-            for (entry, at) in self.entries.iter_mut().zip(0..) {
-                *entry = if usize::from(at) < requests {
-                    completion(QPN, 0, start.wrapping_add(at))
-                } else {
-                    Cqe::UNWRITTEN
-                };
-            }
+        if work.is_io() || work.writes_per_completion().is_some() {
+            self.complete(work, requests)?;
         }
         Ok(())
     }
 
     fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         match work {
-            Work::Poll1 => self.poll(requests),
-            Work::Poll16 => self.poll_batches(requests),
-            _ => self.post_all(work, batch, requests).map_err(|_| "refused"),
+            Work::Completion1 | Work::CompletionAfterSilent | Work::CompletionEvery32 => self.poll(requests),
+            Work::Completion16 => self.poll_batches(requests),
+            Work::Completion64Queues => self.poll_many(requests),
+            _ if work.is_io() => self.io(work, requests),
+            Work::SharedList4 if batch == 1 => self.shared_list4::<1>(requests).map_err(|_| "refused"),
+            Work::SharedList4 => self.shared_list4::<BATCH>(requests).map_err(|_| "refused"),
+            Work::Receive if batch == 1 => self.receive::<1>(requests).map_err(|_| "refused"),
+            Work::Receive => self.receive::<BATCH>(requests).map_err(|_| "refused"),
+            _ => self.post(work, batch, requests).map_err(|_| "refused"),
         }
     }
 
     fn blocks(&self) -> u16 {
-        self.queue.producer().wrapping_add(self.shared.with(|queue| queue.producer())) as u16
+        let shared = self.shared.with(|queue| queue.producer());
+        self.queue.producer().wrapping_add(shared).wrapping_add(self.limited.producer()) as u16
     }
 
     fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
@@ -523,7 +345,21 @@ impl Side for Ours<'_> {
             self.received = self.received.wrapping_add(requests as u16);
             self.receive.retire(self.received.wrapping_sub(1)).ok_or("no receive to retire")?;
         }
-        self.take_all()
+        retire(&mut self.queue)?;
+        retire(&mut self.limited)?;
+        self.shared.with(retire)
+    }
+}
+
+/// Uses every field of a completion.
+#[inline(always)]
+fn use_completion<E>(completion: Option<Result<Completion, E>>) -> Result<(), Fault> {
+    match completion {
+        Some(Ok(completion)) => {
+            black_box(completion);
+            Ok(())
+        }
+        _ => Err("no completion"),
     }
 }
 
@@ -538,30 +374,26 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     }
 }
 
-/// The first so many requests.
-fn first<'i, 'm>(ios: &'i mut [&'m mut Io], requests: usize) -> &'i mut [&'m mut Io] {
+/// Retires what is posted. The last request begins at the last block, or some blocks before.
+fn retire(queue: &mut Queue<'_>) -> Result<(), Fault> {
+    let end = queue.producer() as u16;
+    let done = queue.outstanding() == 0
+        || (1..=BLOCKS as u16).any(|back| queue.retire(end.wrapping_sub(back)).is_some());
+    if done { Ok(()) } else { Err("nothing to retire") }
+}
+
+/// The first so many I/Os.
+fn first(ios: &mut [OurIo], requests: usize) -> &mut [OurIo] {
     let count = requests.min(ios.len());
-    ios.split_at_mut(count).0
+    black_box(ios.split_at_mut(count).0)
 }
 
-/// Configures an mkey for a list.
-#[inline(always)]
-fn list<const BATCHED: bool>(request: Pending<'_, '_, BATCHED>, io: &mut Io) -> Result<(), PostError> {
-    let layout = Some(io.list.layout());
-    request.configure_mkey(&mut io.mkey, &MkeyConfig { access: Some(ACCESS), layout, ..MkeyConfig::KEEP })
-}
-
-/// A signature of blocks of 512 bytes on the wire.
-const fn wire(signature: Signature) -> BlockSignature {
-    BlockSignature::wire(Domain { signature, block_size: BlockSize::B512 })
-}
-
-/// An mkey that has not been configured, of the kind that the work needs.
-fn mkey(work: Work) -> Mkey {
+/// An mkey that has not been configured.
+fn mkey(kind: Kind) -> Mkey {
     let psv = PsvIndex::from_low_bits;
     Mkey::new(MkeyAttributes {
-        signature: work.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),
-        crypto: work.has_crypto().then_some(XtsEngine::MultiBlock),
+        signature: kind.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),
+        crypto: kind.has_crypto().then_some(XtsEngine::MultiBlock),
         ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u16)
     })
 }

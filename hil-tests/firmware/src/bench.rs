@@ -9,24 +9,26 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::arch::asm;
 use core::hint::black_box;
-use mlx5_bench::floor::{self, Floor, FloorMemory};
+use mlx5_bench::copy::BareCopy;
+use mlx5_bench::floor::Floor;
 use mlx5_bench::ours::{Ours, OursMemory};
 use mlx5_bench::{Fault, Side, Work};
-use mlx5_mkey::queue::UarDoorbell;
 
 /// Counts all work.
 pub(crate) fn run() -> Result<(), Fault> {
     start_counting();
-    let (mut ours_memory, mut floor_memory) = (Box::new(OursMemory::new()), Box::new(FloorMemory::new()));
-    let mut ours = Ours::new(&mut ours_memory, [doorbell(), doorbell()]);
-    let mut floor = Floor::new(&mut floor_memory, doorbell());
-    let mut sides: [(&str, &mut dyn Side); 2] = [("ours", &mut ours), ("floor", &mut floor)];
+    let mut memory = OursMemory::new();
+    let mut sides: [(&str, Box<dyn Side + '_>); 3] = [
+        ("ours", Box::new(Ours::new(&mut memory))),
+        ("copy", Box::new(BareCopy::new())),
+        ("floor", Box::new(Floor::new())),
+    ];
     for work in Work::ALL {
         for batch in work.batches() {
             for (name, side) in &mut sides {
                 for requests in work.runs(*batch) {
-                    if side.does(*work) {
-                        let count = count(&mut **side, *work, *batch, requests)?;
+                    if side.does(*work, *batch) {
+                        let count = count(side.as_mut(), *work, *batch, requests)?;
                         defmt::println!("{=str}", &*format!("{work} {batch} {name} {requests} {count}"));
                     }
                 }
@@ -44,11 +46,6 @@ fn count(side: &mut dyn Side, work: Work, batch: usize, requests: usize) -> Resu
     let end = counter();
     side.drain(work, requests)?;
     Ok(end.wrapping_sub(start))
-}
-
-/// A register that nobody reads.
-fn doorbell() -> UarDoorbell {
-    floor::doorbell(Box::leak(Box::new([0; 512])))
 }
 
 /// Has the counter of cycles (PMCCNTR_EL0) count from 0, in 64 bits.

@@ -5,7 +5,7 @@ mod record;
 mod table;
 
 use crate::test::Outcome;
-use record::{Counts, Row, SIDES};
+use record::{Counts, Profile, Row};
 use std::env::consts::ARCH;
 use std::fs;
 use std::io::Write;
@@ -18,23 +18,30 @@ use xtask::{debian, emulate, host};
 pub(crate) const HELP: &str = "\
 cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
 
-Counts the instructions of each request under callgrind: what the library executes, what the
-installed libmlx5 does for the same request in the same process, and what a bare copy of the same
-bytes with its doorbell takes. Built with [profile.bench]: optimised, one codegen unit, fat LTO.
+Counts the instructions of each request under callgrind: what the library executes, from native
+values to the doorbell; what the installed libmlx5 does for the same request in the same process, as
+it comes and stripped (for one thread and without BlueFlame: MLX5_SINGLE_THREADED=1,
+MLX5_SHUT_UP_BF=1); a bare copy of the same bytes with its doorbell; and a floor, the least that was
+written by hand for a few works. The program is built in two profiles: release, as cargo builds by
+default, and lto, with fat LTO and one codegen unit ([profile.bench]). libmlx5 is counted once, and
+has the same counts in both.
 
-The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there): a bare-metal image in QEMU, which
-counts instructions as a clock.
+The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there, release only): a bare-metal image
+in QEMU, which counts instructions as a clock.
 
 A count is the difference of two runs, one with more requests, so that nothing else is in it;
-the same program always has the same counts. How long libmlx5 takes in relation to the library, in
-one run without callgrind, is for information: it depends on the machine and on the moment.
+the same program always has the same counts. How long libmlx5 takes in relation to the library, the
+median of rounds in which both have their turn, is for information: it depends on the machine and on
+the moment.
 
   --host       on this machine only
-  --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"ours\", \"libmlx5\",
-               \"floor\"}]}: instructions for a request, null where a side does not do the work
+  --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"profile\":
+               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\", \"floor\",
+               \"time\"}]}: instructions for a request, null where a side does not do the work; time
+               is that of libmlx5 divided by the library's, null where it is not measured
   --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
   --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
-  --readme     write the recorded counts to README.md
+  --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
 
 What the works are is said in hil-tests/benches/src/lib.rs.
 ";
@@ -46,6 +53,15 @@ const COUNTED: &str = "bench::bench_counted_region";
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
+/// The arguments of the program that counts everything on this machine, that counts what depends on the profile, and that
+/// counts libmlx5 alone.
+const ALL_SIDES: &[&str] = &["count"];
+const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
+const LIBMLX5: &[&str] = &["count", "libmlx5"];
+
+/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
+const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
+
 /// Which functions of the C library there are depends on the machine, unless it is told: those of SSE2.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
 
@@ -54,9 +70,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let (host, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
     let counted = || if host.is_empty() { everywhere() } else { native() };
+    let timed = || counted().and_then(|counts| with_times(counts.rows));
     let result = match rest[..] {
-        [] => counted().and_then(|counts| Ok(table::text(&counts.rows, &time()?))),
-        ["--json"] => counted().map(|counts| table::json(&counts.rows)),
+        [] => timed().map(|rows| format!("{}{}", table::text(&rows), conditions())),
+        ["--json"] => timed().map(|rows| table::json(&rows)),
         ["--svg", file] => draw(file),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--readme"] => record::read().and_then(|recorded| table::write_readme(&recorded.rows)),
@@ -84,7 +101,22 @@ fn everywhere() -> Result<Counts, String> {
 fn native() -> Result<Counts, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
-    Ok(Counts { compilers, rows: count("count")? })
+    let mut rows = count(Profile::Release, ALL_SIDES, &[])?;
+    let stripped = count(Profile::Release, LIBMLX5, &STRIPPED)?;
+    for row in &mut rows {
+        if let Some(stripped) = stripped.iter().find(|stripped| stripped.is_work_of(row)) {
+            row.counts[2] = stripped.count("libmlx5");
+        }
+    }
+    let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5, &[])?;
+    for row in &mut optimised {
+        if let Some(same) = rows.iter().find(|same| same.is_work_of(row)) {
+            // What is installed does not depend on how the program was built.
+            (row.counts[1], row.counts[2]) = (same.counts[1], same.counts[2]);
+        }
+    }
+    rows.extend(optimised);
+    Ok(Counts { compilers, rows })
 }
 
 /// Counts on the core of a board, as QEMU has it.
@@ -101,7 +133,7 @@ fn bare_metal(board: Board) -> Result<Counts, String> {
     let totals: Vec<(&str, u64)> = totals.iter().map(|(line, total)| (line.as_str(), *total)).collect();
     Ok(Counts {
         compilers: vec![(arch.clone(), record::version(&rustc)?)],
-        rows: record::rows(&arch, &totals)?,
+        rows: record::rows(&arch, Profile::Release, &totals)?,
     })
 }
 
@@ -145,42 +177,46 @@ fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
 
 /// Counts for each number of scatter entries and draws it.
 fn draw(file: &str) -> Result<String, String> {
-    let rows = count("plot")?;
+    let rows = count(Profile::Lto, &["plot"], &[])?;
     let picture = plot::svg(&rows)?;
     fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
     plot::slopes(&rows)
 }
 
-/// Builds the program and returns where it is.
-fn program() -> Result<PathBuf, String> {
+/// Builds the program and returns where it is. Cargo puts it in the same place whatever the profile.
+fn program(profile: Profile) -> Result<PathBuf, String> {
     debian::install(debian::VALGRIND)?;
-    run::check(cargo(&["build", "--quiet", "--profile", "bench", "--package", "mlx5-bench"]))?;
-    run::built("release", "bench")
+    run::check(cargo(&["build", "--quiet", "--profile", profile.cargo(), "--package", "mlx5-bench"]))?;
+    let built = run::built("release", "bench")?;
+    let program = built.with_file_name(format!("bench-{}", profile.name()));
+    fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
 }
 
-/// Counts instructions of what the program calls `works`.
-fn count(works: &str) -> Result<Vec<Row>, String> {
-    let program = program()?;
+/// Counts instructions of what the program does with these arguments and this environment.
+fn count(profile: Profile, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Row>, String> {
+    let program = program(profile)?;
     let folder = run::root().join("target/bench");
     // Dumps of an earlier run would be taken for those of this one.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let dump = folder.join("dump");
-    let mut command = emulate::command(
-        vec![
-            "valgrind".into(),
-            "--quiet".into(),
-            "--tool=callgrind".into(),
-            "--collect-atstart=no".into(),
-            format!("--toggle-collect={COUNTED}"),
-            format!("--dump-after={COUNTED}"),
-            format!("--callgrind-out-file={}", dump.display()),
-            program.display().to_string(),
-            works.into(),
-        ],
-        PLAIN_KEYS,
-        ENGINE,
-    )?;
+    let mut words = vec![
+        "valgrind".into(),
+        "--quiet".into(),
+        "--tool=callgrind".into(),
+        "--collect-atstart=no".into(),
+        format!("--toggle-collect={COUNTED}"),
+        format!("--dump-after={COUNTED}"),
+        format!("--callgrind-out-file={}", dump.display()),
+        program.display().to_string(),
+    ];
+    words.extend(arguments.iter().copied().map(String::from));
+    let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
+    for (name, _) in STRIPPED {
+        command.env_remove(name);
+    }
+    command.envs(environment.iter().copied());
     // Functions are found when the program starts, not in what is counted.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
     let lines = run::answer(command)?;
@@ -192,29 +228,35 @@ fn count(works: &str) -> Result<Vec<Row>, String> {
         Ok((line, total.ok_or(format!("{} has no sum", file.display()))?))
     });
     let totals = totals.collect::<Result<Vec<(&str, u64)>, String>>()?;
-    record::rows(ARCH, &totals)
+    record::rows(ARCH, profile, &totals)
 }
 
-/// How many times longer libmlx5 takes than the library: work, requests in a batch, ratio.
-fn time() -> Result<Vec<(String, u32, f64)>, String> {
-    let lines = run::answer(emulate::command(
-        vec![program()?.display().to_string(), "time".into()],
-        PLAIN_KEYS,
-        ENGINE,
-    )?)?;
-    let mut ratios = Vec::new();
-    let mut ours = 0.0;
-    for line in lines.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [work, batch, side, time] = words[..] else { continue };
-        let (Ok(batch), Ok(time)) = (batch.parse(), time.parse::<f64>()) else { continue };
-        // The library comes first.
-        let [first, second, _] = SIDES;
-        if side == first {
-            ours = time;
-        } else if side == second && ours > 0.0 {
-            ratios.push((work.to_owned(), batch, time / ours));
+/// Times where it can be done, and puts it to the counts.
+fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
+    for profile in Profile::ALL {
+        let words = vec![program(profile)?.display().to_string(), "time".into()];
+        let lines = run::answer(emulate::command(words, PLAIN_KEYS, ENGINE)?)?;
+        for line in lines.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [work, batch, ratio] = words[..] else { continue };
+            let is_it = |row: &&mut Row| {
+                (row.arch.as_str(), row.profile) == (ARCH, profile)
+                    && row.work == work
+                    && row.batch.to_string() == batch
+            };
+            if let Some(row) = rows.iter_mut().find(is_it) {
+                row.time = ratio.parse().ok();
+            }
         }
     }
-    Ok(ratios)
+    Ok(rows)
+}
+
+/// Where and when times were measured.
+fn conditions() -> String {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let name = name.map_or("an unknown CPU", |(_, name)| name);
+    let date = run::answer(run::program("date", &["-u", "+%F"])).unwrap_or_default();
+    format!("time: libmlx5's divided by the library's, median of rounds, on {name}, {date}\n")
 }

@@ -1,6 +1,6 @@
 //! Instructions against the number of scatter entries, as a picture.
 
-use super::record::{Row, SIDES};
+use super::record::Row;
 use std::fmt::Write as _;
 
 /// The picture, and the part of it that the curves are in.
@@ -11,12 +11,13 @@ const RIGHT: f64 = 92.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 48.0;
 
-/// Name and colour of each side.
-const SIGNS: [(&str, &str); 3] = [("ours", "#0b6e4f"), ("libmlx5", "#b3402a"), ("bare copy", "#777777")];
+/// Sides that are drawn: what they are in rows, their names and their colours.
+const SIGNS: [(&str, &str, &str); 3] =
+    [("ours", "ours", "#0b6e4f"), ("libmlx5", "libmlx5", "#b3402a"), ("copy", "bare copy", "#777777")];
 
 /// The points of one side: entries, instructions.
-fn points(rows: &[Row], side: usize) -> Vec<(f64, f64)> {
-    let entries = |row: &Row| row.work.strip_prefix("list").and_then(|count| count.parse().ok());
+fn points(rows: &[Row], side: &str) -> Vec<(f64, f64)> {
+    let entries = |row: &Row| row.work.strip_prefix("entries").and_then(|count| count.parse().ok());
     rows.iter().filter_map(|row| Some((entries(row)?, row.count(side)?))).collect()
 }
 
@@ -25,7 +26,7 @@ fn points(rows: &[Row], side: usize) -> Vec<(f64, f64)> {
 /// # Errors
 /// There is nothing to draw.
 pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
-    let curves = [0, 1, 2].map(|side| points(rows, side));
+    let curves = SIGNS.map(|(side, ..)| points(rows, side));
     let all = || curves.iter().flatten();
     let (right, highest) =
         all().fold((0.0_f64, 0.0_f64), |(right, top), (x, y)| (right.max(*x), top.max(*y)));
@@ -71,7 +72,7 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
         "<text transform=\"translate(16 {:.1}) rotate(-90)\" text-anchor=\"middle\">instructions for a request</text>",
         (y(0.0) + y(top)) / 2.0
     ));
-    for (curve, (label, colour)) in curves.iter().zip(SIGNS) {
+    for (curve, (_, label, colour)) in curves.iter().zip(SIGNS) {
         let Some((last_x, last_y)) = curve.last() else { continue };
         let path: Vec<String> = curve.iter().map(|(a, b)| format!("{:.1},{:.1}", x(*a), y(*b))).collect();
         line(format_args!(
@@ -94,7 +95,7 @@ pub(super) fn svg(rows: &[Row]) -> Result<String, String> {
 /// There are too few points.
 pub(super) fn slopes(rows: &[Row]) -> Result<String, String> {
     let mut text = String::new();
-    for (side, name) in SIDES.iter().enumerate() {
+    for (side, name, _) in SIGNS {
         let whole: Vec<(f64, f64)> =
             points(rows, side).into_iter().filter(|(entries, _)| entries % 4.0 == 0.0).collect();
         let (Some((x0, y0)), Some((x1, y1))) = (whole.first(), whole.last()) else {

@@ -5,8 +5,42 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run;
 
-/// Who is counted, in the order of [`Row::counts`].
-pub(super) const SIDES: [&str; 3] = ["ours", "libmlx5", "floor"];
+/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 as it comes, and for one thread and without
+/// BlueFlame; a bare copy of the same bytes; and the least that is written by hand.
+pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "copy", "floor"];
+
+/// How the program that is counted was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// As cargo does by default.
+    Release,
+    /// With fat LTO and one codegen unit: [profile.bench].
+    Lto,
+}
+
+impl Profile {
+    pub(super) const ALL: [Self; 2] = [Self::Release, Self::Lto];
+
+    /// Returns what tables and records call it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Lto => "lto",
+        }
+    }
+
+    /// Returns what cargo calls it.
+    pub(super) const fn cargo(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Lto => "bench",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+}
 
 /// How much more than recorded is too much.
 const TOLERANCE: f64 = 1.02;
@@ -15,35 +49,43 @@ const TOLERANCE: f64 = 1.02;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub(super) arch: String,
+    pub(super) profile: Profile,
     pub(super) work: String,
     /// Requests for each doorbell, completions for each poll.
     pub(super) batch: u32,
     /// Of each side, where it does the work.
-    pub(super) counts: [Option<f64>; 3],
+    pub(super) counts: [Option<f64>; 5],
+    /// How many times longer libmlx5 takes than the library, where that was measured. It is not recorded.
+    pub(super) time: Option<f64>,
 }
 
 impl Row {
-    pub(super) fn count(&self, side: usize) -> Option<f64> {
-        *self.counts.get(side)?
+    /// Returns the count of a side.
+    pub(super) fn count(&self, side: &str) -> Option<f64> {
+        *self.counts.get(SIDES.iter().position(|name| *name == side)?)?
     }
 
     pub(super) fn ours(&self) -> Option<f64> {
-        self.count(0)
+        self.count("ours")
     }
 
-    /// How many times more instructions libmlx5 executes.
-    pub(super) fn fewer(&self) -> Option<f64> {
-        Some(self.count(1)? / self.ours()?)
+    fn name(&self) -> String {
+        format!("{} in batches of {} on {}, {}", self.work, self.batch, self.arch, self.profile.name())
     }
 
-    /// How many times more instructions the library executes than a bare copy.
-    pub(super) fn of_floor(&self) -> Option<f64> {
-        Some(self.ours()? / self.count(2)?)
+    /// Returns whether it is of the same work, on the same architecture in the same profile.
+    fn is_like(&self, other: &Self) -> bool {
+        (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
+    }
+
+    /// Returns whether it is of the same work.
+    pub(super) fn is_work_of(&self, other: &Self) -> bool {
+        (&self.work, self.batch) == (&other.work, other.batch)
     }
 }
 
 /// Makes rows of what was counted: for each side two lines, the second with more requests.
-pub(super) fn rows(arch: &str, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
+pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for pair in totals.chunks(2) {
         let [(line, short), (other, long)] = pair else { return Err("a count without the other".into()) };
@@ -61,7 +103,7 @@ pub(super) fn rows(arch: &str, totals: &[(&str, u64)]) -> Result<Vec<Row>, Strin
         let count = long.saturating_sub(*short) as f64 / f64::from(requests);
         if rows.last().is_none_or(|row| row.work != work || row.batch != batch) {
             let (arch, work) = (arch.into(), work.into());
-            rows.push(Row { arch, work, batch, counts: [None; 3] });
+            rows.push(Row { arch, profile, work, batch, counts: [None; 5], time: None });
         }
         if let Some(place) = rows.last_mut().and_then(|row| row.counts.get_mut(side)) {
             // As many digits as are kept.
@@ -85,7 +127,7 @@ impl Counts {
     }
 }
 
-const HEAD: &str = "arch,work,batch,ours,libmlx5,floor";
+const HEAD: &str = "arch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor";
 
 fn file() -> PathBuf {
     run::root().join("hil-tests/benches/counts.csv")
@@ -117,9 +159,9 @@ fn print(counts: &Counts) -> String {
     }
     text.push_str(HEAD);
     text.push('\n');
-    for Row { arch, work, batch, counts } in &counts.rows {
+    for Row { arch, profile, work, batch, counts, .. } in &counts.rows {
         let counts = counts.map(|count| count.map_or(String::new(), |count| format!("{count:.1}")));
-        let _ = writeln!(text, "{arch},{work},{batch},{}", counts.join(","));
+        let _ = writeln!(text, "{arch},{},{work},{batch},{}", profile.name(), counts.join(","));
     }
     text
 }
@@ -137,16 +179,20 @@ fn parse(text: &str) -> Option<Counts> {
     }
     let row = |line: &str| {
         let words: Vec<&str> = line.split(',').collect();
-        let [arch, work, batch, ours, libmlx5, floor] = words[..] else { return None };
+        let [arch, profile, work, batch, ours, libmlx5, stripped, copy, floor] = words[..] else {
+            return None;
+        };
         let count = |word: &str| match word {
             "" => Some(None),
             word => word.parse().ok().map(Some),
         };
         Some(Row {
             arch: arch.into(),
+            profile: Profile::named(profile)?,
             work: work.into(),
             batch: batch.parse().ok()?,
-            counts: [count(ours)?, count(libmlx5)?, count(floor)?],
+            counts: [count(ours)?, count(libmlx5)?, count(stripped)?, count(copy)?, count(floor)?],
+            time: None,
         })
     };
     Some(Counts { compilers, rows: lines.map(row).collect::<Option<_>>()? })
@@ -154,12 +200,10 @@ fn parse(text: &str) -> Option<Counts> {
 
 /// Returns what is not as it was recorded: counts of the library that have grown, rows that are new or gone.
 pub(super) fn compare(recorded: &[Row], rows: &[Row]) -> Vec<String> {
-    let same =
-        |one: &Row, other: &Row| (&one.arch, &one.work, one.batch) == (&other.arch, &other.work, other.batch);
     let mut faults = Vec::new();
     for row in rows {
-        let name = format!("{} in batches of {} on {}", row.work, row.batch, row.arch);
-        let before = recorded.iter().find(|before| same(before, row)).map(Row::ours);
+        let name = row.name();
+        let before = recorded.iter().find(|before| before.is_like(row)).map(Row::ours);
         match (before, row.ours()) {
             (None, _) => faults.push(format!("{name}: not recorded")),
             (Some(Some(before)), Some(now)) if now > before * TOLERANCE => {
@@ -173,8 +217,8 @@ pub(super) fn compare(recorded: &[Row], rows: &[Row]) -> Vec<String> {
     }
     let measured = |arch: &str| rows.iter().any(|row| row.arch == arch);
     for before in recorded.iter().filter(|before| measured(&before.arch)) {
-        if !rows.iter().any(|row| same(row, before)) {
-            faults.push(format!("{} in batches of {}: recorded, and gone", before.work, before.batch));
+        if !rows.iter().any(|row| row.is_like(before)) {
+            faults.push(format!("{}: recorded, and gone", before.name()));
         }
     }
     faults
@@ -185,18 +229,20 @@ mod tests {
     use super::*;
 
     fn row(work: &str, ours: f64) -> Row {
-        Row { arch: "x86_64".into(), work: work.into(), batch: 1, counts: [Some(ours), None, Some(41.0)] }
+        let counts = [Some(ours), None, None, Some(41.0), None];
+        let profile = Profile::Release;
+        Row { arch: "x86_64".into(), profile, work: work.into(), batch: 1, counts, time: None }
     }
 
     #[test]
     fn what_is_recorded_is_read_again() {
         let compilers = vec![("x86_64".into(), "rustc 1".into())];
-        let recorded = Counts { compilers, rows: vec![row("sge1", 50.5), row("poll1", 9.0)] };
+        let recorded = Counts { compilers, rows: vec![row("list1", 50.5), row("completion1", 9.0)] };
         assert_eq!(parse(&print(&recorded)), Some(recorded));
         for text in [
             "",
             "# x86_64: rustc 1\n",
-            "# x86_64: rustc 1\narch,work,batch,ours,libmlx5,floor\nx86_64,sge1,1,2,3\n",
+            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor\nx86_64,release,list1,1,2,3\n",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
@@ -205,24 +251,26 @@ mod tests {
     #[test]
     fn doubles_are_subtracted() {
         let lines = [
-            ("sge1 1 ours 8", 1000),
-            ("sge1 1 ours 16", 1400),
-            ("sge1 1 floor 8", 10),
-            ("sge1 1 floor 16", 338),
+            ("list1 1 ours 8", 1000),
+            ("list1 1 ours 16", 1400),
+            ("list1 1 copy 8", 10),
+            ("list1 1 copy 16", 338),
         ];
-        assert_eq!(rows("x86_64", &lines), Ok(vec![row("sge1", 50.0)]));
-        assert!(rows("x86_64", &lines[1..]).is_err());
-        assert!(rows("x86_64", &lines[..3]).is_err());
+        assert_eq!(rows("x86_64", Profile::Release, &lines), Ok(vec![row("list1", 50.0)]));
+        assert!(rows("x86_64", Profile::Release, &lines[1..]).is_err());
+        assert!(rows("x86_64", Profile::Release, &lines[..3]).is_err());
     }
 
     #[test]
     fn growth_and_missing_rows_are_told() {
-        let recorded = [row("sge1", 100.0), row("sge4", 100.0)];
-        assert_eq!(compare(&recorded, &[row("sge1", 102.0), row("sge4", 50.0)]), [""; 0]);
-        assert_eq!(compare(&recorded, &[row("sge1", 102.1), row("sge4", 50.0)]).len(), 1);
-        assert_eq!(compare(&recorded, &[row("sge1", 100.0)]).len(), 1);
-        assert_eq!(compare(&recorded[..1], &[row("sge1", 100.0), row("sge4", 100.0)]).len(), 1);
-        let uncounted = Row { counts: [None; 3], ..row("sge1", 1.0) };
+        let recorded = [row("list1", 100.0), row("list4", 100.0)];
+        assert_eq!(compare(&recorded, &[row("list1", 102.0), row("list4", 50.0)]), [""; 0]);
+        assert_eq!(compare(&recorded, &[row("list1", 102.1), row("list4", 50.0)]).len(), 1);
+        assert_eq!(compare(&recorded, &[row("list1", 100.0)]).len(), 1);
+        assert_eq!(compare(&recorded[..1], &[row("list1", 100.0), row("list4", 100.0)]).len(), 1);
+        let lto = Row { profile: Profile::Lto, ..row("list1", 100.0) };
+        assert_eq!(compare(&recorded[..1], &[lto]).len(), 2);
+        let uncounted = Row { counts: [None; 5], ..row("list1", 1.0) };
         assert_eq!(compare(&recorded[..1], &[uncounted]).len(), 1);
     }
 }

@@ -1,26 +1,24 @@
-//! Counts as a table for people, as JSON for programs, and as the table of the README.
+//! Counts as a table for people, as JSON for programs, and as the tables of two READMEs.
 
-use super::record::Row;
+use super::record::{Profile, Row, SIDES};
 use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
 /// The table with everything, and in its last column how much longer libmlx5 takes.
-pub(super) fn text(rows: &[Row], times: &[(String, u32, f64)]) -> String {
+pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "instructions for a request                batch      ours   libmlx5 /ours     floor  ours/   time: libmlx5/ours\n",
+        "instructions for a request                        batch      ours   libmlx5  stripped      copy     floor  time\n",
     );
     for row in rows {
-        let time = times.iter().find(|(work, batch, _)| (work, *batch) == (&row.work, row.batch));
-        let [ours, libmlx5, floor] = row.counts.map(|count| number(count, 1));
-        let (fewer, of_floor) = (number(row.fewer(), 2), number(row.of_floor(), 2));
-        let name = format!("{} ({})", row.work, row.arch);
+        let [ours, libmlx5, stripped, copy, floor] = row.counts.map(|count| number(count, 1));
+        let name = format!("{} ({}, {})", row.work, row.arch, row.profile.name());
         // Writing to a string cannot fail, as below.
         let _ = writeln!(
             text,
-            "{name:40} {:6} {ours:>9} {libmlx5:>9} {fewer:>5} {floor:>9} {of_floor:>6} {:>8}",
+            "{name:48} {:6} {ours:>9} {libmlx5:>9} {stripped:>9} {copy:>9} {floor:>9} {:>5}",
             row.batch,
-            number(time.map(|(_, _, ratio)| *ratio), 1),
+            number(row.time, 1),
         );
     }
     text
@@ -33,16 +31,24 @@ fn number(value: Option<f64>, digits: usize) -> String {
 
 /// One object for programs.
 pub(super) fn json(rows: &[Row]) -> String {
-    let rows: Vec<String> = rows
-        .iter()
-        .map(|Row { arch, work, batch, counts }| {
-            let [ours, libmlx5, floor] =
-                counts.map(|count| count.map_or_else(|| "null".into(), |count| format!("{count:.1}")));
-            format!(
-                "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \"ours\": {ours}, \"libmlx5\": {libmlx5}, \"floor\": {floor}}}"
-            )
-        })
-        .collect();
+    let value = |value: Option<f64>, digits: usize| match value {
+        Some(value) => format!("{value:.digits$}"),
+        None => "null".into(),
+    };
+    let row = |row: &Row| {
+        let Row { arch, profile, work, batch, counts, time } = row;
+        let profile = profile.name();
+        let counts: String = SIDES
+            .iter()
+            .zip(counts)
+            .map(|(side, count)| format!(", \"{side}\": {}", value(*count, 1)))
+            .collect();
+        format!(
+            "{{\"work\": \"{work}\", \"batch\": {batch}, \"arch\": \"{arch}\", \"profile\": \"{profile}\"{counts}, \"time\": {}}}",
+            value(*time, 2),
+        )
+    };
+    let rows: Vec<String> = rows.iter().map(row).collect();
     format!("{{\"rows\": [\n{}\n]}}\n", rows.join(",\n"))
 }
 
@@ -51,98 +57,98 @@ const END: &str = "<!-- end of counts -->";
 
 /// The architecture that is shown in full: the only one with libmlx5.
 const FIRST: &str = "x86_64";
+const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
-/// What the README shows, and what it calls it.
-const NAMES: &[(&str, &str)] = &[
-    ("sge1", "list of 1"),
-    ("sge4", "list of 4"),
-    ("sge16", "list of 16"),
-    ("slice4", "list of 4, as a slice"),
-    ("interleaved3", "interleaved, 3 entries"),
-    ("sge4_crypto", "list of 4, AES-XTS"),
-    ("sge1_t10dif", "list of 1, T10-DIF on the wire"),
-    ("sge1_crc32c", "list of 1, CRC32C on the wire"),
-    ("sge4_t10dif_crypto", "list of 4, T10-DIF on the wire, AES-XTS"),
-    ("rdma_write", "RDMA WRITE, 1 entry"),
-    ("poll", "completion"),
-    ("receive", "receive, 1 entry"),
-    ("reconfigure_addresses", "new addresses for a list of 4"),
-    ("reconfigure_tweak", "new tweak"),
-    ("reconfigure_ref_tag", "new reference tag"),
-    ("template_sge1", "template: list of 1"),
-    ("template_sge4_crypto", "template: list of 4, AES-XTS"),
-    ("template_sge1_t10dif", "template: list of 1, T10-DIF on the wire"),
-    ("template_sge4_t10dif_crypto", "template: list of 4, T10-DIF on the wire, AES-XTS"),
-    ("template_address", "template: list of 1, new address"),
-    ("template_tweak", "template: list of 4, AES-XTS, new tweak"),
-    ("template_ref_tag", "template: list of 1, T10-DIF on the wire, new reference tag"),
+/// The lines of the README, and what it calls them.
+const LINES: [(&str, &str); 5] = [
+    ("io_list4", "whole I/O, 4 pieces"),
+    ("io_xts4", "whole I/O, 4 pieces, AES-XTS"),
+    ("io_t10dif_xts4", "whole I/O, 4 pieces, T10-DIF, AES-XTS"),
+    ("rdma_write", "RDMA WRITE"),
+    ("completion1", "completion"),
 ];
 
-/// The tables of the README: on x86-64 with a doorbell (or a poll) for each request and with one for 16, and then all other
-/// architectures side by side.
-fn markdown(rows: &[Row]) -> String {
+/// Returns the count of a side, as tables show it.
+fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &str) -> String {
+    let row = rows.iter().find(|row| {
+        (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, like.0, like.1)
+    });
+    number(row.and_then(|row| row.count(side)), 0)
+}
+
+/// Returns a line of counts: the library's in both profiles, and those of libmlx5.
+fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
+    let of = |profile, side| shown(rows, FIRST, profile, like, side);
+    let ours = Profile::ALL.map(|profile| of(profile, "ours"));
+    let theirs = ["libmlx5", "libmlx5_stripped"].map(|side| of(Profile::Release, side));
+    format!("| {name} | {} | {} |", ours.join(" | "), theirs.join(" | "))
+}
+
+/// The table of the README.
+fn five_lines(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| instructions for a request | ours | libmlx5 | | bare copy | | 16 at once: ours | libmlx5 | | bare copy | |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        "| instructions on x86-64 | release | fat LTO | libmlx5 | stripped |\n|---|--:|--:|--:|--:|\n",
     );
-    let find = |arch: &str, work: &str, batch: u32| {
-        // Polling has its batch in its name.
-        let work = if work == "poll" { format!("poll{batch}") } else { work.to_owned() };
-        rows.iter().find(|row| row.arch == arch && row.work == work && row.batch == batch)
-    };
-    let count = |row: Option<&Row>, side: usize| number(row.and_then(|row| row.count(side)), 0);
-    let times = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}×"));
-    for (work, name) in NAMES {
-        let _ = write!(text, "| {name} |");
-        for row in [1, 16].map(|batch| find(FIRST, work, batch)) {
-            let (ours, libmlx5, floor) = (count(row, 0), count(row, 1), count(row, 2));
-            let (fewer, of_floor) = (times(row.and_then(Row::fewer)), times(row.and_then(Row::of_floor)));
-            let _ = write!(text, " {ours} | {libmlx5} | {fewer} | {floor} | {of_floor} |");
-        }
-        text.push('\n');
-    }
-    let mut others: Vec<&str> =
-        rows.iter().map(|row| row.arch.as_str()).filter(|arch| *arch != FIRST).collect();
-    others.dedup();
-    if others.is_empty() {
-        return text;
-    }
-    let heads: String = others.iter().map(|arch| format!(" {arch}: ours | bare copy | |")).collect();
-    let _ = writeln!(
-        text,
-        "\n| instructions for a request |{heads}\n|---|{}",
-        "--:|--:|--:|".repeat(others.len())
-    );
-    for (work, name) in NAMES {
-        let _ = write!(text, "| {name} |");
-        for row in others.iter().map(|arch| find(arch, work, 1)) {
-            let _ = write!(
-                text,
-                " {} | {} | {} |",
-                count(row, 0),
-                count(row, 2),
-                times(row.and_then(Row::of_floor))
-            );
-        }
-        text.push('\n');
+    for (work, name) in LINES {
+        let _ = writeln!(text, "{}", line(rows, name, (work, 1)));
     }
     text
 }
 
-/// Returns a README with this table between its marks.
-fn with_table(readme: &str, rows: &[Row]) -> Option<String> {
-    let (before, rest) = readme.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{}{END}{after}", markdown(rows)))
+/// The tables of the benchmarks' README: with a doorbell (or a poll) for each request, and with one for 16.
+fn all_lines(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {
+        let _ = write!(
+            text,
+            "| {title} | release | fat LTO | libmlx5 | stripped | copy | floor | A72 | A72 copy | A78 | A78 copy |\n\
+             |---|{}\n",
+            "--:|".repeat(10)
+        );
+        let is_shown =
+            |row: &&Row| row.arch == FIRST && row.profile == Profile::Release && row.batch == batch;
+        for Row { work, .. } in rows.iter().filter(is_shown) {
+            let like = (work.as_str(), batch);
+            let least = ["copy", "floor"].map(|side| shown(rows, FIRST, Profile::Release, like, side));
+            let boards = BOARDS.map(|arch| {
+                ["ours", "copy"].map(|side| shown(rows, arch, Profile::Release, like, side)).join(" | ")
+            });
+            let name = format!("`{work}`");
+            let _ = writeln!(
+                text,
+                "{} {} | {} |",
+                line(rows, &name, like),
+                least.join(" | "),
+                boards.join(" | ")
+            );
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
 }
 
-/// Writes the table of the README.
+/// The files with tables, and what makes these.
+type Readme = (&'static str, fn(&[Row]) -> String);
+const READMES: [Readme; 2] = [("README.md", five_lines), ("hil-tests/benches/README.md", all_lines)];
+
+/// Reads a file and returns it, and how it is with this table between its marks.
+fn with_table((file, table): Readme, rows: &[Row]) -> Result<(String, String), String> {
+    let text = fs::read_to_string(run::root().join(file)).map_err(|error| format!("{file}: {error}"))?;
+    let marked = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = marked.ok_or_else(|| format!("{file} has no marks for the counts"))?;
+    let wanted = format!("{before}{BEGIN}{}{END}{after}", table(rows));
+    Ok((text, wanted))
+}
+
+/// Writes the tables.
 pub(super) fn write_readme(rows: &[Row]) -> Result<String, String> {
-    let file = run::root().join("README.md");
-    let readme = fs::read_to_string(&file).map_err(|error| format!("README.md: {error}"))?;
-    let text = with_table(&readme, rows).ok_or("README.md has no marks for the counts")?;
-    fs::write(&file, text).map_err(|error| format!("README.md: {error}"))?;
-    Ok("README.md shows what was recorded\n".into())
+    for readme in READMES {
+        let (file, (_, wanted)) = (readme.0, with_table(readme, rows)?);
+        fs::write(run::root().join(file), wanted).map_err(|error| format!("{file}: {error}"))?;
+    }
+    Ok("README.md and hil-tests/benches/README.md show what was recorded\n".into())
 }
 
 #[cfg(test)]
@@ -151,10 +157,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_shows_the_recorded_counts() -> Result<(), String> {
-        let readme = fs::read_to_string(run::root().join("README.md")).map_err(|error| error.to_string())?;
-        let wanted = with_table(&readme, &record::read()?.rows);
-        assert!(wanted.as_ref() == Some(&readme), "cargo xtask bench --readme");
+    fn the_readmes_show_the_recorded_counts() -> Result<(), String> {
+        let recorded = record::read()?;
+        for readme in READMES {
+            let (text, wanted) = with_table(readme, &recorded.rows)?;
+            assert!(text == wanted, "{}: cargo xtask bench --readme", readme.0);
+        }
         Ok(())
     }
 
@@ -162,12 +170,15 @@ mod tests {
     fn a_program_can_read_it() {
         let row = Row {
             arch: "x86_64".into(),
-            work: "poll1".into(),
+            profile: Profile::Lto,
+            work: "completion1".into(),
             batch: 1,
-            counts: [Some(30.0), Some(196.5), None],
+            counts: [Some(30.0), Some(196.5), None, None, Some(48.0)],
+            time: Some(3.25),
         };
-        let expected = "{\"rows\": [\n{\"work\": \"poll1\", \"batch\": 1, \"arch\": \"x86_64\", \"ours\": 30.0, \
-                        \"libmlx5\": 196.5, \"floor\": null}\n]}\n";
+        let expected = "{\"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
+                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 196.5, \"libmlx5_stripped\": null, \
+                        \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
         assert_eq!(json(&[row]), expected);
     }
 }

@@ -4,36 +4,77 @@
 
 use core::ptr;
 use libmlx5::abi::{
-    ConfAttr, CrcAttr, CryptoAttr, DifAttr, DomainAttr, IbvContext, IbvQp, IbvSge, Interleaved, Mlx5QpEx,
-    QpCap, QpEx, RecvWr, SigBlockAttr, WorkCompletion,
+    ConfAttr, CrcAttr, CryptoAttr, DifAttr, DomainAttr, IbvContext, IbvQp, IbvSge, Interleaved, MkeyRaw,
+    Mlx5QpEx, QpCap, QpEx, RecvWr, SigBlockAttr, WorkCompletion,
 };
 use libmlx5::{CqRing, Device, RefMkey, RefQueue};
-use mlx5_bench::{BATCH, Fault, MAX_ENTRIES, REQUESTS, Side, Work, ours};
+use mlx5_bench::{
+    BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, Piece, QUEUES, Side, Work, ours,
+};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use std::io;
 use std::rc::Rc;
 
-const ADDRESS: u64 = 0x7f00_0000_0000;
-const PIECE: u32 = 4096;
-const KEY: u32 = 0x500;
 /// `IBV_SEND_SIGNALED`, and with `IBV_SEND_INLINE`.
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
 
+/// An I/O as a program has it that uses libmlx5.
+struct RefIo {
+    pieces: [IbvSge; MAX_ENTRIES],
+    count: u16,
+    streams: [Interleaved; 3],
+    data: IbvSge,
+    remote: u64,
+    rkey: u32,
+    id: u64,
+    lba: u64,
+    mkey: *mut MkeyRaw,
+    lkey: u32,
+}
+
+impl RefIo {
+    fn new(io: &Io, mkey: &RefMkey) -> Self {
+        let sge = |Piece { address, length, key }: Piece| IbvSge { address, length, lkey: key };
+        let stream = |Piece { address, length, key }: Piece| Interleaved {
+            address,
+            bytes: length,
+            skip: 8,
+            lkey: key,
+        };
+        let [a, b, c, ..] = io.pieces;
+        Self {
+            pieces: io.pieces.map(sge),
+            count: io.count as u16,
+            streams: [a, b, c].map(stream),
+            data: sge(io.data),
+            remote: io.remote,
+            rkey: io.rkey,
+            id: io.id,
+            lba: io.lba,
+            mkey: mkey.as_ptr(),
+            lkey: mkey.key(),
+        }
+    }
+}
+
 /// libmlx5.
 pub(crate) struct Libmlx5 {
     // Before the device, which they hold.
-    mkeys: Vec<RefMkey>,
+    mkeys: Vec<(Kind, Vec<RefMkey>)>,
     queue: RefQueue,
+    /// Others on the same completion queue; their user indices are 1 and up.
+    many: Vec<RefQueue>,
     device: Rc<Device>,
     cq: CqRing,
     /// Entries that the bench has written to the completion queue.
     written: u32,
-    pieces: [IbvSge; MAX_ENTRIES],
-    strides: [Interleaved; 3],
+    ios: Vec<RefIo>,
+    /// What they are for.
+    work: Option<Work>,
     dif: DifAttr,
     crc: CrcAttr,
     crypto: CryptoAttr,
@@ -51,22 +92,25 @@ fn signature(wire: &DomainAttr) -> SigBlockAttr {
 impl Libmlx5 {
     /// Opens the device of the stand-in.
     pub(crate) fn open() -> io::Result<Self> {
-        let device = Device::open("mlx5_0", 64)?;
+        // Rounded up to a power of two above.
+        let device = Device::open("mlx5_0", ENTRIES as u16 - 1)?;
         let cap = QpCap {
-            max_send_wr: 128,
-            max_recv_wr: 2 * REQUESTS as u32,
+            max_send_wr: 256,
+            max_recv_wr: 2 * IOS as u32,
             max_send_sge: 16,
             max_recv_sge: 1,
             max_inline_data: 828,
         };
         let queue = RefQueue::create(&device, cap)?;
+        let many = (0..QUEUES).map(|_| RefQueue::create(&device, cap)).collect::<io::Result<_>>()?;
         let cq = device.cq_ring()?;
         Ok(Self {
             mkeys: Vec::new(),
+            many,
             cq,
             written: 0,
-            pieces: [const { IbvSge { address: ADDRESS, length: PIECE, lkey: KEY } }; MAX_ENTRIES],
-            strides: [const { Interleaved { address: ADDRESS, bytes: 512, skip: 8, lkey: KEY } }; 3],
+            ios: Vec::new(),
+            work: None,
             dif: DifAttr { guard: 0, seed: 0, app_tag: 0x1234, ref_tag: 0x5678, flags: 1 },
             crc: CrcAttr { kind: 1, seed: u64::from(u32::MAX) },
             crypto: CryptoAttr {
@@ -84,30 +128,25 @@ impl Libmlx5 {
         })
     }
 
-    /// Issues a chain for each batch, as a program does with the functions of the headers.
-    ///
-    /// # Safety
-    /// `one` issues one request on this queue pair, by the rules of the manual pages.
+    /// Issues a chain for each batch, as a program does with the functions of the headers. `one` issues one request.
     #[inline(always)]
-    unsafe fn post<const BATCHED: usize>(
+    fn post<const BATCHED: usize>(
         &self,
         requests: usize,
         flags: u32,
-        one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefMkey, u64),
+        one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefIo),
     ) -> Result<(), Fault> {
         let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
-        let mut lba = 0;
-        for batch in self.mkeys[..requests].chunks_exact(BATCHED) {
+        for batch in self.ios[..requests].chunks_exact(BATCHED) {
             // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
             unsafe { ((*ex).start)(ex) };
-            for mkey in batch {
+            for io in batch {
                 // SAFETY: as above.
                 unsafe {
-                    (*ex).wr_id = lba;
+                    (*ex).wr_id = io.id;
                     (*ex).wr_flags = flags;
                 }
-                one(ex, mlx5, mkey, lba);
-                lba += 1;
+                one(ex, mlx5, io);
             }
             // SAFETY: as above.
             if unsafe { ((*ex).complete)(ex) } != 0 {
@@ -117,190 +156,220 @@ impl Libmlx5 {
         Ok(())
     }
 
-    #[inline(never)]
-    fn list<const BATCHED: usize>(&self, requests: usize, count: u16) -> Result<(), Fault> {
-        // SAFETY: two setters behind the builder; what they are given lives during the calls.
+    /// One request of the library's `mkey_configure`, with as many setters as are told.
+    ///
+    /// # Safety
+    /// Setters follow, by the rules of the manual pages.
+    #[inline(always)]
+    unsafe fn configure(mlx5: *mut Mlx5QpEx, io: &RefIo, setters: u8) {
+        let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
+        // SAFETY: see the contract; the queue pair is live, and the attributes are read during the call.
+        unsafe { ((*mlx5).mkey_configure)(mlx5, io.mkey, setters, &mut attr) };
+    }
+
+    /// The layout of an I/O, and the access.
+    ///
+    /// # Safety
+    /// Two of the setters that were told.
+    #[inline(always)]
+    unsafe fn list(mlx5: *mut Mlx5QpEx, io: &RefIo) {
+        // SAFETY: see the contract; the pieces live during the call.
         unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, _| {
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 2, &mut attr);
-                ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                ((*mlx5).set_mkey_list)(mlx5, count, self.pieces.as_ptr());
-            })
+            ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
+            ((*mlx5).set_mkey_list)(mlx5, io.count, io.pieces.as_ptr());
         }
+    }
+
+    /// Crypto with the tweak of an I/O.
+    ///
+    /// # Safety
+    /// One of the setters that were told.
+    #[inline(always)]
+    unsafe fn tweak(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
+        let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
+        let tweak = u128::from(io.lba).to_le_bytes();
+        let crypto =
+            CryptoAttr { standard, encrypt_on_tx, order, data_unit, tweak, dek, keytag, comp_mask: 0 };
+        // SAFETY: see the contract; the attributes live during the call.
+        unsafe { ((*mlx5).set_mkey_crypto)(mlx5, &crypto) };
+    }
+
+    /// T10-DIF on the wire with the reference tag of an I/O.
+    ///
+    /// # Safety
+    /// One of the setters that were told.
+    #[inline(always)]
+    unsafe fn ref_tag(&self, mlx5: *mut Mlx5QpEx, io: &RefIo) {
+        let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
+        let dif = DifAttr { guard, seed, app_tag, ref_tag: io.lba as u32, flags };
+        let wire = domain(0, &dif);
+        // SAFETY: see the contract; the attributes live during the call.
+        unsafe { ((*mlx5).set_mkey_sig)(mlx5, &signature(&wire)) };
+    }
+
+    /// An RDMA WRITE.
+    ///
+    /// # Safety
+    /// The queue pair is live, and a chain has begun.
+    #[inline(always)]
+    unsafe fn write(ex: *mut QpEx, io: &RefIo, data: &IbvSge) {
+        // SAFETY: see the contract.
+        unsafe {
+            ((*ex).rdma_write)(ex, io.rkey, io.remote);
+            ((*ex).set_sge)(ex, data.lkey, data.address, data.length);
+        }
+    }
+
+    #[inline(never)]
+    fn list_only<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
+        // SAFETY: two setters behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 2);
+            Self::list(mlx5, io);
+        })
     }
 
     #[inline(never)]
     fn interleaved<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: as in `list`.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, _| {
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 2, &mut attr);
-                ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                ((*mlx5).set_mkey_interleaved)(mlx5, 4, 3, self.strides.as_ptr());
-            })
-        }
+        // SAFETY: two setters behind the builder; the streams live during the call.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 2);
+            ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
+            ((*mlx5).set_mkey_interleaved)(mlx5, 4, 3, io.streams.as_ptr());
+        })
     }
 
     #[inline(never)]
     fn encrypted<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: as in `list`, with three setters.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, _| {
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 3, &mut attr);
-                ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                ((*mlx5).set_mkey_list)(mlx5, 4, self.pieces.as_ptr());
-                ((*mlx5).set_mkey_crypto)(mlx5, &self.crypto);
-            })
-        }
+        // SAFETY: three setters behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 3);
+            Self::list(mlx5, io);
+            self.tweak(mlx5, io);
+        })
     }
 
     #[inline(never)]
-    fn signed<const BATCHED: usize>(&self, requests: usize, wire: &DomainAttr) -> Result<(), Fault> {
-        let signature = signature(wire);
-        // SAFETY: as in `list`, with three setters.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, _| {
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 3, &mut attr);
-                ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                ((*mlx5).set_mkey_list)(mlx5, 1, self.pieces.as_ptr());
-                ((*mlx5).set_mkey_sig)(mlx5, &signature);
-            })
-        }
+    fn t10dif<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
+        // SAFETY: three setters behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 3);
+            Self::list(mlx5, io);
+            self.ref_tag(mlx5, io);
+        })
     }
 
     #[inline(never)]
-    fn signed_and_encrypted<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        let wire = domain(0, &self.dif);
+    fn crc32c<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
+        let wire = domain(1, &self.crc);
         let signature = signature(&wire);
-        // SAFETY: as in `list`, with four setters.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, _| {
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 4, &mut attr);
-                ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                ((*mlx5).set_mkey_list)(mlx5, 4, self.pieces.as_ptr());
-                ((*mlx5).set_mkey_sig)(mlx5, &signature);
-                ((*mlx5).set_mkey_crypto)(mlx5, &self.crypto);
-            })
-        }
+        // SAFETY: three setters behind the builder; the signature lives during the calls.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 3);
+            Self::list(mlx5, io);
+            ((*mlx5).set_mkey_sig)(mlx5, &signature);
+        })
+    }
+
+    #[inline(never)]
+    fn both<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
+        // SAFETY: four setters behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 4);
+            Self::list(mlx5, io);
+            self.ref_tag(mlx5, io);
+            self.tweak(mlx5, io);
+        })
     }
 
     #[inline(never)]
     fn rdma_write<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: a setter behind the builder.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED, |ex, _, _, _| {
-                ((*ex).rdma_write)(ex, 0x600, ADDRESS);
-                ((*ex).set_sge)(ex, KEY, 0, PIECE);
-            })
-        }
-    }
-
-    /// The same mkey for other pieces, which are described here; and of the rest what a template has.
-    #[inline(always)]
-    fn pieces<const BATCHED: usize, const PIECES: usize, const WHOLE: bool>(
-        &self,
-        requests: usize,
-    ) -> Result<(), Fault> {
-        // SAFETY: as in `list`, with one setter or two.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, lba| {
-                let first = ADDRESS + lba * PIECES as u64 * u64::from(PIECE);
-                let piece = |at: usize| {
-                    let address = first + at as u64 * u64::from(PIECE);
-                    IbvSge { address, length: PIECE, lkey: KEY }
-                };
-                let pieces: [IbvSge; PIECES] = std::array::from_fn(piece);
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 1 + u8::from(WHOLE), &mut attr);
-                if WHOLE {
-                    ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                }
-                ((*mlx5).set_mkey_list)(mlx5, PIECES as u16, pieces.as_ptr());
-            })
-        }
+        // SAFETY: the chain has begun.
+        self.post::<BATCHED>(requests, SIGNALED, |ex, _, io| unsafe { Self::write(ex, io, &io.data) })
     }
 
     #[inline(never)]
-    fn new_addresses<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.pieces::<BATCHED, 4, false>(requests)
-    }
-
-    #[inline(never)]
-    fn whole_address<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.pieces::<BATCHED, 1, true>(requests)
-    }
-
-    #[inline(always)]
-    fn tweak<const BATCHED: usize, const WHOLE: bool>(&self, requests: usize) -> Result<(), Fault> {
-        let CryptoAttr { standard, encrypt_on_tx, order, data_unit, dek, keytag, .. } = self.crypto;
-        // SAFETY: as in `list`, with one setter or three.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, lba| {
-                let tweak = u128::from(lba).to_le_bytes();
-                let crypto = CryptoAttr {
-                    standard,
-                    encrypt_on_tx,
-                    order,
-                    data_unit,
-                    tweak,
-                    dek,
-                    keytag,
-                    comp_mask: 0,
-                };
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 1 + 2 * u8::from(WHOLE), &mut attr);
-                if WHOLE {
-                    ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                    ((*mlx5).set_mkey_list)(mlx5, 4, self.pieces.as_ptr());
-                }
-                ((*mlx5).set_mkey_crypto)(mlx5, &crypto);
-            })
-        }
+    fn new_list<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
+        // SAFETY: one setter behind the builder; the pieces live during the call.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 1);
+            ((*mlx5).set_mkey_list)(mlx5, io.count, io.pieces.as_ptr());
+        })
     }
 
     #[inline(never)]
     fn new_tweak<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.tweak::<BATCHED, false>(requests)
-    }
-
-    #[inline(never)]
-    fn whole_tweak<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.tweak::<BATCHED, true>(requests)
-    }
-
-    #[inline(always)]
-    fn ref_tag<const BATCHED: usize, const WHOLE: bool>(&self, requests: usize) -> Result<(), Fault> {
-        let DifAttr { guard, seed, app_tag, flags, .. } = self.dif;
-        // SAFETY: as in `list`, with one setter or three.
-        unsafe {
-            self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, mkey, lba| {
-                let dif = DifAttr { guard, seed, app_tag, ref_tag: lba as u32, flags };
-                let wire = domain(0, &dif);
-                let signature = signature(&wire);
-                let mut attr = ConfAttr { flags: 0, comp_mask: 0 };
-                ((*mlx5).mkey_configure)(mlx5, mkey.as_ptr(), 1 + 2 * u8::from(WHOLE), &mut attr);
-                if WHOLE {
-                    ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-                    ((*mlx5).set_mkey_list)(mlx5, 1, self.pieces.as_ptr());
-                }
-                ((*mlx5).set_mkey_sig)(mlx5, &signature);
-            })
-        }
+        // SAFETY: one setter behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 1);
+            self.tweak(mlx5, io);
+        })
     }
 
     #[inline(never)]
     fn new_ref_tag<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.ref_tag::<BATCHED, false>(requests)
+        // SAFETY: one setter behind the builder.
+        self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 1);
+            self.ref_tag(mlx5, io);
+        })
+    }
+
+    /// Does whole I/Os: a silent configuration, a signalled RDMA WRITE of all of the mkey, the doorbell, and the completion.
+    /// `configure` issues one request.
+    #[inline(always)]
+    fn io(&self, requests: usize, configure: impl Fn(*mut Mlx5QpEx, &RefIo)) -> Result<(), Fault> {
+        let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
+        for _ in 0..requests / IOS {
+            for io in &self.ios {
+                // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+                let posted = unsafe {
+                    ((*ex).start)(ex);
+                    (*ex).wr_id = io.id;
+                    (*ex).wr_flags = INLINE;
+                    configure(mlx5, io);
+                    (*ex).wr_flags = SIGNALED;
+                    let length = io.data.length * u32::from(io.count);
+                    Self::write(ex, io, &IbvSge { address: 0, length, lkey: io.lkey });
+                    ((*ex).complete)(ex)
+                };
+                if posted != 0 {
+                    return Err("libmlx5 refuses");
+                }
+                self.poll::<1>(1)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline(never)]
-    fn whole_ref_tag<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        self.ref_tag::<BATCHED, true>(requests)
+    fn io_of(&self, kind: Kind, requests: usize) -> Result<(), Fault> {
+        match kind {
+            // SAFETY: as many setters as are told.
+            Kind::Plain => self.io(requests, |mlx5, io| unsafe {
+                Self::configure(mlx5, io, 2);
+                Self::list(mlx5, io);
+            }),
+            // SAFETY: as many setters as are told.
+            Kind::Encrypted => self.io(requests, |mlx5, io| unsafe {
+                Self::configure(mlx5, io, 3);
+                Self::list(mlx5, io);
+                self.tweak(mlx5, io);
+            }),
+            // SAFETY: as many setters as are told.
+            Kind::Signed => self.io(requests, |mlx5, io| unsafe {
+                Self::configure(mlx5, io, 3);
+                Self::list(mlx5, io);
+                self.ref_tag(mlx5, io);
+            }),
+            // SAFETY: as many setters as are told.
+            Kind::Both => self.io(requests, |mlx5, io| unsafe {
+                Self::configure(mlx5, io, 4);
+                Self::list(mlx5, io);
+                self.ref_tag(mlx5, io);
+                self.tweak(mlx5, io);
+            }),
+        }
     }
 
     /// Posts receives, chained within a batch.
@@ -310,10 +379,10 @@ impl Libmlx5 {
         let qp: *mut IbvQp = self.queue.qp();
         let mut chain =
             [const { RecvWr { wr_id: 0, next: ptr::null(), sges: ptr::null(), count: 1 } }; BATCHED];
-        for _ in 0..requests / BATCHED {
+        for batch in self.ios[..requests].chunks_exact(BATCHED) {
             let mut next: *const RecvWr = ptr::null();
-            for receive in chain.iter_mut().rev() {
-                *receive = RecvWr { wr_id: 0, next, sges: self.pieces.as_ptr(), count: 1 };
+            for (receive, io) in chain.iter_mut().zip(batch).rev() {
+                *receive = RecvWr { wr_id: io.id, next, sges: &io.data, count: 1 };
                 next = receive;
             }
             let mut bad = ptr::null();
@@ -341,7 +410,7 @@ impl Libmlx5 {
                 if completion.status != 0 {
                     return Err("libmlx5 finds a failure");
                 }
-                last = std::hint::black_box(completion.wr_id);
+                last = std::hint::black_box(completion).wr_id;
             }
         }
         Ok(last)
@@ -358,79 +427,143 @@ impl Libmlx5 {
         self.written = self.written.wrapping_add(1);
     }
 
-    /// Completes the send request that begins so many blocks before the next one.
-    fn complete_send(&mut self, blocks_back: usize) {
-        let counter = self.producer().wrapping_sub(blocks_back as u16);
-        // The only queue pair has user index 0.
-        self.complete(ours::completion(Qpn::from_low_bits(self.queue.number), 0, counter));
+    /// Completes the send request of a queue pair that begins at this block.
+    fn complete_send(&mut self, user_index: u32, number: u32, counter: u16) {
+        self.complete(ours::completion(Qpn::from_low_bits(number), user_index, counter));
     }
 
-    /// The block at which the next request begins.
-    fn producer(&self) -> u16 {
-        let [.., high, low] = self.queue.counter();
-        u16::from_be_bytes([high, low])
+    /// Gives each I/O an mkey of this kind, and those of a run of first configurations new ones.
+    fn give_mkeys(&mut self, work: Work, requests: usize) -> io::Result<()> {
+        let kind = work.kind();
+        let needed = if work.is_first() { requests } else { IOS };
+        self.mkeys.retain(|(other, mkeys)| *other != kind || !work.is_first() && mkeys.len() == IOS);
+        if !self.mkeys.iter().any(|(other, _)| *other == kind) {
+            let create = |_| {
+                RefMkey::create(&self.device, kind.has_signature(), kind.has_crypto(), MAX_ENTRIES as u16)
+            };
+            self.mkeys.push((kind, (0..needed).map(create).collect::<io::Result<_>>()?));
+        }
+        let mkeys = self.mkeys.iter().find(|(other, _)| *other == kind).map_or(&[][..], |(_, mkeys)| mkeys);
+        let ios = Io::all(work.entries());
+        self.ios = ios.iter().zip(mkeys).map(|(io, mkey)| RefIo::new(io, mkey)).collect();
+        Ok(())
+    }
+
+    /// Configures all mkeys as they are before a run. Not counted.
+    fn configure_all(&mut self, work: Work) -> Result<(), Fault> {
+        for _ in 0..IOS / BATCH {
+            match work.kind() {
+                Kind::Plain => self.list_only::<1>(BATCH)?,
+                Kind::Encrypted => self.encrypted::<1>(BATCH)?,
+                Kind::Signed => self.t10dif::<1>(BATCH)?,
+                Kind::Both => self.both::<1>(BATCH)?,
+            }
+            let last_blocks = if work.kind().has_signature() { 1 } else { 2 + work.entries().div_ceil(4) };
+            let last_blocks = last_blocks + usize::from(work.kind() == Kind::Encrypted);
+            self.drain_last(last_blocks)?;
+            self.ios.rotate_left(BATCH);
+        }
+        Ok(())
+    }
+
+    /// Completes the last request, which begins so many blocks before the next one.
+    fn drain_last(&mut self, last_blocks: usize) -> Result<u64, Fault> {
+        let counter = producer(&self.queue).wrapping_sub(last_blocks as u16);
+        self.complete_send(0, self.queue.number, counter);
+        self.poll::<1>(1)
+    }
+
+    /// Writes the completion entries that a run takes, and posts what they complete unless the run does.
+    fn complete_all(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let Some(writes) = work.writes_per_completion() else {
+            let start = producer(&self.queue);
+            for at in 1..=requests {
+                self.complete_send(0, self.queue.number, start.wrapping_add((at * work.blocks() - 1) as u16));
+            }
+            return Ok(());
+        };
+        for at in 0..requests {
+            let (user_index, queue) = match work {
+                Work::Completion64Queues => (1 + (at % QUEUES) as u32, &self.many[at % QUEUES]),
+                _ => (0, &self.queue),
+            };
+            let io = &self.ios[at % IOS];
+            for write in 1..=writes {
+                let ex = queue.ex();
+                // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+                let posted = unsafe {
+                    ((*ex).start)(ex);
+                    (*ex).wr_id = io.id;
+                    (*ex).wr_flags = if write == writes { SIGNALED } else { 0 };
+                    Self::write(ex, io, &io.data);
+                    ((*ex).complete)(ex)
+                };
+                if posted != 0 {
+                    return Err("libmlx5 refuses a request to complete");
+                }
+            }
+            let (number, counter) = (queue.number, producer(queue).wrapping_sub(1));
+            self.complete_send(user_index, number, counter);
+        }
+        Ok(())
     }
 
     /// Posts the work.
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! batched {
-            ($method:ident $(, $argument:expr)?) => {
+            ($method:ident) => {
                 match batch {
-                    1 => self.$method::<1>(requests $(, $argument)?),
-                    _ => self.$method::<BATCH>(requests $(, $argument)?),
+                    1 => self.$method::<1>(requests),
+                    _ => self.$method::<BATCH>(requests),
                 }
             };
         }
         match work {
-            Work::Sge1
-            | Work::Sge4
-            | Work::Sge16
-            | Work::Sge16Wrapped
-            | Work::SharedSge4
-            | Work::FirstSge1
-            | Work::Slice4
-            | Work::TemplateSge1
-            | Work::List(_) => batched!(list, work.entries() as u16),
             Work::Interleaved3 => batched!(interleaved),
-            Work::Sge4Crypto | Work::TemplateSge4Crypto => batched!(encrypted),
-            Work::Sge1T10Dif | Work::TemplateSge1T10Dif => batched!(signed, &domain(0, &self.dif)),
-            Work::Sge1Crc32c => batched!(signed, &domain(1, &self.crc)),
-            Work::Sge4T10DifCrypto | Work::FirstSge4T10DifCrypto | Work::TemplateSge4T10DifCrypto => {
-                batched!(signed_and_encrypted)
-            }
+            Work::Xts4 | Work::TemplateXts4 | Work::TemplateTweak => batched!(encrypted),
+            Work::T10Dif1 | Work::TemplateT10Dif1 | Work::TemplateRefTag => batched!(t10dif),
+            Work::Crc32c1 => batched!(crc32c),
+            Work::T10DifXts4 | Work::FirstT10DifXts4 | Work::TemplateT10DifXts4 => batched!(both),
             Work::RdmaWrite => batched!(rdma_write),
-            Work::ReconfigureAddresses => batched!(new_addresses),
+            Work::ReconfigureList4 => batched!(new_list),
             Work::ReconfigureTweak => batched!(new_tweak),
             Work::ReconfigureRefTag => batched!(new_ref_tag),
-            Work::TemplateAddress => batched!(whole_address),
-            Work::TemplateTweak => batched!(whole_tweak),
-            Work::TemplateRefTag => batched!(whole_ref_tag),
             Work::Receive => batched!(receive),
-            Work::Poll1 => self.poll::<1>(requests).map(drop),
-            Work::Poll16 => self.poll::<BATCH>(requests).map(drop),
+            _ if work.is_io() => self.io_of(work.kind(), requests),
+            Work::Completion16 => self.poll::<BATCH>(requests).map(drop),
+            _ if work.writes_per_completion().is_some() => self.poll::<1>(requests).map(drop),
+            _ => batched!(list_only),
         }
     }
 }
 
+/// The block at which the next request begins.
+fn producer(queue: &RefQueue) -> u16 {
+    let [.., high, low] = queue.counter();
+    u16::from_be_bytes([high, low])
+}
+
 impl Side for Libmlx5 {
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
-        self.mkeys.clear();
-        for _ in 0..requests {
-            let mkey =
-                RefMkey::create(&self.device, work.has_signature(), work.has_crypto(), MAX_ENTRIES as u16);
-            self.mkeys.push(mkey.map_err(|_| "libmlx5 creates no mkey")?);
+        if self.work != Some(work) || work.is_first() {
+            self.give_mkeys(work, requests).map_err(|_| "libmlx5 creates no mkey")?;
+            if !work.is_first() {
+                self.configure_all(work)?;
+            }
+            self.work = Some(work);
         }
-        if !(matches!(work, Work::Poll1 | Work::Poll16) || work.is_first()) {
-            self.post_all(work.before(), 1, requests)?;
-            self.drain(work.before(), requests)?;
+        // Its ring is longer: most work begins anywhere in it, but not where it would come to its end.
+        let exact = work.is_io() || work.blocks_to_end() != BLOCKS;
+        loop {
+            let to_end = self.queue.blocks - usize::from(producer(&self.queue)) % self.queue.blocks;
+            if to_end == work.blocks_to_end() || !exact && to_end >= BLOCKS {
+                break;
+            }
+            self.rdma_write::<1>(1)?;
+            self.drain_last(1)?;
         }
-        while self.queue.blocks - usize::from(self.producer()) % self.queue.blocks != work.blocks_to_end() {
-            self.post_all(Work::RdmaWrite, 1, 1)?;
-            self.drain(Work::RdmaWrite, 1)?;
-        }
-        if matches!(work, Work::Poll1 | Work::Poll16) {
-            self.post_all(Work::RdmaWrite, 1, requests)?;
-            (1..=requests).rev().for_each(|back| self.complete_send(back));
+        if work.is_io() || work.writes_per_completion().is_some() {
+            self.complete_all(work, requests)?;
         }
         Ok(())
     }
@@ -440,12 +573,12 @@ impl Side for Libmlx5 {
     }
 
     fn blocks(&self) -> u16 {
-        self.producer()
+        producer(&self.queue)
     }
 
     fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         match work {
-            Work::Poll1 | Work::Poll16 => Ok(()),
+            _ if work.is_io() || work.writes_per_completion().is_some() => Ok(()),
             Work::Receive => {
                 for _ in 0..requests {
                     let mut entry = ours::completion(Qpn::from_low_bits(self.queue.number), 0, 0);
@@ -455,9 +588,8 @@ impl Side for Libmlx5 {
                 self.poll::<1>(requests).map(drop)
             }
             _ => {
-                self.complete_send(work.last_blocks());
                 // Another request than the last would leave the queue fuller each time.
-                let last = self.poll::<1>(1)?;
+                let last = self.drain_last(work.last_blocks())?;
                 if last + 1 == requests as u64 { Ok(()) } else { Err("libmlx5 completes another request") }
             }
         }

@@ -1,0 +1,163 @@
+//! The bare copy: blocks that are ready are copied into the ring, and the doorbell rings.
+//!
+//! No field is patched, no room is checked, and the ring's end is not looked at.
+
+#![allow(unsafe_code)]
+
+use crate::publish::Publisher;
+use crate::{BATCH, BLOCKS, Fault, IOS, Side, Work};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::hint::black_box;
+use core::ptr;
+use mlx5_mkey::wire::{OCTOWORD_BYTES, Wqebb};
+
+/// The longest request: 63 octowords.
+const LONGEST: usize = 16;
+
+/// One load and one store, of a register of 16 bytes on the machines there are.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+struct Octoword([u64; 2]);
+
+const _: () = assert!(size_of::<Octoword>() == OCTOWORD_BYTES);
+
+/// The bare copy.
+pub struct BareCopy {
+    /// Longer than counted by the longest request, since the end is not looked at.
+    ring: Box<[Wqebb; BLOCKS + LONGEST]>,
+    /// For each request its own.
+    ready: Vec<[Wqebb; LONGEST]>,
+    publisher: Publisher,
+    producer: u32,
+}
+
+impl BareCopy {
+    /// Copies zeros: what is copied makes no difference.
+    pub fn new() -> Self {
+        Self {
+            ring: Box::new([Wqebb::ZERO; BLOCKS + LONGEST]),
+            ready: vec![[Wqebb::ZERO; LONGEST]; IOS],
+            publisher: Publisher::new(),
+            producer: 0,
+        }
+    }
+
+    /// Copies requests of a size that the compiler knows, and a SET_PSV behind each if there is to be one.
+    #[inline(never)]
+    fn copy<const OCTOWORDS: usize, const PSV: bool, const BATCHED: usize>(&mut self, requests: usize) {
+        let Self { ring, ready, publisher, producer } = self;
+        let ring = black_box(ring.as_mut_ptr());
+        for batch in first(ready, requests).chunks_exact(BATCHED) {
+            let mut control = 0;
+            for ready in batch {
+                let from = ready.as_ptr().cast::<Octoword>();
+                // SAFETY: as `slot` says; the blocks that are ready are as many as the longest request has.
+                unsafe { copy_octowords(from, slot(ring, *producer), OCTOWORDS) };
+                *producer = producer.wrapping_add((OCTOWORDS.div_ceil(4)) as u32);
+                if PSV {
+                    // SAFETY: as above.
+                    unsafe { copy_octowords(from.add(OCTOWORDS), slot(ring, *producer), 2) };
+                    *producer = producer.wrapping_add(1);
+                }
+                control = first_word(ready);
+            }
+            publisher.send(*producer, control);
+        }
+    }
+
+    /// Copies requests of any size, block by block.
+    #[inline(never)]
+    fn copy_blocks(&mut self, requests: usize, blocks: usize) {
+        let Self { ring, ready, publisher, producer } = self;
+        let ring = black_box(ring.as_mut_ptr());
+        for ready in first(ready, requests) {
+            let slot = slot(ring, *producer);
+            for (at, block) in ready.iter().take(blocks).enumerate() {
+                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` so many.
+                unsafe { copy_octowords(ptr::from_ref(block).cast(), slot.add(at * 4), 4) };
+            }
+            *producer = producer.wrapping_add(blocks as u32);
+            publisher.send(*producer, first_word(ready));
+        }
+    }
+}
+
+impl Default for BareCopy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Blocks that are ready for so many requests, of which the compiler knows nothing.
+fn first(ready: &[[Wqebb; LONGEST]], requests: usize) -> &[[Wqebb; LONGEST]] {
+    black_box(ready.split_at(requests.min(ready.len())).0)
+}
+
+/// Where the next request goes: `LONGEST` blocks or more are left behind it.
+#[inline(always)]
+fn slot(ring: *mut Wqebb, producer: u32) -> *mut Octoword {
+    ring.wrapping_add(producer as usize % BLOCKS).cast()
+}
+
+/// The first 8 bytes of a request, which go to the doorbell.
+#[inline(always)]
+fn first_word(ready: &[Wqebb; LONGEST]) -> u64 {
+    let [Wqebb([a, b, c, d, e, f, g, h, ..]), ..] = *ready;
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Copies so many octowords.
+///
+/// # Safety
+/// Both places have as many.
+#[inline(always)]
+unsafe fn copy_octowords(from: *const Octoword, to: *mut Octoword, count: usize) {
+    for at in 0..count {
+        // SAFETY: see the contract.
+        unsafe { to.add(at).write(from.add(at).read()) };
+    }
+}
+
+impl Side for BareCopy {
+    fn does(&self, work: Work, _batch: usize) -> bool {
+        !(work == Work::Receive || work.is_io() || work.writes_per_completion().is_some())
+    }
+
+    fn prepare(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn run(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
+        macro_rules! copy {
+            ($octowords:literal, $psv:literal) => {
+                match batch {
+                    1 => self.copy::<$octowords, $psv, 1>(requests),
+                    _ => self.copy::<$octowords, $psv, BATCH>(requests),
+                }
+            };
+        }
+        let psvs = usize::from(work.kind().has_signature());
+        match (work, work.blocks() - psvs, psvs) {
+            (Work::RdmaWrite, ..) => copy!(3, false),
+            (Work::Entries(_), blocks, _) => self.copy_blocks(requests, blocks),
+            (_, 3, 0) => copy!(12, false),
+            (_, 4, 0) => copy!(16, false),
+            (_, 6, 0) => copy!(24, false),
+            (_, 3, 1) => copy!(12, true),
+            (_, 4, 1) => copy!(16, true),
+            (_, 5, 1) => copy!(20, true),
+            _ => return Err("there is no copy of such a length"),
+        }
+        Ok(())
+    }
+
+    fn blocks(&self) -> u16 {
+        self.producer as u16
+    }
+
+    fn drain(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {
+        Ok(())
+    }
+}
