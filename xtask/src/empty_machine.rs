@@ -11,9 +11,9 @@ pub(crate) const HELP: &str = "\
 cargo xtask empty-machine
 
 Makes a Debian system in target/empty-machine that holds what the README asks for and no more: what
-debootstrap calls minbase, a C compiler, git, and the Rust toolchain of this machine. In it, it clones
-the last commit and runs the two commands of the README. Needs root, Debian, and as long as these
-commands do from empty: about half an hour.
+debootstrap calls minbase, a C compiler, git, and the Rust toolchain of this machine. Runs the two
+commands of the README there, in a clone of the last commit. Needs root and Debian, and as much time
+as these commands from empty.
 ";
 
 /// What the README asks for beside a Rust toolchain.

@@ -13,9 +13,9 @@ use xtask::{debian, host, run};
 pub(crate) const HELP: &str = "\
 cargo xtask test [--quick] [STEP…]
 
-Everything that CI runs, or the steps that are named. Each step is reported as it ends, with its time
-and the CPU time that it took; its output is in target/test/STEP.log, and is shown where it failed.
-Two steps run side by side: one that builds for this machine, one that builds for the Arm cores.
+Everything that CI runs, or the steps that are named. Each step is reported as it ends, with its
+time and the CPU time that it took; its output is in target/test/STEP.log, and is shown where it
+failed. Two steps run side by side: one that builds for this machine, one for the Arm cores.
 
   --quick    the steps that are marked with *; what is left out is listed
 

@@ -4,6 +4,7 @@ mod requests;
 
 use crate::publish::doorbell;
 use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work};
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -76,7 +77,7 @@ pub struct Ours<'m> {
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
     limited: Queue<'m>,
-    many: QpTable<Queue<'m>, QUEUES>,
+    many: QpTable<&'m mut Queue<'m>, QUEUES>,
     receive: ReceiveQueue<'m, SLOTS>,
     entries: &'m mut [Cqe],
     cq_record: &'m DoorbellRecord,
@@ -101,7 +102,9 @@ impl<'m> Ours<'m> {
         let (first, shared, limited) = (queue(0, u32::MAX), queue(0, u32::MAX), queue(0, LIMIT));
         let mut many = QpTable::new();
         for number in 0..QUEUES as u32 {
-            assert!(many.insert(queue(number, u32::MAX)).is_ok(), "room for a queue pair");
+            // The table is for references: with its queue pairs in it, it is larger than a stack.
+            let queue = Box::leak(Box::new(queue(number, u32::MAX)));
+            assert!(many.insert(queue).is_ok(), "room for a queue pair");
         }
         Self {
             work: None,
@@ -247,7 +250,7 @@ impl<'m> Ours<'m> {
                 Work::Completion64Queues => {
                     let number = (at % QUEUES) as u32;
                     let qpn = Qpn::from_low_bits(QPN.get() + number);
-                    (number, many.get_mut(qpn).ok_or("too few queues")?)
+                    (number, &mut **many.get_mut(qpn).ok_or("too few queues")?)
                 }
                 _ => (0, &mut *queue),
             };

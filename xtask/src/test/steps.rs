@@ -106,7 +106,7 @@ fn hil(boards: &[&str]) -> Result<(), String> {
 /// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
 fn tests() -> Result<(), String> {
     xtask::debian::install(VERBS)?;
-    check(cargo(&["test", "--workspace", "--quiet"]))
+    check(cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]))
 }
 
 fn mutations() -> Result<(), String> {
