@@ -438,7 +438,7 @@ impl Mkey {
     }
 
     /// Refuses a tag that the device cannot write.
-    const fn check_tag(&self, tag: u8) -> Result<(), ConfigError> {
+    pub(crate) const fn check_tag(&self, tag: u8) -> Result<(), ConfigError> {
         if self.attributes.tag_update || tag == 0 {
             Ok(())
         } else {

@@ -72,7 +72,7 @@ pub(super) struct InFlight<const N: usize> {
     filed: [Filed; N],
     /// The first block of the oldest work request outstanding.
     tail: u64,
-    /// The block behind the last one that the device was told of.
+    /// The block behind the last one published.
     published: u64,
     /// Work requests posted and retired, modulo 2^32.
     posted: u32,
@@ -96,12 +96,12 @@ impl<const N: usize> InFlight<N> {
         self.tail
     }
 
-    /// Returns the block behind the last one that the device was told of.
+    /// Returns the block behind the last one published.
     pub(super) const fn published(&self) -> u64 {
         self.published
     }
 
-    /// Notes that the device was told of the blocks before this one.
+    /// Notes that the blocks before this one are published.
     pub(super) const fn publish(&mut self, producer: u64) {
         self.published = producer;
     }
@@ -122,8 +122,8 @@ impl<const N: usize> InFlight<N> {
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there is one and the device
-    /// was told of it.
+    /// Returns the outstanding work request that begins at the block with this number modulo 2^16, if there is one and it
+    /// is published.
     #[inline]
     pub(super) fn find(&self, counter: u16) -> Option<&Filed> {
         // At most 2^15 blocks are outstanding: of all from the tail on, one has this counter.

@@ -28,7 +28,7 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     /// many there were (`mlx5dv_qp_cancel_posted_send_wrs`). A configuration counts for its UMR and for each of its SET_PSVs.
     ///
     /// Only for a queue pair in state SQD: `hw_counter` is the block at which the device will go on, as QUERY_QP reports it
-    /// (`hw_sq_wqebb_counter`). An mkey whose configuration was cancelled should be told to [`crate::mkey::Mkey::forget`].
+    /// (`hw_sq_wqebb_counter`). Call [`crate::mkey::Mkey::forget`] for an mkey whose configuration was cancelled.
     ///
     /// # Errors
     /// [`PostError::NotOutstanding`] where no outstanding request begins at `hw_counter`, and it is not the queue's end.

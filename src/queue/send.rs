@@ -360,6 +360,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
             let error = ConfigError::OtherMkey { template: template.key(), mkey: mkey.key() };
             return Err(error.into());
         }
+        mkey.check_tag(mkey.key().tag())?;
         template.check_room(self.max_octowords)?;
         let post = self.ask(template.blocks(), 1 + PSVS)?;
         post.template(template, mkey.pending_error_count(), (id, flags));
@@ -441,8 +442,8 @@ impl InHand<'_> {
 /// Requests that are published together when it is dropped, also where one of them was refused. They are posted as those of the
 /// queue itself, in fewer instructions.
 ///
-/// One that is never dropped ([`core::mem::forget`]) may take any of what it posted with it, also where mkeys were configured and
-/// requests counted; the rest goes out with the next doorbell.
+/// Must be dropped: if it is leaked ([`core::mem::forget`]), an unspecified subset of its requests is lost, the state of mkeys no
+/// longer matches the device, and the queue counts requests that will not complete. Drop the queue then.
 ///
 /// ```
 /// # use mlx5_mkey::{error::PostError, queue::{Doorbell, SendQueue}, wqe::{Remote, Sge}};
@@ -816,8 +817,8 @@ impl<'r, D: Doorbell, const N: usize, const BATCHED: bool> Request<'_, 'r, D, N,
     ///
     /// # Errors
     /// [`ConfigError::OtherMkey`] for the template of another mkey, of another kind of mkey, or of another tag;
-    /// [`ConfigError::TooManyEntries`] or [`ConfigError::BsfDoesNotFit`] for one that is too long for the queue; [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then
-    /// as before.
+    /// [`ConfigError::TooManyEntries`] or [`ConfigError::BsfDoesNotFit`] for one that is too long for the queue;
+    /// [`PostError::RingFull`], [`PostError::TooManyRequests`]. Ring, counters and mkey are then as before.
     #[inline(always)]
     pub fn configure_from<const ENTRIES: usize, const BSFS: usize, const PSVS: usize>(
         mut self,

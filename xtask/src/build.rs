@@ -112,7 +112,10 @@ fn copy_built(
     let built = built.join(if release { "release" } else { "debug" });
     let copy = |file: &&str| {
         let (from, to) = (built.join(file), folder.join(file));
-        fs::copy(&from, &to).map(|_| to).map_err(|error| format!("{}: {error}", from.display()))
+        // Moved into its place as a whole: another process may run what was there before.
+        let new = to.with_extension("new");
+        let copied = fs::copy(&from, &new).and_then(|_| fs::rename(&new, &to));
+        copied.map(|()| to).map_err(|error| format!("{}: {error}", from.display()))
     };
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     files.iter().map(copy).collect()

@@ -114,7 +114,10 @@ pub fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Resul
         let age = list.metadata().and_then(|list| list.modified()).ok().and_then(|time| time.elapsed().ok());
         age.is_none_or(|age| age > LISTS)
     };
-    let mut known = fs::read_dir(&lists).map_err(lost)?.flatten().filter(|list| list.path().is_file());
+    let mut known = fs::read_dir(&lists)
+        .map_err(lost)?
+        .flatten()
+        .filter(|list| list.file_name().to_string_lossy().contains("Packages"));
     if known.all(is_old) {
         check(apt(&["update"]))?;
     }

@@ -11,13 +11,13 @@ pub(crate) const HELP: &str = "\
 cargo xtask empty-machine
 
 Makes a Debian system in target/empty-machine that holds what the README asks for and no more: what
-debootstrap calls minbase, a C compiler, git, and the Rust toolchain of this machine. Runs the two
-commands of the README there, in a clone of the last commit. Needs root and Debian, and as much time
-as these commands from empty.
+debootstrap calls minbase, the packages that the README names, and the Rust toolchain of this machine,
+whose certificates and name servers it borrows, too. Runs the two commands of the README there, in a
+clone of the last commit. Needs root and Debian, and as much time as these commands from empty.
 ";
 
 /// What the README asks for beside a Rust toolchain.
-const PACKAGES: [&str; 3] = ["gcc", "libc6-dev", "git"];
+const PACKAGES: [&str; 4] = ["gcc", "libc6-dev", "git", "ca-certificates"];
 
 /// Where things are in the new system.
 const TOOLCHAIN: &str = "opt/rust";

@@ -5,6 +5,7 @@ mod schedule;
 mod steps;
 
 use schedule::Schedule;
+use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
 use steps::{STEPS, Step};
@@ -70,8 +71,12 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     // cannot be installed the steps say so that need them.
     let packages: Vec<_> = wanted.iter().flat_map(|step| (step.packages)()).collect();
     let _ = debian::install(&packages);
-    if let Err(what) = host::build_tasks(&host::TASKS) {
-        return run::failed(&what);
+    let programs: BTreeSet<_> = wanted.iter().filter_map(|step| step.program).collect();
+    if !programs.is_empty()
+        && let Err(what) = host::build_tasks(&Vec::from_iter(programs))
+    {
+        // The steps that need them fail, the others tell more.
+        eprintln!("{what}");
     }
     let done = Schedule::new(wanted).and_then(|schedule| {
         let reports = schedule.run(&mut io::stdout())?;

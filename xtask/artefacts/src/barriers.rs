@@ -161,18 +161,31 @@ fn is_word(register: &str) -> bool {
 /// Returns what comes behind `dmb oshst`, the record's second word, `dsb st`, eight bytes to the doorbell, `dsb st`, without
 /// a branch between, where a function goes on so.
 fn rung(code: &[Step]) -> Option<&[Step]> {
+    let (first, code) = barrier(code)?;
+    let (counter, record, code) = store(code)?;
+    let (before, code) = barrier(code)?;
+    let (bytes, _, code) = store(code)?;
+    let (behind, rest) = barrier(code)?;
+    let is_record = first == "dmb oshst" && is_word(counter) && record.ends_with(SEND_COUNTER);
+    let is_rung = before == "dsb st" && !is_word(bytes) && behind == "dsb st";
+    (is_record && is_rung).then_some(rest)
+}
+
+/// Returns the barrier that code begins with, and what comes behind it.
+fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     match code {
-        [
-            Step::Barrier(first),
-            Step::Store(counter, record),
-            Step::Barrier(before),
-            Step::Store(bytes, _),
-            Step::Barrier(behind),
-            rest @ ..,
-        ] => {
-            let is_record = first == "dmb oshst" && is_word(counter) && record.ends_with(SEND_COUNTER);
-            let is_rung = before == "dsb st" && !is_word(bytes) && behind == "dsb st";
-            (is_record && is_rung).then_some(rest)
+        [Step::Barrier(barrier), rest @ ..] => Some((barrier, rest)),
+        _ => None,
+    }
+}
+
+/// Returns the store that code begins with, and what comes behind it. The register that it goes by may be read just before: a
+/// queue that is not the first argument reads where its record and its doorbell are.
+fn store(code: &[Step]) -> Option<(&str, &str, &[Step])> {
+    match code {
+        [Step::Store(value, place), rest @ ..] => Some((value, place, rest)),
+        [Step::Load(pointer, _), Step::Store(value, place), rest @ ..] if base(place) == pointer => {
+            Some((value, place, rest))
         }
         _ => None,
     }
@@ -430,6 +443,30 @@ mod tests {
         assert_eq!(of(&[taken, released]), Ok(()));
         for bad in [&[taken][..], &[released], &[taken, "4:\tdmb\toshst"]] {
             assert!(of(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_of_a_table_reads_where_its_record_and_doorbell_are() {
+        let of = |lines: [&str; 7]| {
+            let code: String = lines.map(|line| format!("0:\t{}\n", line.replacen(' ', "\t", 1))).concat();
+            orders(&steps("entry", &code))
+        };
+        let lines = [
+            "dmb oshst",
+            "ldr x12, [x9, #1608]",
+            "strh w11, [x12, #6]",
+            "dsb st",
+            "ldr x9, [x9, #1616]",
+            "str x10, [x9]",
+            "dsb st",
+        ];
+        assert_eq!(of(lines), Ok(()));
+        // Another pointer than the one that was read, a doorbell of four bytes, a weaker barrier.
+        for (at, line) in [(2, "strh w11, [x13, #6]"), (5, "str w10, [x9]"), (3, "dmb oshst")] {
+            let mut bad = lines;
+            bad[at] = line;
+            assert!(of(bad).is_err(), "{line}");
         }
     }
 

@@ -131,6 +131,8 @@ impl Drop for Runner {
         if let Some(mut runner) = self.0.take() {
             // It clears its board up, unless it has ended.
             let _ = kill_process(Pid::from_child(&runner), Signal::TERM);
+            thread::sleep(Duration::from_secs(2));
+            let _ = runner.kill();
             let _ = runner.wait();
         }
     }

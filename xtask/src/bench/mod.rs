@@ -156,7 +156,7 @@ fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<us
         if recorded.compiler(arch).is_some_and(|then| then != compiler) {
             faults_to(
                 out,
-                &[format!("{arch}: not compared, recorded with another compiler than {compiler}")],
+                &[format!("SKIPPED 1: {arch}: not compared, recorded with another compiler than {compiler}")],
             )?;
             continue;
         }

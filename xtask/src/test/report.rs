@@ -1,4 +1,4 @@
-//! What is told of steps: a line as each ends, its output where it failed, and a table in the end.
+//! Reports steps: a line as each ends, its output where it failed, and a table in the end.
 
 use super::steps::Step;
 use std::io::{self, Write};

@@ -106,6 +106,15 @@ impl Running {
     }
 }
 
+/// What was started ends with this process, also where that ends early.
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails where it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// The time of processors that ended children of this process took, with theirs; zero where the system does not tell.
 fn children_cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
