@@ -128,7 +128,7 @@ pub struct Coverage {
     pub ways: [OfWay; Way::ALL.len()],
     /// Chains that both sides posted, by the limits of the library's queue: [`Lifted::NAMES`].
     pub limits: [u64; Lifted::NAMES.len()],
-    /// Queue pairs by the size of their ring, from [`MIN_BLOCKS`] on.
+    /// Queue pairs by the size of their ring, from the smallest on.
     pub rings: [u64; SIZES],
 }
 

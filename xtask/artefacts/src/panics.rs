@@ -108,6 +108,9 @@ mod tests {
         ];
         let with = |calls: &[(&str, &str)]| check_image(&image(&[&others, calls].concat()));
         assert!(with(&[("mlx5_mkey::post", "main")]).is_ok(), "what is called back may panic");
+        let page = "0000 <mlx5_mkey::post>:\n 0:\tadrp\tx8, 1000 <core::panicking::panic>\n 4:\tret\n\n";
+        let page = check_image(&(image(&others) + page));
+        assert!(page.is_ok(), "the page of a function is not the function: {page:?}");
         assert!(with(&[("mlx5_mkey::post", "mlx5_mkey::ring")]).is_ok());
         assert!(with(&[("mlx5_mkey::post", "__rustc::__rust_dealloc")]).is_ok());
         assert!(

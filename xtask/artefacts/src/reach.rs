@@ -87,6 +87,8 @@ impl Graph {
             if let Some(name) = function(line) {
                 let name = format!("{:#}", rustc_demangle::demangle(&name));
                 sections.push(Section { names: vec![name], ..Section::default() });
+            } else if line.contains("\tadrp\t") {
+                // The address of a page, which objdump calls by the function that happens to begin there.
             } else if let Some((_, target)) = line.split_once('<') {
                 let place = target.split_once('>').and_then(|(name, _)| places.get(name));
                 if let (Some(place), Some(section)) = (place, sections.last_mut()) {
