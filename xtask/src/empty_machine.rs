@@ -10,10 +10,10 @@ use xtask::run::{self, answer, check, program, root};
 pub(crate) const HELP: &str = "\
 cargo xtask empty-machine
 
-Makes a Debian system in target/empty-machine that holds what the README asks for and no more: what
-debootstrap calls minbase, the packages that the README names, and the Rust toolchain of this machine,
-whose certificates and name servers it borrows, too. Runs the two commands of the README there, in a
-clone of the last commit. Needs root and Debian, and as much time as these commands from empty.
+Makes a Debian system in target/empty-machine that holds what the README asks for and no more:
+what debootstrap calls minbase, the packages that the README names, and the Rust toolchain of this
+machine, whose certificates and name servers it borrows, too. Runs the two commands of the README
+there, in a clone of the last commit. Needs root and Debian, and as much time as these commands.
 ";
 
 /// What the README asks for beside a Rust toolchain.
