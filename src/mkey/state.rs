@@ -489,8 +489,8 @@ impl Mkey {
         }
     }
 
-    /// What a settled mkey and the templates made for it have in common: the key, and in the upper half what the mkey can do. 0 is
-    /// no ticket.
+    /// What an mkey in a known state and the templates made for it have in common: the key, and in the upper half what the mkey
+    /// can do. 0 is no ticket.
     pub(crate) const fn own_ticket(&self) -> u64 {
         let MkeyAttributes { key, max_entries, signature, crypto, .. } = &self.attributes;
         let engine = match crypto {

@@ -330,7 +330,7 @@ impl<const ENTRIES: usize, const BSFS: usize, const PSVS: usize> MkeyTemplate<EN
         self.umr_blocks() + PSVS * set_psv::BLOCKS
     }
 
-    /// Refuses what is too long for a request with so many octowords of layout and BSFs, as [`Mkey::plan`] does.
+    /// Refuses what is too long for a request with `max_octowords` of layout and BSFs, as [`Mkey::plan`] does.
     pub(crate) const fn check_room(&self, max_octowords: usize) -> Result<(), ConfigError> {
         if ENTRIES > max_octowords {
             // An interleaved layout has a header, and no entry of it can be replaced.

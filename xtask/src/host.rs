@@ -7,10 +7,7 @@ use std::process::Command;
 /// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
-/// The programs that serve tasks, each in a package of its name.
-pub const TASKS: [&str; 3] = ["xtask-artefacts", "xtask-boards", "xtask-device"];
-
-/// Builds the programs that serve tasks.
+/// Builds programs that serve tasks, each of which has the name of its package.
 ///
 /// # Errors
 /// What went wrong, in a sentence.

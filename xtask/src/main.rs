@@ -49,8 +49,7 @@ Each task answers --help. Exit status: 0 all is well, 1 it is not, 2 the argumen
 fn main() -> ExitCode {
     // Whoever needs it later asks again, and says what went wrong.
     let _ = run::itself();
-    let arguments: Vec<String> =
-        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments = run::arguments();
     let (task, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {

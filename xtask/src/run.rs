@@ -12,6 +12,12 @@ use std::time::{Duration, Instant};
 /// How often a program is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Returns the words behind this program's name.
+#[must_use]
+pub fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
 /// Prints a text and ends with this status, if the text arrives.
 pub fn print(text: &str, status: u8) -> ExitCode {
     let mut out = io::stdout().lock();

@@ -12,8 +12,7 @@ use xtask::run;
 fn main() -> ExitCode {
     // Asked again where an image is run by this very program, which may have been built anew by then.
     let _ = run::itself();
-    let arguments: Vec<String> =
-        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("firmware", rest)) => firmware::run(rest),
         Some(("hil", rest)) => hil::run(rest),

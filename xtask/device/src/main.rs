@@ -11,8 +11,7 @@ use std::process::ExitCode;
 use xtask::run;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> =
-        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments = run::arguments();
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("decode", rest)) => decode::run(rest),
         Some(("demo", rest)) => demo::run(rest),

@@ -15,8 +15,18 @@ use xtask::{host, run};
 /// How often it is looked whether a step has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What steps have to do for the programs that serve tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Programs {
+    /// Nothing: they have just been built.
+    Built,
+    /// Have them built.
+    AskCargo,
+}
+
 /// Steps that wait, and where their output goes.
 pub(super) struct Schedule {
+    programs: Programs,
     waiting: VecDeque<&'static Step>,
     folder: PathBuf,
 }
@@ -34,10 +44,10 @@ impl Schedule {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(super) fn new(steps: Vec<&'static Step>) -> io::Result<Self> {
+    pub(super) fn new(steps: Vec<&'static Step>, programs: Programs) -> io::Result<Self> {
         let folder = run::root().join("target/test");
         fs::create_dir_all(&folder)?;
-        Ok(Self { waiting: steps.into(), folder })
+        Ok(Self { programs, waiting: steps.into(), folder })
     }
 
     /// Runs all steps, and writes a line for each as it ends.
@@ -78,7 +88,10 @@ impl Schedule {
         let file = File::create(&log)?;
         let itself = run::itself().map_err(io::Error::other)?;
         let mut command = run::program(&itself.to_string_lossy(), &["test", STEP, step.name]);
-        command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file).env(host::BUILT, "1");
+        command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file).env_remove(host::BUILT);
+        if self.programs == Programs::Built {
+            command.env(host::BUILT, "1");
+        }
         Ok(Running { step, child: command.spawn()?, log, start: Instant::now() })
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Step {
     pub(super) what: &'static str,
     pub(super) lane: Lane,
     pub(super) tier: Tier,
-    /// The program of [`host::TASKS`] that it runs.
+    /// The program behind it, if it is not xtask itself.
     pub(super) program: Option<&'static str>,
     /// What it needs of Debian.
     pub(super) packages: fn() -> Vec<Package>,
