@@ -2,102 +2,116 @@
 //!
 //! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
 
-use crate::types::{BlockSize, Key, OutOfRange, Qpn};
+use crate::types::{BlockSize, DomainKind, Qpn};
 use crate::wire::cqe::CqeOpcode;
+use crate::wire::data::DataSegment;
+use crate::wire::klm::Klm;
 use crate::wire::prm::command::{Opcode, Status};
 use core::fmt;
+
+/// A part of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum ConfigPart {
+    /// [`crate::mkey::MkeyConfig::access`].
+    Access,
+    /// The layout that is given with the request.
+    Layout,
+    /// [`crate::mkey::MkeyConfig::signature`], set or reset.
+    Signature,
+    /// [`crate::mkey::MkeyConfig::crypto`].
+    Crypto,
+}
+
+impl fmt::Display for ConfigPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Access => "access",
+            Self::Layout => "a layout",
+            Self::Signature => "a signature (set or reset)",
+            Self::Crypto => "crypto properties",
+        })
+    }
+}
 
 /// A configuration that the device, the mkey or the queue cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A number does not fit its field.
-    OutOfRange(OutOfRange),
-    /// A signature was given for an mkey that was created without one (R119).
+    /// A signature was given for an mkey that was created without one.
     NotASignatureMkey,
-    /// Crypto properties were given for an mkey that was created without them (R123).
+    /// Crypto properties were given for an mkey that was created without them.
     NotACryptoMkey,
-    /// The device does not know this kind of signature (R102).
+    /// The device does not know this kind of signature.
     SignatureUnsupported,
-    /// The device does not know this block size (R97).
+    /// The device does not know this block size.
     BlockSizeUnsupported(BlockSize),
-    /// A copy mask was given, but the domains do not have the same signature type and block size (R89, R90).
+    /// A copy mask was given, but the domains do not have the same signature type and block size.
     CopyMaskNeedsSameStructure,
-    /// Signatures in both domains with the cipher outside of them: no device does that (R172).
+    /// Signatures in both domains with the cipher outside of them: no device does that.
     BothSignaturesOutsideCipher,
-    /// The layout has more entries than the mkey or the work request can hold (R37, R41, R52).
+    /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
+    OtherKind,
+    /// A prepared configuration sets no T10-DIF in this domain.
+    NoT10Dif(DomainKind),
+    /// A prepared configuration sets no crypto properties.
+    NoCrypto,
+    /// The layout has more entries than the mkey or the work request can hold.
     TooManyEntries {
         /// Entries of the layout.
-        entries: usize,
+        entries: u32,
         /// Entries that fit.
-        max: usize,
+        max: u16,
     },
-    /// Layout and BSFs together exceed what the queue lets a work request carry (R173).
+    /// Layout and BSFs together exceed what the queue lets a work request carry.
     BsfDoesNotFit {
         /// Bytes of entries and BSFs.
-        bytes: usize,
+        bytes: u32,
         /// Bytes that fit.
-        max: usize,
+        max: u16,
     },
-    /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes (R51).
+    /// An entry of a list layout has no bytes, or more than [`crate::mkey::KlmEntry::MAX_BYTES`].
+    EntryLength {
+        /// Which entry, counted from 0.
+        index: u16,
+        /// Its bytes.
+        length: u32,
+    },
+    /// The stride of an entry of an interleaved layout, `bytes + skip`, has more than 16 bits.
+    StrideOver16Bits {
+        /// Which entry, counted from 0.
+        index: u16,
+        /// Its stride in bytes.
+        stride: u32,
+    },
+    /// An mkey with a signature or crypto is limited to 2^32 - 1 bytes.
     LengthOver32Bits {
-        /// Bytes of memory that the layout maps.
-        length: u64,
+        /// What the layout maps, in MiB, or `u32::MAX`.
+        mebibytes: u32,
     },
-    /// An engine that enciphers single data units cannot serve a longer mkey (R171).
+    /// An engine that encrypts single data units cannot serve a longer mkey.
     LengthOverDataUnit {
-        /// Bytes of memory that the layout maps.
-        length: u64,
-        /// Bytes of one data unit.
-        unit: u32,
+        /// Bytes that the layout maps, or `u32::MAX`.
+        length: u32,
+        /// One data unit.
+        unit: BlockSize,
     },
-    /// A template was made for another mkey: another key, or an mkey under this key that can do something else.
-    OtherMkey {
-        /// The template's key.
-        template: Key,
-        /// The mkey's.
-        mkey: Key,
-    },
-    /// A template does not have as many entries, BSFs or PSVs as its configuration takes.
-    TemplateSize {
-        /// Of which it has another number.
-        what: &'static str,
-        /// How many the template has.
-        has: usize,
-        /// How many the configuration takes.
-        needed: usize,
-    },
-    /// A template's list layout has no such entry; an interleaved one has none that can be replaced.
-    NoSuchEntry {
-        /// The entry that was named.
-        index: usize,
-        /// Entries that there are.
-        entries: usize,
-    },
-    /// The key's tag is not 0 and the device cannot change tags (M3).
+    /// The key's tag is not 0 and the device cannot change tags.
     TagUpdateUnsupported {
         /// The tag.
         tag: u8,
     },
-    /// The mkey's state is not known (after an invalidation, a failed queue, or a template whose part is to be written again), so
-    /// this part must be given (R121, D16).
+    /// The mkey's state is not known (it was invalidated, or its queue failed), so this part must be given.
     StateUnknown {
-        /// The part of [`crate::mkey::MkeyConfig`] that is missing.
-        missing: &'static str,
+        /// What is missing.
+        missing: ConfigPart,
     },
-}
-
-impl From<OutOfRange> for ConfigError {
-    fn from(error: OutOfRange) -> Self {
-        Self::OutOfRange(error)
-    }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::OutOfRange(error) => error.fmt(f),
             Self::NotASignatureMkey => f.write_str("the mkey was created without block signature"),
             Self::NotACryptoMkey => f.write_str("the mkey was created without crypto"),
             Self::SignatureUnsupported => f.write_str("the device does not support this signature type"),
@@ -107,9 +121,13 @@ impl fmt::Display for ConfigError {
             Self::CopyMaskNeedsSameStructure => {
                 f.write_str("a copy mask needs the same signature type and block size in both domains")
             }
-            Self::BothSignaturesOutsideCipher => f.write_str(
-                "signatures in both domains need the cipher around the enciphered one's signature",
-            ),
+            Self::BothSignaturesOutsideCipher => {
+                f.write_str("signatures in both domains need the cipher around the encrypted one's signature")
+            }
+            Self::OtherKind => f.write_str("the configuration was prepared for another kind of mkey"),
+            Self::NoT10Dif(DomainKind::Wire) => f.write_str("no T10-DIF is set on the wire"),
+            Self::NoT10Dif(DomainKind::Memory) => f.write_str("no T10-DIF is set in memory"),
+            Self::NoCrypto => f.write_str("no crypto properties are set"),
             Self::TooManyEntries { entries, max } => {
                 write!(
                     f,
@@ -119,26 +137,21 @@ impl fmt::Display for ConfigError {
             Self::BsfDoesNotFit { bytes, max } => {
                 write!(f, "layout and BSFs take {bytes} bytes, {max} fit into a work request")
             }
-            Self::LengthOver32Bits { length } => {
-                write!(f, "{length} bytes are too long for an mkey with signature or crypto (32 bits)")
+            Self::EntryLength { index, length } => {
+                write!(f, "layout entry {index} has {length} bytes: 1 to {} are allowed", Klm::MAX_BYTES)
+            }
+            Self::StrideOver16Bits { index, stride } => {
+                write!(f, "layout entry {index} has a stride of {stride} bytes: {} is the most", u16::MAX)
+            }
+            Self::LengthOver32Bits { mebibytes } => {
+                write!(f, "{mebibytes} MiB are too long for an mkey with signature or crypto (32 bits)")
             }
             Self::LengthOverDataUnit { length, unit } => {
                 write!(
                     f,
-                    "{length} bytes exceed the data unit of {unit} bytes, the limit of this crypto engine"
+                    "{length} bytes exceed the data unit of {} bytes, the limit of this crypto engine",
+                    unit.bytes()
                 )
-            }
-            Self::OtherMkey { template, mkey } => {
-                write!(
-                    f,
-                    "the template was made for another mkey, with key {template}, than this one with key {mkey}"
-                )
-            }
-            Self::TemplateSize { what, has, needed } => {
-                write!(f, "the configuration takes {needed} {what}, the template has {has}")
-            }
-            Self::NoSuchEntry { index, entries } => {
-                write!(f, "entry {index} cannot be replaced: the template has {entries} list entries")
             }
             Self::TagUpdateUnsupported { tag } => {
                 write!(f, "key tag {tag:#04x} given, but the device cannot change tags")
@@ -152,7 +165,7 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// A request that could not be posted. Ring, counters and mkey state are as before.
+/// A request that could not be posted. Requests posted, counters and mkey state are as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -162,30 +175,42 @@ pub enum PostError {
     /// The ring has too few free blocks: take completions first.
     RingFull {
         /// Blocks of 64 bytes (receive queue: slots) that the request takes.
-        needed: u32,
+        needed: u16,
         /// Blocks that are free.
-        free: u32,
+        free: u16,
     },
     /// The queue's limit of outstanding requests is reached: take completions first.
     TooManyRequests {
         /// Requests that this one counts for: the SET_PSVs of a signature count too.
-        needed: u32,
+        needed: u16,
         /// Requests that may still be posted.
-        free: u32,
+        free: u16,
     },
     /// The request has more scatter entries than the queue allows.
     TooManySges {
-        /// Entries given.
-        sges: usize,
+        /// Entries given, or `u16::MAX`.
+        sges: u16,
         /// Entries that fit.
-        max: usize,
+        max: u16,
+    },
+    /// A scatter entry has no bytes.
+    SgeEmpty {
+        /// Which one, counted from 0.
+        index: u16,
+    },
+    /// A scatter entry has more than [`crate::wqe::Sge::MAX_BYTES`].
+    SgeTooLong {
+        /// Which one, counted from 0.
+        index: u16,
+        /// Its length in MiB.
+        mebibytes: u16,
     },
     /// The inline data is longer than the queue allows.
     InlineTooLong {
-        /// Bytes given.
-        length: usize,
+        /// Bytes given, or `u16::MAX`.
+        length: u16,
         /// Bytes that fit.
-        max: usize,
+        max: u16,
     },
     /// The position from which requests were to be cancelled is not one of an outstanding request.
     NotOutstanding {
@@ -193,6 +218,9 @@ pub enum PostError {
         counter: u16,
     },
 }
+
+// Larger ones come back in memory, which posting pays for also where there is none.
+const _: () = assert!(size_of::<PostError>() <= 8);
 
 impl From<ConfigError> for PostError {
     fn from(error: ConfigError) -> Self {
@@ -209,6 +237,14 @@ impl fmt::Display for PostError {
                 write!(f, "queue full: {needed} requests needed, {free} may be posted")
             }
             Self::TooManySges { sges, max } => write!(f, "{sges} scatter entries, {max} fit"),
+            Self::SgeEmpty { index } => write!(f, "scatter entry {index} has no bytes"),
+            Self::SgeTooLong { index, mebibytes } => {
+                write!(
+                    f,
+                    "scatter entry {index} has {mebibytes} MiB: {} bytes are the most",
+                    DataSegment::MAX_BYTES
+                )
+            }
             Self::InlineTooLong { length, max } => write!(f, "{length} bytes of inline data, {max} fit"),
             Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
         }
@@ -276,7 +312,7 @@ impl core::error::Error for QueueError {}
 pub enum CompletionError {
     /// The opcode is not one of a completion.
     UnknownOpcode(CqeOpcode),
-    /// The entry is compressed or carries data, which queues of this library must not be set up for (M43, M60).
+    /// The entry is compressed or carries data, which queues of this library must not be set up for.
     UnsupportedFormat {
         /// The format code.
         format: u8,
@@ -324,7 +360,7 @@ impl core::error::Error for CompletionError {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CheckError {
-    /// The mkey was created without block signature (M15).
+    /// The mkey was created without block signature.
     NotASignatureMkey,
     /// The syndrome has none of the known bits, or the error is not of a block signature.
     Unintelligible {
@@ -373,7 +409,7 @@ pub enum CommandError {
         /// Bytes expected.
         needed: usize,
     },
-    /// The device refused the command (M59).
+    /// The device refused the command.
     Status {
         /// The command.
         command: Opcode,

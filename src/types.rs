@@ -4,6 +4,7 @@
 //! the only place where the limit is checked; nothing behind it checks again.
 
 use core::fmt;
+use zerocopy::{Immutable, IntoBytes};
 
 /// A number is outside of what the field that has to carry it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,16 +18,6 @@ pub struct OutOfRange {
     pub min: u64,
     /// The largest number allowed.
     pub max: u64,
-}
-
-impl OutOfRange {
-    /// Lets a length of 1 to `max` bytes pass: a length of 0 has another meaning, or none that is known.
-    pub(crate) const fn check_length(what: &'static str, length: u32, max: u32) -> Result<(), Self> {
-        if length == 0 || length > max {
-            return Err(Self { what, value: length as u64, min: 1, max: max as u64 });
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for OutOfRange {
@@ -110,8 +101,9 @@ number24! {
 /// assert_eq!(key.get(), 0x0012_3456);
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, IntoBytes, Immutable)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(transparent)]
 pub struct Key(u32);
 
 impl Key {
@@ -209,6 +201,16 @@ impl BlockSize {
             _ => None,
         }
     }
+}
+
+/// One of the two sides of an mkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum DomainKind {
+    /// The bytes as they cross the network.
+    Wire = 0,
+    /// The bytes in memory.
+    Memory = 1,
 }
 
 /// The start value of a running CRC or block guard: the device offers two.

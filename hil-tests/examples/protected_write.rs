@@ -9,12 +9,12 @@
 use mlx5_mkey::command::{DekKey, MkeyFeatures};
 use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, MkeyConfig,
-    ReadyCrypto, Signature, SignatureChange, SignatureOrder, T10Dif,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyConfig,
+    Signature, SignatureChange, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::{Completion, CompletionRouter, QpRouter};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
 use std::time::Duration;
 
@@ -48,8 +48,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
     let mut object = pd.create_mkey(MkeySpec { max_entries: 4, features })?;
     let address = source.as_ptr().expose_provenance() as u64;
-    let pieces =
-        [ListEntry::new(address, 300, from.lkey())?, ListEntry::new(address + 300, 724, from.lkey())?];
+    let entry = |offset, length| KlmEntry { address: address + offset, length, key: from.lkey() };
     let dif = T10Dif {
         guard: Guard::Crc,
         seed: Seed::Zeros,
@@ -59,23 +58,24 @@ fn run() -> Result<(), Box<dyn Error>> {
         escape: Escape::Never,
     };
     let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
-    let crypto = ReadyCrypto::new(Crypto {
+    let crypto = Crypto {
         direction: Direction::EncryptOnTx,
         order: SignatureOrder::BeforeCryptoOnTx,
         data_unit: BlockSize::B520,
         tweak: Tweak::from_lba(0x1000),
         dek: dek.id(),
         keytag: Keytag::default(),
-    });
+    };
     let config = MkeyConfig {
         access: Some(Access::LOCAL_WRITE),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&BlockSignature::wire(domain)),
-        crypto: Some(&crypto),
+        signature: SignatureChange::Set(BlockSignature::wire(domain)),
+        crypto: Some(crypto),
     };
-    queue.request(1).configure_mkey(&mut object.mkey, &config)?;
-    let remote = Remote::new(target.as_ptr().expose_provenance() as u64, to.rkey());
-    queue.request(2).signaled().rdma_write(remote, &[Sge::new(0, WIRE as u32, object.mkey.key())?])?;
+    let prepared = PreparedConfig::new(object.mkey.kind(), &config)?;
+    queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry(0, 300), entry(300, 724)])?;
+    let remote = Remote { address: target.as_ptr().expose_provenance() as u64, rkey: to.rkey() };
+    let all = Sge { address: 0, length: WIRE as u32, lkey: object.mkey.key() };
+    queue.request(2).signaled().rdma_write(remote, &[all])?;
     queue.ring_doorbell();
 
     let mkeys = std::slice::from_mut(&mut object.mkey);

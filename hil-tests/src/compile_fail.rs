@@ -1,28 +1,40 @@
 //! Mistakes that the types of the library do not let one write. Each stands beside a twin that differs in the mistake alone
 //! and compiles, so that it fails for the right reason.
 //!
-//! # Two layouts in one configuration (R33), a setter twice (R9)
+//! # A setter twice (R9)
 //! ```
-//! # use mlx5_mkey::mkey::{Layout, MkeyConfig};
-//! let config = MkeyConfig { layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
+//! # use mlx5_mkey::mkey::{Access, MkeyConfig};
+//! let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
 //! ```
 //! ```compile_fail,E0062
-//! # use mlx5_mkey::mkey::{Layout, MkeyConfig};
-//! let config = MkeyConfig { layout: Some(Layout::list(&[])), layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
+//! # use mlx5_mkey::mkey::{Access, MkeyConfig};
+//! let config = MkeyConfig { access: Some(Access::ALL), access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+//! ```
+//!
+//! # Two layouts in one configuration (R33)
+//! ```
+//! # use mlx5_mkey::{error::PostError, mkey::{KlmEntry, Mkey}, queue::SendRequest, wqe::PreparedConfig};
+//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry]) -> Result<(), PostError> {
+//!     request.configure_mkey(mkey, prepared, list)
+//! }
+//! ```
+//! ```compile_fail,E0061
+//! # use mlx5_mkey::{error::PostError, mkey::{KlmEntry, Mkey}, queue::SendRequest, wqe::PreparedConfig};
+//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig, list: &[KlmEntry]) -> Result<(), PostError> {
+//!     request.configure_mkey(mkey, prepared, list, list)
+//! }
 //! ```
 //!
 //! # A list entry in an interleaved layout (R36, R40)
 //! ```
 //! # use mlx5_mkey::{mkey::{InterleavedEntry, Layout}, types::Key};
-//! let entry = InterleavedEntry::new(0x1000, 8, 0, Key::from_raw(0x100))?;
-//! Layout::interleaved(2, &[entry])?;
-//! # Ok::<(), mlx5_mkey::error::ConfigError>(())
+//! let entry = InterleavedEntry { address: 0x1000, bytes: 8, skip: 0, key: Key::from_raw(0x100) };
+//! let layout = Layout::Interleaved { repeat: 2, entries: &[entry] };
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::{mkey::{ListEntry, Layout}, types::Key};
-//! let entry = ListEntry::new(0x1000, 8, Key::from_raw(0x100))?;
-//! Layout::interleaved(2, &[entry])?;
-//! # Ok::<(), mlx5_mkey::error::ConfigError>(())
+//! # use mlx5_mkey::{mkey::{KlmEntry, Layout}, types::Key};
+//! let entry = KlmEntry { address: 0x1000, length: 8, key: Key::from_raw(0x100) };
+//! let layout = Layout::Interleaved { repeat: 2, entries: &[entry] };
 //! ```
 //!
 //! # An access flag that an mkey has not (R29)
@@ -42,21 +54,21 @@
 //! # Unknown flags and comp_mask (R23, R26, R71, R93, R98, R113, R161)
 //! ```
 //! # use mlx5_mkey::mkey::MkeyConfig;
-//! let config = MkeyConfig { access: None, ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { access: None, ..MkeyConfig::UNCHANGED };
 //! ```
 //! ```compile_fail,E0560
 //! # use mlx5_mkey::mkey::MkeyConfig;
-//! let config = MkeyConfig { comp_mask: 1, ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { comp_mask: 1, ..MkeyConfig::UNCHANGED };
 //! ```
 //!
 //! # Resetting and setting a signature at once (R20)
 //! ```
 //! # use mlx5_mkey::mkey::{MkeyConfig, SignatureChange};
-//! let config = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
 //! ```
 //! ```compile_fail,E0369
 //! # use mlx5_mkey::mkey::{MkeyConfig, SignatureChange};
-//! let config = MkeyConfig { signature: SignatureChange::Reset | SignatureChange::Keep, ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Reset | SignatureChange::Keep, ..MkeyConfig::UNCHANGED };
 //! ```
 //!
 //! # A seed that is neither zeros nor ones (R104, R105, R110)
@@ -80,8 +92,9 @@
 //! let signature = BlockSignature::wire();
 //! ```
 //! ```compile_fail,E0451
-//! # use mlx5_mkey::mkey::BlockSignature;
-//! let signature = BlockSignature { memory: None, wire: None, check_mask: 0xff, copy_mask: None };
+//! # use mlx5_mkey::{mkey::BlockSignature, types::BlockSize::B512};
+//! let (memory, wire, check_mask, copy_mask) = (None, None, 0xff, None);
+//! let signature = BlockSignature { memory, wire, memory_block: B512, wire_block: B512, check_mask, copy_mask };
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{mkey::{Domain, Signature}, types::{BlockSize, Seed}};
@@ -107,14 +120,14 @@
 //! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0)?;
-//! let config = MkeyConfig { signature: SignatureChange::Set(&signature), ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //! ```compile_fail,E0308
 //! # use mlx5_mkey::{mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange}, types::{BlockSize, Seed}};
 //! # let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
 //! let signature = BlockSignature::both(domain, domain).with_copy_mask(0xf0);
-//! let config = MkeyConfig { signature: SignatureChange::Set(&signature), ..MkeyConfig::KEEP };
+//! let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
 //! # Ok::<(), mlx5_mkey::error::ConfigError>(())
 //! ```
 //!
@@ -231,18 +244,40 @@
 //! }
 //! ```
 //!
-//! # A configuration without its mkey's shadow (R21)
+//! # A configuration without the state of its mkey (R21), and one that nobody has checked
 //! ```
-//! # use mlx5_mkey::{error::PostError, mkey::{Mkey, MkeyConfig}, queue::{Doorbell, SendQueue}};
-//! fn configure<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>, mkey: &mut Mkey) -> Result<(), PostError> {
-//!     queue.request(1).configure_mkey(mkey, &MkeyConfig::KEEP)
+//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
+//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//!     request.configure_mkey(mkey, prepared, Layout::Unchanged)
 //! }
 //! ```
 //! ```compile_fail,E0308
-//! # use mlx5_mkey::{error::PostError, mkey::{Mkey, MkeyConfig}, queue::{Doorbell, SendQueue}};
-//! fn configure<D: Doorbell>(queue: &mut SendQueue<'_, D, 16>, mkey: &mut Mkey) -> Result<(), PostError> {
-//!     queue.request(1).configure_mkey(mkey.key(), &MkeyConfig::KEEP)
+//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
+//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//!     request.configure_mkey(mkey.key(), prepared, Layout::Unchanged)
 //! }
+//! ```
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::{error::PostError, mkey::{Layout, Mkey, MkeyConfig}, queue::SendRequest, wqe::PreparedConfig};
+//! fn configure(request: SendRequest<'_, '_>, mkey: &mut Mkey, prepared: &PreparedConfig) -> Result<(), PostError> {
+//!     request.configure_mkey(mkey, &MkeyConfig::UNCHANGED, Layout::Unchanged)
+//! }
+//! ```
+//!
+//! # A queue of a number of blocks that is no power of two
+//! ```
+//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig}, wire::Wqebb};
+//! # struct Silent;
+//! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
+//! # let (config, mut ring, record) = (SendQueueConfig::new(Default::default()), [Wqebb::ZERO; 64], DoorbellRecord::new());
+//! let queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Silent);
+//! ```
+//! ```compile_fail,E0080
+//! # use mlx5_mkey::{queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig}, wire::Wqebb};
+//! # struct Silent;
+//! # impl Doorbell for Silent { fn ring(&mut self, _: &LastRequest<'_>) {} }
+//! # let (config, mut ring, record) = (SendQueueConfig::new(Default::default()), [Wqebb::ZERO; 64], DoorbellRecord::new());
+//! let queue = SendQueue::<_, 63>::new(config, &mut ring, &record, Silent);
 //! ```
 //!
 //! # A ring that someone else still reaches

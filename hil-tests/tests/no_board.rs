@@ -2,17 +2,18 @@
 
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    BlockSignature, Domain, InterleavedEntry, Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, Signature,
+    BlockSignature, Domain, InterleavedEntry, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
     SignatureAttributes, SignatureCapabilities, SignatureChange,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::PreparedConfig;
 
 struct Silent;
 
 impl Doorbell for Silent {
-    fn ring(&mut self, _: [u8; 8]) {}
+    fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
 /// An mkey with a signature, on a device that can do this much.
@@ -24,11 +25,17 @@ fn mkey(capabilities: SignatureCapabilities) -> Mkey {
 }
 
 /// Posts to a queue of 16 blocks; a refusal must leave it empty and the mkey as it was.
-fn post(limits: SendQueueConfig, mkey: &mut Mkey, config: &MkeyConfig<'_>) -> Result<(), PostError> {
+fn post(
+    limits: SendQueueConfig,
+    mkey: &mut Mkey,
+    config: &MkeyConfig,
+    layout: Layout<'_>,
+) -> Result<(), PostError> {
+    let prepared = PreparedConfig::new(mkey.kind(), config)?;
     let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut queue = SendQueue::<_, 16>::new(limits, &mut ring, &record, Silent).expect("a ring");
     let before = mkey.clone();
-    let result = queue.request(1).configure_mkey(mkey, config);
+    let result = queue.request(1).configure_mkey(mkey, &prepared, layout);
     if result.is_err() {
         assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
         assert_eq!(before, *mkey);
@@ -45,20 +52,20 @@ fn wire(signature: Signature, block_size: BlockSize) -> BlockSignature {
     BlockSignature::wire(Domain { signature, block_size })
 }
 
-fn set(block: &BlockSignature) -> MkeyConfig<'_> {
-    MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::KEEP }
+fn set(block: BlockSignature) -> MkeyConfig {
+    MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED }
 }
 
 #[test]
 fn r097_blocks_of_4048_bytes_need_a_capability() {
     let less = SignatureCapabilities { block_4048: false, ..SignatureCapabilities::ALL };
     for size in BlockSize::ALL {
-        let block = wire(Signature::Crc32(Seed::Ones), size);
-        let config = set(&block);
+        let config = set(wire(Signature::Crc32(Seed::Ones), size));
         let refused = Err(PostError::Config(ConfigError::BlockSizeUnsupported(size)));
         let expected = if size == BlockSize::B4048 { refused } else { Ok(()) };
-        assert_eq!(post(large(), &mut mkey(less), &config), expected, "{size:?}");
-        assert_eq!(post(large(), &mut mkey(SignatureCapabilities::ALL), &config), Ok(()), "{size:?}");
+        assert_eq!(post(large(), &mut mkey(less), &config, Layout::Unchanged), expected, "{size:?}");
+        let mut able = mkey(SignatureCapabilities::ALL);
+        assert_eq!(post(large(), &mut able, &config, Layout::Unchanged), Ok(()), "{size:?}");
     }
 }
 
@@ -73,30 +80,28 @@ fn r102_crc32c_and_crc64_need_capabilities() {
         for (number, kind) in kinds.into_iter().enumerate() {
             let refused = Err(PostError::Config(ConfigError::SignatureUnsupported));
             let expected = if number == lacking { refused } else { Ok(()) };
-            assert_eq!(
-                post(large(), &mut mkey(less), &set(&wire(kind, BlockSize::B512))),
-                expected,
-                "{kind:?}"
-            );
+            let config = set(wire(kind, BlockSize::B512));
+            assert_eq!(post(large(), &mut mkey(less), &config, Layout::Unchanged), expected, "{kind:?}");
         }
     }
 }
 
 #[test]
-fn r037_a_default_request_holds_four_pieces_or_three_streams() {
+fn r037_a_default_request_holds_four_entries_or_three_streams() {
     let limits = SendQueueConfig { max_inline_data: 60, ..large() };
-    let plain = || Mkey::new(MkeyAttributes::plain(Key::from_raw(0x5600), 32));
-    let pieces = [ListEntry::new(0x1000, 8, Key::from_raw(0x100)).expect("eight bytes"); 5];
-    let streams = [InterleavedEntry::new(0x1000, 8, 0, Key::from_raw(0x100)).expect("eight bytes"); 4];
-    let with = |layout| MkeyConfig { layout: Some(layout), ..MkeyConfig::KEEP };
-    assert_eq!(post(limits, &mut plain(), &with(Layout::list(&pieces[..4]))), Ok(()));
+    let key = Key::from_raw(0x100);
+    let list = [KlmEntry { address: 0x1000, length: 8, key }; 5];
+    let streams = [InterleavedEntry { address: 0x1000, bytes: 8, skip: 0, key }; 4];
+    let post = |layout| {
+        let mut plain = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x5600), 32));
+        post(limits, &mut plain, &MkeyConfig::UNCHANGED, layout)
+    };
+    assert_eq!(post(Layout::List(&list[..4])), Ok(()));
     let refused = ConfigError::TooManyEntries { entries: 5, max: 4 };
-    assert_eq!(post(limits, &mut plain(), &with(Layout::list(&pieces))), Err(refused.into()));
-    let three = Layout::interleaved(2, &streams[..3]).expect("few streams");
-    assert_eq!(post(limits, &mut plain(), &with(three)), Ok(()), "R41");
-    let four = Layout::interleaved(2, &streams).expect("few streams");
+    assert_eq!(post(Layout::List(&list)), Err(refused.into()));
+    assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams[..3] }), Ok(()), "R41");
     let refused = ConfigError::TooManyEntries { entries: 4, max: 3 };
-    assert_eq!(post(limits, &mut plain(), &with(four)), Err(refused.into()), "R41");
+    assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams }), Err(refused.into()), "R41");
 }
 
 #[test]
@@ -104,10 +109,11 @@ fn r178_three_work_requests_need_three_places() {
     let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
     let both =
         BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
-    let config = MkeyConfig { signature: SignatureChange::Set(&both), ..MkeyConfig::KEEP };
+    let config = set(both);
     let mut mkey = mkey(SignatureCapabilities::ALL);
     let limits = SendQueueConfig { max_requests: 2, ..large() };
     let refused = PostError::TooManyRequests { needed: 3, free: 2 };
-    assert_eq!(post(limits, &mut mkey, &config), Err(refused));
-    assert_eq!(post(SendQueueConfig { max_requests: 3, ..large() }, &mut mkey, &config), Ok(()));
+    assert_eq!(post(limits, &mut mkey, &config, Layout::Unchanged), Err(refused));
+    let limits = SendQueueConfig { max_requests: 3, ..large() };
+    assert_eq!(post(limits, &mut mkey, &config, Layout::Unchanged), Ok(()));
 }

@@ -6,14 +6,14 @@ use hil_tests::expected;
 use hil_tests::lab::{Lab, Rx, Tx};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, InterleavedEntry, Keytag,
-    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto, Signature, SignatureAttributes,
-    SignatureChange, SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
+    Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
+    SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
-use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use mlx5_softdev::Personality;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -101,8 +101,8 @@ fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, 
     (direction(), order(), tweak, key, any::<Index>())
 }
 
-/// Puts bytes into memory in pieces out of order with gaps between, and returns the entries and where the pieces are.
-fn scatter(lab: &mut Lab<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<ListEntry>, Vec<(u64, usize)>) {
+/// Puts bytes into memory in parts out of order with gaps between, and returns the entries and where the parts are.
+fn scatter(lab: &mut Lab<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
     ends.sort_unstable();
     ends.dedup();
@@ -114,7 +114,7 @@ fn scatter(lab: &mut Lab<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<ListEntry>, 
         let length = end - start;
         at -= length as u64 + 3;
         lab.board.write(at, &bytes[start..end]);
-        entries.push(ListEntry::new(at, length as u32, room.key).expect("a piece of some bytes"));
+        entries.push(KlmEntry { address: at, length: length as u32, key: room.key });
         places.push((at, length));
         start = end;
     }
@@ -162,14 +162,12 @@ proptest! {
         let (entries, places) = scatter(&mut lab, &images.memory, &cuts);
         let spec = MkeySpec { entries: 16, signature: signature.is_some(), crypto: crypto.is_some(), ..MkeySpec::default() };
         let mkey = lab.mkey(spec);
-        let ready = crypto.map(|(crypto, _)| ReadyCrypto::new(crypto));
         let config = MkeyConfig {
             access: Some(Access::ALL),
-            layout: Some(Layout::list(&entries)),
-            signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: ready.as_ref(),
+            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: crypto.map(|(crypto, _)| crypto),
         };
-        lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
+        lab.configure(mkey, &config, entries.as_slice()).map_err(TestCaseError::fail)?;
         let wire = lab.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&wire, &images.wire);
         for (address, length) in &places {
@@ -219,15 +217,14 @@ proptest! {
         };
         let rule = if on_the_wire { BlockSignature::wire(domain) } else { BlockSignature::memory(domain) };
         let memory = lab.region(&stream);
-        let entries = [ListEntry::new(memory.address, memory.length as u32, memory.key).expect("some bytes")];
+        let entries = [KlmEntry { address: memory.address, length: memory.length as u32, key: memory.key }];
         let mkey = lab.mkey(MkeySpec { entries: 1, signature: true, ..MkeySpec::default() });
         let config = MkeyConfig {
             access: Some(Access::ALL),
-            layout: Some(Layout::list(&entries)),
-            signature: SignatureChange::Set(&rule.with_check_mask(mask)),
-            ..MkeyConfig::KEEP
+            signature: SignatureChange::Set(rule.with_check_mask(mask)),
+            ..MkeyConfig::UNCHANGED
         };
-        lab.configure(mkey, &config).map_err(TestCaseError::fail)?;
+        lab.configure(mkey, &config, &entries).map_err(TestCaseError::fail)?;
         let moved = if on_the_wire {
             lab.rx(Rx::PeerWrite, mkey, 0, &stream)
         } else {
@@ -251,9 +248,9 @@ enum Step {
     Nop {
         signaled: bool,
     },
-    /// An RDMA WRITE of so many pieces.
+    /// An RDMA WRITE of this number of data segments.
     Write {
-        pieces: usize,
+        segments: usize,
         signaled: bool,
     },
     /// A configuration: one work request, or three.
@@ -273,7 +270,7 @@ fn step() -> impl Strategy<Value = Step> {
     let signaled = || any::<bool>();
     prop_oneof![
         4 => signaled().prop_map(|signaled| Step::Nop { signaled }),
-        12 => (1..=30usize, signaled()).prop_map(|(pieces, signaled)| Step::Write { pieces, signaled }),
+        12 => (1..=30usize, signaled()).prop_map(|(segments, signaled)| Step::Write { segments, signaled }),
         4 => (any::<bool>(), signaled()).prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
         1 => Just(Step::Refuse),
         1 => Just(Step::Ring),
@@ -325,16 +322,19 @@ proptest! {
         let mut board = SoftBoard::new(Personality::default());
         let mut lab = Lab::new(&mut board);
         let region = lab.region(&[0x77; 64]);
-        let sges = [Sge::new(region.address, 2, region.key).expect("two bytes"); 30];
-        let remote = Remote::new(region.address, region.key);
-        let entries = [ListEntry::new(region.address, 8, region.key).expect("eight bytes"); 9];
+        let sges = [Sge { address: region.address, length: 2, lkey: region.key }; 30];
+        let remote = Remote { address: region.address, rkey: region.key };
+        let entries = [KlmEntry { address: region.address, length: 8, key: region.key }; 9];
         let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
         let both = BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
         let mut model = Model::default();
         // The mkey's state decides what its next configuration takes: it is new once.
-        let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::KEEP };
-        lab.configure(mkey, &whole).map_err(TestCaseError::fail)?;
+        let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+        lab.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
+        let prepare = |signature| PreparedConfig::new(lab.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED });
+        let resets = prepare(SignatureChange::Reset).expect("a reset");
+        let sets = prepare(SignatureChange::Set(both)).expect("a signature");
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
             Step::Ring, Step::Settle, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::Settle, Step::Poll,
         ])) {
@@ -352,22 +352,20 @@ proptest! {
                 Step::Nop { signaled } => {
                     (request!(signaled).nop(), Posted { id, signaled, blocks: 1, requests: 1 })
                 }
-                Step::Write { pieces, signaled } => {
-                    let blocks = (2 + pieces as u32).div_ceil(4);
-                    let result = request!(signaled).rdma_write(remote, &sges[..pieces]);
+                Step::Write { segments, signaled } => {
+                    let blocks = (2 + segments as u32).div_ceil(4);
+                    let result = request!(signaled).rdma_write(remote, &sges[..segments]);
                     (result, Posted { id, signaled, blocks, requests: 1 })
                 }
                 Step::Configure { signature, signaled } => {
-                    let change = if signature { SignatureChange::Set(both) } else { SignatureChange::Reset };
-                    let config = MkeyConfig { layout: Some(Layout::list(&entries[..5])), signature: change.as_ref(), ..MkeyConfig::KEEP };
+                    let prepared = if signature { &sets } else { &resets };
                     let (blocks, requests) = if signature { (2 + 2 + 1 + 2, 3) } else { (2 + 2, 1) };
-                    let result = request!(signaled).configure_mkey(&mut lab.mkeys[mkey], &config);
+                    let result = request!(signaled).configure_mkey(&mut lab.mkeys[mkey], prepared, &entries[..5]);
                     (result, Posted { id, signaled, blocks, requests })
                 }
                 Step::Refuse => {
-                    let config = MkeyConfig { layout: Some(Layout::list(&entries)), ..MkeyConfig::KEEP };
                     let known = lab.mkeys[mkey].clone();
-                    let result = queue.request(id).signaled().configure_mkey(&mut lab.mkeys[mkey], &config);
+                    let result = queue.request(id).signaled().configure_mkey(&mut lab.mkeys[mkey], &sets, &entries);
                     let error = ConfigError::TooManyEntries { entries: 9, max: 8 };
                     prop_assert_eq!(result, Err(PostError::Config(error)));
                     prop_assert_eq!(&known, &lab.mkeys[mkey]);
@@ -392,7 +390,7 @@ proptest! {
                 }
             };
             if posted.blocks > before.1 {
-                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks, free: before.1 }));
+                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks as u16, free: before.1 as u16 }));
                 prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
             } else {
                 prop_assert_eq!(result, Ok(()));
@@ -408,8 +406,8 @@ proptest! {
 struct Recorder(Vec<[u8; 8]>);
 
 impl Doorbell for Recorder {
-    fn ring(&mut self, control: [u8; 8]) {
-        self.0.push(control);
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0.push(last.control());
     }
 }
 
@@ -417,7 +415,12 @@ impl Doorbell for Recorder {
 const SMALL: usize = 16;
 
 /// Posts a configuration to a ring that begins at block `first`, and returns its blocks in order, without their numbers.
-fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Result<Vec<u8>, PostError> {
+fn linear(
+    attributes: MkeyAttributes,
+    config: &MkeyConfig,
+    layout: Layout<'_>,
+    first: u32,
+) -> Result<Vec<u8>, PostError> {
     let mut ring = [Wqebb::ZERO; SMALL];
     for block in &mut ring {
         block.0 = [0xa5; 64];
@@ -429,7 +432,8 @@ fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Re
     let mut queue =
         SendQueue::<_, SMALL>::new(config_of_queue, &mut ring, &record, &mut bell).expect("a ring");
     let mut mkey = Mkey::new(attributes);
-    queue.request(1).signaled().configure_mkey(&mut mkey, config)?;
+    let prepared = PreparedConfig::new(mkey.kind(), config)?;
+    queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout)?;
     queue.ring_doorbell();
     let blocks = queue.producer().wrapping_sub(first) as usize;
     let end = queue.producer();
@@ -448,7 +452,11 @@ fn linear(attributes: MkeyAttributes, config: &MkeyConfig<'_>, first: u32) -> Re
     let mut at = 0;
     while at < bytes.len() {
         bytes[at + 1..at + 3].fill(0);
-        at += usize::from(bytes[at + 7]).div_ceil(4) * 64;
+        let size = usize::from(bytes[at + 7]) * 16;
+        let end = at + size.div_ceil(64) * 64;
+        // Which the device does not read.
+        bytes[at + size..end].fill(0);
+        at = end;
     }
     Ok(bytes)
 }
@@ -458,7 +466,7 @@ proptest! {
     #[test]
     fn requests_look_alike_at_every_place_of_a_ring(
         access in proptest::option::of(0..16u8),
-        pieces in proptest::option::of(vec((any::<u64>(), 1..0x8000u32, any::<u32>()), 0..=24)),
+        entries in proptest::option::of(vec((any::<u64>(), 1..0x8000u32, any::<u32>()), 0..=24)),
         repeat in proptest::option::of(any::<u16>()),
         block in proptest::option::of(signature()),
         cipher in proptest::option::of(cipher()),
@@ -466,32 +474,30 @@ proptest! {
     ) {
         let flags = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
         let rights = |set: u8| (0..4).filter(|bit| set >> bit & 1 != 0).fold(Access::NONE, |all, bit| all | flags[bit]);
-        let pieces = pieces.unwrap_or_default();
+        let entries = entries.unwrap_or_default();
         let key = Key::from_raw;
-        let list: Vec<ListEntry> = pieces.iter().map(|(at, bytes, lkey)| ListEntry::new(*at, *bytes, key(*lkey)).expect("some bytes")).collect();
-        let streams: Vec<InterleavedEntry> = pieces.iter().map(|(at, bytes, lkey)| InterleavedEntry::new(*at, *bytes, *bytes - 1, key(*lkey)).expect("a short stride")).collect();
+        let list: Vec<KlmEntry> = entries.iter().map(|(address, length, lkey)| KlmEntry { address: *address, length: *length, key: key(*lkey) }).collect();
+        let streams: Vec<InterleavedEntry> = entries.iter().map(|(address, bytes, lkey)| {
+            InterleavedEntry { address: *address, bytes: *bytes as u16, skip: *bytes as u16 - 1, key: key(*lkey) }
+        }).collect();
         let layout = match repeat {
-            Some(repeat) => Layout::interleaved(repeat.into(), &streams).expect("few entries"),
-            None => Layout::list(&list),
+            Some(repeat) => Layout::Interleaved { repeat: repeat.into(), entries: &streams },
+            None => Layout::List(&list),
         };
-        let crypto = cipher.map(|(direction, order, tweak, _, unit)| ReadyCrypto::new(Crypto {
+        let crypto = cipher.map(|(direction, order, tweak, _, unit)| Crypto {
             direction, order, data_unit: *unit.get(&BlockSize::ALL), tweak: Tweak::new(tweak), dek: DekId::from_low_bits(0x00ab_cdef), keytag: Keytag([9; 8]),
-        }));
-        let config = MkeyConfig {
-            access: access.map(rights),
-            layout: Some(layout),
-            signature: block.as_ref().map_or(SignatureChange::Reset, SignatureChange::Set),
-            crypto: crypto.as_ref(),
-        };
+        });
+        let signature = block.map_or(SignatureChange::Reset, SignatureChange::Set);
+        let config = MkeyConfig { access: access.map(rights), signature, crypto };
         let psv = PsvIndex::from_low_bits;
         let attributes = MkeyAttributes {
             signature: Some(SignatureAttributes::new(psv(0x11), psv(0x22))),
             crypto: Some(XtsEngine::MultiBlock),
             ..MkeyAttributes::plain(key(0x5600), 32)
         };
-        let first = linear(attributes, &config, laps * SMALL as u32);
+        let first = linear(attributes, &config, layout, laps * SMALL as u32);
         for offset in 1..SMALL as u32 {
-            prop_assert_eq!(&linear(attributes, &config, laps * SMALL as u32 + offset), &first, "at block {}", offset);
+            prop_assert_eq!(&linear(attributes, &config, layout, laps * SMALL as u32 + offset), &first, "at block {}", offset);
         }
     }
 }

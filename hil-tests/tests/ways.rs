@@ -53,9 +53,9 @@ fn posting(source: &str) -> BTreeSet<String> {
         if let Some(function) = function {
             let signature = &rest[..rest.find(['{', ';']).expect("the function's end")];
             let (_, returned) = signature.rsplit_once("->").unwrap_or_default();
-            let posts = ["PostError", "Request<", "Batch<"].iter().any(|part| returned.contains(part));
+            let posts = ["PostError", "SendRequest<", "Batch<"].iter().any(|part| returned.contains(part));
             // What a request returns is itself.
-            if posts || of == "Request" && !returned.trim_start().starts_with("Self") {
+            if posts || of == "SendRequest" && !returned.trim_start().starts_with("Self") {
                 let name = function.split(['(', '<']).next().expect("a name");
                 found.insert(format!("{of}::{name}"));
             }
@@ -82,37 +82,60 @@ fn every_method_that_posts_is_called() {
     for (name, ways) in METHODS.iter().filter(|(_, ways)| !ways.is_empty()) {
         let (of, method) = name.split_once("::").expect("type and method");
         let call = format!(".{method}(");
-        assert!(dispatch.contains(&call), "{name}: in {ways:?}, but way.rs does not call it");
-        // A template is chosen behind `configure_mkey`, a batch with the way.
-        let chosen = matches!(method, "configure_from" | "batch") || of != "Request";
-        assert!(chosen || users.iter().any(|user| user.contains(&call)), "{name}: nobody calls it");
+        if of == "SendRequest" {
+            assert!(users.iter().any(|user| user.contains(&call)), "{name}: nobody calls it");
+        } else {
+            // How a request begins is chosen with the way.
+            assert!(dispatch.contains(&call), "{name}: in {ways:?}, but way.rs does not call it");
+        }
     }
     for user in &users[..2] {
-        assert!(user.contains("way.open("), "vectors and differential test post through way.rs");
+        for call in ["way.open(", "way.prepare("] {
+            assert!(user.contains(call), "vectors and differential test post through way.rs: {call}");
+        }
     }
-    assert!(
-        !users.iter().any(|user| user.contains("queue.request(") || user.contains(".batch()")),
-        "past way.rs"
-    );
+    for past in ["queue.request(", ".batch()", "PreparedConfig::new("] {
+        assert!(!users.iter().any(|user| user.contains(past)), "past way.rs: {past}");
+    }
+}
+
+#[test]
+fn every_change_in_place_is_proven() {
+    let prepared = text("../src/wqe/prepared.rs");
+    let changes: Vec<&str> = prepared
+        .lines()
+        .filter_map(|line| line.strip_prefix("    pub fn "))
+        .filter(|rest| rest.contains("&mut self"))
+        .filter_map(|rest| rest.split('(').next())
+        .collect();
+    assert!(changes.contains(&"set_tweak"), "{changes:?}");
+    let dispatch = text("scenarios/src/way.rs");
+    for change in changes {
+        assert!(dispatch.contains(&format!("prepared.{change}(")), "way.rs does not change with {change}");
+    }
 }
 
 #[test]
 fn methods_are_found_in_source() {
     let source = "
 impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
-    pub const fn request(&mut self, id: u64) -> Request<'_, 'r, D, N> {
+    pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
     }
     pub fn producer(&self) -> u32 {
     }
     fn hidden(&self) -> Result<(), PostError> {
     }
 }
-impl<'r, D: Doorbell, const N: usize, const BATCHED: bool> Request<'_, 'r, D, N, BATCHED> {
+impl<'q, 'r> SendRequest<'q, 'r> {
     pub const fn fenced(mut self) -> Self {
     }
     pub fn another<const E: usize>(
         self,
     ) -> Result<(), Other> {
+    }
+}
+impl SendRequest<'_, '_> {
+    pub fn later<'l>(mut self, layout: impl Into<Layout<'l>>) -> Result<(), PostError> {
     }
 }
 impl Batch {
@@ -121,5 +144,5 @@ impl Batch {
 }
 ";
     let found: Vec<String> = posting(source).into_iter().collect();
-    assert_eq!(found, ["Batch::all", "Request::another", "SendQueue::request"]);
+    assert_eq!(found, ["Batch::all", "SendQueue::request", "SendRequest::another", "SendRequest::later"]);
 }

@@ -11,8 +11,8 @@ use crate::command::{
 };
 use crate::error::{CompletionError, PostError};
 use crate::queue::{
-    Completion, CompletionQueue, CompletionRouter, QpQueues, ReceiveQueue, ReceiveQueueConfig, Request,
-    Retired, SendQueue, SendQueueConfig, UarDoorbell,
+    Completion, CompletionQueue, CompletionRouter, QpQueues, ReceiveQueue, ReceiveQueueConfig, Retired,
+    SendQueue, SendQueueConfig, SendRequest, UarDoorbell,
 };
 use crate::types::{Cqn, Qpn};
 use crate::wire::cqe::Cqe;
@@ -397,7 +397,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     }
 
     /// Begins a send request; see [`SendQueue::request`].
-    pub const fn request(&mut self, id: u64) -> Request<'_, 'static, UarDoorbell, S> {
+    pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         self.send.request(id)
     }
 

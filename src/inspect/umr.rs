@@ -3,7 +3,7 @@
 use super::finding::{Finding, Problem};
 use super::segment::{Segment, SegmentKind, Segments, UMR_ENTRIES};
 use crate::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, ListEntry,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
     Signature, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
 };
 use crate::types::{BlockSize, DekId, Key, OutOfRange, PsvIndex, Seed, Tweak};
@@ -65,21 +65,21 @@ impl<'a> LayoutView<'a> {
     }
 
     /// Iterates over the entries of a list in the user's terms; of an interleaved layout there are none.
-    ///
-    /// An item is an error where [`ListEntry::new`] refuses what the entry says.
-    pub fn list_entries(&self) -> impl Iterator<Item = Result<ListEntry, OutOfRange>> + use<'a> {
+    pub fn list_entries(&self) -> impl Iterator<Item = KlmEntry> + use<'a> {
         let entries = match *self {
             Self::List(entries) => entries,
             Self::Interleaved { .. } => &[],
         };
-        entries.iter().map(|entry| {
-            ListEntry::new(entry.address.get(), entry.byte_count.get(), Key::from_raw(entry.mkey.get()))
+        entries.iter().map(|entry| KlmEntry {
+            address: entry.address.get(),
+            length: entry.byte_count.get(),
+            key: Key::from_raw(entry.mkey.get()),
         })
     }
 
     /// Iterates over the entries of an interleaved layout in the user's terms; of a list there are none.
     ///
-    /// An item is an error where the stride is less than the piece.
+    /// An item is an error where the stride is less than the bytes of a cycle.
     pub fn interleaved_entries(
         &self,
     ) -> impl Iterator<Item = Result<InterleavedEntry, OutOfRange>> + use<'a> {
@@ -90,13 +90,13 @@ impl<'a> LayoutView<'a> {
         entries.iter().map(|entry| {
             let (stride, bytes) = (entry.stride.get(), entry.byte_count.get());
             let skip = stride.checked_sub(bytes).ok_or(OutOfRange {
-                what: "piece (up to the stride)",
+                what: "bytes of a cycle (up to the stride)",
                 value: u64::from(bytes),
                 min: 0,
                 max: u64::from(stride),
             })?;
-            let key = Key::from_raw(entry.mkey.get());
-            InterleavedEntry::new(entry.address.get(), u32::from(bytes), u32::from(skip), key)
+            let (address, key) = (entry.address.get(), Key::from_raw(entry.mkey.get()));
+            Ok(InterleavedEntry { address, bytes, skip, key })
         })
     }
 }
@@ -229,7 +229,7 @@ impl<'a> Umr<'a> {
     ///
     /// # Errors
     /// What makes it unreadable.
-    pub fn signature_change(&self) -> Result<SignatureChange<BlockSignature>, Finding> {
+    pub fn signature_change(&self) -> Result<SignatureChange, Finding> {
         Ok(match (self.signature()?, self.signature_bsf()) {
             (Some(block), _) => SignatureChange::Set(block),
             (None, Some(_)) => SignatureChange::Reset,

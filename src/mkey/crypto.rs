@@ -1,9 +1,7 @@
 //! AES-XTS on the bytes that pass through an mkey.
 
 use crate::types::{BlockSize, DekId, Tweak};
-use crate::wire::bsf::{BsfSize, CryptoBsf, EncryptionOrder};
-use crate::wire::{Block, Octoword};
-use zerocopy::transmute;
+use crate::wire::bsf::EncryptionOrder;
 
 /// Which way data is enciphered (`mlx5dv_crypto_attr.encrypt_on_tx`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +40,7 @@ pub enum XtsEngine {
 }
 
 impl XtsEngine {
-    /// Returns the tweak in the byte order that the engine wants (D7).
+    /// Returns the tweak in the byte order that the engine wants.
     pub const fn tweak_bytes(self, tweak: Tweak) -> [u8; 16] {
         match self {
             Self::MultiBlock => tweak.get().to_be_bytes(),
@@ -103,140 +101,9 @@ impl Crypto {
         EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
-    /// Returns the BSF with this size code, but for the tweak.
-    const fn bsf(&self, size: u8) -> Block {
-        let head = BsfSize::new().with_size(size).with_kind(BsfSize::KIND_CRYPTO);
-        let (unit, dek) = (self.data_unit.selector(), self.dek.get());
-        transmute!(CryptoBsf::aes_xts(head, self.encryption_order(), unit, [0; 16], dek, self.keytag.0))
-    }
-
-    /// Returns whether the enciphered domain's signature is outside the cipher, which excludes a second one (D4).
+    /// Returns whether the enciphered domain's signature is outside the cipher, which excludes a second one.
     pub const fn signature_is_outside(&self) -> bool {
         matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
-    }
-}
-
-/// Crypto properties made ready for any engine: posting copies them. They are put into wire form here, once.
-///
-/// ```
-/// use mlx5_mkey::mkey::{Crypto, Direction, Keytag, MkeyConfig, ReadyCrypto, SignatureOrder};
-/// use mlx5_mkey::types::{BlockSize, DekId, Tweak};
-/// let mut crypto = ReadyCrypto::new(Crypto {
-///     direction: Direction::EncryptOnTx,
-///     order: SignatureOrder::BeforeCryptoOnTx,
-///     data_unit: BlockSize::B512,
-///     tweak: Tweak::from_lba(0x1000),
-///     dek: DekId::new(7)?,
-///     keytag: Keytag::default(),
-/// });
-/// crypto.set_tweak(Tweak::from_lba(0x2000));
-/// let config = MkeyConfig { crypto: Some(&crypto), ..MkeyConfig::KEEP };
-/// assert_eq!(config.crypto.map(|crypto| crypto.properties().tweak), Some(Tweak::from_lba(0x2000)));
-/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct ReadyCrypto {
-    properties: Crypto,
-    wire: CryptoWire,
-}
-
-/// The BSF ([`CryptoBsf`]) in octowords; the fourth is reserved.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CryptoWire {
-    /// The first, of a BSF that stands alone and of one behind a signature.
-    pub(crate) head: Octoword,
-    pub(crate) head_behind_signature: Octoword,
-    /// What differs from engine to engine, in the order of [`XtsEngine`].
-    engines: [ForEngine; 3],
-    /// The third.
-    pub(crate) key: Octoword,
-}
-
-/// What an engine has of crypto properties.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ForEngine {
-    /// The second octoword of the BSF.
-    pub(crate) tweak: Octoword,
-    /// The most bytes that an mkey may have.
-    pub(crate) max_length: u64,
-}
-
-impl core::fmt::Debug for CryptoWire {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // It says what the properties say.
-        f.write_str("..")
-    }
-}
-
-#[cfg(feature = "defmt")]
-impl defmt::Format for CryptoWire {
-    fn format(&self, f: defmt::Formatter<'_>) {
-        defmt::write!(f, "..");
-    }
-}
-
-impl ReadyCrypto {
-    /// Makes properties ready.
-    pub const fn new(properties: Crypto) -> Self {
-        let Crypto { data_unit, tweak, .. } = properties;
-        let [head, _, key, _] = properties.bsf(BsfSize::WITH_INLINE);
-        let [head_behind_signature, ..] = properties.bsf(BsfSize::SIGNATURE_AND_CRYPTO);
-        let engines = [
-            ForEngine::new(XtsEngine::MultiBlock, tweak, data_unit),
-            ForEngine::new(XtsEngine::SingleBlock, tweak, data_unit),
-            ForEngine::new(XtsEngine::Unspecified, tweak, data_unit),
-        ];
-        Self { properties, wire: CryptoWire { head, head_behind_signature, engines, key } }
-    }
-
-    /// Replaces the tweak of the first data unit. All else stays ready.
-    #[inline]
-    pub const fn set_tweak(&mut self, tweak: Tweak) {
-        self.properties.tweak = tweak;
-        let [multi, single, unspecified] = &mut self.wire.engines;
-        multi.tweak = XtsEngine::MultiBlock.tweak_bytes(tweak);
-        single.tweak = XtsEngine::SingleBlock.tweak_bytes(tweak);
-        unspecified.tweak = XtsEngine::Unspecified.tweak_bytes(tweak);
-    }
-
-    /// Returns what was made ready.
-    #[inline(always)]
-    pub const fn properties(&self) -> &Crypto {
-        &self.properties
-    }
-
-    /// Returns the wire form.
-    #[inline(always)]
-    pub(crate) const fn wire(&self) -> &CryptoWire {
-        &self.wire
-    }
-}
-
-impl From<Crypto> for ReadyCrypto {
-    fn from(properties: Crypto) -> Self {
-        Self::new(properties)
-    }
-}
-
-impl CryptoWire {
-    /// Returns what this engine has.
-    #[inline(always)]
-    pub(crate) fn for_engine(&self, engine: XtsEngine) -> &ForEngine {
-        // By its place, without a question: all are there.
-        let [first, ..] = &self.engines;
-        self.engines.get(engine as usize).unwrap_or(first)
-    }
-}
-
-impl ForEngine {
-    const fn new(engine: XtsEngine, tweak: Tweak, data_unit: BlockSize) -> Self {
-        let max_length = match engine {
-            XtsEngine::SingleBlock => data_unit.bytes() as u64,
-            // A BSF counts its data in 32 bits.
-            XtsEngine::MultiBlock | XtsEngine::Unspecified => u32::MAX as u64,
-        };
-        Self { tweak: engine.tweak_bytes(tweak), max_length }
     }
 }
 
@@ -257,7 +124,7 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
 /// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encipher each data unit.
 ///
 /// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes): 528 bytes in
-/// units of 520, say. IEEE 1619 cannot encipher those (D8).
+/// units of 520, say. IEEE 1619 cannot encipher those.
 ///
 /// ```
 /// use mlx5_mkey::{mkey::{job_size_allowed, job_size_enciphers}, types::BlockSize};

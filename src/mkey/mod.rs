@@ -5,26 +5,26 @@
 //! (man page `mlx5dv_wr_mkey_configure`).
 
 mod access;
+mod attributes;
 mod config;
 mod crypto;
 mod layout;
+mod plan;
 mod signature;
+mod signature_error;
 mod state;
 
 pub use access::Access;
+pub(crate) use attributes::KindWord;
+pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes};
 pub use config::{MkeyConfig, SignatureChange};
-pub(crate) use crypto::CryptoWire;
 pub use crypto::{
-    Crypto, Direction, Keytag, ReadyCrypto, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
+    Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
 };
-pub(crate) use layout::Entries;
-pub use layout::{Interleaved, InterleavedEntry, Layout, List, ListEntry};
+pub use layout::{InterleavedEntry, KlmEntry, Layout};
+pub(crate) use plan::Plan;
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,
 };
-pub(crate) use signature::{Outline, PsvStarts, ReadySignature, SignatureWords};
-pub use state::{
-    DomainKind, ErrorCount, Mkey, MkeyAttributes, SignatureAttributes, SignatureError, SignatureErrorKind,
-    SignatureFault,
-};
-pub(crate) use state::{InForce, Kept, Numbers, Outlines, Plan};
+pub use signature_error::{SignatureError, SignatureErrorKind, SignatureFault};
+pub use state::Mkey;

@@ -101,7 +101,7 @@ pub struct Failure {
 pub(super) enum CqeEvent {
     /// A request completed: that of the entry's queue pair and counter.
     Work(WorkEvent),
-    /// A signature was wrong. It belongs to an mkey, not to a request (M62).
+    /// A signature was wrong. It belongs to an mkey, not to a request.
     SignatureError(SignatureFault),
 }
 

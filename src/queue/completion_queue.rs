@@ -59,7 +59,7 @@ impl<'r> CompletionQueue<'r> {
         self.record.set_first(self.consumer as u32 & CONSUMER_MASK);
     }
 
-    /// Returns the next completion, if there is one. A signature error is recorded by its mkey on the way (R182).
+    /// Returns the next completion, if there is one. A signature error is recorded by its mkey on the way.
     ///
     /// # Errors
     /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the router's. It is

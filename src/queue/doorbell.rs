@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code)]
 
+use super::ring::Ring;
+use crate::wire::Wqebb;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
@@ -59,17 +61,49 @@ impl defmt::Format for UarDoorbell {
     }
 }
 
+/// The last request posted, of which a doorbell tells the device.
+#[derive(Clone, Copy)]
+pub struct LastRequest<'q> {
+    ring: &'q Ring<'q, Wqebb>,
+    begin: u64,
+    end: u64,
+}
+
+impl<'q> LastRequest<'q> {
+    #[inline(always)]
+    pub(super) const fn new(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64) -> Self {
+        Self { ring, begin, end }
+    }
+
+    /// Returns the first 8 bytes of its control segment, as they are in memory.
+    #[inline(always)]
+    pub fn control(&self) -> [u8; 8] {
+        self.ring.peek(self.begin).read_u64::<0>()
+    }
+
+    /// Returns copies of its blocks, for a doorbell that writes whole requests to the device (BlueFlame).
+    ///
+    /// Of the last block the part behind the request's size is unspecified.
+    pub fn blocks(&self) -> impl Iterator<Item = Wqebb> + use<'q> {
+        let ring = self.ring;
+        (self.begin..self.end).map(move |block| ring.read(block))
+    }
+}
+
+crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
+
 /// Tells the device that a send queue has new requests.
 ///
 /// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue puts the barriers around it.
 pub trait Doorbell {
-    /// Writes the first 8 bytes of the last request's control segment to the device, as they stand in memory.
-    fn ring(&mut self, control: [u8; 8]);
+    /// Writes the first 8 bytes of the last request's control segment to the device ([`LastRequest::control`]).
+    fn ring(&mut self, last: &LastRequest<'_>);
 }
 
 impl<D: Doorbell + ?Sized> Doorbell for &mut D {
-    fn ring(&mut self, control: [u8; 8]) {
-        (**self).ring(control);
+    #[inline]
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        (**self).ring(last);
     }
 }
 
@@ -105,10 +139,10 @@ impl UarDoorbell {
 
 impl Doorbell for UarDoorbell {
     #[inline]
-    fn ring(&mut self, control: [u8; 8]) {
+    fn ring(&mut self, last: &LastRequest<'_>) {
         // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
         unsafe {
-            self.register.write_volatile(u64::from_ne_bytes(control));
+            self.register.write_volatile(u64::from_ne_bytes(last.control()));
         }
     }
 }
@@ -123,8 +157,14 @@ mod tests {
         let register = NonNull::from(&mut page).cast::<u64>();
         // SAFETY: the array outlives the doorbell and is not used meanwhile.
         let mut doorbell = unsafe { UarDoorbell::new(register) };
-        doorbell.ring(*b"first...");
-        doorbell.ring(*b"second..");
+        let mut blocks = [Wqebb::ZERO; 2];
+        let [first, second] = &mut blocks;
+        first.0[..8].copy_from_slice(b"first...");
+        second.0[..8].copy_from_slice(b"second..");
+        let ring = Ring::new(&mut blocks, 2).unwrap();
+        doorbell.ring(&LastRequest::new(&ring, 0, 1));
+        doorbell.ring(&LastRequest::new(&ring, 1, 2));
+        assert!(LastRequest::new(&ring, 1, 3).blocks().map(|block| block.0[0]).eq(*b"sf"));
         assert_eq!(page.map(u64::to_ne_bytes), [*b"second..", [0; 8]]);
     }
 

@@ -64,12 +64,11 @@ impl Filed {
     }
 }
 
-/// The work requests of a ring of at most `N` blocks.
+/// The work requests of a ring of at most as many blocks as `filed` has slots, a power of two.
 ///
 /// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill less than a lap:
 /// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap; `begin` tells.
-pub(super) struct InFlight<const N: usize> {
-    filed: [Filed; N],
+pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first block of the oldest work request outstanding.
     tail: u64,
     /// The block behind the last one published.
@@ -77,18 +76,22 @@ pub(super) struct InFlight<const N: usize> {
     /// Work requests posted and retired, modulo 2^32.
     posted: u32,
     retired: u32,
+    filed: F,
 }
 
-impl<const N: usize> InFlight<N> {
-    /// The slot of a block is its number less the high bits.
-    const MASK: usize = {
-        assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks");
-        N - 1
-    };
-
+impl<const N: usize> InFlight<[Filed; N]> {
     /// No work request is outstanding, and the next one begins at this block.
     pub(super) const fn new(first_block: u64) -> Self {
-        Self { filed: [Filed::NONE; N], tail: first_block, published: first_block, posted: 0, retired: 0 }
+        const { assert!(N.is_power_of_two(), "a queue keeps track of a power of two of blocks") };
+        Self { tail: first_block, published: first_block, posted: 0, retired: 0, filed: [Filed::NONE; N] }
+    }
+}
+
+impl InFlight {
+    /// Returns the slot of a block: its number less the high bits.
+    #[inline(always)]
+    fn slot(&self, block: u64) -> usize {
+        block as usize & self.filed.len().wrapping_sub(1)
     }
 
     /// Returns the first block of the oldest work request outstanding.
@@ -115,8 +118,9 @@ impl<const N: usize> InFlight<N> {
     // Posting loses 3 % and more where this is a call.
     #[inline(always)]
     pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
-        // The slot is always there: the mask is below N. A work request has at most 16 blocks.
-        if let Some(slot) = self.filed.get_mut(begin as usize & Self::MASK) {
+        // A work request has at most 16 blocks.
+        let slot = self.slot(begin);
+        if let Some(slot) = self.filed.get_mut(slot) {
             *slot = Filed { id, begin, number: self.posted, blocks: blocks as u8, kind };
         }
         self.posted = self.posted.wrapping_add(1);
@@ -128,7 +132,7 @@ impl<const N: usize> InFlight<N> {
     pub(super) fn find(&self, counter: u16) -> Option<&Filed> {
         // At most 2^15 blocks are outstanding: of all from the tail on, one has this counter.
         let begin = self.tail + u64::from(counter.wrapping_sub(self.tail as u16));
-        let filed = self.filed.get(begin as usize & Self::MASK)?;
+        let filed = self.filed.get(self.slot(begin))?;
         (begin < self.published && filed.begin == begin).then_some(filed)
     }
 
@@ -145,7 +149,7 @@ impl<const N: usize> InFlight<N> {
     pub(super) fn before(&self, end: u64) -> impl Iterator<Item = &Filed> {
         let mut next = self.tail;
         core::iter::from_fn(move || {
-            let filed = self.filed.get(next as usize & Self::MASK)?;
+            let filed = self.filed.get(self.slot(next))?;
             if next >= end || filed.begin != next {
                 return None;
             }
@@ -154,8 +158,6 @@ impl<const N: usize> InFlight<N> {
         })
     }
 }
-
-crate::fmt::format_counters!([const N: usize] InFlight [N] { tail, published, posted, retired });
 
 #[cfg(test)]
 mod tests {
@@ -179,7 +181,7 @@ mod tests {
         // requests that are there, and of any counter.
         for first_block in [0, 0xfff0, u64::from(u32::MAX) - 100] {
             for ring in [1, 2, 16, 64] {
-                let mut table = InFlight::<64>::new(first_block);
+                let table: &mut InFlight = &mut InFlight::<[Filed; 64]>::new(first_block);
                 (table.posted, table.retired) = (u32::MAX - 50, u32::MAX - 50);
                 let mut model = Model::default();
                 let (mut producer, mut dice) = (first_block, 7_u32);

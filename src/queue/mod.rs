@@ -9,22 +9,29 @@ pub mod completion;
 pub mod completion_queue;
 pub mod doorbell;
 mod in_flight;
+mod producer;
 pub mod qp_table;
 pub mod receive;
+pub mod request;
 mod retire;
 mod ring;
 pub mod router;
 pub mod send;
+pub mod send_config;
+mod send_state;
 pub mod shared;
+mod transfer;
 
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::CompletionQueue;
-pub use doorbell::{Doorbell, DoorbellRecord, UarDoorbell};
+pub use doorbell::{Doorbell, DoorbellRecord, LastRequest, UarDoorbell};
 pub use in_flight::{RequestKind, Retired};
 pub use qp_table::{QpTable, QpTableRouter};
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
+pub use request::SendRequest;
 pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
-pub use send::{Batch, Request, SendQueue, SendQueueConfig};
+pub use send::{Batch, SendQueue};
+pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
 
 /// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.

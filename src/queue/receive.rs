@@ -84,24 +84,24 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     /// out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
     ///
     /// # Errors
-    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::RingFull`].
+    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`], [`PostError::SgeTooLong`], [`PostError::RingFull`].
     #[inline]
     pub fn post(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let max = self.entries_per_slot as usize;
         if sges.len() > max {
-            return Err(PostError::TooManySges { sges: sges.len(), max });
+            return Err(PostError::TooManySges { sges: sges.len().min(0xffff) as u16, max: max as u16 });
         }
         if self.producer == self.limit {
             return Err(PostError::RingFull { needed: 1, free: 0 });
         }
-        let mut ring = self.ring.lend();
         let mut index = self.producer * u64::from(self.entries_per_slot);
-        for sge in sges {
-            ring.write(index, sge.to_wire());
+        for (at, sge) in sges.iter().enumerate() {
+            sge.check_length(at)?;
+            self.ring.write(index, sge.to_wire());
             index += 1;
         }
         if sges.len() < max {
-            ring.write(index, DataSegment::END_OF_LIST);
+            self.ring.write(index, DataSegment::END_OF_LIST);
         }
         // Always there: the mask is below N.
         if let Some(slot) = self.ids.get_mut(self.producer as usize & Self::MASK) {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn slots_are_filled_ended_and_given_back() {
         let (mut ring, record) = (vec![DataSegment::default(); 8], DoorbellRecord::new());
-        let sge = |address| Sge::new(address, 16, Key::from_raw(0x500)).unwrap();
+        let sge = |address| Sge { address, length: 16, lkey: Key::from_raw(0x500) };
         let mut queue = ReceiveQueue::<4>::new(CONFIG, &mut ring, &record).unwrap();
         queue.post(7, &[sge(1)]).unwrap();
         queue.post(8, &[sge(2), sge(3)]).unwrap();
@@ -173,12 +173,31 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_request_takes_no_slot() {
+        let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
+        let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
+        let sge = |length| Sge { address: 1, length, lkey: Key::from_raw(0x500) };
+        queue.post(1, &[sge(1)]).unwrap();
+        let too_long = PostError::SgeTooLong { index: 1, mebibytes: 2048 };
+        for (length, error) in [(0, PostError::SgeEmpty { index: 1 }), (1 << 31, too_long)] {
+            assert_eq!(queue.post(2, &[sge(1), sge(length)]), Err(error));
+            assert_eq!(queue.free_slots(), 1);
+        }
+        queue.publish();
+        assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
+        queue.post(3, &[sge(Sge::MAX_BYTES); 2]).unwrap();
+        queue.publish();
+        assert_eq!((queue.retire(1), queue.retire(2)), (Some(3), None));
+        assert_eq!(ring[..2], [sge(1).to_wire(), DataSegment::END_OF_LIST], "the first is as it was");
+    }
+
+    #[test]
     fn positions_wrap() {
         let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
         let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
         // As after 2^16 - 1 requests.
         (queue.producer, queue.published, queue.consumer, queue.limit) = (0xffff, 0xffff, 0xffff, 0x1_0001);
-        let sge = Sge::new(9, 16, Key::from_raw(0x500)).unwrap();
+        let sge = Sge { address: 9, length: 16, lkey: Key::from_raw(0x500) };
         queue.post(1, &[sge; 2]).unwrap();
         queue.post(2, &[sge; 2]).unwrap();
         queue.publish();

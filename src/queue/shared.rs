@@ -50,7 +50,7 @@ impl<'r, D: Doorbell, const N: usize> SharedSendQueue<'r, D, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{DoorbellRecord, SendQueueConfig};
+    use crate::queue::{DoorbellRecord, LastRequest, SendQueueConfig};
     use crate::types::Qpn;
     use crate::wire::Wqebb;
     use std::{thread, vec};
@@ -58,7 +58,7 @@ mod tests {
     struct Count(u32);
 
     impl Doorbell for Count {
-        fn ring(&mut self, _: [u8; 8]) {
+        fn ring(&mut self, _: &LastRequest<'_>) {
             self.0 += 1;
         }
     }

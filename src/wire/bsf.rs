@@ -178,6 +178,15 @@ pub struct SignatureBsf {
     pub memory_inline: InlineDif,
 }
 
+impl SignatureBsf {
+    /// Adds the PSVs of the wire domain (high half) and the memory domain, at once.
+    #[inline(always)]
+    pub fn add_psvs(&mut self, psvs: u64) {
+        let [_, selectors, ..]: &mut [U64; 8] = zerocopy::transmute_mut!(self);
+        *selectors |= U64::new(psvs);
+    }
+}
+
 /// What is enciphered and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -20,6 +20,8 @@ pub struct DataSegment {
 }
 
 impl DataSegment {
+    /// The longest segment, in bytes: the length has 31 bits.
+    pub const MAX_BYTES: u32 = (1 << 31) - 1;
     /// The key that ends a list of receive entries before its last slot (`MLX5_INVALID_LKEY`).
     pub const END_OF_LIST_KEY: u32 = 0x100;
 

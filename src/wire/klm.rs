@@ -18,6 +18,8 @@ pub struct Klm {
 }
 
 impl Klm {
+    /// The longest piece, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
+    pub const MAX_BYTES: u32 = 1 << 31;
     /// The entry that fills a list up to a whole block.
     pub const PADDING: Self = Self { byte_count: U32::ZERO, mkey: U32::ZERO, address: U64::ZERO };
 }

@@ -113,20 +113,6 @@ pub struct MkeyContext {
 }
 
 impl MkeyContext {
-    /// Makes the context of a key that is in service and bound to no queue pair. Its 64 bytes are written as words, not field
-    /// by field.
-    #[inline(always)]
-    pub fn in_service(access: AccessByte, context_word: U32, flags: FlagsPd, len: u64) -> Self {
-        let start: U64 = zerocopy::transmute!([U32::new((access.into_bits() as u32) << 8), context_word]);
-        let (flags, len) = (U64::new(flags.into_bits() as u64), U64::new(len));
-        zerocopy::transmute!([start, flags, U64::ZERO, len, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
-    }
-
-    /// Returns queue pair and tag in the context of a key that is bound to no queue pair.
-    pub const fn context_word(tag: u8) -> U32 {
-        U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(tag).into_bits())
-    }
-
     /// Returns whether the key refuses all traffic.
     pub const fn is_free(&self) -> bool {
         FreeByte::from_bits(self.free).free()
@@ -159,24 +145,3 @@ const _: () = assert!(AccessByte::new().with_local_write(true).into_bits() == 0x
 const _: () = assert!(AccessByte::new().with_atomic(true).into_bits() == 0x40);
 const _: () = assert!(FlagsPd::new().with_sig_err_count(true).into_bits() == 1 << 26);
 const _: () = assert!(FlagsPd::new().with_bsf_enable(true).into_bits() == 1 << 30);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_fields_agree() {
-        let (access, flags) = (AccessByte::new().with_atomic(true), FlagsPd::new().with_bsf_enable(true));
-        let fields = MkeyContext {
-            access: access.into_bits(),
-            qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(0x56).into_bits()),
-            flags_pd: U32::new(flags.into_bits()),
-            len: U64::new(0x0102_0304_0506_0708),
-            ..MkeyContext::default()
-        };
-        assert_eq!(
-            MkeyContext::in_service(access, MkeyContext::context_word(0x56), flags, 0x0102_0304_0506_0708),
-            fields
-        );
-    }
-}

@@ -64,7 +64,7 @@ pub struct MkeyMask {
 }
 
 const _: () = {
-    // The numbers of DEVICE.md 4.3: a wrong padding above would shift every bit behind it.
+    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every bit behind it.
     assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
     assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
     assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);
@@ -73,18 +73,6 @@ const _: () = {
     assert!(MkeyMask::new().with_atomic(true).into_bits() == 1 << 21);
     assert!(MkeyMask::new().with_free(true).into_bits() == 1 << 29);
 };
-
-/// The size of translation entries, as the first eight bytes of a UMR control segment have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoBytes, Immutable, Unaligned)]
-#[repr(transparent)]
-pub struct LayoutSize(U64);
-
-impl LayoutSize {
-    /// The size of so many octowords.
-    pub const fn new(octowords: u16) -> Self {
-        Self(U64::new((octowords as u64) << 16))
-    }
-}
 
 /// The UMR control segment, 48 bytes (PRM `umr_ctrl_seg`, `struct mlx5_wqe_umr_ctrl_seg`).
 #[derive(
@@ -107,14 +95,6 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
-    /// Makes a segment. Its 48 bytes are written as words, not field by field.
-    #[inline(always)]
-    pub fn new(flags: UmrFlags, LayoutSize(layout): LayoutSize, bsf_octowords: u16, mask: MkeyMask) -> Self {
-        let start = U64::new((flags.into_bits() as u64) << 56 | bsf_octowords as u64) | layout;
-        let mask = U64::new(mask.into_bits());
-        zerocopy::transmute!([start, mask, U64::ZERO, U64::ZERO, U64::ZERO, U64::ZERO])
-    }
-
     /// Returns the flags in their fields.
     pub const fn flag_bits(&self) -> UmrFlags {
         UmrFlags::from_bits(self.flags)
@@ -138,27 +118,9 @@ pub struct UmrHead {
     pub umr: UmrControlSegment,
 }
 
-crate::fmt::defmt_as_bytes!(LayoutSize, UmrControlSegment, UmrHead);
+crate::fmt::defmt_as_bytes!(UmrControlSegment, UmrHead);
 
 const _: () = assert!(size_of::<UmrControlSegment>() == 48);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, klm_octowords) == 4);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, mkey_mask) == 8);
 const _: () = assert!(size_of::<UmrHead>() == 64);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_fields_agree() {
-        let (flags, mask) = (UmrFlags::new().with_inline(true), MkeyMask::new().with_free(true));
-        let fields = UmrControlSegment {
-            flags: flags.into_bits(),
-            klm_octowords: U16::new(0x0102),
-            bsf_octowords: U16::new(0x0304),
-            mkey_mask: U64::new(mask.into_bits()),
-            ..UmrControlSegment::default()
-        };
-        assert_eq!(UmrControlSegment::new(flags, LayoutSize::new(0x0102), 0x0304, mask), fields);
-    }
-}

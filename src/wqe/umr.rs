@@ -1,121 +1,147 @@
-//! UMR requests: configure an mkey, or take its key out of service.
+//! UMR requests: configure an mkey, with the SET_PSVs behind it, or take its key out of service.
 
-use super::{Room, Sink, padded};
-use crate::mkey::{CryptoWire, Entries, InterleavedEntry, Numbers, Plan, ReadySignature, XtsEngine};
-use crate::wire::ctrl::ControlSegment;
-use crate::wire::mkey_context::{AccessByte, FlagsPd, FreeByte, MkeyContext, QpnMkey};
-use crate::wire::strided::StridedHeader;
-use crate::wire::umr::{LayoutSize, MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
-use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS};
-use zerocopy::big_endian::{U32, U64};
-use zerocopy::transmute;
+use super::control::{Post, RequestFlags};
+use super::{PreparedConfig, control, layout};
+use crate::error::ConfigError;
+use crate::mkey::{Layout, Mkey};
+use crate::types::Key;
+use crate::wire::bsf::SignatureBsf;
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::mkey_context::{FreeByte, MkeyContext, QpnMkey};
+use crate::wire::psv::SetPsvSegment;
+use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, UMR_HEAD_BLOCKS, blocks_of};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{transmute, transmute_mut};
 
 /// Blocks of a request that takes a key out of service.
-pub(crate) const INVALIDATE_BLOCKS: usize = 2;
+pub(crate) const INVALIDATE_BLOCKS: usize = UMR_HEAD_BLOCKS;
 
-/// Returns the blocks of the UMR that carries out a plan, SET_PSVs not counted. All its segments fill blocks.
-#[inline(always)]
-pub(crate) fn room(plan: &Plan<'_>) -> Room {
-    Room { fixed: UMR_HEAD_BLOCKS + plan.bsf_blocks(), entries: plan.layout_blocks() }
+/// Bound to no queue pair, with tag 0.
+const QPN_ANY: u32 = QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits();
+
+const ZERO: Octoword = [0; OCTOWORD_BYTES];
+
+/// The bit of the length in a mask.
+const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
+
+/// A configuration on its way: a UMR, and SET_PSVs behind it.
+#[derive(Clone, Copy)]
+pub(crate) struct Configuration<'a> {
+    pub(crate) prepared: &'a PreparedConfig,
+    pub(crate) layout: Layout<'a>,
+    /// Blocks of the layout and of the UMR.
+    layout_blocks: usize,
+    pub(crate) umr_blocks: usize,
 }
 
-/// Builds the UMR that carries out a plan on the mkey with these numbers, but for its [`layout`].
-#[inline(always)]
-pub(crate) fn configure(plan: &Plan<'_>, numbers: &Numbers, ctrl: ControlSegment, sink: &mut impl Sink) {
-    let mut mask = MkeyMask::new().with_free(true).with_mkey(true);
-    let mut rights = AccessByte::new();
-    let mut length = 0;
-    let mut flags = FlagsPd::new();
-    if let Some(access) = plan.access {
-        mask = mask.with_local_write(true).with_remote_read(true).with_remote_write(true).with_atomic(true);
-        rights = access.to_wire();
+impl<'a> Configuration<'a> {
+    #[inline(always)]
+    pub(crate) fn new(prepared: &'a PreparedConfig, layout: Layout<'a>) -> Self {
+        let layout_blocks = blocks_of(layout.octowords());
+        let umr_blocks = UMR_HEAD_BLOCKS + layout_blocks + prepared.bsf_count();
+        Self { prepared, layout, layout_blocks, umr_blocks }
     }
-    if let Some(layout) = &plan.layout {
-        mask = mask.with_len(true);
-        length = layout.length();
-    }
-    if let Some(count) = plan.error_count {
-        mask = mask.with_sig_err(true);
-        flags = flags.with_sig_err_count(count);
-    }
-    if let Some(enable) = plan.bsf_enable {
-        mask = mask.with_bsf_enable(true);
-        flags = flags.with_bsf_enable(enable);
-    }
-    let layout = plan.layout.map_or(LayoutSize::default(), |layout| layout.size());
-    let bsf_octowords = (plan.bsf_blocks() * OCTOWORDS_PER_BLOCK) as u16;
-    let inline = UmrFlags::new().with_inline(true);
-    let umr = UmrControlSegment::new(inline, layout, bsf_octowords, mask);
-    sink.put(UmrHead { ctrl, umr });
-    sink.put(MkeyContext::in_service(rights, numbers.context_word, flags, length));
-    sink.leave_entries(plan.layout_blocks());
-    let both = plan.signature_bsf.is_some() && plan.crypto_bsf.is_some();
-    if let Some((ready, psvs)) = plan.signature_bsf {
-        signature_bsf(ready, numbers.bsf_word(psvs), both, sink);
-    }
-    if let Some(crypto) = plan.crypto_bsf {
-        crypto_bsf(crypto.wire(), plan.engine, both, sink);
-    }
-}
 
-/// Hands on the layout of a plan.
-#[inline(always)]
-pub(crate) fn layout(plan: &Plan<'_>, sink: &mut impl Sink) {
-    if let Some(layout) = &plan.layout {
-        match layout.entries {
-            Entries::List(entries) => sink.put_entries(entries),
-            Entries::Interleaved(header, entries) => interleaved(header, entries, sink),
-            Entries::Blocks(blocks) => sink.put_entries(blocks.as_flattened()),
+    /// Writes the UMR and `PSVS` SET_PSVs, and returns how many bytes the mkey maps behind them. The last request gets the
+    /// completion.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an entry of the layout that cannot be, or for a length that the BSFs cannot have.
+    #[inline(always)]
+    pub(crate) fn write<const PSVS: usize>(
+        &self,
+        blocks: &mut [Block],
+        post: Post,
+        mkey: &Mkey,
+    ) -> Result<u64, ConfigError> {
+        let Self { prepared, layout, layout_blocks, .. } = *self;
+        let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
+        let (entries, rest) = split(rest, layout_blocks);
+        let (bsfs, set_psvs) = split(rest, prepared.bsf_count());
+        let mapped = layout::write(entries, &layout)?;
+        let length = if matches!(layout, Layout::Unchanged) { mkey.length() } else { mapped };
+        if length > prepared.max_length() {
+            return Err(prepared.too_long(length));
         }
+        self.write_head(head, if PSVS == 0 { post } else { post.silent() }, mkey.key(), mapped);
+        for (block, bsf) in bsfs.iter_mut().zip(prepared.bsfs()) {
+            *block = *bsf;
+        }
+        if prepared.psv_mask() != 0
+            && let [first, ..] = bsfs
+        {
+            let bsf: &mut SignatureBsf = transmute_mut!(first);
+            bsf.add_psvs(mkey.psvs() & prepared.psv_mask());
+        }
+        for (at, (block, psv)) in set_psvs.iter_mut().zip(prepared.psvs()).take(PSVS).enumerate() {
+            let flags = if at + 1 == PSVS { post.flags } else { post.flags.silent() };
+            let begin = post.begin + (self.umr_blocks + at) as u64;
+            let post = Post { begin, flags, fence: RequestFlags::AFTER_UMR, ..post };
+            write_set_psv(block, post, mkey.psv(psv.domain), psv.start);
+        }
+        Ok(length)
+    }
+
+    /// Writes the first two blocks of the UMR: control segments and mkey context.
+    #[inline(always)]
+    fn write_head(&self, blocks: &mut [Block], post: Post, key: Key, length: u64) {
+        let [[ctrl, umr @ ..], context] = blocks else { return };
+        control::write(ctrl, Opcode::UMR, self.umr_blocks * OCTOWORDS_PER_BLOCK, post, key.get());
+        // Octoword by octoword: field by field takes three times as long.
+        let [start, ..]: [Octoword; 3] = transmute!(*self.prepared.umr());
+        *umr = [start, ZERO, ZERO];
+        let umr: &mut UmrControlSegment = transmute_mut!(umr);
+        umr.klm_octowords = U16::new((self.layout_blocks * OCTOWORDS_PER_BLOCK) as u16);
+        if matches!(self.layout, Layout::Unchanged) {
+            umr.mkey_mask = U64::new(self.prepared.umr().mkey_mask.get() & !LENGTH);
+        }
+        let [start, ..]: [Octoword; 4] = transmute!(*self.prepared.context());
+        *context = [start, transmute!([U64::ZERO, U64::new(length)]), ZERO, ZERO];
+        let context: &mut MkeyContext = transmute_mut!(context);
+        context.qpn_mkey = U32::new(QPN_ANY | u32::from(key.tag()));
     }
 }
 
-/// Builds the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
-pub(crate) fn invalidate(ctrl: ControlSegment, sink: &mut impl Sink) {
+/// Writes a SET_PSV. The second half of its block is left as it is: the device reads no further than its size.
+#[inline(always)]
+fn write_set_psv(block: &mut Block, post: Post, psv: u32, start: u64) {
+    const OCTOWORDS: usize = 1 + size_of::<SetPsvSegment>() / OCTOWORD_BYTES;
+    let [ctrl, segment, ..] = block;
+    control::write(ctrl, Opcode::SET_PSV, OCTOWORDS, post, 0);
+    *segment = transmute!(SetPsvSegment {
+        psv_index: U32::new(psv),
+        syndrome: U16::ZERO,
+        reserved: U16::ZERO,
+        transient_signature: U64::new(start),
+    });
+}
+
+/// Takes blocks from the front. A request reserves what it writes: there are as many.
+#[inline(always)]
+fn split(blocks: &mut [Block], count: usize) -> (&mut [Block], &mut [Block]) {
+    debug_assert!(count <= blocks.len(), "a request reserves what it writes");
+    blocks.split_at_mut_checked(count).unwrap_or_default()
+}
+
+/// Writes the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
+pub(crate) fn invalidate(blocks: &mut [Block], post: Post, key: Key) {
     let mask = MkeyMask::new().with_free(true).with_mkey(true).with_qpn(true);
-    sink.put(UmrHead {
-        ctrl,
-        umr: UmrControlSegment {
-            flags: UmrFlags::new()
-                .with_inline(true)
-                .with_translation_offset(true)
-                .with_check_qpn(true)
-                .into_bits(),
-            mkey_mask: U64::new(mask.into_bits()),
-            ..UmrControlSegment::default()
-        },
-    });
-    sink.put(MkeyContext {
+    let flags = UmrFlags::new().with_inline(true).with_translation_offset(true).with_check_qpn(true);
+    let umr = UmrControlSegment {
+        flags: flags.into_bits(),
+        mkey_mask: U64::new(mask.into_bits()),
+        ..UmrControlSegment::default()
+    };
+    let new_context = MkeyContext {
         free: FreeByte::new().with_free(true).into_bits(),
-        qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits()),
+        qpn_mkey: U32::new(QPN_ANY),
         ..MkeyContext::default()
-    });
-}
-
-/// Hands on an interleaved layout. The header stands where an entry would: the first block has room for three.
-#[inline(always)]
-fn interleaved(header: StridedHeader, entries: &[InterleavedEntry], sink: &mut impl Sink) {
-    let (first, rest) = entries.split_at(entries.len().min(OCTOWORDS_PER_BLOCK - 1));
-    let [first, second, third, _] = padded(first);
-    sink.put_entries(&[transmute!(header), first, second, third]);
-    sink.put_entries(rest);
-}
-
-/// Hands on the BSF of a signature, with the numbers of the PSVs.
-#[inline(always)]
-fn signature_bsf(ready: &ReadySignature, psvs: U64, with_crypto: bool, sink: &mut impl Sink) {
-    let head = if with_crypto { ready.head_with_crypto } else { ready.head };
-    sink.put([head, ready.formats | psvs]);
-    sink.put(ready.rest);
-}
-
-/// Hands on the BSF of crypto properties.
-#[inline(always)]
-fn crypto_bsf(crypto: &CryptoWire, engine: XtsEngine, with_signature: bool, sink: &mut impl Sink) {
-    let head = if with_signature { crypto.head_behind_signature } else { crypto.head };
-    // One by one: put together first, they would go through the stack.
-    sink.put(head);
-    sink.put(crypto.for_engine(engine).tweak);
-    sink.put(crypto.key);
-    sink.put([0_u8; OCTOWORD_BYTES]);
+    };
+    let [head, context, ..] = blocks else { return };
+    *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
+    *context = transmute!(new_context);
+    let [ctrl, ..] = head;
+    let octowords = INVALIDATE_BLOCKS * OCTOWORDS_PER_BLOCK;
+    control::write(ctrl, Opcode::UMR, octowords, post, key.get());
 }

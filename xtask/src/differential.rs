@@ -10,9 +10,9 @@ Has the installed libmlx5 (version 44) and the library write the same random req
 of the stand-in that does not execute them, and compares every byte that libmlx5 writes. Then both
 rings are executed, each by a software device of its own, and everything that can be seen is
 compared: memory, mkeys, PSVs, completions, and what both sides make of them. Each chain is posted
-in a way that is drawn (one by one, batch, template, both), in rings of each size that libmlx5
-makes, with its limits or without. Half run on a device whose cipher takes many data units, the rest
-on one whose cipher takes one.
+in a way that is drawn (one by one or in a batch, configurations as they were prepared or changed in
+place), in rings of each size that libmlx5 makes, with its limits or without. Half run on a device
+whose cipher takes many data units, the rest on one whose cipher takes one.
 
   --count N   configurations of mkeys that are tried (default 20000)
   --seed S    repeats a run (default: another one each time; it is printed)

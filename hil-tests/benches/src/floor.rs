@@ -9,10 +9,12 @@
 #![allow(clippy::indexing_slicing)]
 
 use crate::publish::{Publisher, fence_loads};
-use crate::{BLOCKS, ENTRIES, Fault, Io, MAX_ENTRIES, Piece, Side, Work};
+use crate::{BLOCKS, ENTRIES, Fault, Io, MAX_ENTRIES, Side, Work};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hint::black_box;
+use mlx5_mkey::mkey::KlmEntry;
+use mlx5_mkey::wqe::Sge;
 
 /// A block of the ring or an entry of the completion queue, in the device's byte order.
 type Words = [u64; 8];
@@ -124,12 +126,12 @@ const fn control(number: u64, opcode: u64, octowords: u64) -> u64 {
 
 /// Writes four translation entries and returns the sum of their lengths.
 #[inline(always)]
-fn put_entries(block: &mut Words, pieces: &[Piece; MAX_ENTRIES]) -> u64 {
+fn put_entries(block: &mut Words, entries: &[KlmEntry; MAX_ENTRIES]) -> u64 {
     let mut sum = 0;
-    for (words, piece) in block.as_chunks_mut::<2>().0.iter_mut().zip(pieces) {
+    for (words, entry) in block.as_chunks_mut::<2>().0.iter_mut().zip(entries) {
         // One load, as both are side by side.
-        let (length, key) = (u64::from(piece.length), u64::from(piece.key));
-        *words = [(key << 32 | length).rotate_left(32).to_be(), piece.address.to_be()];
+        let (length, key) = (u64::from(entry.length), u64::from(entry.key.get()));
+        *words = [(key << 32 | length).rotate_left(32).to_be(), entry.address.to_be()];
         sum += length;
     }
     sum
@@ -170,7 +172,7 @@ impl Floor {
             let fence = queue.fence;
             let (blocks, number) = queue.reserve::<3>(io.id).ok_or("the ring is full")?;
             let [head, context, entries] = blocks;
-            let length = put_entries(entries, &io.pieces);
+            let length = put_entries(entries, &io.entries);
             let first = control(number, UMR, 12);
             let flags = fence | mkey.key;
             *head = [first, flags, FOUR_ENTRIES.to_be(), MKEY_MASK.to_be(), 0, 0, 0, 0];
@@ -189,7 +191,7 @@ impl Floor {
             let fence = queue.fence;
             let (blocks, number) = queue.reserve::<4>(io.id).ok_or("the ring is full")?;
             let [head, context, entries, bsf] = blocks;
-            let length = put_entries(entries, &io.pieces);
+            let length = put_entries(entries, &io.entries);
             let first = control(number, UMR, 16);
             let flags = fence | mkey.key;
             let (size, mask) = ((FOUR_ENTRIES | BSF).to_be(), (MKEY_MASK | BSF_MASK).to_be());
@@ -213,8 +215,8 @@ impl Floor {
             let [one, two, three, four, five, six, ..] = block;
             (*one, *two) = (first, fence | SIGNALLED.to_be());
             (*three, *four) = (io.remote.to_be(), (u64::from(io.rkey) << 32).to_be());
-            let Piece { address, length, key } = io.data;
-            (*five, *six) = ((u64::from(length) << 32 | u64::from(key)).to_be(), address.to_be());
+            let Sge { address, length, lkey } = io.data;
+            (*five, *six) = ((u64::from(length) << 32 | u64::from(lkey.get())).to_be(), address.to_be());
             queue.publisher.send(queue.producer as u32, first);
         }
         Ok(())

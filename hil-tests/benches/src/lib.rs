@@ -5,7 +5,7 @@
 //! runs of [`Side::run`], one with more requests than the other: what a run costs beside its requests cancels out.
 //!
 //! What is counted is what a service does for each request. It has addresses, lengths and keys as native values in memory,
-//! of which the compiler knows nothing ([`Piece`]), one mkey for each I/O, and 64 of them that it uses in turn; what is the
+//! of which the compiler knows nothing ([`Io`]), one mkey for each I/O, and 64 of them that it uses in turn; what is the
 //! same for all I/Os of a volume (access, signature, crypto) it has made ready. From there to the doorbell everything is
 //! counted, with one doorbell for each request. Rings have 256 blocks, completion queues 512 entries, and every field of a
 //! completion is used.
@@ -27,6 +27,9 @@ mod publish;
 
 use alloc::vec::Vec;
 use core::fmt;
+use mlx5_mkey::mkey::KlmEntry;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wqe::Sge;
 
 /// Blocks of a send queue's ring.
 pub const BLOCKS: usize = 256;
@@ -41,27 +44,15 @@ pub const MAX_ENTRIES: usize = 52;
 /// Queue pairs of [`Work::Completion64Queues`].
 pub const QUEUES: usize = 64;
 
-/// Memory as a service knows it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Piece {
-    /// Where it begins.
-    pub address: u64,
-    /// Its bytes.
-    pub length: u32,
-    /// The key of its memory region.
-    pub key: u32,
-}
-
 /// An I/O as a service knows it.
 #[derive(Clone, Debug)]
 pub struct Io {
     /// Its memory; how many of them count is up to the work.
-    pub pieces: [Piece; MAX_ENTRIES],
+    pub entries: [KlmEntry; MAX_ENTRIES],
     /// How many, for work that learns the number at run time.
     pub count: usize,
     /// What an RDMA WRITE or a receive is about.
-    pub data: Piece,
+    pub data: Sge,
     /// Address and key of the peer's memory.
     pub remote: u64,
     /// See `remote`.
@@ -75,16 +66,15 @@ pub struct Io {
 impl Io {
     /// Returns the I/Os of a run, all different.
     pub fn all(entries: usize) -> Vec<Self> {
-        const PIECE: u32 = 4096;
-        let piece = |at: usize| {
-            let address = 0x7f00_0000_0000 + at as u64 * u64::from(PIECE);
-            Piece { address, length: PIECE, key: 0x500 }
-        };
+        const BYTES: u32 = 4096;
+        let key = Key::from_raw(0x500);
+        let address = |at: usize| 0x7f00_0000_0000 + at as u64 * u64::from(BYTES);
+        let entry = |at| KlmEntry { address: address(at), length: BYTES, key };
         let io = |io: usize| Self {
-            pieces: core::array::from_fn(|at| piece(io * MAX_ENTRIES + at)),
+            entries: core::array::from_fn(|at| entry(io * MAX_ENTRIES + at)),
             count: entries,
-            data: piece(io),
-            remote: 0x7e00_0000_0000 + io as u64 * u64::from(PIECE),
+            data: Sge { address: address(io), length: BYTES, lkey: key },
+            remote: 0x7e00_0000_0000 + io as u64 * u64::from(BYTES),
             rkey: 0x600,
             id: io as u64,
             lba: io as u64,
@@ -155,20 +145,6 @@ pub enum Work {
     ReconfigureTweak,
     /// A new reference tag for an mkey of [`Work::T10Dif1`], and nothing else.
     ReconfigureRefTag,
-    /// [`Work::List1`] from a template, posted as it is.
-    TemplateList1,
-    /// [`Work::Xts4`] from a template, posted as it is.
-    TemplateXts4,
-    /// [`Work::T10Dif1`] from a template, posted as it is.
-    TemplateT10Dif1,
-    /// [`Work::T10DifXts4`] from a template, posted as it is.
-    TemplateT10DifXts4,
-    /// [`Work::TemplateList1`] with a new address.
-    TemplateAddress,
-    /// [`Work::TemplateXts4`] with a new tweak.
-    TemplateTweak,
-    /// [`Work::TemplateT10Dif1`] with a new reference tag.
-    TemplateRefTag,
     /// A list of so many entries, the number not known: for the plot.
     Entries(u8),
 }
@@ -236,13 +212,6 @@ impl Work {
         Self::ReconfigureList4,
         Self::ReconfigureTweak,
         Self::ReconfigureRefTag,
-        Self::TemplateList1,
-        Self::TemplateXts4,
-        Self::TemplateT10Dif1,
-        Self::TemplateT10DifXts4,
-        Self::TemplateAddress,
-        Self::TemplateTweak,
-        Self::TemplateRefTag,
     ];
 
     /// Returns name, kind of mkey, entries of the layout, and how many requests may share a doorbell (or completions a
@@ -279,13 +248,6 @@ impl Work {
             Self::ReconfigureList4 => ("reconfigure_list4", Plain, 4, ONE_AND_MANY),
             Self::ReconfigureTweak => ("reconfigure_tweak", Encrypted, 4, ONE_AND_MANY),
             Self::ReconfigureRefTag => ("reconfigure_ref_tag", Signed, 1, ONE_AND_MANY),
-            Self::TemplateList1 => ("template_list1", Plain, 1, ONE_AND_MANY),
-            Self::TemplateXts4 => ("template_xts4", Encrypted, 4, ONE_AND_MANY),
-            Self::TemplateT10Dif1 => ("template_t10dif1", Signed, 1, ONE_AND_MANY),
-            Self::TemplateT10DifXts4 => ("template_t10dif_xts4", Both, 4, ONE_AND_MANY),
-            Self::TemplateAddress => ("template_address", Plain, 1, ONE_AND_MANY),
-            Self::TemplateTweak => ("template_tweak", Encrypted, 4, ONE_AND_MANY),
-            Self::TemplateRefTag => ("template_ref_tag", Signed, 1, ONE_AND_MANY),
             Self::Entries(entries) => ("entries", Plain, entries as usize, ONE),
         }
     }

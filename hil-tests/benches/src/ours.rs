@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::black_box;
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::mkey::{List, Mkey, MkeyAttributes, SignatureAttributes, SignatureChange, XtsEngine};
+use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
     Completion, CompletionQueue, DoorbellRecord, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig,
     SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
@@ -19,7 +19,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
-use requests::{Templates, Volume};
+use requests::Volume;
 use zerocopy::big_endian::{U16, U32};
 
 /// The first queue pair of all.
@@ -65,7 +65,6 @@ impl Default for OursMemory {
 struct OurIo {
     io: Io,
     mkey: Mkey,
-    templates: Templates,
 }
 
 /// The library.
@@ -123,9 +122,9 @@ impl<'m> Ours<'m> {
 
     #[inline(never)]
     fn shared_list4<const BATCHED: usize>(&mut self, requests: usize) -> Result<(), PostError> {
-        let Self { shared, ios, .. } = self;
+        let Self { shared, ios, volume, .. } = self;
         for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
-            shared.with(|queue| requests::list4_locked(queue, batch))?;
+            shared.with(|queue| requests::list4_locked(queue, batch, volume))?;
         }
         Ok(())
     }
@@ -135,7 +134,7 @@ impl<'m> Ours<'m> {
         let Self { receive, ios, .. } = self;
         for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             for io in batch {
-                receive.post(io.io.id, &[requests::sge(&io.io.data)?])?;
+                receive.post(io.io.id, &[io.io.data])?;
             }
             receive.publish();
         }
@@ -205,20 +204,10 @@ impl<'m> Ours<'m> {
 
     /// Configures an mkey as it is before a run. Not counted.
     fn configure(&mut self, work: Work, at: usize) -> Result<(), PostError> {
-        let Self { queue, ios, volume, .. } = self;
-        let Some(OurIo { io, mkey, .. }) = ios.get_mut(at) else { return Ok(()) };
-        let mut list = List::<{ MAX_ENTRIES / 4 }>::new();
-        for piece in io.pieces.iter().take(work.entries()) {
-            list.push(requests::entry(piece)?)?;
-        }
-        let mut config = requests::plain(list.layout());
-        if work.kind().has_signature() {
-            config.signature = SignatureChange::Set(&volume.signature);
-        }
-        if work.kind().has_crypto() {
-            config.crypto = Some(&volume.crypto);
-        }
-        queue.request(0).configure_mkey(mkey, &config)?;
+        let Self { queue, ios, .. } = self;
+        let Some(OurIo { io, mkey }) = ios.get_mut(at) else { return Ok(()) };
+        let entries = io.entries.get(..work.entries()).unwrap_or_default();
+        queue.request(0).configure_mkey(mkey, &Volume::complete(work), entries)?;
         queue.ring_doorbell();
         Ok(())
     }
@@ -278,29 +267,19 @@ impl<'m> Ours<'m> {
             };
         }
         match work {
-            Work::List1 | Work::FirstList1 => post!(list1),
-            Work::List4 => post!(list4),
+            Work::List1 | Work::FirstList1 | Work::Crc32c1 => post!(list1),
+            Work::List4 | Work::ReconfigureList4 => post!(list4),
             Work::LimitedList4 => requests::list4::<1>(limited, ios, volume),
-            Work::List1Dyn | Work::List4Dyn => requests::list_dyn::<1>(queue, ios, volume),
-            Work::List16 | Work::List16Wrapped => post!(list16),
+            Work::List16 | Work::List16Wrapped => post!(list_dyn),
             Work::Xts4 => post!(xts4),
             Work::T10Dif1 => post!(t10dif1),
-            Work::Crc32c1 => post!(crc32c1),
             Work::T10DifXts4 | Work::FirstT10DifXts4 => post!(t10dif_xts4),
             Work::RdmaWrite => post!(rdma_write),
             Work::Interleaved3 => post!(interleaved3),
-            Work::ReconfigureList4 => post!(new_list4),
             Work::ReconfigureTweak => post!(new_tweak),
             Work::ReconfigureRefTag => post!(new_ref_tag),
-            Work::TemplateList1 => post!(template_list1),
-            Work::TemplateXts4 => post!(template_xts4),
-            Work::TemplateT10Dif1 => post!(template_t10dif1),
-            Work::TemplateT10DifXts4 => post!(template_t10dif_xts4),
-            Work::TemplateAddress => post!(template_address),
-            Work::TemplateTweak => post!(template_tweak),
-            Work::TemplateRefTag => post!(template_ref_tag),
             // The others are in `run`.
-            _ => requests::entries_dyn::<1>(queue, ios, volume),
+            _ => requests::list_dyn::<1>(queue, ios, volume),
         }
     }
 }
@@ -308,7 +287,7 @@ impl<'m> Ours<'m> {
 impl Side for Ours<'_> {
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if self.work != Some(work) || work.is_first() {
-            let io = |io| OurIo { io, mkey: mkey(work.kind()), templates: Templates::new() };
+            let io = |io| OurIo { io, mkey: mkey(work.kind()) };
             self.ios = Io::all(work.entries()).into_iter().map(io).collect();
             self.volume = Volume::new(work);
             for at in (0..IOS).filter(|_| !work.is_first()) {

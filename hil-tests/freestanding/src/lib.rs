@@ -13,14 +13,14 @@ use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{Command, CreateMkey, QueryQp, Secret};
 use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
-use mlx5_mkey::mkey::{DomainKind, ListEntry, Mkey, MkeyConfig};
+use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, Outcome, QpRouter, QpTable,
-    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
+    Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter,
+    QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
-use mlx5_mkey::types::{Key, Qpn, Tweak};
+use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
-use mlx5_mkey::wqe::{MkeyTemplate, Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
 #[cfg(target_os = "none")]
 #[panic_handler]
@@ -61,46 +61,48 @@ pub fn entry_configure(
     queue: &mut Queue<'_>,
     id: u64,
     mkey: &mut Mkey,
-    config: &MkeyConfig<'_>,
+    prepared: &PreparedConfig,
+    layout: Layout<'_>,
 ) -> Result<(), PostError> {
-    queue.request(id).fenced().solicited().configure_mkey(mkey, config)
+    queue.request(id).fenced().solicited().configure_mkey(mkey, prepared, layout)
 }
 
-/// Posts a batch: what is made ready, what is not, a transfer of one block, and one of as many as it takes.
+/// Posts a batch: layouts of both kinds and none, a transfer of one block, and one of as many as it takes.
 #[unsafe(no_mangle)]
 pub fn entry_batch(
     queue: &mut Queue<'_>,
     mkey: &mut Mkey,
-    config: &MkeyConfig<'_>,
-    template: &MkeyTemplate<4, 2, 1>,
+    prepared: &PreparedConfig,
+    (list, entries): (&[KlmEntry], &[InterleavedEntry]),
     remote: Remote,
     sges: &[Sge],
 ) -> Result<(), PostError> {
     let mut batch = queue.batch();
-    batch.request(1).configure_from(mkey, template)?;
-    batch.request(2).configure_mkey(mkey, config)?;
-    batch.request(3).nop()?;
-    batch.request(4).signaled().rdma_write(remote, sges)
+    batch.request(1).configure_mkey(mkey, prepared, list)?;
+    batch.request(2).configure_mkey(mkey, prepared, Layout::Interleaved { repeat: 2, entries })?;
+    batch.request(3).configure_mkey(mkey, prepared, Layout::Unchanged)?;
+    batch.request(4).nop()?;
+    batch.request(5).signaled().rdma_write(remote, sges)
 }
 
-/// Changes what is made ready.
+/// Changes what is prepared.
 #[unsafe(no_mangle)]
-pub fn entry_change_template(
-    template: &mut MkeyTemplate<4, 2, 1>,
-    index: usize,
-    entry: ListEntry,
+pub fn entry_change_prepared(
+    prepared: &mut PreparedConfig,
+    domain: DomainKind,
+    dek: DekId,
     lba: u64,
 ) -> Result<(), ConfigError> {
-    template.set_entry(index, entry)?;
-    template.set_address(index, lba)?;
-    template.set_tweak(Tweak::from_lba(lba))?;
-    template.set_ref_tag(DomainKind::Wire, lba as u32)
+    prepared.set_tweak(Tweak::from_lba(lba))?;
+    prepared.set_dek(dek, Keytag(lba.to_be_bytes()))?;
+    prepared.set_ref_tag(domain, lba as u32)?;
+    prepared.set_app_tag(domain, lba as u16)
 }
 
-/// Makes a configuration ready.
+/// Prepares a configuration.
 #[unsafe(no_mangle)]
-pub fn entry_new_template(mkey: &Mkey, config: &MkeyConfig<'_>) -> Option<MkeyTemplate<4, 2, 1>> {
-    MkeyTemplate::new(mkey, config).ok()
+pub fn entry_prepare(kind: MkeyKind, config: &MkeyConfig) -> Option<PreparedConfig> {
+    PreparedConfig::new(kind, config).ok()
 }
 
 /// Invalidates an mkey, and a key.
@@ -294,11 +296,13 @@ pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mu
     write!(out, "{:?} {:?}", request, request.worst(&device))
 }
 
-/// A doorbell, a delay and a printer, none of which does anything.
+/// A doorbell, a delay and a printer, of which nobody hears.
 pub struct Silent(u32);
 
 impl Doorbell for Silent {
-    fn ring(&mut self, _: [u8; 8]) {}
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0 ^= last.blocks().count() as u32;
+    }
 }
 
 impl DelayNs for Silent {

@@ -4,12 +4,12 @@ use crate::board::{Board, MkeySpec, Port};
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use mlx5_mkey::error::{CompletionError, PostError};
-use mlx5_mkey::mkey::{Access, Mkey, MkeyConfig};
+use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
+use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig};
 use mlx5_mkey::queue::{Completion, Failure, Outcome, QpRouter, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
 /// What a scenario says in the end: nothing, or what was wrong.
 pub type Verdict = Result<(), String>;
@@ -163,8 +163,27 @@ impl<'b> Lab<'b> {
     ///
     /// # Errors
     /// Why it could not be posted, or did not complete.
-    pub fn configure(&mut self, mkey: usize, config: &MkeyConfig<'_>) -> Verdict {
-        self.try_configure(mkey, config).map_err(|error| format!("configure: {error}"))?;
+    pub fn configure<'l>(
+        &mut self,
+        mkey: usize,
+        config: &MkeyConfig,
+        layout: impl Into<Layout<'l>>,
+    ) -> Verdict {
+        let prepared = self.prepare(mkey, config).map_err(|error| format!("configure: {error}"))?;
+        self.configure_prepared(mkey, &prepared, layout)
+    }
+
+    /// Posts a prepared configuration to an mkey on the near side and waits until it is done.
+    ///
+    /// # Errors
+    /// Why it could not be posted, or did not complete.
+    pub fn configure_prepared<'l>(
+        &mut self,
+        mkey: usize,
+        prepared: &PreparedConfig,
+        layout: impl Into<Layout<'l>>,
+    ) -> Verdict {
+        self.post_prepared(mkey, prepared, layout).map_err(|error| format!("configure: {error}"))?;
         self.near.send.ring_doorbell();
         self.settle()?;
         match self.wait_near(1)?[..] {
@@ -179,12 +198,40 @@ impl<'b> Lab<'b> {
         }
     }
 
-    /// Posts a configuration of an mkey on the near side, and nothing more.
+    /// Prepares a configuration in the board's way, and posts it to an mkey on the near side, and nothing more.
+    ///
+    /// # Errors
+    /// Why it could not be prepared or posted.
+    pub fn try_configure<'l>(
+        &mut self,
+        mkey: usize,
+        config: &MkeyConfig,
+        layout: impl Into<Layout<'l>>,
+    ) -> Result<(), PostError> {
+        let prepared = self.prepare(mkey, config)?;
+        self.post_prepared(mkey, &prepared, layout)
+    }
+
+    /// Prepares a configuration for an mkey, and all others of its kind, in the board's way.
+    ///
+    /// # Errors
+    /// What no mkey of this kind can hold.
+    pub fn prepare(&self, mkey: usize, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
+        self.near.send.way().prepare(self.mkeys[mkey].kind(), config)
+    }
+
+    /// Posts a prepared configuration to an mkey on the near side, and nothing more.
     ///
     /// # Errors
     /// Why it could not be posted.
-    pub fn try_configure(&mut self, mkey: usize, config: &MkeyConfig<'_>) -> Result<(), PostError> {
-        self.near.send.request(CONFIGURE).signaled().configure_mkey(&mut self.mkeys[mkey], config)
+    pub fn post_prepared<'l>(
+        &mut self,
+        mkey: usize,
+        prepared: &PreparedConfig,
+        layout: impl Into<Layout<'l>>,
+    ) -> Result<(), PostError> {
+        let request = self.near.send.request(CONFIGURE).signaled();
+        request.configure_mkey(&mut self.mkeys[mkey], prepared, layout)
     }
 
     /// Lets the device do what was published.
@@ -255,8 +302,8 @@ impl<'b> Lab<'b> {
     pub fn tx_to(&mut self, way: Tx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         self.board.write(far.address, &vec![0xee; far.length]);
         let key = self.key(mkey);
-        let inside = sge(offset, far.length, key)?;
-        let outside = sge(far.address, far.length, far.key)?;
+        let inside = sge(offset, far.length, key);
+        let outside = sge(far.address, far.length, far.key);
         match way {
             Tx::Send => {
                 self.far.receive.post(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
@@ -264,11 +311,11 @@ impl<'b> Lab<'b> {
                 self.near.send.request(TRANSFER).signaled().send(&[inside])
             }
             Tx::Write => {
-                let remote = Remote::new(far.address, far.key);
+                let remote = Remote { address: far.address, rkey: far.key };
                 self.near.send.request(TRANSFER).signaled().rdma_write(remote, &[inside])
             }
             Tx::PeerRead => {
-                let remote = Remote::new(offset, key);
+                let remote = Remote { address: offset, rkey: key };
                 self.far.send.request(TRANSFER).signaled().rdma_read(remote, &[outside])
             }
         }
@@ -292,8 +339,8 @@ impl<'b> Lab<'b> {
     /// As [`Lab::tx`].
     pub fn rx_from(&mut self, way: Rx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         let key = self.key(mkey);
-        let inside = sge(offset, far.length, key)?;
-        let outside = sge(far.address, far.length, far.key)?;
+        let inside = sge(offset, far.length, key);
+        let outside = sge(far.address, far.length, far.key);
         match way {
             Rx::Receive => {
                 self.near.receive.post(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
@@ -301,11 +348,11 @@ impl<'b> Lab<'b> {
                 self.far.send.request(TRANSFER).signaled().send(&[outside])
             }
             Rx::PeerWrite => {
-                let remote = Remote::new(offset, key);
+                let remote = Remote { address: offset, rkey: key };
                 self.far.send.request(TRANSFER).signaled().rdma_write(remote, &[outside])
             }
             Rx::Read => {
-                let remote = Remote::new(far.address, far.key);
+                let remote = Remote { address: far.address, rkey: far.key };
                 self.near.send.request(TRANSFER).signaled().rdma_read(remote, &[inside])
             }
         }
@@ -399,8 +446,9 @@ fn poll(
     Ok(done)
 }
 
-fn sge(address: u64, length: usize, key: Key) -> Result<Sge, String> {
-    Sge::new(address, u32::try_from(length).unwrap_or(u32::MAX), key).map_err(|error| error.to_string())
+/// Makes a data segment. One that is too long is refused when it is posted.
+fn sge(address: u64, length: usize, lkey: Key) -> Sge {
+    Sge { address, length: u32::try_from(length).unwrap_or(u32::MAX), lkey }
 }
 
 #[cfg(test)]
@@ -409,8 +457,8 @@ mod tests {
     use crate::board::{DekSpec, SoftBoard};
     use crate::expected;
     use mlx5_mkey::mkey::{
-        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, Layout, ListEntry, ReadyCrypto,
-        Signature, SignatureChange, SignatureOrder, T10Dif,
+        BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, Signature,
+        SignatureChange, SignatureOrder, T10Dif,
     };
     use mlx5_mkey::types::{BlockSize, Seed, Tweak};
     use mlx5_softdev::Personality;
@@ -462,17 +510,16 @@ mod tests {
             dek,
             keytag: Keytag::default(),
         };
-        let pieces = [
-            ListEntry::new(region.address, 300, region.key).unwrap(),
-            ListEntry::new(region.address + 300, 724, region.key).unwrap(),
+        let entries = [
+            KlmEntry { address: region.address, length: 300, key: region.key },
+            KlmEntry { address: region.address + 300, length: 724, key: region.key },
         ];
         let config = MkeyConfig {
             access: Some(Access::ALL),
-            layout: Some(Layout::list(&pieces)),
-            signature: SignatureChange::Set(&signature),
-            crypto: Some(&ReadyCrypto::new(crypto)),
+            signature: SignatureChange::Set(signature),
+            crypto: Some(crypto),
         };
-        lab.configure(mkey, &config).unwrap();
+        lab.configure(mkey, &config, &entries).unwrap();
         let images = expected::images(&data, Some(&signature), Some((&crypto, &key)));
         for way in Tx::ALL {
             assert_eq!(lab.tx(way, mkey, 0, 1040).unwrap().ok().unwrap(), images.wire, "{way:?}");

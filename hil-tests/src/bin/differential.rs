@@ -7,24 +7,38 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Configurations that are tried unless told otherwise.
 const COUNT: u64 = 20_000;
 
-fn main() -> ExitCode {
-    let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let (mut count, mut seed, mut single_block) = (COUNT, fresh, false);
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let value = arguments.next();
-        let number = value.as_ref().and_then(|value| value.parse().ok());
-        match (argument.as_str(), number, value.as_deref()) {
-            ("--count", Some(value), _) if value > 0 => count = value,
-            ("--seed", Some(value), _) => seed = value,
-            ("--engine", _, Some("multi-block")) => single_block = false,
-            ("--engine", _, Some("single-block")) => single_block = true,
-            _ => {
-                eprintln!("usage: differential [--count N] [--seed S] [--engine multi-block|single-block]");
-                return ExitCode::from(2);
+/// What is asked for.
+struct Asked {
+    count: u64,
+    seed: u64,
+    single_block: bool,
+}
+
+impl Asked {
+    /// Reads the arguments; `None` where they make no sense.
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let fresh = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let mut asked = Self { count: COUNT, seed: fresh, single_block: false };
+        while let Some(argument) = arguments.next() {
+            let value = arguments.next();
+            let number = value.as_ref().and_then(|value| value.parse().ok());
+            match (argument.as_str(), number, value.as_deref()) {
+                ("--count", Some(value), _) if value > 0 => asked.count = value,
+                ("--seed", Some(value), _) => asked.seed = value,
+                ("--engine", _, Some("multi-block")) => asked.single_block = false,
+                ("--engine", _, Some("single-block")) => asked.single_block = true,
+                _ => return None,
             }
         }
+        Some(asked)
     }
+}
+
+fn main() -> ExitCode {
+    let Some(Asked { count, seed, single_block }) = Asked::parse(std::env::args().skip(1)) else {
+        eprintln!("usage: differential [--count N] [--seed S] [--engine multi-block|single-block]");
+        return ExitCode::from(2);
+    };
     let tally = match differential::run(count, seed, single_block) {
         Ok(tally) => tally,
         Err(error) => {
@@ -48,7 +62,6 @@ fn main() -> ExitCode {
         tally.coverage.checked, tally.presence_only, tally.without_error
     );
     let engine = if single_block { "single-block" } else { "multi-block" };
-    println!("{} chains not issued: the library wants again what a template had", tally.of_template);
     println!(
         "{} configurations, {} differ, {} chains refused by both ({engine} engine, seed {seed})",
         tally.configurations, tally.differ, tally.refused

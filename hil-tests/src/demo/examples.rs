@@ -7,12 +7,12 @@ use crate::expected::{self, Images};
 use crate::lab::{Lab, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, InterleavedEntry, Keytag, Layout, ListEntry,
-    MkeyConfig, ReadyCrypto, Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif,
-    check_mask, job_size_allowed,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, InterleavedEntry, Keytag, KlmEntry, Layout,
+    MkeyConfig, Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif, check_mask,
+    job_size_allowed,
 };
 use mlx5_mkey::queue::{Outcome, RequestKind};
-use mlx5_mkey::types::{BlockSize, Seed, Tweak};
+use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
 use mlx5_mkey::wire::cqe::Syndrome;
 
 /// An example of a man page.
@@ -160,7 +160,7 @@ const GAP: u8 = 0x5c;
 fn create(board: &mut dyn Board) -> Seen {
     let mut lab = Lab::new(board);
     let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
-    lab.configure(mkey, &MkeyConfig::KEEP)?;
+    lab.configure(mkey, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     let moved = lab.tx(Tx::Write, mkey, 0, 64)?;
     ensure!(moved.requester.is_some(), "an mkey without layout let 64 bytes through");
     Ok("configured (DRIVER1); without a layout it carries nothing".into())
@@ -171,10 +171,9 @@ fn list_layout(board: &mut dyn Board) -> Seen {
     let mr1 = lab.region(&[GAP; 100]);
     let mr2 = lab.region(&[GAP; 4200]);
     let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
-    let sgl = [piece(mr1.address, 64, mr1.key)?, piece(mr2.address, 4096, mr2.key)?];
+    let sgl = [entry(mr1.address, 64, mr1.key), entry(mr2.address, 4096, mr2.key)];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let layout = Some(Layout::list(&sgl));
-    lab.configure(mkey, &MkeyConfig { access: Some(access), layout, ..MkeyConfig::KEEP })?;
+    lab.configure(mkey, &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, &sgl)?;
     let data = pattern(4160);
     lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
     same("mr1", &lab.bytes(&mr1), &[&data[..64], &[GAP; 36]].concat())?;
@@ -189,14 +188,13 @@ fn interleaved_layout(board: &mut dyn Board) -> Seen {
     let mr2 = lab.region(&[GAP; 40]);
     // One entry more than the layout has, as the page says.
     let mkey = lab.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
-    let data = [
-        InterleavedEntry::new(mr1.address, 512, 4, mr1.key).map_err(|error| error.to_string())?,
-        InterleavedEntry::new(mr2.address, 8, 0, mr2.key).map_err(|error| error.to_string())?,
+    let entries = [
+        InterleavedEntry { address: mr1.address, bytes: 512, skip: 4, key: mr1.key },
+        InterleavedEntry { address: mr2.address, bytes: 8, skip: 0, key: mr2.key },
     ];
-    let layout = Layout::interleaved(2, &data).map_err(|error| error.to_string())?;
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let config = MkeyConfig { access: Some(access), layout: Some(layout), ..MkeyConfig::KEEP };
-    lab.configure(mkey, &config)?;
+    let config = MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
+    lab.configure(mkey, &config, Layout::Interleaved { repeat: 2, entries: &entries })?;
     let sent = pattern(1040);
     lab.rx(Rx::PeerWrite, mkey, 0, &sent)?.ok()?;
     let (found1, found2) = (lab.bytes(&mr1), lab.bytes(&mr2));
@@ -215,18 +213,14 @@ fn access_override(board: &mut dyn Board) -> Seen {
     let data = pattern(64);
     let mr = lab.region(&data);
     let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
-    let sgl = [piece(mr.address, 64, mr.key)?];
-    let first = MkeyConfig {
-        access: Some(Access::REMOTE_READ),
-        layout: Some(Layout::list(&sgl)),
-        ..MkeyConfig::KEEP
-    };
-    lab.configure(mkey, &first)?;
+    let sgl = [entry(mr.address, 64, mr.key)];
+    let access = |access| MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
+    lab.configure(mkey, &access(Access::REMOTE_READ), &sgl)?;
     same("READ", &lab.tx(Tx::PeerRead, mkey, 0, 64)?.ok()?, &data)?;
     refused(&mut lab, "WRITE under REMOTE_READ", |lab| lab.rx(Rx::PeerWrite, mkey, 0, &[1; 64]))?;
     same("memory", &lab.bytes(&mr), &data)?;
 
-    lab.configure(mkey, &MkeyConfig { access: Some(Access::REMOTE_WRITE), ..MkeyConfig::KEEP })?;
+    lab.configure(mkey, &access(Access::REMOTE_WRITE), Layout::Unchanged)?;
     let new = [0xa7; 64];
     lab.rx(Rx::PeerWrite, mkey, 0, &new)?.ok()?;
     same("memory", &lab.bytes(&mr), &new)?;
@@ -239,9 +233,8 @@ fn local_invalidate(board: &mut dyn Board) -> Seen {
     let data = pattern(64);
     let mr = lab.region(&data);
     let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
-    let sgl = [piece(mr.address, 64, mr.key)?];
-    let config = MkeyConfig { layout: Some(Layout::list(&sgl)), ..OPEN };
-    lab.configure(mkey, &config)?;
+    let sgl = [entry(mr.address, 64, mr.key)];
+    lab.configure(mkey, &OPEN, &sgl)?;
     same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
     lab.near
         .send
@@ -254,13 +247,13 @@ fn local_invalidate(board: &mut dyn Board) -> Seen {
     let done: Vec<_> = lab.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
     ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");
     let why = refused(&mut lab, "use after LOCAL_INV", |lab| lab.tx(Tx::Write, mkey, 0, 64))?;
-    lab.configure(mkey, &config)?;
+    lab.configure(mkey, &OPEN, &sgl)?;
     same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
     Ok(format!("use of the cleared mkey is refused: {why}"))
 }
 
-fn piece(address: u64, length: u32, key: mlx5_mkey::types::Key) -> Result<ListEntry, String> {
-    ListEntry::new(address, length, key).map_err(|error| error.to_string())
+const fn entry(address: u64, length: u32, key: Key) -> KlmEntry {
+    KlmEntry { address, length, key }
 }
 
 /// Does what must be refused, connects anew, and returns the reason that the requester got.
@@ -309,15 +302,13 @@ impl<'b> Setup<'b> {
 
     /// Configures the mkey, again where it was.
     fn configure(&mut self) -> Verdict {
-        let entries = self.buffers.entries(self.images.memory.len())?;
-        let crypto = self.crypto.map(ReadyCrypto::new);
+        let entries = self.buffers.entries(self.images.memory.len());
         let config = MkeyConfig {
-            layout: Some(Layout::list(&entries)),
-            signature: self.signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: crypto.as_ref(),
+            signature: self.signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: self.crypto,
             ..OPEN
         };
-        self.lab.configure(self.mkey, &config)
+        self.lab.configure(self.mkey, &config, entries.as_slice())
     }
 
     /// Moves data out and compares the wire.

@@ -5,13 +5,15 @@ use super::scatter::Scattered;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
 use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use mlx5_mkey::error::ConfigError;
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, DomainKind, Keytag, Layout, ListEntry, Mkey, MkeyConfig, ReadyCrypto,
-    Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
+    BlockSignature, Crypto, Direction, Keytag, KlmEntry, Mkey, MkeyConfig, MkeyKind, Signature,
+    SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
-use mlx5_mkey::types::{BlockSize, DekId, Tweak};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Tweak};
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::PreparedConfig;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
@@ -98,7 +100,8 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
 /// The way from a file's buffers over the wire to others.
 struct Trip<'b> {
     lab: Lab<'b>,
-    dek: DekId,
+    /// For both mkeys. Tweak and reference tag change from chunk to chunk.
+    prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
     target: Scattered,
     /// The far side's memory.
@@ -112,13 +115,15 @@ impl<'b> Trip<'b> {
     fn new(board: &'b mut dyn Board) -> Self {
         let mut lab = Lab::new(board);
         let spec = MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() };
+        let dek = lab.board.create_dek(DekSpec { key: &KEY, keytag: None });
+        let (out, back) = (lab.mkey(spec), lab.mkey(spec));
         Self {
-            dek: lab.board.create_dek(DekSpec { key: &KEY, keytag: None }),
+            prepared: prepare(lab.mkeys[out].kind(), dek),
             source: Scattered::new(&mut lab, SOURCE, CHUNK),
             target: Scattered::new(&mut lab, TARGET, CHUNK),
             far: lab.region(&vec![0; CHUNK / BLOCK * UNIT]),
-            out: lab.mkey(spec),
-            back: lab.mkey(spec),
+            out,
+            back,
             lab,
         }
     }
@@ -128,54 +133,28 @@ impl<'b> Trip<'b> {
         let blocks = chunk.len().div_ceil(BLOCK);
         let mut data = chunk.to_vec();
         data.resize(blocks * BLOCK, 0);
-        let first = report.blocks;
-        let properties = properties(first, self.dek);
-        let (signature, crypto) = &properties;
-        let sent_from = self.source.entries(data.len())?;
-        let received_into = self.target.entries(data.len())?;
-        if report.transfers == 0 {
+        let prepared = at_block(self.prepared, report.blocks).map_err(|error| error.to_string())?;
+        let first_transfer = report.transfers == 0;
+        if first_transfer {
             report.source = self.source.lengths(data.len());
             report.target = self.target.lengths(data.len());
             report.head = chunk.iter().take(SHOWN).copied().collect();
-            report.wqe = first_wqe(&mut self.lab, self.out, &config(&sent_from, &properties))?;
+            report.wqe = first_wqe(&mut self.lab, self.out, &prepared, &self.source.entries(data.len()))?;
         }
-
-        // Out.
-        self.source.write(&mut self.lab, &data);
         let far = Region { length: blocks * UNIT, ..self.far };
-        let start = Instant::now();
-        self.lab.configure(self.out, &config(&sent_from, &properties))?;
-        let wire = self.lab.tx_to(Tx::Send, self.out, 0, &far)?.ok()?;
-        report.device_time += start.elapsed();
-        if report.transfers == 0 {
+        let wire = self.send(&data, &prepared, &far, report)?;
+        self.receive(chunk, data.len(), &prepared, &far, report)?;
+        if first_transfer {
             report.wire = wire.iter().take(SHOWN).copied().collect();
         }
-        let images = expected::images(&data, Some(signature), Some((crypto.properties(), &KEY)));
-        same("wire", &wire, &images.wire)?;
-        no_signature_error(&mut self.lab, self.out)?;
-
-        // Back.
-        self.target.write(&mut self.lab, &vec![0; data.len()]);
-        let config = config(&received_into, &properties);
-        let start = Instant::now();
-        self.lab.configure(self.back, &config)?;
-        self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
-        report.device_time += start.elapsed();
-        let mut received = self.target.read(&self.lab, data.len())?;
-        no_signature_error(&mut self.lab, self.back)?;
-        if received.drain(chunk.len()..).any(|byte| byte != 0) {
-            return Err("the padding did not come back as zeros".into());
-        }
-        same("file", &received, chunk)?;
-
         report.bytes += chunk.len() as u64;
         report.blocks += blocks as u64;
         report.padding = data.len() - chunk.len();
         report.transfers += 1;
-        if report.transfers == 1 {
+        if first_transfer {
             // Inside the first block, and near the end of the last one's data.
             for (byte, bit) in [(100, 0), (wire.len() - 40, 7)] {
-                let caught = self.spoil(&wire, byte, bit, &config, crypto.properties());
+                let caught = self.spoil(&wire, (byte, bit), &prepared, data.len());
                 report.spoilt.push(Spoilt { byte, bit, caught });
             }
             if let Some(wrong) = report.spoilt.iter().find_map(|spoilt| spoilt.caught.clone().err()) {
@@ -185,22 +164,64 @@ impl<'b> Trip<'b> {
         Ok(())
     }
 
+    /// Sends data to the far side, and returns the bytes of the wire.
+    fn send(
+        &mut self,
+        data: &[u8],
+        prepared: &PreparedConfig,
+        far: &Region,
+        report: &mut Report,
+    ) -> Result<Vec<u8>, String> {
+        self.source.write(&mut self.lab, data);
+        let start = Instant::now();
+        self.lab.configure_prepared(self.out, prepared, self.source.entries(data.len()).as_slice())?;
+        let wire = self.lab.tx_to(Tx::Send, self.out, 0, far)?.ok()?;
+        report.device_time += start.elapsed();
+        let MkeyConfig { signature, crypto, .. } = prepared.config();
+        let crypto = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
+        same("wire", &wire, &expected::images(data, signature.signature(), crypto).wire)?;
+        no_signature_error(&mut self.lab, self.out)?;
+        Ok(wire)
+    }
+
+    /// Receives `length` bytes from the far side, which must be a chunk and zeros.
+    fn receive(
+        &mut self,
+        chunk: &[u8],
+        length: usize,
+        prepared: &PreparedConfig,
+        far: &Region,
+        report: &mut Report,
+    ) -> Verdict {
+        self.target.write(&mut self.lab, &vec![0; length]);
+        let start = Instant::now();
+        self.lab.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
+        self.lab.rx_from(Rx::Receive, self.back, 0, far)?.ok()?;
+        report.device_time += start.elapsed();
+        let mut received = self.target.read(&self.lab, length)?;
+        no_signature_error(&mut self.lab, self.back)?;
+        if received.drain(chunk.len()..).any(|byte| byte != 0) {
+            return Err("the padding did not come back as zeros".into());
+        }
+        same("file", &received, chunk)
+    }
+
     /// Receives the wire with one bit turned over, and checks what the device says of it.
     fn spoil(
         &mut self,
         wire: &[u8],
-        byte: usize,
-        bit: u8,
-        config: &MkeyConfig<'_>,
-        crypto: &Crypto,
+        (byte, bit): (usize, u8),
+        prepared: &PreparedConfig,
+        length: usize,
     ) -> Result<SignatureError, String> {
         let mut spoilt = wire.to_vec();
         spoilt[byte] ^= 1 << bit;
         let far = Region { length: wire.len(), ..self.far };
         self.lab.board.write(far.address, &spoilt);
-        self.lab.configure(self.back, config)?;
+        self.lab.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
         self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
         let error = signature_error(&mut self.lab, self.back)?;
+        let crypto = prepared.config().crypto.ok_or("no cipher")?;
 
         let block = byte / UNIT;
         let tweak = Tweak::new(crypto.tweak.get() + block as u128);
@@ -222,43 +243,47 @@ impl<'b> Trip<'b> {
     }
 }
 
-/// Returns signature and crypto properties for blocks from number `first` of the file on.
-fn properties(first: u64, dek: DekId) -> (BlockSignature, ReadyCrypto) {
-    let lba = FIRST_LBA + first;
-    let signature = Signature::T10Dif(dif(APP_TAG, lba as u32));
-    let crypto = ReadyCrypto::new(Crypto {
+/// Prepares what is the same for all blocks of a file.
+fn prepare(kind: MkeyKind, dek: DekId) -> Result<PreparedConfig, ConfigError> {
+    let signature = domain(Signature::T10Dif(dif(APP_TAG, FIRST_LBA as u32)), BlockSize::B512);
+    let crypto = Crypto {
         direction: Direction::EncryptOnTx,
         order: SignatureOrder::BeforeCryptoOnTx,
         data_unit: BlockSize::B520,
-        tweak: Tweak::from_lba(lba),
+        tweak: Tweak::from_lba(FIRST_LBA),
         dek,
         keytag: Keytag::default(),
-    });
-    (BlockSignature::wire(domain(signature, BlockSize::B512)), crypto)
+    };
+    let signature = SignatureChange::Set(BlockSignature::wire(signature));
+    PreparedConfig::new(kind, &MkeyConfig { signature, crypto: Some(crypto), ..OPEN })
 }
 
-fn config<'a>(
-    entries: &'a [ListEntry],
-    (signature, crypto): &'a (BlockSignature, ReadyCrypto),
-) -> MkeyConfig<'a> {
-    MkeyConfig {
-        layout: Some(Layout::list(entries)),
-        signature: SignatureChange::Set(signature),
-        crypto: Some(crypto),
-        ..OPEN
-    }
+/// Returns it for blocks from number `first` of the file on.
+fn at_block(
+    prepared: Result<PreparedConfig, ConfigError>,
+    first: u64,
+) -> Result<PreparedConfig, ConfigError> {
+    let (mut prepared, lba) = (prepared?, FIRST_LBA + first);
+    prepared.set_tweak(Tweak::from_lba(lba))?;
+    prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
+    Ok(prepared)
 }
 
 /// Rings nobody.
 struct NoDoorbell;
 
 impl Doorbell for NoDoorbell {
-    fn ring(&mut self, _: [u8; 8]) {}
+    fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
 /// Returns the bytes of the work request that configures an mkey, as the near side's send queue would write it next: posted
 /// to a ring that no device reads.
-fn first_wqe(lab: &mut Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<Vec<u8>, String> {
+fn first_wqe(
+    lab: &mut Lab<'_>,
+    mkey: usize,
+    prepared: &PreparedConfig,
+    entries: &[KlmEntry],
+) -> Result<Vec<u8>, String> {
     const BLOCKS: usize = 32;
     let mut ring = [Wqebb::ZERO; BLOCKS];
     let record = DoorbellRecord::new();
@@ -270,7 +295,8 @@ fn first_wqe(lab: &mut Lab<'_>, mkey: usize, config: &MkeyConfig<'_>) -> Result<
     let mut mkey: Mkey = lab.mkeys[mkey].clone();
     let mut queue: SendQueue<'_, NoDoorbell, BLOCKS> =
         SendQueue::new(settings, &mut ring, &record, NoDoorbell).map_err(|error| error.to_string())?;
-    queue.request(0).signaled().configure_mkey(&mut mkey, config).map_err(|error| error.to_string())?;
+    let request = queue.request(0).signaled();
+    request.configure_mkey(&mut mkey, prepared, entries).map_err(|error| error.to_string())?;
     let octowords = usize::from(ring[start].0[7] & 0x3f);
     Ok(ring.iter().cycle().skip(start).flat_map(|block| block.0).take(octowords * 16).collect())
 }
@@ -280,6 +306,7 @@ mod tests {
     use super::*;
     use crate::demo::kit::pattern;
     use crate::demo::soft_board;
+    use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
     use mlx5_softdev::Faults;
 
     #[test]
@@ -306,9 +333,13 @@ mod tests {
     #[test]
     fn transfers_continue_one_another() {
         let data = pattern(6 * BLOCK);
+        let engine = Some(XtsEngine::MultiBlock);
+        let kind = MkeyKind { max_entries: 8, signature: Some(SignatureCapabilities::ALL), crypto: engine };
+        let prepared = prepare(kind, DekId::default());
         let wire = |data: &[u8], first| {
-            let (signature, crypto) = &properties(first, DekId::default());
-            expected::images(data, Some(signature), Some((crypto.properties(), &KEY))).wire
+            let MkeyConfig { signature, crypto, .. } = *at_block(prepared, first).unwrap().config();
+            let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
+            expected::images(data, signature.signature(), cipher).wire
         };
         let (start, rest) = data.split_at(2 * BLOCK);
         assert_eq!([wire(start, 0), wire(rest, 2)].concat(), wire(&data, 0));
@@ -320,12 +351,11 @@ mod tests {
         let mut lab = Lab::new(&mut board);
         let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
         let mr = lab.region(&[0; BLOCK]);
-        let entries = [ListEntry::new(mr.address, BLOCK as u32, mr.key).unwrap()];
-        let properties = properties(0, DekId::default());
+        let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
+        let prepared = prepare(lab.mkeys[mkey].kind(), DekId::default()).unwrap();
         // Not only at the start of a ring.
-        lab.configure(mkey, &config(&entries, &properties)).unwrap();
-        let config = config(&entries, &properties);
-        let wqe = first_wqe(&mut lab, mkey, &config).unwrap();
+        lab.configure_prepared(mkey, &prepared, &entries).unwrap();
+        let wqe = first_wqe(&mut lab, mkey, &prepared, &entries).unwrap();
         let first = lab.near.send.producer();
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
         assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);

@@ -5,7 +5,7 @@ use mlx5_mkey::mkey::{Access, Domain, Escape, Guard, MkeyConfig, Signature, Sign
 use mlx5_mkey::types::{BlockSize, Seed};
 
 /// All rights and nothing else; fill in the rest.
-pub(super) const OPEN: MkeyConfig<'static> = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::KEEP };
+pub(super) const OPEN: MkeyConfig = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
 
 /// A 256-bit AES-XTS key: two halves, neither of which repeats.
 pub(super) const KEY: [u8; 64] = {

@@ -6,8 +6,7 @@ use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
 use crate::lab::{Lab, Rx, Tx, Verdict};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, Keytag, Layout, MkeyConfig, ReadyCrypto, Signature, SignatureChange,
-    SignatureOrder,
+    BlockSignature, Crypto, Direction, Keytag, MkeyConfig, Signature, SignatureChange, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
 
@@ -149,14 +148,12 @@ impl Row {
         let mkey = lab.mkey(spec);
         let length = images.memory.len();
         let buffers = Scattered::holding(&mut lab, &[5, 11, 3], &images.memory);
-        let entries = buffers.entries(length)?;
         let config = MkeyConfig {
-            layout: Some(Layout::list(&entries)),
-            signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: Some(&ReadyCrypto::new(crypto)),
+            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto: Some(crypto),
             ..OPEN
         };
-        lab.configure(mkey, &config)?;
+        lab.configure(mkey, &config, buffers.entries(length).as_slice())?;
         match way {
             Way::Tx(way) => {
                 let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;

@@ -1,7 +1,7 @@
 //! One stream of bytes in several buffers, in uneven pieces.
 
 use crate::lab::{Lab, Region};
-use mlx5_mkey::mkey::ListEntry;
+use mlx5_mkey::mkey::KlmEntry;
 
 /// What stands before, between and behind the pieces, and must stay.
 const FILL: u8 = 0xb7;
@@ -51,12 +51,13 @@ impl Scattered {
     }
 
     /// Returns the layout entries of a stream of `length` bytes.
-    pub(super) fn entries(&self, length: usize) -> Result<Vec<ListEntry>, String> {
-        self.pieces(length)
-            .map(|(buffer, address, bytes)| {
-                ListEntry::new(address, bytes as u32, buffer.key).map_err(|error| error.to_string())
-            })
-            .collect()
+    pub(super) fn entries(&self, length: usize) -> Vec<KlmEntry> {
+        let entry = |(buffer, address, bytes): (&Region, u64, usize)| KlmEntry {
+            address,
+            length: bytes as u32,
+            key: buffer.key,
+        };
+        self.pieces(length).map(entry).collect()
     }
 
     /// Returns the lengths of the pieces of a stream of `length` bytes.
@@ -117,7 +118,7 @@ mod tests {
             scattered.write(&mut lab, &stream);
             assert_eq!(scattered.read(&lab, length), Ok(stream));
             assert_eq!(scattered.lengths(length).iter().sum::<usize>(), length);
-            assert!(scattered.entries(length).unwrap().iter().all(|entry| entry.length() > 0));
+            assert!(scattered.entries(length).iter().all(|entry| entry.length > 0));
         }
         assert_eq!(scattered.lengths(1000), [176, 59, 470, 295]);
         let (_, address, length) = scattered.pieces(1000).nth(2).unwrap();

@@ -116,6 +116,8 @@ pub(super) struct Limits {
     pub(super) max_sge: usize,
     pub(super) dek: DekId,
     pub(super) key: u32,
+    /// The mkey was never configured: the numbers of its PSVs are not known.
+    pub(super) fresh: bool,
     /// Only one data unit fits an mkey.
     pub(super) single_block: bool,
     /// Bytes that the mkey has on the wire now; 0 where that is not known.
@@ -124,18 +126,21 @@ pub(super) struct Limits {
     pub(super) room: Option<u32>,
 }
 
-/// A chain of one to four requests: of any, or of such that the device can execute; now and then one that fills the queue.
+/// A chain of one to five requests: of any, or of such that the device can execute; now and then one that fills the queue.
 pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> {
     if let Some(room) = limits.room
         && random.percent(8)
     {
         return filling(random, limits, room);
     }
-    let works = if random.percent(40) {
+    let mut works = if random.percent(40) {
         (0..=random.below(4)).map(|_| work(random, limits)).collect()
     } else {
         executable(random, limits)
     };
+    if limits.fresh && limits.kind.signature && random.percent(50) {
+        works.insert(0, Work::Configure(introduction(random)));
+    }
     let silent = random.percent(20);
     works
         .into_iter()
@@ -150,6 +155,14 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
         .collect()
 }
 
+/// A configuration after which both PSVs of an mkey stand in requests: without them it cannot be used again.
+fn introduction(random: &mut Random) -> Config {
+    let [memory, wire] = [domain(random), domain(random)].map(Some);
+    let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
+    let layout = Some(Mapping::List(vec![(INNER, 512, REGION)]));
+    Config { access: Some(15), layout, signature, crypto: None, older: false, order: order(random) }
+}
+
 /// Exactly what fits, so that the next chain will not, or one more than that: requests of one to three blocks that the device
 /// executes without an error. Only the last has a completion, which frees the queue.
 fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)> {
@@ -159,7 +172,7 @@ fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)
         .map(|number| {
             let sges = 1 + random.below(most);
             let list = (0..sges).map(|_| (OUTER + u64::from(random.below(0x1000)), 1, REGION)).collect();
-            let remote = Remote::new(OUTER + u64::from(random.below(0x1000)), Key::from_raw(REGION));
+            let remote = remote(OUTER + u64::from(random.below(0x1000)), REGION);
             let signaled = number == count;
             (Flags { fence: false, signaled, solicited: false }, Work::Write(remote, Payload::Sges(list)))
         })
@@ -176,14 +189,32 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
         works.push(Work::Configure(config));
         bytes = wire;
     } else if random.percent(50) {
-        // All but the access rights stays, and what a signature error has left to be done.
-        let config = Config { access: Some(15), layout: None, ..crypto_only(limits.dek) };
-        works.push(Work::Configure(Config { crypto: None, ..config }));
+        works.push(Work::Configure(keeping(random, limits)));
     }
     for _ in 0..1 + random.below(3) {
         works.push(transfer(random, limits.key, bytes));
     }
     works
+}
+
+/// New access rights, at times with a new signature or new crypto properties. The rest stays, and what a signature error has
+/// left to be done.
+fn keeping(random: &mut Random, limits: &Limits) -> Config {
+    let config = Config { access: Some(15), layout: None, crypto: None, ..crypto_only(limits.dek) };
+    match random.below(4) {
+        0 if limits.kind.crypto => {
+            let crypto = crypto(random, limits.dek);
+            let unit = BlockSize::from_bytes(limits.wire_bytes).unwrap_or(BlockSize::B4160);
+            let data_unit = if limits.single_block { unit } else { crypto.data_unit };
+            Config { crypto: Some(Crypto { data_unit, ..crypto }), ..config }
+        }
+        1 if limits.kind.signature => {
+            let signature = signature(random);
+            let single = limits.kind.crypto && limits.single_block;
+            Config { signature: if single { wire_only(signature) } else { signature }, ..config }
+        }
+        _ => config,
+    }
 }
 
 /// A configuration of so many whole blocks, and how many bytes they are on the wire.
@@ -200,12 +231,10 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
         false => SignatureStep::Keep,
     };
     let (mut stored, mut sent) = (size.bytes(), size.bytes());
+    if single {
+        signature = wire_only(signature);
+    }
     if let SignatureStep::Set { memory, wire, .. } = &mut signature {
-        if single {
-            // With a signature in memory it would be more than the unit.
-            *wire = wire.or(*memory);
-            *memory = None;
-        }
         for (domain, bytes) in [(memory, &mut stored), (wire, &mut sent)] {
             if let Some(domain) = domain {
                 domain.block_size = size;
@@ -213,29 +242,8 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
             }
         }
     }
-    if single && let SignatureStep::Set { copy_mask, .. } = &mut signature {
-        *copy_mask = None;
-    }
     let blocks = if single { 1 } else { 1 + random.below(3) };
-    let most = u32::from(limits.max_entries);
-    let layout = if random.percent(60) {
-        let count = 1 + random.below(most.min(5));
-        let mut left = blocks * stored;
-        let entries = (0..count)
-            .map(|number| {
-                let length =
-                    if number + 1 == count { left } else { 1 + random.below(left - (count - 1 - number)) };
-                left -= length;
-                (INNER + u64::from(random.below(0x8000)), length, REGION)
-            })
-            .collect();
-        Mapping::List(entries)
-    } else {
-        let first = 1 + random.below(stored - 1);
-        let entries = [first, stored - first]
-            .map(|bytes| (INNER + u64::from(random.below(0x8000)), bytes, random.below(64), REGION));
-        Mapping::Interleaved(blocks, entries.into())
-    };
+    let layout = mapping(random, limits, blocks, stored);
     let config = Config {
         access: Some(if random.percent(90) { 15 } else { random.below(16) }),
         layout: Some(layout),
@@ -247,6 +255,33 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     (config, blocks * sent)
 }
 
+/// Takes a signature out of memory: with it, it would be more than one data unit.
+fn wire_only(step: SignatureStep) -> SignatureStep {
+    let SignatureStep::Set { memory, wire, check_mask, .. } = step else { return step };
+    SignatureStep::Set { memory: None, wire: wire.or(memory), check_mask, copy_mask: None }
+}
+
+/// A layout over memory that is there, of so many blocks of `stored` bytes.
+fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Mapping {
+    let address = |random: &mut Random| INNER + u64::from(random.below(0x8000));
+    if random.percent(40) {
+        let first = 1 + random.below(stored - 1);
+        let entries = [first, stored - first].map(|bytes| (address(random), bytes, random.below(64), REGION));
+        return Mapping::Interleaved(blocks, entries.into());
+    }
+    let count = 1 + random.below(u32::from(limits.max_entries).min(5));
+    let mut left = blocks * stored;
+    let entries = (1..=count)
+        .map(|number| {
+            let behind = count - number;
+            let length = if behind == 0 { left } else { 1 + random.below(left - behind) };
+            left -= length;
+            (address(random), length, REGION)
+        })
+        .collect();
+    Mapping::List(entries)
+}
+
 /// Moves data through the mkey, mostly all of it.
 fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
     let (offset, length) = match random.below(20) {
@@ -256,8 +291,7 @@ fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
     };
     let outside = OUTER + u64::from(random.below(0x1000)) * 8;
     let (here, there) = ((offset, length, key), (outside, length, REGION));
-    let (inner, outer) =
-        (Remote::new(offset, Key::from_raw(key)), Remote::new(outside, Key::from_raw(REGION)));
+    let (inner, outer) = (remote(offset, key), remote(outside, REGION));
     match random.below(12) {
         0 => Work::Send(Payload::Sges(vec![here])),
         1 => Work::SendImm(random.next() as u32, Payload::Sges(vec![here])),
@@ -270,6 +304,10 @@ fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
         9 => Work::Read(inner, vec![there]),
         _ => Work::Read(outer, vec![here]),
     }
+}
+
+fn remote(address: u64, key: u32) -> Remote {
+    Remote { address, rkey: Key::from_raw(key) }
 }
 
 fn order(random: &mut Random) -> [u8; 4] {
@@ -300,7 +338,7 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
 }
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
-    let remote = Remote::new(random.next(), Key::from_raw(random.next() as u32));
+    let remote = remote(random.next(), random.next() as u32);
     match random.below(18) {
         16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
         17 => Work::FetchAdd(remote, random.next(), sge(random)),

@@ -70,7 +70,7 @@ fn as_reference(error: &SignatureError) -> MkeyError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mlx5_mkey::mkey::DomainKind;
+    use mlx5_mkey::types::DomainKind;
 
     #[test]
     fn an_error_is_the_same_value_by_value() {

@@ -26,16 +26,12 @@ pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], m
     result.abs()
 }
 
-/// Issues one request.
-///
-/// # Safety
-/// As for `issue`, behind its start.
-unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefMkey) {
+/// Returns the flags of a request (`enum ibv_send_flags`).
+fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const FENCE: u32 = 1;
     const SIGNALED: u32 = 2;
     const SOLICITED: u32 = 4;
     const INLINE: u32 = 8;
-    let ex = queue.ex();
     let inline = match work {
         Work::Configure(_) => true,
         Work::Invalidate(_) => false,
@@ -46,17 +42,21 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
         | Work::WriteImm(_, _, payload) => matches!(payload, Payload::Inline(_)),
         Work::Read(..) | Work::CompareSwap(..) | Work::FetchAdd(..) => false,
     };
-    // SAFETY: see the contract.
-    unsafe {
-        (*ex).wr_flags = [
-            (flags.fence, FENCE),
-            (flags.signaled, SIGNALED),
-            (flags.solicited, SOLICITED),
-            (inline, INLINE),
-        ]
+    [(flags.fence, FENCE), (flags.signaled, SIGNALED), (flags.solicited, SOLICITED), (inline, INLINE)]
         .iter()
         .map(|&(set, bit)| if set { bit } else { 0 })
-        .sum();
+        .sum()
+}
+
+/// Issues one request.
+///
+/// # Safety
+/// As for `issue`, behind its start.
+unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefMkey) {
+    let ex = queue.ex();
+    // SAFETY: see the contract.
+    unsafe {
+        (*ex).wr_flags = wr_flags(flags, work);
         match work {
             Work::Configure(config) => configure(queue, config, mkey),
             Work::Invalidate(key) => ((*ex).local_inv)(ex, *key),
@@ -73,23 +73,23 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
                 payload_of(queue, payload);
             }
             Work::Write(remote, payload) => {
-                ((*ex).rdma_write)(ex, remote.rkey().get(), remote.address());
+                ((*ex).rdma_write)(ex, remote.rkey.get(), remote.address);
                 payload_of(queue, payload);
             }
             Work::WriteImm(remote, imm, payload) => {
-                ((*ex).rdma_write_imm)(ex, remote.rkey().get(), remote.address(), imm.to_be());
+                ((*ex).rdma_write_imm)(ex, remote.rkey.get(), remote.address, imm.to_be());
                 payload_of(queue, payload);
             }
             Work::Read(remote, sges) => {
-                ((*ex).rdma_read)(ex, remote.rkey().get(), remote.address());
+                ((*ex).rdma_read)(ex, remote.rkey.get(), remote.address);
                 sges_of(queue, sges);
             }
             Work::CompareSwap(remote, compare, swap, sge) => {
-                ((*ex).atomic_cmp_swp)(ex, remote.rkey().get(), remote.address(), *compare, *swap);
+                ((*ex).atomic_cmp_swp)(ex, remote.rkey.get(), remote.address, *compare, *swap);
                 sges_of(queue, &[*sge]);
             }
             Work::FetchAdd(remote, add, sge) => {
-                ((*ex).atomic_fetch_add)(ex, remote.rkey().get(), remote.address(), *add);
+                ((*ex).atomic_fetch_add)(ex, remote.rkey.get(), remote.address, *add);
                 sges_of(queue, &[*sge]);
             }
         }
@@ -176,34 +176,8 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
                         ((*mlx5).set_mkey_access)(mlx5, access);
                     }
                 }
-                1 => match &config.layout {
-                    Some(Mapping::List(entries)) => {
-                        let list = sge_list(entries);
-                        ((*mlx5).set_mkey_list)(mlx5, list.len() as u16, list.as_ptr());
-                    }
-                    Some(Mapping::Interleaved(repeat, entries)) => {
-                        let list = interleaved_list(entries);
-                        ((*mlx5).set_mkey_interleaved)(mlx5, *repeat, list.len() as u16, list.as_ptr());
-                    }
-                    None => {}
-                },
-                2 => {
-                    if let SignatureStep::Set { memory, wire, check_mask, copy_mask } = &config.signature {
-                        let memory = memory.as_ref().map(Details::new);
-                        let wire = wire.as_ref().map(Details::new);
-                        let memory = memory.as_ref().map(Details::attr);
-                        let wire = wire.as_ref().map(Details::attr);
-                        let attr = SigBlockAttr {
-                            memory: memory.as_ref().map_or(ptr::null(), ptr::from_ref),
-                            wire: wire.as_ref().map_or(ptr::null(), ptr::from_ref),
-                            flags: u32::from(copy_mask.is_some()),
-                            check_mask: *check_mask,
-                            copy_mask: copy_mask.unwrap_or(0),
-                            comp_mask: 0,
-                        };
-                        ((*mlx5).set_mkey_sig)(mlx5, &attr);
-                    }
-                }
+                1 => set_layout(queue, config.layout.as_ref()),
+                2 => set_signature(queue, &config.signature),
                 _ => {
                     if let Some(crypto) = &config.crypto {
                         let attr = crypto_attr(crypto, queue.dek());
@@ -213,6 +187,48 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
             }
         }
     }
+}
+
+/// Calls the setter of the layout, if there is one.
+///
+/// # Safety
+/// As for `issue_one`, behind the builder.
+unsafe fn set_layout(queue: &mut RefQueue, layout: Option<&Mapping>) {
+    let mlx5 = queue.mlx5();
+    match layout {
+        Some(Mapping::List(entries)) => {
+            let list = sge_list(entries);
+            // SAFETY: see the contract; the list is read during the call.
+            unsafe { ((*mlx5).set_mkey_list)(mlx5, list.len() as u16, list.as_ptr()) };
+        }
+        Some(Mapping::Interleaved(repeat, entries)) => {
+            let list = interleaved_list(entries);
+            // SAFETY: as above.
+            unsafe { ((*mlx5).set_mkey_interleaved)(mlx5, *repeat, list.len() as u16, list.as_ptr()) };
+        }
+        None => {}
+    }
+}
+
+/// Calls the setter of the signature, if there is one.
+///
+/// # Safety
+/// As for `issue_one`, behind the builder.
+unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
+    let SignatureStep::Set { memory, wire, check_mask, copy_mask } = step else { return };
+    let mlx5 = queue.mlx5();
+    let [memory, wire] = [memory, wire].map(|domain| domain.as_ref().map(Details::new));
+    let [memory, wire] = [&memory, &wire].map(|details| details.as_ref().map(Details::attr));
+    let attr = SigBlockAttr {
+        memory: memory.as_ref().map_or(ptr::null(), ptr::from_ref),
+        wire: wire.as_ref().map_or(ptr::null(), ptr::from_ref),
+        flags: u32::from(copy_mask.is_some()),
+        check_mask: *check_mask,
+        copy_mask: copy_mask.unwrap_or(0),
+        comp_mask: 0,
+    };
+    // SAFETY: see the contract; what the attributes point to lives during the call.
+    unsafe { ((*mlx5).set_mkey_sig)(mlx5, &attr) };
 }
 
 fn sge_list(entries: &[(u64, u32, u32)]) -> Vec<IbvSge> {

@@ -2,12 +2,12 @@
 
 use super::MAX_BLOCKS;
 use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
-use crate::way::{Configured, Post, Way};
+use crate::way::Way;
+use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, Layout, ListEntry, Mkey, MkeyConfig, ReadyCrypto,
-    SignatureChange,
+    Access, BlockSignature, InterleavedEntry, KlmEntry, Layout, Mkey, MkeyConfig, SignatureChange,
 };
-use mlx5_mkey::queue::{Doorbell, SendQueue};
+use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{Payload as Data, Sge};
 
@@ -18,21 +18,27 @@ pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
 pub(super) struct Silent;
 
 impl Doorbell for Silent {
-    fn ring(&mut self, _control: [u8; 8]) {}
+    fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
-/// Posts a chain of requests with the library in one of the ways, named from `first` on, and rings the doorbell. Returns how
-/// mkeys were configured, or which request is refused and why; nothing is rung for then, but by a batch for what it has.
+/// A chain of requests, named from `first` on, and the way in which they are posted.
+#[derive(Clone, Copy)]
+pub(super) struct Chain<'c> {
+    pub(super) way: Way,
+    pub(super) first: u64,
+    pub(super) works: &'c [(Flags, Work)],
+}
+
+/// Posts a chain with the library and rings the doorbell. Returns which request is refused and why; nothing is rung for then,
+/// but by a batch for what it has.
 pub(super) fn post_chain(
     queue: &mut Ours<'_>,
-    way: Way,
-    first: u64,
-    chain: &[(Flags, Work)],
+    chain: &Chain<'_>,
     mkey: &mut Mkey,
-) -> Result<Configured, (usize, String)> {
-    let mut poster = way.open(queue);
-    for (number, (flags, work)) in chain.iter().enumerate() {
-        let mut request = poster.request(first + number as u64);
+) -> Result<(), (usize, PostError)> {
+    let mut poster = chain.way.open(queue);
+    for (number, (flags, work)) in chain.works.iter().enumerate() {
+        let mut request = poster.request(chain.first + number as u64);
         if flags.fence {
             request = request.fenced();
         }
@@ -42,109 +48,106 @@ pub(super) fn post_chain(
         if flags.solicited {
             request = request.solicited();
         }
-        post(request, work, mkey).map_err(|error| (number, error))?;
+        post(request, chain.way, work, mkey).map_err(|error| (number, error))?;
     }
-    let configured = poster.configured();
     poster.publish();
-    Ok(configured)
+    Ok(())
 }
 
 /// Posts one request.
-fn post(request: Post<'_, '_, '_, Silent, MAX_BLOCKS>, work: &Work, mkey: &mut Mkey) -> Result<(), String> {
-    let posted = match work {
-        Work::Configure(config) => return configure(request, config, mkey),
+fn post(request: SendRequest<'_, '_>, way: Way, work: &Work, mkey: &mut Mkey) -> Result<(), PostError> {
+    match work {
+        Work::Configure(config) => configure(request, way, config, mkey),
         Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
-        Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)?),
-        Work::CompareSwap(remote, compare, swap, (address, length, key)) => {
-            let sge = one_sge(*address, *length, *key)?;
-            request.compare_swap(*remote, *compare, *swap, &sge)
+        Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)),
+        Work::CompareSwap(remote, compare, swap, sge) => {
+            request.compare_swap(*remote, *compare, *swap, &one_sge(sge))
         }
-        Work::FetchAdd(remote, add, (address, length, key)) => {
-            request.fetch_add(*remote, *add, &one_sge(*address, *length, *key)?)
+        Work::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, &one_sge(sge)),
+        Work::Send(payload) => with(payload, |data| request.send(data)),
+        Work::SendImm(imm, payload) => with(payload, |data| request.send_imm(*imm, data)),
+        Work::SendInvalidate(key, payload) => {
+            with(payload, |data| request.send_invalidate(Key::from_raw(*key), data))
         }
-        Work::Send(payload)
-        | Work::SendImm(_, payload)
-        | Work::SendInvalidate(_, payload)
-        | Work::Write(_, payload)
-        | Work::WriteImm(_, _, payload) => {
-            let list;
-            let data = match payload {
-                Payload::Inline(bytes) => Data::Inline(bytes),
-                Payload::Sges(entries) => {
-                    list = sges(entries)?;
-                    Data::Sges(&list)
-                }
-            };
-            match work {
-                Work::SendImm(imm, _) => request.send_imm(*imm, data),
-                Work::SendInvalidate(key, _) => request.send_invalidate(Key::from_raw(*key), data),
-                Work::Write(remote, _) => request.rdma_write(*remote, data),
-                Work::WriteImm(remote, imm, _) => request.rdma_write_imm(*remote, *imm, data),
-                _ => request.send(data),
-            }
+        Work::Write(remote, payload) => with(payload, |data| request.rdma_write(*remote, data)),
+        Work::WriteImm(remote, imm, payload) => {
+            with(payload, |data| request.rdma_write_imm(*remote, *imm, data))
         }
-    };
-    posted.map_err(|error| format!("{error:?}"))
+    }
 }
 
-fn sges(list: &[(u64, u32, u32)]) -> Result<Vec<Sge>, String> {
-    list.iter().map(|&(address, length, key)| one_sge(address, length, key)).collect()
+/// Posts what carries a payload.
+fn with(payload: &Payload, post: impl FnOnce(Data<'_>) -> Result<(), PostError>) -> Result<(), PostError> {
+    match payload {
+        Payload::Inline(bytes) => post(Data::Inline(bytes)),
+        Payload::Sges(list) => post(Data::Sges(&sges(list))),
+    }
 }
 
-fn one_sge(address: u64, length: u32, key: u32) -> Result<Sge, String> {
-    Sge::new(address, length, Key::from_raw(key)).map_err(|error| format!("{error:?}"))
+fn sges(list: &[(u64, u32, u32)]) -> Vec<Sge> {
+    list.iter().map(one_sge).collect()
+}
+
+fn one_sge(&(address, length, key): &(u64, u32, u32)) -> Sge {
+    Sge { address, length, lkey: Key::from_raw(key) }
 }
 
 fn configure(
-    request: Post<'_, '_, '_, Silent, MAX_BLOCKS>,
+    request: SendRequest<'_, '_>,
+    way: Way,
     config: &Config,
     mkey: &mut Mkey,
-) -> Result<(), String> {
-    let mut list = Vec::new();
-    let mut strides = Vec::new();
-    let layout = match &config.layout {
-        None => None,
+) -> Result<(), PostError> {
+    let words = MkeyConfig {
+        access: config.access.map(access),
+        signature: signature(&config.signature)?,
+        crypto: config.crypto,
+    };
+    let prepared = way.prepare(mkey.kind(), &words)?;
+    match &config.layout {
+        None => request.configure_mkey(mkey, &prepared, Layout::Unchanged),
         Some(Mapping::List(entries)) => {
-            for &(address, length, key) in entries {
-                let entry = ListEntry::new(address, length, Key::from_raw(key));
-                list.push(entry.map_err(|error| format!("{error:?}"))?);
-            }
-            Some(Layout::list(&list))
+            let entry = |&(address, length, key): &_| KlmEntry { address, length, key: Key::from_raw(key) };
+            let entries: Vec<_> = entries.iter().map(entry).collect();
+            request.configure_mkey(mkey, &prepared, &entries[..])
         }
         Some(Mapping::Interleaved(repeat, entries)) => {
-            for &(address, bytes, skip, key) in entries {
-                let entry = InterleavedEntry::new(address, bytes, skip, Key::from_raw(key));
-                strides.push(entry.map_err(|error| format!("{error:?}"))?);
-            }
-            Some(Layout::interleaved(*repeat, &strides).map_err(|error| format!("{error:?}"))?)
+            let entries: Vec<_> = entries.iter().map(stream).collect();
+            let layout = Layout::Interleaved { repeat: *repeat, entries: &entries };
+            request.configure_mkey(mkey, &prepared, layout)
         }
+    }
+}
+
+fn stream(&(address, bytes, skip, key): &(u64, u32, u32, u32)) -> InterleavedEntry {
+    // Cases have strides of 16 bits.
+    let [bytes, skip] = [bytes, skip].map(|bytes| u16::try_from(bytes).expect("16 bits"));
+    InterleavedEntry { address, bytes, skip, key: Key::from_raw(key) }
+}
+
+fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {
+    let SignatureStep::Set { memory, wire, check_mask, copy_mask } = step else {
+        let reset = *step == SignatureStep::Reset;
+        return Ok(if reset { SignatureChange::Reset } else { SignatureChange::Keep });
     };
-    let signature = match &config.signature {
-        SignatureStep::Keep => SignatureChange::Keep,
-        SignatureStep::Reset => SignatureChange::Reset,
-        SignatureStep::Set { memory, wire, check_mask, copy_mask } => {
-            let signature = match (*memory, *wire) {
-                (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
-                (Some(memory), None) => BlockSignature::memory(memory),
-                (None, Some(wire)) => BlockSignature::wire(wire),
-                (None, None) => return Err("signature of no domain".into()),
-            };
-            let signature = signature.with_check_mask(*check_mask);
-            SignatureChange::Set(match copy_mask {
-                Some(mask) => signature.with_copy_mask(*mask).map_err(|error| format!("{error:?}"))?,
-                None => signature,
-            })
-        }
+    let signature = match (*memory, *wire) {
+        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
+        (Some(memory), None) => BlockSignature::memory(memory),
+        (None, Some(wire)) => BlockSignature::wire(wire),
+        (None, None) => unreachable!("cases have a signature in a domain"),
     };
-    let access = config.access.map(|bits| {
-        // IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
-        [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
-            .into_iter()
-            .enumerate()
-            .filter(|(bit, _)| bits >> bit & 1 == 1)
-            .fold(Access::NONE, |rights, (_, right)| rights | right)
-    });
-    let crypto = config.crypto.map(ReadyCrypto::new);
-    let config = MkeyConfig { access, layout, signature: signature.as_ref(), crypto: crypto.as_ref() };
-    request.configure_mkey(mkey, &config).map_err(|error| format!("{error:?}"))
+    let signature = signature.with_check_mask(*check_mask);
+    Ok(SignatureChange::Set(match copy_mask {
+        Some(mask) => signature.with_copy_mask(*mask)?,
+        None => signature,
+    }))
+}
+
+/// Reads IBV_ACCESS_LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC.
+fn access(bits: u32) -> Access {
+    [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC]
+        .into_iter()
+        .enumerate()
+        .filter(|(bit, _)| bits >> bit & 1 == 1)
+        .fold(Access::NONE, |rights, (_, right)| rights | right)
 }

@@ -5,13 +5,13 @@ use super::format::{
 };
 use super::rules::{self, Asked, Refusal};
 use super::{Limits, Replay, Verdict};
-use crate::way::{Configured, Post, Poster};
+use crate::way::Poster;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
-    Layout, ListEntry, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto, Signature, SignatureAttributes,
+    KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
     SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, XtsEngine,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
@@ -30,8 +30,8 @@ const PATTERN: u8 = 0xa5;
 struct Recorder(Option<[u8; 8]>);
 
 impl Doorbell for Recorder {
-    fn ring(&mut self, control: [u8; 8]) {
-        self.0 = Some(control);
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0 = Some(last.control());
     }
 }
 
@@ -42,8 +42,8 @@ type Queue<'r> = SendQueue<'r, Recorder, MAX_BLOCKS>;
 pub struct Outcome {
     /// What became of each chain.
     pub verdicts: Vec<Verdict>,
-    /// How mkeys were configured in chains that matched.
-    pub configured: Configured,
+    /// Configurations of mkeys in chains that matched.
+    pub configured: usize,
     /// Mkeys whose length and error count were compared, once for each chain: with those recorded, and with those before a
     /// chain that was refused.
     pub mkeys: [usize; 2],
@@ -55,7 +55,6 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
         mkeys: vector.mkeys.iter().map(|spec| create_mkey(spec, &vector.ctx)).collect(),
         max_entries: vector.mkeys.iter().map(|spec| spec.num_desc.into()).collect(),
         known: vector.mkeys.iter().map(Known::created).collect(),
-        templates: false,
         fence: vector.qp.fm_cache,
         outstanding: vector.qp.head.wrapping_sub(vector.qp.tail),
     };
@@ -83,8 +82,6 @@ struct State {
     max_entries: Vec<usize>,
     /// What is known of them behind the last chain.
     known: Vec<Known>,
-    /// A template has configured one of them.
-    templates: bool,
     fence: u8,
     outstanding: u32,
 }
@@ -121,7 +118,7 @@ struct Posted {
     ring: Vec<Wqebb>,
     record: DoorbellRecord,
     after: After,
-    configured: Configured,
+    configured: usize,
 }
 
 fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut Outcome) -> Verdict {
@@ -137,7 +134,7 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
         return Verdict::NotCompared("queue limits that no device has");
     };
     match (expected, &posted.outcome) {
-        (0, Err(refusal)) => match deliberate(refusal, qp, chain, how, &before) {
+        (0, Err(refusal)) => match rules::deliberate(refusal, chain.result.bbs.len() > qp.wqe_cnt) {
             Some(reason) => Verdict::NotCompared(reason),
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
@@ -155,7 +152,6 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
             match compare(qp, chain, &posted, &state.mkeys, &mut outcome.mkeys[0]) {
                 Ok(()) => {
                     state.known = chain.result.mkeys_after.iter().map(Known::recorded).collect();
-                    state.templates |= posted.configured.by_template > 0;
                     outcome.configured += posted.configured;
                     Verdict::Matched
                 }
@@ -169,20 +165,6 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
             Verdict::Differs(format!("the reference refuses it with errno {errno}, the library posts it"))
         }
     }
-}
-
-/// Returns by which rule the library refuses a chain that the reference posts.
-fn deliberate(
-    refusal: &Refusal,
-    qp: &Qp,
-    chain: &Chain,
-    how: Replay,
-    before: &State,
-) -> Option<&'static str> {
-    if how.way.templates() && before.templates && rules::is_of_template(refusal) {
-        return Some(rules::OF_TEMPLATE);
-    }
-    rules::deliberate(refusal, chain.result.bbs.len() > qp.wqe_cnt)
 }
 
 /// Returns whether the library refuses the chain, too, with the limits that the reference has, and because of them.
@@ -214,7 +196,7 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
         octowords: (max_inline_data as usize + 4) / 16,
         max_entries: &state.max_entries,
         mkeys: &mut state.mkeys,
-        configured: Configured::default(),
+        configured: 0,
         wr: None,
         open: None,
         data: None,
@@ -238,7 +220,7 @@ fn unchanged(
     before: &State,
     compared: &mut usize,
 ) -> Result<(), String> {
-    if posted.configured != Configured::default() {
+    if posted.configured != 0 {
         return Ok(());
     }
     for (number, (mkey, known)) in state.mkeys.iter().zip(&before.known).enumerate() {
@@ -374,14 +356,42 @@ struct OpenConfig {
     setters_to_come: usize,
     access: Option<Access>,
     layout: Option<OwnedLayout>,
-    signature: SignatureChange<BlockSignature>,
+    signature: SignatureChange,
     signature_set: bool,
     crypto: Option<Crypto>,
 }
 
 enum OwnedLayout {
-    List(Vec<ListEntry>),
+    List(Vec<KlmEntry>),
     Interleaved(u32, Vec<InterleavedEntry>),
+}
+
+impl OwnedLayout {
+    fn as_layout(&self) -> Layout<'_> {
+        match self {
+            Self::List(entries) => Layout::List(entries),
+            Self::Interleaved(repeat, entries) => Layout::Interleaved { repeat: *repeat, entries },
+        }
+    }
+
+    /// Returns the bytes that it maps.
+    fn length(&self) -> u64 {
+        match self {
+            Self::List(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
+            Self::Interleaved(repeat, entries) => {
+                entries.iter().map(|entry| u64::from(entry.bytes)).sum::<u64>() * u64::from(*repeat)
+            }
+        }
+    }
+
+    /// Returns the lengths of the entries of a list, and the strides of those of an interleaved layout.
+    fn spans(&self) -> Vec<u32> {
+        let stride = |entry: &InterleavedEntry| u32::from(entry.bytes) + u32::from(entry.skip);
+        match self {
+            Self::List(entries) => entries.iter().map(|entry| entry.length).collect(),
+            Self::Interleaved(_, entries) => entries.iter().map(stride).collect(),
+        }
+    }
 }
 
 /// A data-path request whose payload is still to come.
@@ -414,7 +424,7 @@ struct Driver<'d> {
     /// Entries of each mkey.
     max_entries: &'d [usize],
     mkeys: &'d mut [Mkey],
-    configured: Configured,
+    configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
     data: Option<DataOp>,
@@ -466,7 +476,6 @@ impl Driver<'_> {
         if posted.is_ok() && self.open.is_some() {
             posted = inexpressible(rules::UNFINISHED);
         }
-        self.configured += out.configured();
         if posted.is_ok() {
             out.publish();
         }
@@ -510,7 +519,7 @@ impl Driver<'_> {
                 self.open_config(out, *mkey, *num_setters, reset)
             }
             Op::SetAccess { access } => self.set_access(out, access),
-            Op::SetLayoutList { sges } => self.set_layout(out, list(sges)),
+            Op::SetLayoutList { sges } => self.set_layout(out, Ok(list(sges))),
             Op::SetLayoutInterleaved { repeat_count, entries } => {
                 self.set_layout(out, interleaved(*repeat_count, entries))
             }
@@ -545,7 +554,7 @@ impl Driver<'_> {
             Op::MrList { mkey, access, sges } => {
                 self.open_config(out, *mkey, 2, false)?;
                 self.set_access(out, access)?;
-                self.set_layout(out, list(sges))
+                self.set_layout(out, Ok(list(sges)))
             }
             Op::MrInterleaved { mkey, access, repeat_count, entries } => {
                 self.open_config(out, *mkey, 2, false)?;
@@ -563,8 +572,8 @@ impl Driver<'_> {
             Op::LocalInv { rkey } => {
                 self.request(out)?.invalidate(Key::from_raw(*rkey)).map_err(Refusal::Post)
             }
-            Op::SetSge(sge) => self.post_data(out, &sge_list(std::slice::from_ref(sge))?),
-            Op::SetSgeList { sges } => self.post_data(out, &sge_list(sges)?),
+            Op::SetSge(sge) => self.post_data(out, &sge_list(std::slice::from_ref(sge))),
+            Op::SetSgeList { sges } => self.post_data(out, &sge_list(sges)),
             Op::SetInline { data } => self.post_payload(out, Payload::Inline(&data.0)),
             Op::SigErrorCqe { mkey } => self.record_error(*mkey),
             Op::SetLkey { mkey, lkey } => self.set_key(*mkey, *lkey),
@@ -585,7 +594,7 @@ impl Driver<'_> {
                     }
                     _ => return inexpressible("legacy opcode"),
                 })?;
-                self.post_data(out, &sge_list(sges)?)
+                self.post_data(out, &sge_list(sges))
             }
             Op::Start | Op::Complete | Op::Cancel { .. } => inexpressible("chain within a chain"),
         }
@@ -595,10 +604,7 @@ impl Driver<'_> {
         self.mkeys.get_mut(index).ok_or(Refusal::Inexpressible("mkey that is not there"))
     }
 
-    fn request<'p, 'q, 'r>(
-        &self,
-        out: &'p mut Out<'q, 'r>,
-    ) -> Result<Post<'p, 'q, 'r, Recorder, MAX_BLOCKS>, Refusal> {
+    fn request<'p, 'r>(&self, out: &'p mut Out<'_, 'r>) -> Result<SendRequest<'p, 'r>, Refusal> {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
@@ -673,30 +679,22 @@ impl Driver<'_> {
         }
         let Some(open) = self.open.take() else { return Ok(()) };
         let mut mkey = self.mkey(open.mkey)?.clone();
-        let layout = match &open.layout {
-            Some(OwnedLayout::List(entries)) => Some(Layout::list(entries)),
-            Some(OwnedLayout::Interleaved(repeat, entries)) => {
-                Some(Layout::interleaved(*repeat, entries).map_err(Refusal::Config)?)
-            }
-            None => None,
-        };
-        let crypto = open.crypto.map(ReadyCrypto::new);
-        let config = MkeyConfig {
-            access: open.access,
-            layout,
-            signature: open.signature.as_ref(),
-            crypto: crypto.as_ref(),
-        };
+        let config = MkeyConfig { access: open.access, signature: open.signature, crypto: open.crypto };
         let before = mkey.clone();
         let max_entries = self.max_entries(open.mkey)?;
-        let result = self.request(out)?.configure_mkey(&mut mkey, &config);
+        let layout = open.layout.as_ref().map_or(Layout::Unchanged, OwnedLayout::as_layout);
+        let request = self.request(out)?;
+        let prepared = self.how.way.prepare(mkey.kind(), &config).map_err(Refusal::Config)?;
+        let result = request.configure_mkey(&mut mkey, &prepared, layout);
         if result.is_err() {
             assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
         }
+        self.configured += usize::from(result.is_ok());
         let asked = Asked {
+            entries: open.layout.as_ref().map(OwnedLayout::spans).unwrap_or_default(),
             // As many as the reference has room for, which forgets the header.
             interleaved_to_the_brim: matches!(&open.layout, Some(OwnedLayout::Interleaved(_, entries)) if entries.len() == max_entries),
-            length: config.layout.map_or(before.length(), |layout| layout.length()),
+            length: open.layout.as_ref().map_or(before.length(), OwnedLayout::length),
             signature_kept: open.signature == SignatureChange::Keep,
             crypto_kept: open.crypto.is_none(),
             bsf_in_force: before.signature().is_some() || before.crypto().is_some(),
@@ -737,41 +735,43 @@ impl Driver<'_> {
                 Payload::Inline(_) => return inexpressible(rules::INLINE_READ),
             },
         }
-        .map_err(Refusal::Post)
+        .map_err(|error| {
+            let lengths = match payload {
+                Payload::Sges(sges) => sges.iter().map(|sge| sge.length).collect(),
+                Payload::Inline(_) => Vec::new(),
+            };
+            Refusal::Transfer { error, lengths }
+        })
     }
 }
 
 fn remote(rkey: u32, address: u64) -> Remote {
-    Remote::new(address, Key::from_raw(rkey))
+    Remote { address, rkey: Key::from_raw(rkey) }
 }
 
-/// Pieces of no length are left out, as verbs do: the library has no such piece.
-fn sge_list(specs: &[SgeSpec]) -> Result<Vec<Sge>, Refusal> {
-    specs
-        .iter()
-        .filter(|spec| spec.length > 0)
-        .map(|spec| {
-            let length = spec.length;
-            Sge::new(spec.addr.0, length, Key::from_raw(spec.lkey))
-                .map_err(|error| Refusal::Sge { error, length })
-        })
-        .collect()
+/// Segments of no length are left out, as verbs do: the library posts none.
+fn sge_list(specs: &[SgeSpec]) -> Vec<Sge> {
+    let sge =
+        |spec: &SgeSpec| Sge { address: spec.addr.0, length: spec.length, lkey: Key::from_raw(spec.lkey) };
+    specs.iter().filter(|spec| spec.length > 0).map(sge).collect()
 }
 
-fn list(specs: &[SgeSpec]) -> Result<OwnedLayout, Refusal> {
-    let entry = |spec: &SgeSpec| {
-        let length = spec.length;
-        ListEntry::new(spec.addr.0, length, Key::from_raw(spec.lkey))
-            .map_err(|error| Refusal::ListEntry { error, length })
+fn list(specs: &[SgeSpec]) -> OwnedLayout {
+    let entry = |spec: &SgeSpec| KlmEntry {
+        address: spec.addr.0,
+        length: spec.length,
+        key: Key::from_raw(spec.lkey),
     };
-    specs.iter().map(entry).collect::<Result<_, _>>().map(OwnedLayout::List)
+    OwnedLayout::List(specs.iter().map(entry).collect())
 }
 
 fn interleaved(repeat: u32, specs: &[InterleavedSpec]) -> Result<OwnedLayout, Refusal> {
     let entry = |spec: &InterleavedSpec| {
         let stride = u64::from(spec.bytes_count) + u64::from(spec.bytes_skip);
-        InterleavedEntry::new(spec.addr.0, spec.bytes_count, spec.bytes_skip, Key::from_raw(spec.lkey))
-            .map_err(|error| Refusal::Stride { error, stride })
+        let (Ok(bytes), Ok(skip)) = (spec.bytes_count.try_into(), spec.bytes_skip.try_into()) else {
+            return Err(Refusal::Stride { stride });
+        };
+        Ok(InterleavedEntry { address: spec.addr.0, bytes, skip, key: Key::from_raw(spec.lkey) })
     };
     let entries = specs.iter().map(entry).collect::<Result<_, _>>()?;
     Ok(OwnedLayout::Interleaved(repeat, entries))

@@ -1,7 +1,6 @@
 //! Where the library refuses on purpose what the reference posts, by rule. `vectors/DIFFERENCES.md` gives the reasons.
 
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::types::OutOfRange;
 
 /// Why the library did not post a chain.
 #[derive(Clone, Debug)]
@@ -10,26 +9,10 @@ pub enum Refusal {
     Inexpressible(&'static str),
     /// An mkey could not be changed.
     Config(ConfigError),
-    /// An entry of a list layout.
-    ListEntry {
-        /// What the library said.
-        error: OutOfRange,
-        /// The entry's length in bytes.
-        length: u32,
-    },
-    /// An entry of an interleaved layout.
+    /// Bytes or skip of an entry of an interleaved layout have more than 16 bits: the library has no number for them.
     Stride {
-        /// What the library said.
-        error: OutOfRange,
-        /// Bytes and skip of the entry.
+        /// Their sum.
         stride: u64,
-    },
-    /// A piece of a data-path request.
-    Sge {
-        /// What the library said.
-        error: OutOfRange,
-        /// The piece's length in bytes.
-        length: u32,
     },
     /// A copy mask.
     CopyMask {
@@ -45,13 +28,32 @@ pub enum Refusal {
         /// What was asked for.
         asked: Asked,
     },
+    /// A data-path request.
+    Transfer {
+        /// What the library said.
+        error: PostError,
+        /// The lengths of its data segments in bytes.
+        lengths: Vec<u32>,
+    },
     /// Any other request.
     Post(PostError),
 }
 
+impl Refusal {
+    /// Returns what the library said of a request.
+    const fn post_error(&self) -> Option<&PostError> {
+        match self {
+            Self::Configure { error, .. } | Self::Transfer { error, .. } | Self::Post(error) => Some(error),
+            Self::Inexpressible(_) | Self::Config(_) | Self::Stride { .. } | Self::CopyMask { .. } => None,
+        }
+    }
+}
+
 /// What a configuration asked for, as far as a rule is about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked {
+    /// The lengths of the entries of a list, and the strides of those of an interleaved layout, in bytes.
+    pub entries: Vec<u32>,
     /// The layout is interleaved, with as many entries as there is room for without its header.
     pub interleaved_to_the_brim: bool,
     /// Bytes of the mkey.
@@ -73,9 +75,6 @@ pub const INLINE_READ: &str = "deliberate: RDMA READ with inline data";
 
 /// The reference had no room within a limit that was lifted for the library.
 pub const LIFTED: &str = "refused by the reference for a limit that is lifted here";
-/// A template's signature or crypto properties are to be written again, and the library does not copy them from it.
-pub const OF_TEMPLATE: &str = "behind a template: what it had is to be written again";
-
 /// The longest list entry, data segment and stride that the library takes, in bytes (`vectors/DIFFERENCES.md`). Not the
 /// library's own constants: these would follow it.
 const MAX_ENTRY_BYTES: u32 = 1 << 31;
@@ -90,75 +89,70 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
         Refusal::Inexpressible(UNFINISHED) => Some(UNFINISHED),
         Refusal::Inexpressible(SECOND_LAYOUT) => Some(SECOND_LAYOUT),
         Refusal::Inexpressible(INLINE_READ) => Some(INLINE_READ),
-        Refusal::ListEntry { length, .. } if *length == 0 || *length > MAX_ENTRY_BYTES => {
-            Some("deliberate: list entry of 0 bytes or over 2 GiB")
-        }
-        Refusal::Sge { length, .. } if *length > MAX_SGE_BYTES => {
+        Refusal::Transfer { error: PostError::SgeTooLong { index, .. }, lengths }
+            if lengths.get(usize::from(*index)).is_some_and(|length| *length > MAX_SGE_BYTES) =>
+        {
             Some("deliberate: data segment over 31 bits")
         }
-        Refusal::Stride { stride, .. } if *stride > MAX_STRIDE => {
-            Some("deliberate: interleaved stride over 16 bits")
-        }
+        Refusal::Stride { stride } if *stride > MAX_STRIDE => Some(STRIDE),
         Refusal::CopyMask { error: ConfigError::CopyMaskNeedsSameStructure, memory_only: true } => {
             Some("deliberate: copy mask without a wire domain")
         }
         Refusal::Configure { error: PostError::Config(error), asked } => match error {
             ConfigError::TooManyEntries { entries, max }
-                if asked.interleaved_to_the_brim && *entries == max + 1 =>
+                if asked.interleaved_to_the_brim && *entries == u32::from(*max) + 1 =>
             {
                 Some("deliberate: interleaved layout without room for its header")
             }
-            ConfigError::LengthOver32Bits { length }
+            ConfigError::EntryLength { index, length }
+                if asked.entries.get(usize::from(*index)) == Some(length)
+                    && (*length == 0 || *length > MAX_ENTRY_BYTES) =>
+            {
+                Some("deliberate: list entry of 0 bytes or over 2 GiB")
+            }
+            ConfigError::StrideOver16Bits { index, stride }
+                if asked.entries.get(usize::from(*index)) == Some(stride)
+                    && u64::from(*stride) > MAX_STRIDE =>
+            {
+                Some(STRIDE)
+            }
+            ConfigError::LengthOver32Bits { mebibytes }
                 if asked.signature_kept
                     && asked.crypto_kept
                     && asked.bsf_in_force
-                    && *length == asked.length
-                    && *length > u64::from(u32::MAX) =>
+                    && u64::from(*mebibytes) == asked.length.div_ceil(1 << 20)
+                    && asked.length > u64::from(u32::MAX) =>
             {
                 Some("deliberate: over 32 bits long under a BSF in force")
             }
             _ => None,
         },
-        Refusal::Post(PostError::RingFull { needed, free })
-        | Refusal::Configure { error: PostError::RingFull { needed, free }, .. }
-            if overlaps && needed > free =>
-        {
-            Some(RING_FULL)
-        }
-        _ => None,
+        _ => match refusal.post_error() {
+            Some(PostError::RingFull { needed, free }) if overlaps && needed > free => Some(RING_FULL),
+            _ => None,
+        },
     }
 }
 
 /// Returns whether a limit of the queue is the reason, which a replay with limits lifted does not have.
 pub fn is_limit(refusal: &Refusal) -> bool {
-    let (Refusal::Post(error) | Refusal::Configure { error, .. }) = refusal else { return false };
     matches!(
-        error,
-        PostError::TooManyRequests { .. }
-            | PostError::InlineTooLong { .. }
-            | PostError::Config(ConfigError::TooManyEntries { .. } | ConfigError::BsfDoesNotFit { .. })
+        refusal.post_error(),
+        Some(
+            PostError::TooManyRequests { .. }
+                | PostError::InlineTooLong { .. }
+                | PostError::Config(ConfigError::TooManyEntries { .. } | ConfigError::BsfDoesNotFit { .. })
+        )
     )
-}
-
-/// Returns whether the library refuses to write again what only a template had.
-pub fn is_of_template(refusal: &Refusal) -> bool {
-    let Refusal::Configure { error: PostError::Config(ConfigError::StateUnknown { missing }), asked } =
-        refusal
-    else {
-        return false;
-    };
-    match *missing {
-        "signature (set or reset)" => asked.signature_kept,
-        "crypto" => asked.crypto_kept,
-        _ => false,
-    }
 }
 
 /// Returns whether the library had no room for the request, whatever it says.
 pub fn no_room(refusal: &Refusal) -> bool {
-    let (Refusal::Post(error) | Refusal::Configure { error, .. }) = refusal else { return false };
-    matches!(error, PostError::RingFull { .. } | PostError::TooManyRequests { .. })
+    matches!(refusal.post_error(), Some(PostError::RingFull { .. } | PostError::TooManyRequests { .. }))
 }
+
+/// An entry of an interleaved layout.
+const STRIDE: &str = "deliberate: interleaved stride over 16 bits";
 
 /// The reference counts requests, not blocks, and overwrites what it has just posted.
 const RING_FULL: &str = "deliberate: chain longer than the ring";

@@ -5,7 +5,7 @@ use super::super::finding::Problem;
 use super::super::segment::UMR_ENTRIES;
 use super::super::umr::{LayoutView, Umr};
 use super::{Report, bsf};
-use crate::mkey::ListEntry;
+use crate::mkey::KlmEntry;
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::{MkeyContext, QpnMkey};
 use crate::wire::strided::{StridedEntry, StridedHeader};
@@ -156,7 +156,7 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         let length = entry.byte_count.get();
         sum += u64::from(length);
         report.when(length == 0, offset, Problem::EntryEmpty { index });
-        report.when(length > ListEntry::MAX_BYTES, offset, Problem::EntryTooLong { index, length });
+        report.when(length > KlmEntry::MAX_BYTES, offset, Problem::EntryTooLong { index, length });
     }
     if let Some(length) = length {
         report.when(sum != length, LEN_AT, Problem::ListLength { sum, length });

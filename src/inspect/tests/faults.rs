@@ -149,14 +149,9 @@ fn what_is_known_of_the_device_is_checked() {
 #[test]
 fn lengths_that_leave_odd_ends_are_suspicious() {
     // 1032 bytes leave 512 behind the first unit of 520, and the rule allows 504 at most.
-    let pieces = ListEntry::new(0x1000, 1032, REGION).map(|piece| [piece]);
-    let pieces = pieces.unwrap();
-    let config = MkeyConfig {
-        layout: Some(Layout::list(&pieces)),
-        crypto: Some(&ReadyCrypto::new(CRYPTO)),
-        ..MkeyConfig::KEEP
-    };
-    let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config);
+    let config = MkeyConfig { crypto: Some(CRYPTO), ..MkeyConfig::UNCHANGED };
+    let entry = KlmEntry { address: 0x1000, length: 1032, key: REGION };
+    let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config, &[entry]);
     let found = problems(&bytes.unwrap(), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::JobSize { length: 1032, unit: 520 }]);
     let found = problems(&full_with(BlockSignature::memory(CRC32C), CRYPTO), &DeviceContext::UNKNOWN);
@@ -180,8 +175,8 @@ fn set_psv_and_transfers_are_checked() {
     let found = problems(&patched(psv, 20, &[0, 1]), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::PsvSyndrome { syndrome: 1 }]);
 
-    let remote = Remote::new(0x1000, REGION);
-    let sge = Sge::new(0, 8, REGION).unwrap();
+    let remote = Remote { address: 0x1000, rkey: REGION };
+    let sge = Sge { address: 0, length: 8, lkey: REGION };
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge]));
     let read = read.unwrap();
     let found = problems(&patched(read.clone(), 32, &[0, 0, 0, 0]), &DeviceContext::UNKNOWN);

@@ -12,10 +12,11 @@ mod words;
 
 use super::*;
 use crate::error::PostError;
-use crate::mkey::{Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes};
-use crate::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig};
+use crate::mkey::{Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes};
+use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use crate::types::{Key, PsvIndex, Qpn};
 use crate::wire::Wqebb;
+use crate::wqe::PreparedConfig;
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -24,8 +25,8 @@ use std::vec::Vec;
 struct Recorder(Vec<[u8; 8]>);
 
 impl Doorbell for Recorder {
-    fn ring(&mut self, control: [u8; 8]) {
-        self.0.push(control);
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0.push(last.control());
     }
 }
 
@@ -62,9 +63,14 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
 }
 
 /// Returns the bytes of a configuration, its SET_PSVs included.
-fn configured(attributes: MkeyAttributes, config: &MkeyConfig<'_>) -> Result<Vec<u8>, PostError> {
+fn configured<'l>(
+    attributes: MkeyAttributes,
+    config: &MkeyConfig,
+    layout: impl Into<Layout<'l>>,
+) -> Result<Vec<u8>, PostError> {
     let mut mkey = Mkey::new(attributes);
-    encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, config))
+    let prepared = PreparedConfig::new(mkey.kind(), config)?;
+    encoded(|queue| queue.request(1).signaled().configure_mkey(&mut mkey, &prepared, layout))
 }
 
 fn parse(bytes: &[u8]) -> WorkRequest<'_> {

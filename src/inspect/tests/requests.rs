@@ -30,34 +30,28 @@ pub(super) const ENTRIES: usize = 128;
 pub(super) const SIGNATURE: usize = 192;
 pub(super) const CRYPTO_AT: usize = 256;
 
-/// Two pieces, T10-DIF in both domains, crypto around the wire's: 320 bytes, and two SET_PSVs.
+/// Two entries, T10-DIF in both domains, crypto around the wire's: 320 bytes, and two SET_PSVs.
 pub(super) fn full() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(3, 2)), CRYPTO)
 }
 
 pub(super) fn full_with(block: BlockSignature, crypto: Crypto) -> Vec<u8> {
-    let pieces = [ListEntry::new(0x1000, 520, REGION), ListEntry::new(0x9000, 520, REGION)];
-    let pieces: Vec<_> = pieces.into_iter().flatten().collect();
+    let entries = [0x1000, 0x9000].map(|address| KlmEntry { address, length: 520, key: REGION });
     let config = MkeyConfig {
         access: Some(Access::REMOTE_READ | Access::REMOTE_WRITE),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&block),
-        crypto: Some(&ReadyCrypto::new(crypto)),
+        signature: SignatureChange::Set(block),
+        crypto: Some(crypto),
     };
-    let posted = configured(attributes(true, Some(XtsEngine::MultiBlock)), &config);
+    let posted = configured(attributes(true, Some(XtsEngine::MultiBlock)), &config, &entries);
     posted.unwrap()
 }
 
 /// Three streams, of 512, 8 and 4 bytes, twice.
 pub(super) fn interleaved() -> Vec<u8> {
-    let streams = [
-        InterleavedEntry::new(0x1000, 512, 4, REGION),
-        InterleavedEntry::new(0x9000, 8, 0, REGION),
-        InterleavedEntry::new(0xa000, 4, 4, REGION),
-    ];
-    let streams: Vec<_> = streams.into_iter().flatten().collect();
-    let config = MkeyConfig { layout: Layout::interleaved(2, &streams).ok(), ..MkeyConfig::KEEP };
-    configured(attributes(false, None), &config).unwrap()
+    let entries = [(0x1000, 512, 4), (0x9000, 8, 0), (0xa000, 4, 4)]
+        .map(|(address, bytes, skip)| InterleavedEntry { address, bytes, skip, key: REGION });
+    let layout = Layout::Interleaved { repeat: 2, entries: &entries };
+    configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
 }
 
 /// As [`full`], bound to a queue pair.
@@ -72,8 +66,8 @@ pub(super) fn moved() -> Vec<u8> {
 
 /// A layout without entries; BSFs are enabled in the context, but not by the mask.
 pub(super) fn empty() -> Vec<u8> {
-    let config = MkeyConfig { layout: Some(Layout::list(&[])), ..MkeyConfig::KEEP };
-    patched(configured(attributes(false, None), &config).unwrap(), CONTEXT + 12, &[0x40])
+    let bytes = configured(attributes(false, None), &MkeyConfig::UNCHANGED, Layout::List(&[]));
+    patched(bytes.unwrap(), CONTEXT + 12, &[0x40])
 }
 
 /// As [`full`], with a signature on the wire only.

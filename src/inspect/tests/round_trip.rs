@@ -34,10 +34,10 @@ proptest! {
         change in changes(),
         crypto in of(cryptos()),
     ) {
-        let ready = crypto.map(ReadyCrypto::new);
-        let config = MkeyConfig { access, layout: entries.layout(), signature: change.as_ref(), crypto: ready.as_ref() };
+        let config = MkeyConfig { access, signature: change, crypto };
+        let posted = configured(attributes(signature_mkey, engine), &config, entries.layout());
         // What the library refuses has no bytes.
-        let Ok(bytes) = configured(attributes(signature_mkey, engine), &config) else { return Ok(()) };
+        let Ok(bytes) = posted else { return Ok(()) };
         let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL) };
 
         let requests: Vec<_> = Requests::new(&bytes).map(|(_, request)| request).collect();
@@ -52,20 +52,19 @@ proptest! {
         };
         prop_assert_eq!((umr.key(), umr.tag()), (KEY, Some(KEY.tag())));
         prop_assert_eq!(umr.access(), access);
-        prop_assert_eq!(umr.length(), config.layout.map(|layout| layout.length()));
-        let list: Result<Vec<_>, _> = umr.layout().iter().flat_map(|layout| layout.list_entries()).collect();
+        prop_assert_eq!(umr.length(), entries.length());
+        let list: Vec<_> = umr.layout().iter().flat_map(|layout| layout.list_entries()).collect();
         let streams: Result<Vec<_>, _> =
             umr.layout().iter().flat_map(|layout| layout.interleaved_entries()).collect();
-        let (list, streams) = (list.map_err(|e| TestCaseError::fail(e.to_string()))?,
-            streams.map_err(|e| TestCaseError::fail(e.to_string()))?);
+        let streams = streams.map_err(|e| TestCaseError::fail(e.to_string()))?;
         let layout = match umr.layout() {
-            None => None,
-            Some(LayoutView::List(_)) => Some(Layout::list(&list)),
+            None => Layout::Unchanged,
+            Some(LayoutView::List(_)) => Layout::List(&list),
             Some(LayoutView::Interleaved { header, .. }) => {
-                Layout::interleaved(header.repeat_count.get(), &streams).ok()
+                Layout::Interleaved { repeat: header.repeat_count.get(), entries: &streams }
             }
         };
-        prop_assert_eq!(layout, config.layout);
+        prop_assert_eq!(layout, entries.layout());
 
         let expected = match change {
             SignatureChange::Set(block) => SignatureChange::Set(normalised(block)),
@@ -102,14 +101,10 @@ proptest! {
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
         cut in any::<prop::sample::Index>(),
     ) {
-        let config = MkeyConfig {
-            access: Some(Access::ALL),
-            layout: entries.layout(),
-            signature: SignatureChange::Set(&block),
-            crypto: Some(&ReadyCrypto::new(crypto)),
-        };
-        let posted = configured(attributes(true, Some(XtsEngine::Unspecified)), &config);
-        let Ok(mut bytes) = posted else { return Ok(()) };
+        let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
+        let config = MkeyConfig { access, signature, crypto: Some(crypto) };
+        let attributes = attributes(true, Some(XtsEngine::Unspecified));
+        let Ok(mut bytes) = configured(attributes, &config, entries.layout()) else { return Ok(()) };
         for (at, value) in damage {
             let at = at.index(bytes.len());
             bytes[at] = value;
@@ -158,10 +153,10 @@ proptest! {
     ) {
         let sges: Vec<_> = sges
             .into_iter()
-            .flat_map(|(address, length, key)| Sge::new(address, length, Key::from_raw(key)))
+            .map(|(address, length, key)| Sge { address, length, lkey: Key::from_raw(key) })
             .collect();
         let payload = inline.as_ref().map_or(Payload::Sges(&sges), |bytes| Payload::Inline(bytes));
-        let remote = Remote::new(address, Key::from_raw(rkey));
+        let remote = Remote { address, rkey: Key::from_raw(rkey) };
         let bytes = encoded(|queue| queue.request(1).signaled().rdma_write_imm(remote, imm, payload));
         let bytes = bytes.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let request = parse(&bytes);

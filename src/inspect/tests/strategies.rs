@@ -65,7 +65,7 @@ pub(super) fn cryptos() -> impl Strategy<Value = Crypto> {
     )
 }
 
-pub(super) fn changes() -> impl Strategy<Value = SignatureChange<BlockSignature>> {
+pub(super) fn changes() -> impl Strategy<Value = SignatureChange> {
     prop_oneof![
         Just(SignatureChange::Keep),
         Just(SignatureChange::Reset),
@@ -76,16 +76,28 @@ pub(super) fn changes() -> impl Strategy<Value = SignatureChange<BlockSignature>
 #[derive(Clone, Debug)]
 pub(super) enum Entries {
     Keep,
-    List(Vec<ListEntry>),
+    List(Vec<KlmEntry>),
     Interleaved(u32, Vec<InterleavedEntry>),
 }
 
 impl Entries {
-    pub(super) fn layout(&self) -> Option<Layout<'_>> {
+    pub(super) fn layout(&self) -> Layout<'_> {
+        match self {
+            Self::Keep => Layout::Unchanged,
+            Self::List(entries) => Layout::List(entries),
+            Self::Interleaved(repeat, entries) => Layout::Interleaved { repeat: *repeat, entries },
+        }
+    }
+
+    /// Returns how many bytes it maps.
+    pub(super) fn length(&self) -> Option<u64> {
         match self {
             Self::Keep => None,
-            Self::List(entries) => Some(Layout::list(entries)),
-            Self::Interleaved(repeat, entries) => Layout::interleaved(*repeat, entries).ok(),
+            Self::List(entries) => Some(entries.iter().map(|entry| u64::from(entry.length)).sum()),
+            Self::Interleaved(repeat, entries) => {
+                let cycle: u64 = entries.iter().map(|entry| u64::from(entry.bytes)).sum();
+                Some(cycle * u64::from(*repeat))
+            }
         }
     }
 }
@@ -96,18 +108,21 @@ pub(super) fn keys() -> impl Strategy<Value = Key> {
 }
 
 pub(super) fn entries() -> impl Strategy<Value = Entries> {
-    let length = prop_oneof![1..=0x1_0000_u32, 1..=ListEntry::MAX_BYTES];
-    let piece = (any::<u64>(), length, keys());
-    let list = vec(piece.prop_map(|(address, length, key)| ListEntry::new(address, length, key)), 0..20);
-    let stream = (any::<u64>(), 0..=0xffff_u32, 0..=0xffff_u32, keys());
-    let stream =
-        stream.prop_map(|(address, a, b, key)| InterleavedEntry::new(address, a.min(b), a.abs_diff(b), key));
+    let length = prop_oneof![1..=0x1_0000_u32, 1..=KlmEntry::MAX_BYTES];
+    let entry = (any::<u64>(), length, keys());
+    let list = vec(entry.prop_map(|(address, length, key)| KlmEntry { address, length, key }), 0..20);
+    let stream = (any::<u64>(), any::<u16>(), any::<u16>(), keys());
+    let stream = stream.prop_map(|(address, a, b, key)| InterleavedEntry {
+        address,
+        bytes: a.min(b),
+        skip: a.abs_diff(b),
+        key,
+    });
     let interleaved = (any::<u32>(), vec(stream, 0..20));
     prop_oneof![
         1 => Just(Entries::Keep),
-        3 => list.prop_map(|list| Entries::List(list.into_iter().flatten().collect())),
-        3 => interleaved
-            .prop_map(|(repeat, list)| Entries::Interleaved(repeat, list.into_iter().flatten().collect())),
+        3 => list.prop_map(Entries::List),
+        3 => interleaved.prop_map(|(repeat, entries)| Entries::Interleaved(repeat, entries)),
     ]
 }
 

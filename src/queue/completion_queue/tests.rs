@@ -2,18 +2,19 @@
 
 use super::*;
 use crate::mkey::{
-    BlockSignature, DomainKind, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
+    BlockSignature, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
     SignatureChange, SignatureError, SignatureErrorKind,
 };
 use crate::queue::{
-    Doorbell, Failure, Message, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
+    Doorbell, Failure, LastRequest, Message, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
     SendQueueConfig,
 };
-use crate::types::{BlockSize, Key, MkeyIndex, PsvIndex, Seed};
+use crate::types::{BlockSize, DomainKind, Key, MkeyIndex, PsvIndex, Seed};
 use crate::wire::Wqebb;
 use crate::wire::cqe::{SignatureErrorCqe, Syndrome};
 use crate::wire::ctrl::Opcode;
 use crate::wire::data::DataSegment;
+use crate::wqe::{PreparedConfig, Sge};
 use embedded_hal_mock::eh1::delay::{CheckedDelay, Transaction};
 use std::collections::VecDeque;
 use std::vec;
@@ -23,7 +24,7 @@ use zerocopy::big_endian::{U16, U32, U64};
 struct Silent;
 
 impl Doorbell for Silent {
-    fn ring(&mut self, _: [u8; 8]) {}
+    fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
 type Send<'r> = SendQueue<'r, Silent, 16>;
@@ -55,6 +56,12 @@ fn signature_mkey(key: Key) -> Mkey {
 
 const CRC32: crate::mkey::Domain =
     crate::mkey::Domain { signature: Signature::Crc32(Seed::Zeros), block_size: BlockSize::B512 };
+
+/// Sets a signature of [`signature_mkey`]s.
+fn signing(signature: BlockSignature) -> PreparedConfig {
+    let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
+    PreparedConfig::new(signature_mkey(Key::default()).kind(), &config).unwrap()
+}
 
 #[test]
 fn m56_entries_of_the_other_lap_are_not_there_yet() {
@@ -96,9 +103,8 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
     let (mut sq_ring, sq_record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut send = send(QPN, &mut sq_ring, &sq_record);
-    let config =
-        MkeyConfig { signature: SignatureChange::Set(&BlockSignature::memory(CRC32)), ..MkeyConfig::KEEP };
-    send.request(1).signaled().configure_mkey(&mut mkeys[1], &config).unwrap();
+    let prepared = signing(BlockSignature::memory(CRC32));
+    send.request(1).signaled().configure_mkey(&mut mkeys[1], &prepared, Layout::Unchanged).unwrap();
     send.ring_doorbell();
     let mut router = QpRouter { queues: &mut send, mkeys: &mut mkeys };
     let reported = Completion::SignatureError { mkey: key.index(), position: 1 };
@@ -268,9 +274,8 @@ impl World<'_> {
         let (qpn, model) = &mut self.models[at];
         let (send, receive) = self.table.get_mut(Qpn::from_low_bits(*qpn)).unwrap();
         let begin = send.producer();
-        let block = BlockSignature::both(CRC32, CRC32);
-        let config = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
-        let sge = crate::wqe::Sge::new(0, 1, Key::from_raw(0x500)).unwrap();
+        let prepared = signing(BlockSignature::both(CRC32, CRC32));
+        let sge = Sge { address: 0, length: 1, lkey: Key::from_raw(0x500) };
         let part = RequestKind::MkeyConfigurePart;
         let parts: &[(u32, RequestKind)] = match self.dice.below(5) {
             0 if receive.post(id, &[]).is_ok() => {
@@ -279,7 +284,11 @@ impl World<'_> {
                 model.next_receive = model.next_receive.wrapping_add(1);
                 &[]
             }
-            1 if send.request(id).configure_mkey(&mut self.mkeys[1], &config).is_ok() => {
+            1 if send
+                .request(id)
+                .configure_mkey(&mut self.mkeys[1], &prepared, Layout::Unchanged)
+                .is_ok() =>
+            {
                 &[(0, part), (3, part), (4, RequestKind::MkeyConfigure)]
             }
             2 if send.request(id).send(&[sge; 11]).is_ok() => &[(0, RequestKind::Send)],
@@ -486,13 +495,10 @@ fn a_router_that_is_wrong_retires_nothing() {
 fn inner_requests_complete_unseen() {
     let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut send = send(QPN, &mut sq_ring, &sq_record);
-    let config = MkeyConfig {
-        signature: SignatureChange::Set(&BlockSignature::both(CRC32, CRC32)),
-        ..MkeyConfig::KEEP
-    };
+    let prepared = signing(BlockSignature::both(CRC32, CRC32));
     let mut mkey = signature_mkey(Key::from_raw(0x7700));
     for _ in 0..3 {
-        send.request(1).configure_mkey(&mut mkey, &config).unwrap();
+        send.request(1).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
     }
     send.ring_doorbell();
     // Inner requests of the three configurations, all of which complete.

@@ -7,6 +7,7 @@ mod barriers;
 mod glibc;
 mod panics;
 mod reach;
+mod size;
 
 use std::fs;
 use std::io::{self, Write};
@@ -39,7 +40,15 @@ fn check_all() -> Result<(), String> {
             say(format!("{}: {}", image.display(), panics::check_image(&disassemble(image)?)?))?;
         }
     }
-    Ok(())
+    say(smallest_service()?)
+}
+
+/// Builds the smallest service as who wants it small and fast would, for a Cortex-A72, and checks how long its code is.
+fn smallest_service() -> Result<String, String> {
+    let toolchain = Toolchain::find(Board::BlueField2, System::None)?;
+    check(toolchain.cargo(&["build", "--quiet", "--profile", "bench", "--package", "hil-minimal"]))?;
+    let file = root().join("target/cross").join(&toolchain.triple).join("release/hil-minimal");
+    size::check(&fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?)
 }
 
 /// Returns the instructions of a file, as text.

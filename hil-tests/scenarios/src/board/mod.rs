@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Mkey, XtsEngine};
-use mlx5_mkey::queue::{CompletionQueue, Doorbell, ReceiveQueue, SendQueue};
+use mlx5_mkey::queue::{CompletionQueue, Doorbell, LastRequest, ReceiveQueue, SendQueue};
 use mlx5_mkey::types::{DekId, Key};
 
 /// Blocks of a send queue.
@@ -27,8 +27,8 @@ pub const COMPLETIONS: usize = 256;
 pub struct AnyDoorbell(pub Box<dyn Doorbell>);
 
 impl Doorbell for AnyDoorbell {
-    fn ring(&mut self, control: [u8; 8]) {
-        self.0.ring(control);
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0.ring(last);
     }
 }
 

@@ -4,11 +4,11 @@
 
 use super::PortSendQueue;
 use crate::board::{AnyDoorbell, SEND_BLOCKS};
-use crate::way::{Memory, Post, Poster, Way};
+use crate::way::{Poster, Way};
 use alloc::boxed::Box;
 use core::ptr::NonNull;
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::queue::{DoorbellRecord, SendRequest};
 use mlx5_mkey::types::Qpn;
 
 /// A send queue, and what was posted to it and not published yet.
@@ -20,7 +20,6 @@ pub struct Sender {
     queue: NonNull<PortSendQueue>,
     /// Holds the one reference to the queue while there is one.
     open: Option<Poster<'static, 'static, AnyDoorbell, SEND_BLOCKS>>,
-    memory: Memory,
     way: Way,
     qpn: Qpn,
     record: &'static DoorbellRecord,
@@ -31,7 +30,7 @@ impl Sender {
     pub fn new(queue: PortSendQueue) -> Self {
         let (qpn, record) = (queue.qpn(), queue.record());
         let queue = NonNull::from(Box::leak(Box::new(queue)));
-        Self { queue, open: None, memory: Memory::default(), way: Way::default(), qpn, record }
+        Self { queue, open: None, way: Way::default(), qpn, record }
     }
 
     /// Posts in this way from now on. What a batch holds is published.
@@ -40,20 +39,25 @@ impl Sender {
         self.way = way;
     }
 
+    /// Returns how requests are posted, and configurations prepared.
+    pub const fn way(&self) -> Way {
+        self.way
+    }
+
     /// Publishes nothing from now on before the doorbell is asked for, which a batch does when it ends.
     pub fn hold_back(&mut self) {
         self.set_way(self.way.without_batches());
     }
 
     /// Begins a request.
-    pub fn request(&mut self, id: u64) -> Post<'_, 'static, 'static, AnyDoorbell, SEND_BLOCKS> {
+    pub fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         let poster = match &mut self.open {
             Some(poster) => poster,
             // SAFETY: the box was leaked, and its pointer is used by nobody as long as this reference lives: by `queue` and
             // `drop` alone, both of which end `open` before.
             none => none.insert(self.way.open(unsafe { self.queue.as_mut() })),
         };
-        poster.request(id).with_memory(&mut self.memory)
+        poster.request(id)
     }
 
     /// Publishes what was posted.

@@ -13,7 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
-    CompletionQueue, Doorbell, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -33,7 +33,7 @@ const ENTRIES_PER_SLOT: usize = 4;
 struct Silent;
 
 impl Doorbell for Silent {
-    fn ring(&mut self, _: [u8; 8]) {}
+    fn ring(&mut self, _: &LastRequest<'_>) {}
 }
 
 /// The software device, in this process.

@@ -7,7 +7,7 @@ use crate::lab::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, MkeyConfig};
+use mlx5_mkey::mkey::{Access, Layout, MkeyConfig};
 use mlx5_mkey::queue::{Failure, Outcome};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -22,7 +22,7 @@ pub(super) const ALL: &[Scenario] = &[
 const BYTES: usize = 96;
 
 fn grant(rig: &mut Rig<'_>, access: Access) -> Verdict {
-    rig.change(&MkeyConfig { access: Some(access), ..MkeyConfig::KEEP })
+    rig.change(&MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
 }
 
 /// The man page's example: READ is set, then WRITE; only WRITE is left.
@@ -65,10 +65,10 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     rig.install(&pattern(BYTES, 1), None, None)?;
     grant(&mut rig, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffer = rig.lab.region(&[0; BYTES]);
-    let sge = Sge::new(buffer.address, BYTES as u32, buffer.key).map_err(|error| error.to_string())?;
+    let sge = Sge { address: buffer.address, length: BYTES as u32, lkey: buffer.key };
     rig.lab.near.receive.post(77, &[sge]).map_err(|error| error.to_string())?;
     rig.lab.near.receive.publish();
-    let remote = Remote::new(0, rig.lab.key(rig.mkey));
+    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
     let request = rig.lab.far.send.request(78).signaled().rdma_read(remote, &[sge]);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();
@@ -140,15 +140,15 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Lets the peer add to eight bytes at offset 8, which lie in one piece.
+/// Lets the peer add to eight bytes at offset 8, which lie in one entry.
 ///
 /// Assumption: a device's atomics on memory are in the byte order of its host, little endian on every board known here.
 fn atomic(rig: &mut Rig<'_>, allowed: bool) -> Verdict {
     rig.write(&[0; 16]);
     rig.write(&replaced_word(7));
     let old = rig.lab.region(&[0xee; 8]);
-    let sge = Sge::new(old.address, 8, old.key).map_err(|error| error.to_string())?;
-    let remote = Remote::new(8, rig.lab.key(rig.mkey));
+    let sge = Sge { address: old.address, length: 8, lkey: old.key };
+    let remote = Remote { address: 8, rkey: rig.lab.key(rig.mkey) };
     let request = rig.lab.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();

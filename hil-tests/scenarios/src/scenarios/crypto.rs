@@ -8,7 +8,7 @@ use crate::expected;
 use crate::lab::{Rx, Tx, Verdict};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Crypto, Direction, Keytag, MkeyConfig, ReadyCrypto, SignatureOrder, job_size_allowed, job_size_enciphers,
+    Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, job_size_allowed, job_size_enciphers,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
 
@@ -77,7 +77,7 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
         (Crypto { direction: DecryptOnTx, ..old }, &KEY_128),
     ];
     for (number, (new, key)) in changes.iter().enumerate() {
-        rig.change(&MkeyConfig { crypto: Some(&ReadyCrypto::new(*new)), ..MkeyConfig::KEEP })?;
+        rig.change(&MkeyConfig { crypto: Some(*new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
         let images = expected::images(&data, None, Some((new, key)));
         rig.write(&images.memory);
         rig.both_ways(&images).map_err(|error| format!("change {number}: {error}"))?;
@@ -92,7 +92,7 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     nothing_moves(&mut rig, "unconfigured crypto", 512)?;
     let dek = dek(&mut rig, &KEY_128);
     let new = crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek);
-    rig.change(&MkeyConfig { crypto: Some(&ReadyCrypto::new(new)), ..MkeyConfig::KEEP })?;
+    rig.change(&MkeyConfig { crypto: Some(new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
     rig.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 

@@ -1,6 +1,6 @@
-//! Requests that move data: every opcode through an mkey, lists of pieces, failures and what is behind them.
+//! Requests that move data: every opcode through an mkey, lists of entries, failures and what is behind them.
 
-use super::rig::{DIF, PLAIN, Rig, SIGNATURE, domain, flipped, part, pattern, piece, same};
+use super::rig::{DIF, PLAIN, Rig, SIGNATURE, domain, entry, flipped, part, pattern, same};
 use super::{Scenario, scenario};
 use crate::board::{Board, COMPLETIONS};
 use crate::expected;
@@ -8,7 +8,7 @@ use crate::lab::{Lab, Region, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, BlockSignature, Layout, MkeyConfig, Signature, SignatureChange};
+use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange};
 use mlx5_mkey::queue::{Failure, Message, Outcome, RequestKind};
 use mlx5_mkey::types::Seed;
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -31,8 +31,8 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-fn whole(region: &Region) -> Result<Sge, String> {
-    Sge::new(region.address, region.length as u32, region.key).map_err(text)
+fn whole(region: &Region) -> Sge {
+    Sge { address: region.address, length: region.length as u32, lkey: region.key }
 }
 
 fn settle(lab: &mut Lab<'_>) -> Verdict {
@@ -59,17 +59,17 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Both atomics on eight bytes that the mkey has in the middle of a piece.
+/// Both atomics on eight bytes that the mkey has in the middle of an entry.
 ///
 /// Assumption: little endian, as the hosts of all boards known here.
 fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, PLAIN);
     rig.install(&[0x10u64.to_le_bytes(), 0x20u64.to_le_bytes(), [0; 8], [0; 8]].concat(), None, None)?;
-    let pieces = [piece(&rig.memory, 8..16)?, piece(&rig.memory, 0..8)?];
-    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    let entries = [entry(&rig.memory, 8..16), entry(&rig.memory, 0..8)];
+    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
     let old = rig.lab.region(&[0; 8]);
-    let sge = whole(&old)?;
-    let remote = |address| Remote::new(address, rig.lab.key(rig.mkey));
+    let sge = whole(&old);
+    let remote = |address| Remote { address, rkey: rig.lab.key(rig.mkey) };
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut Lab<'_>) -> Verdict, kind, value: u64| {
         post(&mut rig.lab)?;
@@ -104,10 +104,10 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
     rig.install(&pattern(300, 1), None, None)?;
     for length in [1, 11, 12, 13, 28, 60, 61, 300] {
         let data = pattern(length, length as u8);
-        let remote = Remote::new(0, rig.lab.key(rig.mkey));
+        let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
         let payload = Payload::Inline(&data);
         rig.lab.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
-        let buffer = Sge::new(0, 300, rig.lab.key(rig.mkey)).map_err(text)?;
+        let buffer = Sge { address: 0, length: 300, lkey: rig.lab.key(rig.mkey) };
         settle(&mut rig.lab)?;
         ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
         rig.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
@@ -132,8 +132,8 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
     let data = pattern(40, 1);
     rig.install(&[0; 40], None, None)?;
     let source = rig.lab.region(&data);
-    let (sge, inside) = (whole(&source)?, Sge::new(0, 40, rig.lab.key(rig.mkey)).map_err(text)?);
-    let remote = Remote::new(0, rig.lab.key(rig.mkey));
+    let (sge, inside) = (whole(&source), Sge { address: 0, length: 40, lkey: rig.lab.key(rig.mkey) });
+    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
     for write in [false, true] {
         rig.write(&[0; 40]);
         rig.lab
@@ -181,27 +181,25 @@ fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let (first, second, third) =
         (lab.region(&data), lab.region(&pattern(100, 2)), lab.region(&pattern(60, 3)));
     let (signing, plain) = (lab.mkey(SIGNATURE), lab.mkey(PLAIN));
-    let (ones, twos) = ([piece(&first, 0..1024)?], [piece(&second, 50..100)?, piece(&second, 0..50)?]);
+    let (ones, twos) = ([entry(&first, 0..1024)], [entry(&second, 50..100), entry(&second, 0..50)]);
     let config = MkeyConfig {
         access: Some(Access::ALL),
-        layout: Some(Layout::list(&ones)),
-        signature: SignatureChange::Set(&signature),
-        ..MkeyConfig::KEEP
+        signature: SignatureChange::Set(signature),
+        ..MkeyConfig::UNCHANGED
     };
-    lab.configure(signing, &config)?;
-    let layout = Some(Layout::list(&twos));
-    lab.configure(plain, &MkeyConfig { access: Some(Access::ALL), layout, ..MkeyConfig::KEEP })?;
-    let pieces = [
-        Sge::new(10, 80, lab.key(plain)).map_err(text)?,
-        Sge::new(0, 1032, lab.key(signing)).map_err(text)?,
-        whole(&third)?,
+    lab.configure(signing, &config, &ones)?;
+    lab.configure(plain, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &twos)?;
+    let sges = [
+        Sge { address: 10, length: 80, lkey: lab.key(plain) },
+        Sge { address: 0, length: 1032, lkey: lab.key(signing) },
+        whole(&third),
     ];
     let space = [part(&pattern(100, 2), 50..100), part(&pattern(100, 2), 0..50)].concat();
     let wire = [part(&space, 10..90), &signed, &pattern(60, 3)].concat();
 
     let target = lab.region(&vec![0; wire.len()]);
-    let remote = Remote::new(target.address, target.key);
-    lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
+    let remote = Remote { address: target.address, rkey: target.key };
+    lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
     settle(&mut lab)?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
     same(&lab.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
@@ -209,15 +207,15 @@ fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     lab.board.write(first.address, &[0; 1024]);
     lab.board.write(second.address, &[0; 100]);
     lab.board.write(third.address, &[0; 60]);
-    lab.near.receive.post(2, &pieces).map_err(text)?;
+    lab.near.receive.post(2, &sges).map_err(text)?;
     lab.near.receive.publish();
-    lab.far.send.request(3).signaled().send(&[whole(&target)?]).map_err(text)?;
+    lab.far.send.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
     settle(&mut lab)?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
     ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
     same(&lab.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
     same(&lab.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
-    // Ten bytes at each end of the plain mkey's space were in no piece: in memory they lie side by side.
+    // Ten bytes at each end of the plain mkey's space were in no entry: in memory they lie side by side.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
     same(&lab.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
     let check = lab.mkeys.get_mut(signing).map(|mkey| mkey.check());
@@ -238,10 +236,10 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, PLAIN);
     rig.install(&pattern(64, 1), None, None)?;
     let source = rig.lab.region(&[9; 64]);
-    let short = Sge::new(0, 63, rig.lab.key(rig.mkey)).map_err(text)?;
+    let short = Sge { address: 0, length: 63, lkey: rig.lab.key(rig.mkey) };
     rig.lab.near.receive.post(1, &[short]).map_err(text)?;
     rig.lab.near.receive.publish();
-    rig.lab.far.send.request(2).signaled().send(&[whole(&source)?]).map_err(text)?;
+    rig.lab.far.send.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
     settle(&mut rig.lab)?;
     for (side, expected, completions) in [
         ("receiver", Syndrome::LOCAL_LENGTH, rig.lab.wait_near(1)?),
@@ -262,16 +260,16 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, PLAIN);
     let target = rig.lab.region(&[0; 8]);
     let source = rig.lab.region(&[1; 8]);
-    let unconfigured = Sge::new(0, 8, rig.lab.key(rig.mkey)).map_err(text)?;
-    let remote = Remote::new(target.address, target.key);
+    let unconfigured = Sge { address: 0, length: 8, lkey: rig.lab.key(rig.mkey) };
+    let remote = Remote { address: target.address, rkey: target.key };
     for id in 20..23 {
-        rig.lab.near.receive.post(id, &[whole(&source)?]).map_err(text)?;
+        rig.lab.near.receive.post(id, &[whole(&source)]).map_err(text)?;
     }
     rig.lab.near.receive.publish();
     rig.lab.near.send.request(1).signaled().nop().map_err(text)?;
     rig.lab.near.send.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
-    rig.lab.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)?]).map_err(text)?;
-    rig.lab.near.send.request(4).rdma_write(remote, &[whole(&source)?]).map_err(text)?;
+    rig.lab.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    rig.lab.near.send.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
     rig.lab.near.send.request(5).signaled().nop().map_err(text)?;
     settle(&mut rig.lab)?;
     let mut sent = Vec::new();
@@ -300,23 +298,23 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let mut mkeys = Vec::new();
     for bytes in [flipped(&stream, 9, 1), stream.clone()] {
         let region = lab.region(&bytes);
-        let pieces = [piece(&region, 0..520)?];
+        let entries = [entry(&region, 0..520)];
         let mkey = lab.mkey(SIGNATURE);
         lab.configure(
             mkey,
             &MkeyConfig {
                 access: Some(Access::NONE),
-                layout: Some(Layout::list(&pieces)),
-                signature: SignatureChange::Set(&BlockSignature::memory(own)),
-                ..MkeyConfig::KEEP
+                signature: SignatureChange::Set(BlockSignature::memory(own)),
+                ..MkeyConfig::UNCHANGED
             },
+            &entries,
         )?;
         mkeys.push(mkey);
     }
     let target = lab.region(&[0; 512]);
-    let remote = Remote::new(target.address, target.key);
+    let remote = Remote { address: target.address, rkey: target.key };
     for (id, mkey) in (1..).zip(&mkeys) {
-        let sge = Sge::new(0, 512, lab.key(*mkey)).map_err(text)?;
+        let sge = Sge { address: 0, length: 512, lkey: lab.key(*mkey) };
         lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
     settle(&mut lab)?;

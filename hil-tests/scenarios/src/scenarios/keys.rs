@@ -11,13 +11,13 @@ use crate::lab::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::error::{ConfigError, ConfigPart, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, DomainKind, Layout, Mkey, MkeyAttributes, MkeyConfig, ReadyCrypto,
-    Signature, SignatureChange, SignatureErrorKind, SignatureOrder,
+    Access, BlockSignature, Direction, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange,
+    SignatureErrorKind, SignatureOrder,
 };
 use mlx5_mkey::queue::{Message, Outcome, RequestKind};
-use mlx5_mkey::types::{BlockSize, Key};
+use mlx5_mkey::types::{BlockSize, DomainKind, Key};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
 
@@ -57,7 +57,8 @@ fn refuses_all(rig: &mut Rig<'_>, length: usize) -> Verdict {
     Ok(())
 }
 
-fn invalidate(rig: &mut Rig<'_>) -> Verdict {
+/// Takes the mkey out of service and waits until it is done.
+pub(super) fn invalidate(rig: &mut Rig<'_>) -> Verdict {
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     rig.lab.near.send.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
@@ -93,25 +94,25 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
     let images = expected::images(&pattern(512, 1), Some(&signature), Some((&crypto, &KEY_128)));
     rig.install(&images.memory, Some(&signature), Some(&crypto))?;
     invalidate(&mut rig)?;
-    let pieces = rig.pieces()?;
+    let entries = rig.entries();
     let whole = MkeyConfig {
         access: Some(Access::ALL),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&signature),
-        crypto: Some(&ReadyCrypto::new(crypto)),
+        signature: SignatureChange::Set(signature),
+        crypto: Some(crypto),
     };
-    for (config, missing) in [
-        (MkeyConfig::KEEP, "access"),
-        (MkeyConfig { access: None, ..whole }, "access"),
-        (MkeyConfig { layout: None, ..whole }, "layout"),
-        (MkeyConfig { signature: SignatureChange::Keep, ..whole }, "signature (set or reset)"),
-        (MkeyConfig { crypto: None, ..whole }, "crypto"),
+    let list = Layout::List(&entries);
+    for (config, layout, missing) in [
+        (MkeyConfig::UNCHANGED, Layout::Unchanged, ConfigPart::Access),
+        (MkeyConfig { access: None, ..whole }, list, ConfigPart::Access),
+        (whole, Layout::Unchanged, ConfigPart::Layout),
+        (MkeyConfig { signature: SignatureChange::Keep, ..whole }, list, ConfigPart::Signature),
+        (MkeyConfig { crypto: None, ..whole }, list, ConfigPart::Crypto),
     ] {
         let refused = Err(PostError::Config(ConfigError::StateUnknown { missing }));
-        ensure_eq!(rig.lab.try_configure(rig.mkey, &config), refused, "without {missing}");
+        ensure_eq!(rig.lab.try_configure(rig.mkey, &config, layout), refused, "without {missing}");
     }
     refuses_all(&mut rig, 520)?;
-    rig.change(&whole)?;
+    rig.change(&whole, list)?;
     rig.both_ways(&images)
 }
 
@@ -121,8 +122,8 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
     let target = rig.lab.region(&[0; 128]);
-    let sge = Sge::new(0, 64, rig.lab.key(rig.mkey)).map_err(text)?;
-    let remote = |offset| Remote::new(target.address + offset, target.key);
+    let sge = Sge { address: 0, length: 64, lkey: rig.lab.key(rig.mkey) };
+    let remote = |offset| Remote { address: target.address + offset, rkey: target.key };
     rig.lab.near.send.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     rig.lab.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;
@@ -142,10 +143,10 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
 /// Sends a message that invalidates the rig's key; returns what both sides' completions say.
 fn send_invalidate(rig: &mut Rig<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (rig.lab.region(&[7; 8]), rig.lab.region(&[0; 8]));
-    let buffer = Sge::new(inbox.address, 8, inbox.key).map_err(text)?;
+    let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
     rig.lab.near.receive.post(1, &[buffer]).map_err(text)?;
     rig.lab.near.receive.publish();
-    let message = Sge::new(note.address, 8, note.key).map_err(text)?;
+    let message = Sge { address: note.address, length: 8, lkey: note.key };
     rig.lab.far.send.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
     rig.lab.far.send.ring_doorbell();
     rig.lab.settle()?;

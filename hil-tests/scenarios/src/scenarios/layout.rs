@@ -1,16 +1,14 @@
 //! Layouts: which byte of an mkey is which byte of memory.
 
-use super::rig::{BOTH, PLAIN, Rig, domain, fails, part, pattern, piece, rx_refusal, same, tx_refusal};
+use super::rig::{BOTH, PLAIN, Rig, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal};
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::lab::{Lab, Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq, expected};
-use alloc::string::String;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, InterleavedEntry, Layout, ListEntry, MkeyConfig, ReadyCrypto,
-    Signature, SignatureChange, SignatureOrder,
+    Access, BlockSignature, Crypto, Direction, InterleavedEntry, KlmEntry, Layout, MkeyConfig, Signature,
+    SignatureChange, SignatureOrder,
 };
 use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
 
@@ -37,7 +35,13 @@ pub(super) const ALL: &[Scenario] = &[
 ];
 
 fn lay(lab: &mut Lab<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
-    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), layout: Some(layout), ..MkeyConfig::KEEP })
+    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
+}
+
+/// The layout in force must map so many bytes.
+fn has_length(lab: &Lab<'_>, mkey: usize, bytes: u64) -> Verdict {
+    ensure_eq!(lab.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
+    Ok(())
 }
 
 fn out(lab: &mut Lab<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
@@ -49,12 +53,12 @@ fn out(lab: &mut Lab<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict 
     Ok(())
 }
 
-fn stream(region: &Region, at: u64, bytes: u32, skip: u32) -> Result<InterleavedEntry, String> {
-    InterleavedEntry::new(region.address + at, bytes, skip, region.key).map_err(|error| error.to_string())
+fn stream(region: &Region, at: u64, bytes: u16, skip: u16) -> InterleavedEntry {
+    InterleavedEntry { address: region.address + at, bytes, skip, key: region.key }
 }
 
-fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Result<Layout<'_>, String> {
-    Layout::interleaved(repeat, entries).map_err(|error| error.to_string())
+fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Layout<'_> {
+    Layout::Interleaved { repeat, entries }
 }
 
 /// Pieces of odd sizes out of order, read and written around each boundary.
@@ -63,15 +67,15 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkey(PLAIN);
     let (first, second) = (lab.region(&pattern(700, 1)), lab.region(&pattern(300, 2)));
     let cuts = [(first, 400..533), (second, 7..8), (first, 3..70), (second, 100..299), (first, 600..700)];
-    let mut pieces = Vec::new();
+    let mut entries = Vec::new();
     let mut space = Vec::new();
     let mut edges = vec![0];
     for (region, range) in cuts {
-        pieces.push(piece(&region, range.clone())?);
+        entries.push(entry(&region, range.clone()));
         space.extend_from_slice(part(&lab.bytes(&region), range));
         edges.push(space.len());
     }
-    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    lay(&mut lab, mkey, Layout::List(&entries))?;
     out(&mut lab, mkey, 0, &space)?;
     for edge in edges {
         for (before, after) in [(1, 1), (2, 0), (0, 3), (40, 50)] {
@@ -93,75 +97,80 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
+/// Makes a cipher with a key that differs from this one in its last byte; returns both.
+fn cipher(lab: &mut Lab<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
+    if let Some(last) = key.last_mut() {
+        *last ^= 0x77;
+    }
+    let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
+    let order = SignatureOrder::BeforeCryptoOnTx;
+    let crypto = super::rig::crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
+}
+
+/// Data must look like this on the wire, and come in where the rights allow it.
+fn in_force(lab: &mut Lab<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
+    for way in Tx::ALL {
+        let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
+        same(&wire, &images.wire).map_err(|error| format!("{way:?}: {error}"))?;
+    }
+    for (way, flag) in [(Rx::Receive, Access::LOCAL_WRITE), (Rx::PeerWrite, Access::REMOTE_WRITE)] {
+        let moved = lab.rx(way, mkey, 0, &images.wire)?;
+        let allowed = access.contains(flag);
+        ensure_eq!(moved.requester.is_none(), allowed, "{way:?} goes through");
+        if !allowed {
+            lab.reconnect();
+        }
+    }
+    let check = lab.mkeys.get_mut(mkey).map(|mkey| mkey.check());
+    ensure_eq!(check, Some(Ok(None)), "signature error");
+    Ok(())
+}
+
 /// Configures all four features, then any subset of them anew: what is named changes, what is not stays.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
     let regions = data.each_ref().map(|bytes| lab.region(bytes));
-    let keys = [super::rig::KEY_128, [0x5a; 32]];
     let signatures = [Signature::Crc64Xp10(Seed::Ones), Signature::T10Dif(super::rig::DIF)]
         .map(|signature| BlockSignature::wire(domain(signature)));
-    let mut cryptos = Vec::new();
-    for (key, lba) in keys.iter().zip([0x1000, 0x7777]) {
-        let mut key = *key;
-        if let Some(last) = key.last_mut() {
-            *last ^= 0x77;
-        }
-        let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
-        let order = SignatureOrder::BeforeCryptoOnTx;
-        let crypto = super::rig::crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
-        cryptos.push((Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key));
-    }
     let rights = [Access::REMOTE_READ | Access::LOCAL_WRITE, Access::REMOTE_READ | Access::REMOTE_WRITE];
     let [old_signature, new_signature] = signatures;
     let [old_region, new_region] = regions;
     let [old_rights, new_rights] = rights;
     let [old_data, new_data] = data;
-    let [(old_crypto, old_key), (new_crypto, new_key)] = cryptos.as_slice() else {
-        return Err("two keys were made".into());
-    };
+    let [(old_crypto, old_key), (new_crypto, new_key)] =
+        &[(super::rig::KEY_128, 0x1000), ([0x5a; 32], 0x7777)].map(|(key, lba)| cipher(&mut lab, key, lba));
     for subset in 0..16u8 {
         let on = |bit: u8| subset >> bit & 1 != 0;
         let mkey = lab.mkey(BOTH);
-        let pieces = [piece(&old_region, 0..500)?, piece(&old_region, 500..1024)?];
+        let entries = [entry(&old_region, 0..500), entry(&old_region, 500..1024)];
         lab.configure(
             mkey,
             &MkeyConfig {
                 access: Some(old_rights),
-                layout: Some(Layout::list(&pieces)),
-                signature: SignatureChange::Set(&old_signature),
-                crypto: Some(&ReadyCrypto::new(*old_crypto)),
+                signature: SignatureChange::Set(old_signature),
+                crypto: Some(*old_crypto),
             },
+            &entries,
         )?;
-        let halves = [stream(&new_region, 0, 256, 256)?, stream(&new_region, 256, 256, 256)?];
+        let halves = [stream(&new_region, 0, 256, 256), stream(&new_region, 256, 256, 256)];
         lab.configure(
             mkey,
             &MkeyConfig {
                 access: on(0).then_some(new_rights),
-                layout: if on(1) { Some(interleaved(2, &halves)?) } else { None },
-                signature: if on(2) { SignatureChange::Set(&new_signature) } else { SignatureChange::Keep },
-                crypto: on(3).then_some(&ReadyCrypto::new(*new_crypto)),
+                signature: if on(2) { SignatureChange::Set(new_signature) } else { SignatureChange::Keep },
+                crypto: on(3).then_some(*new_crypto),
             },
+            if on(1) { interleaved(2, &halves) } else { Layout::Unchanged },
         )?;
         let data = if on(1) { &new_data } else { &old_data };
         let signature = if on(2) { &new_signature } else { &old_signature };
         let (crypto, key) = if on(3) { (new_crypto, new_key) } else { (old_crypto, old_key) };
         let images = expected::images(data, Some(signature), Some((crypto, key)));
-        for way in Tx::ALL {
-            let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
-            same(&wire, &images.wire).map_err(|error| format!("subset {subset:#06b}, {way:?}: {error}"))?;
-        }
         let access = if on(0) { new_rights } else { old_rights };
-        for (way, flag) in [(Rx::Receive, Access::LOCAL_WRITE), (Rx::PeerWrite, Access::REMOTE_WRITE)] {
-            let moved = lab.rx(way, mkey, 0, &images.wire)?;
-            let allowed = access.contains(flag);
-            ensure_eq!(moved.requester.is_none(), allowed, "subset {subset:#06b}: {way:?} goes through");
-            if !allowed {
-                lab.reconnect();
-            }
-        }
-        let check = lab.mkeys.get_mut(mkey).map(|mkey| mkey.check());
-        ensure_eq!(check, Some(Ok(None)), "subset {subset:#06b}: signature error");
+        in_force(&mut lab, mkey, &images, access)
+            .map_err(|error| format!("subset {subset:#06b}: {error}"))?;
     }
     Ok(())
 }
@@ -171,12 +180,12 @@ fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, PLAIN);
     let data = pattern(100, 1);
     rig.install(&data, None, None)?;
-    rig.change(&MkeyConfig::KEEP)?;
+    rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     for way in Tx::ALL {
         rig.out(way, 0, &data)?;
     }
     let empty = rig.lab.mkey(PLAIN);
-    rig.lab.configure(empty, &MkeyConfig::KEEP)?;
+    rig.lab.configure(empty, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     let moved = rig.lab.tx(Tx::Send, empty, 0, 1)?;
     let (requester, receiver) = tx_refusal(Tx::Send);
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
@@ -200,7 +209,7 @@ fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
     rig.install(&pattern(300, 1), None, None)?;
     let data = pattern(80, 2);
     let other = rig.lab.region(&data);
-    rig.change(&MkeyConfig { layout: Some(Layout::list(&[piece(&other, 0..80)?])), ..MkeyConfig::KEEP })?;
+    rig.change(&MkeyConfig::UNCHANGED, &[entry(&other, 0..80)])?;
     rig.out(Tx::PeerRead, 0, &data)?;
     for way in Tx::ALL {
         let moved = rig.lab.tx(way, rig.mkey, 0, 81)?;
@@ -245,10 +254,10 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkey(PLAIN);
     let data = pattern(400, 1);
     let region = lab.region(&data);
-    let streams = [stream(&region, 0, 10, 5)?, stream(&region, 200, 3, 1)?];
-    lay(&mut lab, mkey, interleaved(9, &streams)?)?;
-    let pieces = [piece(&region, 50..60)?, piece(&region, 0..90)?];
-    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
+    lay(&mut lab, mkey, interleaved(9, &streams))?;
+    let entries = [entry(&region, 50..60), entry(&region, 0..90)];
+    lay(&mut lab, mkey, Layout::List(&entries))?;
     out(&mut lab, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
@@ -259,19 +268,19 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkey(MkeySpec { entries: ROOM as u16, ..PLAIN });
     let data = pattern(ROOM * 20, 1);
     let region = lab.region(&data);
-    let mut pieces = Vec::new();
+    let mut entries = Vec::new();
     let mut space = Vec::new();
     for number in (0..ROOM).rev() {
-        pieces.push(piece(&region, number * 20..number * 20 + 13)?);
+        entries.push(entry(&region, number * 20..number * 20 + 13));
         space.extend_from_slice(part(&data, number * 20..number * 20 + 13));
     }
-    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    lay(&mut lab, mkey, Layout::List(&entries))?;
     out(&mut lab, mkey, 0, &space)?;
     // The header of an interleaved layout takes the room of an entry.
     let mut streams = Vec::new();
     let mut space = Vec::new();
     for number in 0..ROOM - 1 {
-        streams.push(stream(&region, number as u64 * 20, 6, 1)?);
+        streams.push(stream(&region, number as u64 * 20, 6, 1));
     }
     for cycle in 0..2 {
         for number in 0..ROOM - 1 {
@@ -279,7 +288,7 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
             space.extend_from_slice(part(&data, at..at + 6));
         }
     }
-    lay(&mut lab, mkey, interleaved(2, &streams)?)?;
+    lay(&mut lab, mkey, interleaved(2, &streams))?;
     out(&mut lab, mkey, 0, &space)
 }
 
@@ -291,13 +300,12 @@ fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
     let region = lab.region(&data);
     for count in [1, 2, 3, 4, 5, 7, 8, 9, 16] {
         let starts = (0..count).map(|number| (number * 37 + 11) % 16 * 100);
-        let pieces: Result<Vec<ListEntry>, String> =
-            starts.clone().map(|start| piece(&region, start..start + 61)).collect();
-        lay(&mut lab, mkey, Layout::list(&pieces?))?;
+        let entries: Vec<KlmEntry> = starts.clone().map(|start| entry(&region, start..start + 61)).collect();
+        lay(&mut lab, mkey, Layout::List(&entries))?;
         let space: Vec<u8> = starts.flat_map(|start| part(&data, start..start + 61).to_vec()).collect();
         out(&mut lab, mkey, 0, &space).map_err(|error| format!("{count} entries: {error}"))?;
     }
-    lay(&mut lab, mkey, Layout::list(&[]))?;
+    lay(&mut lab, mkey, Layout::List(&[]))?;
     let moved = lab.tx(Tx::Send, mkey, 0, 1)?;
     ensure!(moved.requester.is_some(), "a byte came out of an empty list");
     Ok(())
@@ -308,11 +316,10 @@ fn r039_list_example(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let mkey = lab.mkey(MkeySpec { entries: 2, ..PLAIN });
     let (mr1, mr2) = (lab.region(&[0x11; 64]), lab.region(&[0x22; 4096]));
-    let pieces = [piece(&mr1, 0..64)?, piece(&mr2, 0..4096)?];
+    let entries = [entry(&mr1, 0..64), entry(&mr2, 0..4096)];
     let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let layout = Layout::list(&pieces);
-    ensure_eq!(layout.length(), 4160, "length");
-    lab.configure(mkey, &MkeyConfig { access: Some(rights), layout: Some(layout), ..MkeyConfig::KEEP })?;
+    lab.configure(mkey, &MkeyConfig { access: Some(rights), ..MkeyConfig::UNCHANGED }, &entries)?;
+    has_length(&lab, mkey, 4160)?;
     let data = pattern(4160, 1);
     lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
     same(&lab.bytes(&mr1), part(&data, 0..64)).map_err(|error| format!("mr1: {error}"))?;
@@ -326,10 +333,10 @@ fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkey(PLAIN);
     let data = pattern(400, 1);
     let region = lab.region(&data);
-    let pieces = [piece(&region, 50..60)?, piece(&region, 0..90)?];
-    lay(&mut lab, mkey, Layout::list(&pieces))?;
-    let streams = [stream(&region, 0, 10, 5)?, stream(&region, 200, 3, 1)?];
-    lay(&mut lab, mkey, interleaved(2, &streams)?)?;
+    let entries = [entry(&region, 50..60), entry(&region, 0..90)];
+    lay(&mut lab, mkey, Layout::List(&entries))?;
+    let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
+    lay(&mut lab, mkey, interleaved(2, &streams))?;
     let space = [part(&data, 0..10), part(&data, 200..203), part(&data, 15..25), part(&data, 204..207)];
     out(&mut lab, mkey, 0, &space.concat())
 }
@@ -345,7 +352,7 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
         for repeat in [1, 2, 17] {
             let mut streams = Vec::new();
             for (number, (bytes, skip)) in shapes.iter().take(count).enumerate() {
-                streams.push(stream(&region, number as u64 * 900, *bytes, *skip)?);
+                streams.push(stream(&region, number as u64 * 900, *bytes, *skip));
             }
             let mut space = Vec::new();
             for cycle in 0..repeat as usize {
@@ -354,9 +361,9 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
                     space.extend_from_slice(part(&data, at..at + *bytes as usize));
                 }
             }
-            let layout = interleaved(repeat, &streams)?;
-            ensure_eq!(layout.length(), space.len() as u64, "length of {count} streams, {repeat} times");
-            lay(&mut lab, mkey, layout)?;
+            lay(&mut lab, mkey, interleaved(repeat, &streams))?;
+            has_length(&lab, mkey, space.len() as u64)
+                .map_err(|error| format!("{count} streams, {repeat} times: {error}"))?;
             out(&mut lab, mkey, 0, &space)?;
             let half = space.len() / 2;
             out(&mut lab, mkey, half as u64, part(&space, half..space.len()))?;
@@ -375,18 +382,18 @@ fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let mkey = lab.mkey(PLAIN);
     let region = lab.region(&[0x55; 120]);
-    lay(&mut lab, mkey, interleaved(6, &[stream(&region, 0, 13, 7)?])?)?;
+    lay(&mut lab, mkey, interleaved(6, &[stream(&region, 0, 13, 7)]))?;
     for (salt, way) in (1..).zip(Rx::ALL) {
         let new = pattern(78, salt);
         lab.rx(way, mkey, 0, &new)?.ok()?;
-        let memory: Vec<u8> = new.chunks(13).flat_map(|piece| [piece, &[0x55; 7]].concat()).collect();
+        let memory: Vec<u8> = new.chunks(13).flat_map(|entry| [entry, &[0x55; 7]].concat()).collect();
         same(&lab.bytes(&region), &memory).map_err(|error| format!("{way:?}: {error}"))?;
         out(&mut lab, mkey, 0, &new)?;
     }
     Ok(())
 }
 
-/// A piece whose region's key is wrong stops a transfer that reaches it, and only such a one.
+/// An entry whose region's key is wrong stops a transfer that reaches it, and only such a one.
 fn r048_a_piece_under_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let mkey = lab.mkey(PLAIN);
@@ -394,8 +401,8 @@ fn r048_a_piece_under_a_wrong_key(board: &mut dyn Board) -> Verdict {
     let region = lab.region(&data);
     let wrong = Key::from_raw(region.key.get() ^ 1);
     let strange = Region { key: wrong, ..region };
-    let pieces = [piece(&region, 0..32)?, piece(&strange, 32..64)?];
-    lay(&mut lab, mkey, Layout::list(&pieces))?;
+    let entries = [entry(&region, 0..32), entry(&strange, 32..64)];
+    lay(&mut lab, mkey, Layout::List(&entries))?;
     out(&mut lab, mkey, 0, part(&data, 0..32))?;
     for way in Tx::ALL {
         let moved = lab.tx(way, mkey, 0, 64)?;
@@ -418,10 +425,9 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let mkey = lab.mkey(MkeySpec { entries: 3, ..PLAIN });
     let (mr1, mr2) = (lab.region(&[0x11; 1028]), lab.region(&[0x22; 16]));
-    let streams = [stream(&mr1, 0, 512, 4)?, stream(&mr2, 0, 8, 0)?];
-    let layout = interleaved(2, &streams)?;
-    ensure_eq!(layout.length(), 1040, "length");
-    lay(&mut lab, mkey, layout)?;
+    let streams = [stream(&mr1, 0, 512, 4), stream(&mr2, 0, 8, 0)];
+    lay(&mut lab, mkey, interleaved(2, &streams))?;
+    has_length(&lab, mkey, 1040)?;
     let data = pattern(1040, 1);
     for way in Rx::ALL {
         lab.board.write(mr1.address, &[0x11; 1028]);

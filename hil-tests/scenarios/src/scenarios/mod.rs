@@ -12,6 +12,7 @@ mod keys;
 mod layout;
 mod login;
 pub mod measured;
+mod prepared;
 mod refusal;
 mod rig;
 mod rows;
@@ -133,6 +134,7 @@ const TABLES: &[&[Scenario]] = &[
     data_path::ALL,
     keys::ALL,
     login::ALL,
+    prepared::ALL,
     refusal::ALL,
 ];
 

@@ -1,12 +1,12 @@
 //! What the library refuses: ring, counters and mkey are as before, and the old configuration goes on working.
 
 use super::rig::{
-    BOTH, CRYPTO, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, domain, flipped, part, pattern, piece,
+    BOTH, CRYPTO, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
     reports, same,
 };
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
-use crate::expected;
+use crate::expected::{self, Images};
 use crate::lab::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::format;
@@ -14,12 +14,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, DomainKind, InterleavedEntry, Layout, ListEntry, MkeyConfig,
-    ReadyCrypto, Signature, SignatureChange, SignatureErrorKind, SignatureOrder,
+    Access, BlockSignature, Crypto, Direction, InterleavedEntry, KlmEntry, Layout, MkeyConfig, MkeyKind,
+    Signature, SignatureCapabilities, SignatureChange, SignatureErrorKind, SignatureOrder, XtsEngine,
 };
-use mlx5_mkey::types::{BlockSize, Seed};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed};
 
 pub(super) const ALL: &[Scenario] = &[
+    scenario!(r021_a_configuration_for_another_kind, NOTHING, ["R21", "R187"]),
     scenario!(r037_more_entries_than_a_request_holds, NOTHING, ["R37", "R41"]),
     scenario!(r051_lengths_over_32_bits, SIGNATURE, ["R51"]),
     scenario!(r052_more_entries_than_the_mkey_holds, NOTHING, ["R52", "R42"]),
@@ -36,14 +37,30 @@ fn text(error: impl core::fmt::Display) -> String {
 }
 
 /// A configuration must be refused for this reason, and leave no trace.
-fn refused(rig: &mut Rig<'_>, what: &str, config: &MkeyConfig<'_>, error: PostError) -> Verdict {
+fn refused(
+    rig: &mut Rig<'_>,
+    what: &str,
+    config: &MkeyConfig,
+    layout: Layout<'_>,
+    error: PostError,
+) -> Verdict {
+    refused_by(rig, what, error, |rig| rig.lab.try_configure(rig.mkey, config, layout))
+}
+
+/// What is posted must be refused for this reason, and leave no trace.
+fn refused_by(
+    rig: &mut Rig<'_>,
+    what: &str,
+    error: PostError,
+    post: impl FnOnce(&mut Rig<'_>) -> Result<(), PostError>,
+) -> Verdict {
     let state = |rig: &mut Rig<'_>| {
         let queue = rig.lab.near.send.queue();
         let counters = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
         (counters, rig.lab.mkeys.get(rig.mkey).cloned())
     };
     let before = state(rig);
-    ensure_eq!(rig.lab.try_configure(rig.mkey, config), Err(error), "{what}");
+    ensure_eq!(post(rig), Err(error), "{what}");
     ensure!(state(rig) == before, "{what}: refused, and yet something has changed");
     rig.lab.near.send.ring_doorbell();
     rig.lab.settle()?;
@@ -59,20 +76,21 @@ fn config(error: ConfigError) -> PostError {
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
     entries: u16,
-    max: usize,
+    max: u16,
 ) -> Verdict {
     let mut rig = Rig::new(board, MkeySpec { entries, ..PLAIN });
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
-    let pieces = [piece(&rig.memory, 0..1)?; LIST];
-    let layout = Some(Layout::list(&pieces));
-    let error = config(ConfigError::TooManyEntries { entries: LIST, max });
-    refused(&mut rig, &format!("{LIST} pieces"), &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    let streams = [InterleavedEntry::new(rig.memory.address, 1, 0, rig.memory.key).map_err(text)?; STREAMS];
-    let layout = Some(Layout::interleaved(1, &streams).map_err(text)?);
-    let error = config(ConfigError::TooManyEntries { entries: STREAMS, max: max - 1 });
-    refused(&mut rig, &format!("{STREAMS} streams"), &MkeyConfig { layout, ..MkeyConfig::KEEP }, error)?;
-    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+    let entries = [entry(&rig.memory, 0..1); LIST];
+    let change = MkeyConfig::UNCHANGED;
+    let error = config(ConfigError::TooManyEntries { entries: LIST as u32, max });
+    refused(&mut rig, &format!("{LIST} entries"), &change, Layout::List(&entries), error)?;
+    let (address, key) = (rig.memory.address, rig.memory.key);
+    let streams = [InterleavedEntry { address, bytes: 1, skip: 0, key }; STREAMS];
+    let layout = Layout::Interleaved { repeat: 1, entries: &streams };
+    let error = config(ConfigError::TooManyEntries { entries: STREAMS as u32, max: max - 1 });
+    refused(&mut rig, &format!("{STREAMS} streams"), &change, layout, error)?;
+    rig.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// The room behind the first two blocks of a request is 52 entries; an interleaved layout's header takes one.
@@ -86,19 +104,16 @@ fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), None);
     rig.install(&images.memory, Some(&signature), None)?;
-    let huge = ListEntry::new(rig.memory.address, ListEntry::MAX_BYTES, rig.memory.key).map_err(text)?;
-    let pieces = [huge, huge];
-    let change = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-    let error = config(ConfigError::LengthOver32Bits { length: 1 << 32 });
-    refused(&mut rig, "4 GiB with a signature", &change, error)?;
+    let huge = KlmEntry { address: rig.memory.address, length: KlmEntry::MAX_BYTES, key: rig.memory.key };
+    let entries = [huge, huge];
+    let error = config(ConfigError::LengthOver32Bits { mebibytes: 4096 });
+    let layout = Layout::List(&entries);
+    refused(&mut rig, "4 GiB with a signature", &MkeyConfig::UNCHANGED, layout, error)?;
     rig.both_ways(&images)?;
     // Four good bytes at offset 4 GiB.
-    let pieces = [huge, huge, piece(&rig.memory, 8..12)?];
-    rig.change(&MkeyConfig {
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Reset,
-        ..MkeyConfig::KEEP
-    })?;
+    let entries = [huge, huge, entry(&rig.memory, 8..12)];
+    let signature = SignatureChange::Reset;
+    rig.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
     for way in Tx::ALL {
         rig.out(way, 1 << 32, part(&images.memory, 8..12))?;
     }
@@ -116,9 +131,9 @@ fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
     let signature = SignatureChange::Set(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
-    let change = MkeyConfig { access: Some(Access::NONE), signature: signature.as_ref(), ..MkeyConfig::KEEP };
-    refused(&mut rig, "signature", &change, config(ConfigError::NotASignatureMkey))?;
-    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+    let change = MkeyConfig { access: Some(Access::NONE), signature, ..MkeyConfig::UNCHANGED };
+    refused(&mut rig, "signature", &change, Layout::Unchanged, config(ConfigError::NotASignatureMkey))?;
+    rig.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// Only an mkey that was made for it takes crypto.
@@ -128,10 +143,10 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     rig.install(&data, None, None)?;
     let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::AfterCryptoOnTx;
-    let crypto = ReadyCrypto::new(crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek));
-    let change = MkeyConfig { access: Some(Access::NONE), crypto: Some(&crypto), ..MkeyConfig::KEEP };
-    refused(&mut rig, "crypto", &change, config(ConfigError::NotACryptoMkey))?;
-    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+    let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek);
+    let change = MkeyConfig { access: Some(Access::NONE), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
+    refused(&mut rig, "crypto", &change, Layout::Unchanged, config(ConfigError::NotACryptoMkey))?;
+    rig.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// Signatures on both sides with the cipher outside of them, given at once or one after the other (D4).
@@ -155,56 +170,118 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
         let images = expected::images(&data, Some(&both), Some((&good, &KEY_128)));
         rig.install(&images.memory, Some(&both), Some(&good))?;
         let error = config(ConfigError::BothSignaturesOutsideCipher);
-        let change = MkeyConfig { crypto: Some(&ReadyCrypto::new(bad)), ..MkeyConfig::KEEP };
-        refused(&mut rig, "crypto behind the signatures", &change, error)?;
+        let change = MkeyConfig { crypto: Some(bad), ..MkeyConfig::UNCHANGED };
+        refused(&mut rig, "crypto behind the signatures", &change, Layout::Unchanged, error)?;
         rig.both_ways(&images)?;
         let images = expected::images(&data, None, Some((&bad, &KEY_128)));
         rig.install(&images.memory, None, Some(&bad))?;
-        let change = MkeyConfig { signature: SignatureChange::Set(&both), ..MkeyConfig::KEEP };
-        refused(&mut rig, "signatures behind the crypto", &change, error)?;
+        let change = MkeyConfig { signature: SignatureChange::Set(both), ..MkeyConfig::UNCHANGED };
+        refused(&mut rig, "signatures behind the crypto", &change, Layout::Unchanged, error)?;
         rig.both_ways(&images)?;
     }
     Ok(())
 }
 
-/// 832 bytes for entries and BSFs together: 48 pieces leave room for one BSF, 44 for both.
+/// All that an mkey of this kind can have.
+fn protection(rig: &mut Rig<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
+    let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
+    let (order, unit) = if spec.signature {
+        (SignatureOrder::BeforeCryptoOnTx, BlockSize::B520)
+    } else {
+        (SignatureOrder::AfterCryptoOnTx, BlockSize::B512)
+    };
+    let crypto = spec.crypto.then(|| {
+        let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+        crypto(Direction::EncryptOnTx, order, unit, dek)
+    });
+    (signature, crypto)
+}
+
+/// Installs data under a signature and a cipher; returns what it looks like on both sides.
+fn protect(
+    rig: &mut Rig<'_>,
+    data: &[u8],
+    signature: Option<BlockSignature>,
+    crypto: Option<Crypto>,
+) -> Result<Images, String> {
+    let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY_128[..]));
+    let images = expected::images(data, signature.as_ref(), cipher);
+    rig.install(&images.memory, signature.as_ref(), crypto.as_ref())?;
+    Ok(images)
+}
+
+/// All kinds of mkey that differ from this one in one thing: room, features, what the device can do, engine.
+fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
+    let entries = [kind.max_entries - 1, kind.max_entries + 1, kind.max_entries ^ 0x100];
+    let all = SignatureCapabilities::ALL;
+    let signatures = [
+        None,
+        Some(all),
+        Some(SignatureCapabilities { block_4048: !all.block_4048, ..all }),
+        Some(SignatureCapabilities { crc32c: !all.crc32c, ..all }),
+        Some(SignatureCapabilities { crc64_xp10: !all.crc64_xp10, ..all }),
+    ];
+    let engines =
+        [None, Some(XtsEngine::MultiBlock), Some(XtsEngine::SingleBlock), Some(XtsEngine::Unspecified)];
+    let others = entries.map(|max_entries| MkeyKind { max_entries, ..kind }).into_iter();
+    let others = others.chain(signatures.map(|signature| MkeyKind { signature, ..kind }));
+    let others = others.chain(engines.map(|crypto| MkeyKind { crypto, ..kind }));
+    others.filter(move |other| *other != kind)
+}
+
+/// What was prepared for one kind of mkey is refused by all others, whether it keeps something or gives everything.
+fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
+    let has = board.capabilities();
+    let made = |spec: &MkeySpec| (has.signature || !spec.signature) && (has.xts.is_some() || !spec.crypto);
+    for spec in [PLAIN, SIGNATURE, CRYPTO, BOTH].into_iter().filter(made) {
+        let mut rig = Rig::new(board, spec);
+        let (signature, crypto) = protection(&mut rig, spec);
+        let images = protect(&mut rig, &pattern(512, 1), signature, crypto)?;
+        let elsewhere = [entry(&rig.lab.region(&[0; 64]), 0..64)];
+        let kind = rig.lab.mkeys.get(rig.mkey).ok_or("no such mkey")?.kind();
+        let keeping = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+        for other in other_kinds(kind) {
+            let signature =
+                if other.signature.is_some() { SignatureChange::Reset } else { SignatureChange::Keep };
+            let crypto = crypto.filter(|_| other.crypto.is_some());
+            for change in [keeping, MkeyConfig { signature, crypto, ..keeping }] {
+                let prepared = rig.lab.near.send.way().prepare(other, &change).map_err(text)?;
+                let what = format!("{change:?}, prepared for {other:?}, on {kind:?}");
+                let error = config(ConfigError::OtherKind);
+                refused_by(&mut rig, &what, error, |rig| {
+                    rig.lab.post_prepared(rig.mkey, &prepared, &elsewhere)
+                })?;
+            }
+        }
+        rig.both_ways(&images).map_err(|error| format!("{spec:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// 832 bytes for entries and BSFs together: 48 entries leave room for one BSF, 44 for both.
 fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
-    let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let data = pattern(512, 1);
     for (spec, most) in [(SIGNATURE, 48usize), (CRYPTO, 48), (BOTH, 44)] {
         let mut rig = Rig::new(board, MkeySpec { entries: 52, ..spec });
-        let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
-        let (order, unit) = if spec.signature {
-            (SignatureOrder::BeforeCryptoOnTx, BlockSize::B520)
-        } else {
-            (SignatureOrder::AfterCryptoOnTx, BlockSize::B512)
-        };
-        let crypto = crypto(Direction::EncryptOnTx, order, unit, dek);
-        let signature = spec.signature.then_some(signature);
-        let crypto = spec.crypto.then_some(crypto);
-        let images =
-            expected::images(&data, signature.as_ref(), crypto.as_ref().map(|crypto| (crypto, &KEY_128[..])));
-        rig.install(&images.memory, signature.as_ref(), crypto.as_ref())?;
-        let pieces = |count: usize| -> Result<Vec<ListEntry>, String> {
+        let (signature, crypto) = protection(&mut rig, spec);
+        let images = protect(&mut rig, &data, signature, crypto)?;
+        let entries = |count: usize| -> Vec<KlmEntry> {
             let ends = (1..count).map(|number| number * 10).chain([512]);
             let starts = (0..count).map(|number| number * 10);
-            starts.zip(ends).map(|(start, end)| piece(&rig.memory, start..end)).collect()
+            starts.zip(ends).map(|(start, end)| entry(&rig.memory, start..end)).collect()
         };
-        let (fitting, over) = (pieces(most)?, pieces(most + 1)?);
-        let ready = crypto.map(ReadyCrypto::new);
+        let (fitting, over) = (entries(most), entries(most + 1));
         let change = MkeyConfig {
             access: None,
-            layout: Some(Layout::list(&fitting)),
-            signature: signature.as_ref().map_or(SignatureChange::Keep, SignatureChange::Set),
-            crypto: ready.as_ref(),
+            signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+            crypto,
         };
         let bytes = 832 + 64;
         let error = config(ConfigError::BsfDoesNotFit { bytes, max: 832 });
-        let too_long = MkeyConfig { layout: Some(Layout::list(&over)), ..change };
-        refused(&mut rig, "a piece too many", &too_long, error)?;
+        refused(&mut rig, "an entry too many", &change, Layout::List(&over), error)?;
         rig.both_ways(&images)?;
-        rig.change(&change)?;
-        rig.both_ways(&images).map_err(|error| format!("{most} pieces: {error}"))?;
+        rig.change(&change, &fitting[..])?;
+        rig.both_ways(&images).map_err(|error| format!("{most} entries: {error}"))?;
     }
     Ok(())
 }
@@ -219,11 +296,11 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
     for round in 0..3 {
         let error = rig.take_bad(Rx::Receive, &bad).map_err(|error| format!("round {round}: {error}"))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
-        let pieces = [piece(&rig.memory, 0..1)?; 9];
-        let layout = Some(Layout::list(&pieces));
+        let entries = [entry(&rig.memory, 0..1); 9];
+        let layout = Layout::List(&entries);
         let too_many = config(ConfigError::TooManyEntries { entries: 9, max: 8 });
-        refused(&mut rig, "9 pieces", &MkeyConfig { layout, ..MkeyConfig::KEEP }, too_many)?;
-        rig.change(&MkeyConfig::KEEP)?;
+        refused(&mut rig, "9 entries", &MkeyConfig::UNCHANGED, layout, too_many)?;
+        rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
         rig.write(&images.memory);
         rig.both_ways(&images)?;
     }
@@ -238,19 +315,19 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
     let images = expected::images(&pattern(1024, 1), Some(&old), None);
     rig.install(&images.memory, Some(&old), None)?;
     let new = BlockSignature::both(second, first);
-    let change = MkeyConfig { signature: SignatureChange::Set(&new), ..MkeyConfig::KEEP };
-    for free in 0..5u32 {
+    let change = MkeyConfig { signature: SignatureChange::Set(new), ..MkeyConfig::UNCHANGED };
+    for free in 0..5u16 {
         let mut id = 0;
-        while rig.lab.near.send.free_blocks() > free {
+        while rig.lab.near.send.free_blocks() > u32::from(free) {
             id += 1;
             rig.lab.near.send.request(id).signaled().nop().map_err(text)?;
         }
         ensure_eq!(
-            rig.lab.try_configure(rig.mkey, &change),
+            rig.lab.try_configure(rig.mkey, &change, Layout::Unchanged),
             Err(PostError::RingFull { needed: 5, free }),
             "with {free} blocks free"
         );
-        ensure_eq!(rig.lab.near.send.free_blocks(), free, "free blocks");
+        ensure_eq!(rig.lab.near.send.free_blocks(), u32::from(free), "free blocks");
         rig.lab.near.send.ring_doorbell();
         rig.lab.settle()?;
         let ids: Vec<u64> = rig

@@ -9,12 +9,11 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::ops::Range;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, DomainKind, Escape, Guard, Keytag, Layout, ListEntry,
-    MkeyConfig, ReadyCrypto, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
-    T10Dif,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, Layout, MkeyConfig,
+    Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::Failure;
-use mlx5_mkey::types::{BlockSize, DekId, Seed, Tweak};
+use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Seed, Tweak};
 use mlx5_mkey::wire::cqe::Syndrome;
 
 /// A plain mkey with room for eight entries.
@@ -103,9 +102,8 @@ pub(super) fn replaced(bytes: &[u8], at: usize, with: &[u8]) -> Vec<u8> {
 }
 
 /// Makes an entry of a list layout.
-pub(super) fn piece(region: &Region, range: Range<usize>) -> Result<ListEntry, String> {
-    ListEntry::new(region.address + range.start as u64, range.len() as u32, region.key)
-        .map_err(|error| error.to_string())
+pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
+    KlmEntry { address: region.address + range.start as u64, length: range.len() as u32, key: region.key }
 }
 
 /// Checks how a transfer failed: syndromes at requester and receiver.
@@ -154,7 +152,7 @@ impl<'b> Rig<'b> {
         Self { lab, mkey, memory }
     }
 
-    /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven pieces, and the
+    /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven entries, and the
     /// signature and crypto given.
     pub(super) fn install(
         &mut self,
@@ -163,36 +161,31 @@ impl<'b> Rig<'b> {
         crypto: Option<&Crypto>,
     ) -> Verdict {
         self.memory = self.lab.region(memory);
-        let pieces = self.pieces()?;
-        let signature = signature.map_or(SignatureChange::Reset, SignatureChange::Set);
-        let crypto = crypto.copied().map(ReadyCrypto::new);
-        self.change(&MkeyConfig {
-            access: Some(Access::ALL),
-            layout: Some(Layout::list(&pieces)),
-            signature,
-            crypto: crypto.as_ref(),
-        })
+        let entries = self.entries();
+        let signature = signature.copied().map_or(SignatureChange::Reset, SignatureChange::Set);
+        self.change(&MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() }, &entries)
     }
 
-    /// Cuts the memory into three pieces, on no boundary of anything.
-    pub(super) fn pieces(&self) -> Result<[ListEntry; 3], String> {
+    /// Cuts the memory into three entries, on no boundary of anything.
+    pub(super) fn entries(&self) -> [KlmEntry; 3] {
         let length = self.memory.length;
         let (first, second) = (length / 3 + 1, (length / 2 + 3).min(length - 1));
-        Ok([
-            piece(&self.memory, 0..first)?,
-            piece(&self.memory, first..second)?,
-            piece(&self.memory, second..length)?,
-        ])
+        [
+            entry(&self.memory, 0..first),
+            entry(&self.memory, first..second),
+            entry(&self.memory, second..length),
+        ]
     }
 
     /// Configures the mkey.
-    pub(super) fn change(&mut self, config: &MkeyConfig<'_>) -> Verdict {
-        self.lab.configure(self.mkey, config)
+    pub(super) fn change<'l>(&mut self, config: &MkeyConfig, layout: impl Into<Layout<'l>>) -> Verdict {
+        self.lab.configure(self.mkey, config, layout)
     }
 
     /// Sets a signature and keeps the rest.
     pub(super) fn set_signature(&mut self, block: &BlockSignature) -> Verdict {
-        self.change(&MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::KEEP })
+        let signature = SignatureChange::Set(*block);
+        self.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
     }
 
     /// Moves data out; it must look like `wire`, and no signature may be wrong.

@@ -8,7 +8,7 @@ use crate::lab::{Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Direction, Domain, Layout, MkeyConfig, ReadyCrypto, Signature, SignatureChange,
+    BlockSignature, Crypto, Direction, Domain, Layout, MkeyConfig, Signature, SignatureChange,
     SignatureOrder, T10Dif,
 };
 use mlx5_mkey::types::{BlockSize, Seed};
@@ -183,13 +183,13 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
                 format!("{direction:?}, {order:?}, memory {}, wire {}", memory.is_some(), wire.is_some());
             if status == Refused {
                 let config = MkeyConfig {
-                    layout: Some(Layout::list(&[])),
-                    signature: signature.as_ref().map_or(SignatureChange::Reset, SignatureChange::Set),
-                    crypto: Some(&ReadyCrypto::new(crypto)),
-                    ..MkeyConfig::KEEP
+                    signature: signature.map_or(SignatureChange::Reset, SignatureChange::Set),
+                    crypto: Some(crypto),
+                    ..MkeyConfig::UNCHANGED
                 };
                 let refused = Err(PostError::Config(ConfigError::BothSignaturesOutsideCipher));
-                ensure_eq!(rig.lab.try_configure(rig.mkey, &config), refused, "{what}");
+                let posted = rig.lab.try_configure(rig.mkey, &config, Layout::List(&[]));
+                ensure_eq!(posted, refused, "{what}");
                 continue;
             }
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, &KEY_128)));
@@ -234,9 +234,10 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
     rig.install(&images.memory, None, Some(&crypto))?;
     let long = rig.lab.region(&[0; 513]);
-    let pieces = [super::rig::piece(&long, 0..513)?];
-    let config = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-    let refused = Err(PostError::Config(ConfigError::LengthOverDataUnit { length: 513, unit: 512 }));
-    ensure_eq!(rig.lab.try_configure(rig.mkey, &config), refused, "513 bytes in units of 512");
+    let entries = [super::rig::entry(&long, 0..513)];
+    let refused =
+        Err(PostError::Config(ConfigError::LengthOverDataUnit { length: 513, unit: BlockSize::B512 }));
+    let posted = rig.lab.try_configure(rig.mkey, &MkeyConfig::UNCHANGED, &entries);
+    ensure_eq!(posted, refused, "513 bytes in units of 512");
     rig.out(Tx::Send, 0, &images.wire)
 }

@@ -1,7 +1,7 @@
 //! Block signatures: made, checked, stripped, copied and converted, in either domain and both ways.
 
 use super::rig::{
-    DIF, Rig, SIGNATURE, dif_domain, domain, flipped, part, pattern, piece, replaced, reports, same,
+    DIF, Rig, SIGNATURE, dif_domain, domain, entry, flipped, part, pattern, replaced, reports, same,
 };
 use super::{Scenario, scenario};
 use crate::board::Board;
@@ -12,10 +12,10 @@ use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Domain, DomainKind, Escape, Guard, InterleavedEntry, Layout, MkeyConfig,
-    Signature, SignatureChange, SignatureErrorKind, T10Dif, check_mask,
+    Access, BlockSignature, Domain, Escape, Guard, InterleavedEntry, Layout, MkeyConfig, Signature,
+    SignatureChange, SignatureErrorKind, T10Dif, check_mask,
 };
-use mlx5_mkey::types::{BlockSize, Seed};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r066_crc32_in_memory_example, SIGNATURE, ["R66", "R67", "R64", "R73", "R99"]),
@@ -149,19 +149,17 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     let stream = expected::sign(&data, Some(&own));
     let fields: Vec<u8> = stream.chunks(520).flat_map(|block| part(block, 512..520)).copied().collect();
     let (first, second) = (rig.lab.region(&data), rig.lab.region(&fields));
-    let entry = |region: &Region, bytes| {
-        InterleavedEntry::new(region.address, bytes, 0, region.key).map_err(|error| error.to_string())
+    let entry = |region: &Region, bytes| InterleavedEntry {
+        address: region.address,
+        bytes,
+        skip: 0,
+        key: region.key,
     };
-    let streams = [entry(&first, 512)?, entry(&second, 8)?];
+    let entries = [entry(&first, 512), entry(&second, 8)];
     for (block, wire) in [(BlockSignature::memory(own), &data), (BlockSignature::both(own, own), &stream)] {
-        let layout = Layout::interleaved(4, &streams).map_err(|error| error.to_string())?;
         let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
-        rig.change(&MkeyConfig {
-            access,
-            layout: Some(layout),
-            signature: signature.as_ref(),
-            ..MkeyConfig::KEEP
-        })?;
+        let layout = Layout::Interleaved { repeat: 4, entries: &entries };
+        rig.change(&MkeyConfig { access, signature, ..MkeyConfig::UNCHANGED }, layout)?;
         for way in Tx::ALL {
             rig.out(way, 0, wire)?;
         }
@@ -651,8 +649,8 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     // The same, behind an interleaved layout of data and protection information.
     let (data, field) =
         (rig.lab.region(&[0xa5; 512]), rig.lab.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]));
-    let pieces = [piece(&data, 0..512)?, piece(&field, 0..8)?];
-    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    let entries = [entry(&data, 0..512), entry(&field, 0..8)];
+    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
     rig.set_signature(&BlockSignature::memory(t10_ones))?;
     rig.out(Tx::Send, 0, &[0xa5; 512])?;
     rig.lab.board.write(data.address, &[0x5a]);

@@ -1,7 +1,7 @@
 //! What an mkey remembers: signatures that stay, end or start anew; errors, kept and recovered from; draining.
 
 use super::rig::{
-    BOTH, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, dif_domain, domain, flipped, part, pattern, piece,
+    BOTH, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part, pattern,
     reports, same,
 };
 use super::{Scenario, scenario};
@@ -13,11 +13,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{CheckError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, DomainKind, Layout, ListEntry, MkeyConfig, ReadyCrypto,
-    Signature, SignatureChange, SignatureErrorKind, SignatureOrder, T10Dif,
+    Access, BlockSignature, Crypto, Direction, KlmEntry, Layout, MkeyConfig, Signature, SignatureChange,
+    SignatureErrorKind, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::{Outcome, RequestKind};
-use mlx5_mkey::types::{BlockSize, Seed, Tweak};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak};
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
@@ -66,11 +66,10 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
     let (source, target) = (lab.region(&data), lab.region(&[0; 3 * 64]));
     for number in 0..3u64 {
         let start = number as usize * 64;
-        let pieces = [piece(&source, start..start + 64)?];
-        let config = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-        lab.try_configure(mkey, &config).map_err(text)?;
-        let remote = Remote::new(target.address + number * 64, target.key);
-        let sge = Sge::new(0, 64, lab.key(mkey)).map_err(text)?;
+        let entries = [entry(&source, start..start + 64)];
+        lab.try_configure(mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
+        let remote = Remote { address: target.address + number * 64, rkey: target.key };
+        let sge = Sge { address: 0, length: 64, lkey: lab.key(mkey) };
         lab.near.send.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         lab.near.send.request(200 + number).nop().map_err(text)?;
     }
@@ -88,15 +87,14 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let data = pattern(64, 1);
     rig.install(&data, None, None)?;
     let other = rig.lab.region(&pattern(64, 2));
-    let pieces = [piece(&other, 0..64)?];
-    let config = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-    rig.lab.try_configure(rig.mkey, &config).map_err(text)?;
+    let entries = [entry(&other, 0..64)];
+    rig.lab.try_configure(rig.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
     rig.lab.settle()?;
     ensure!(rig.lab.poll_near()?.is_empty(), "an unrung request completed");
     // The far side's request is rung, the near side's configuration still not.
     let target = rig.lab.region(&[0; 64]);
-    let sge = Sge::new(target.address, 64, target.key).map_err(text)?;
-    let remote = Remote::new(0, rig.lab.key(rig.mkey));
+    let sge = Sge { address: target.address, length: 64, lkey: target.key };
+    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
     rig.lab.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
     rig.lab.far.send.ring_doorbell();
     rig.lab.settle()?;
@@ -114,12 +112,13 @@ fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
     let data = pattern(1024, 1);
     let images = expected::images(&data, Some(&WIRE), None);
     rig.install(&images.memory, Some(&WIRE), None)?;
-    rig.change(&MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::KEEP })?;
+    let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
+    rig.change(&rights, Layout::Unchanged)?;
     for way in Tx::ALL {
         rig.out(way, 0, &images.wire)?;
     }
-    let pieces = rig.pieces()?;
-    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    let entries = rig.entries();
+    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
     for way in Tx::ALL {
         rig.out(way, 0, &images.wire)?;
     }
@@ -141,17 +140,17 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
             tweak: Tweak::from_lba(round.into()),
             ..crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek)
         };
-        let pieces = [piece(&source, 0..1000)?, piece(&source, 1000..1024)?];
+        let entries = [entry(&source, 0..1000), entry(&source, 1000..1024)];
         let config = MkeyConfig {
             access: Some(Access::NONE),
-            layout: Some(Layout::list(&pieces)),
-            signature: SignatureChange::Set(&signature),
-            crypto: Some(&ReadyCrypto::new(crypto)),
+            signature: SignatureChange::Set(signature),
+            crypto: Some(crypto),
         };
+        let prepared = lab.prepare(mkey, &config).map_err(text)?;
         let mkey = lab.mkeys.get_mut(mkey).ok_or("no such mkey")?;
-        lab.near.send.request(1).configure_mkey(mkey, &config).map_err(text)?;
-        let remote = Remote::new(target.address, target.key);
-        let sge = Sge::new(0, 1040, mkey.key()).map_err(text)?;
+        lab.near.send.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
+        let remote = Remote { address: target.address, rkey: target.key };
+        let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
         lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         lab.near.send.ring_doorbell();
         lab.settle()?;
@@ -170,9 +169,10 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
 fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let number = lab.mkey(SIGNATURE);
+    let config = MkeyConfig { signature: SignatureChange::Set(WIRE), ..MkeyConfig::UNCHANGED };
+    let prepared = lab.prepare(number, &config).map_err(text)?;
     let mkey = lab.mkeys.get_mut(number).ok_or("no such mkey")?;
-    let config = MkeyConfig { signature: SignatureChange::Set(&WIRE), ..MkeyConfig::KEEP };
-    lab.near.send.request(1).configure_mkey(mkey, &config).map_err(text)?;
+    lab.near.send.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
     lab.near.send.ring_doorbell();
     lab.settle()?;
     ensure_eq!(lab.poll_near()?, vec![], "completions");
@@ -193,8 +193,8 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     let other = domain(Signature::Crc32(Seed::Ones));
     for (block, psvs) in [(BlockSignature::both(own, other), 2), (BlockSignature::memory(own), 1), (WIRE, 1)]
     {
-        let config = MkeyConfig { signature: SignatureChange::Set(&block), ..MkeyConfig::KEEP };
-        lab.try_configure(number, &config).map_err(text)?;
+        let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
+        lab.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
         ensure_eq!(lab.near.send.outstanding(), 1 + psvs, "work requests");
         lab.near.send.ring_doorbell();
         lab.settle()?;
@@ -218,7 +218,10 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     for block in [WIRE, BlockSignature::memory(own), BlockSignature::both(own, own)] {
         let data = pattern(1040, 1);
         rig.install(&data, Some(&block), None)?;
-        rig.change(&MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::KEEP })?;
+        rig.change(
+            &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
+            Layout::Unchanged,
+        )?;
         rig.both_ways(&expected::Images { memory: data.clone(), wire: data })?;
     }
     Ok(())
@@ -232,7 +235,10 @@ fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let data = pattern(1040, 1);
     rig.install(&data, Some(&WIRE), Some(&crypto))?;
-    rig.change(&MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::KEEP })?;
+    rig.change(
+        &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
+        Layout::Unchanged,
+    )?;
     rig.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
 }
 
@@ -244,8 +250,8 @@ fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
     rig.out(Tx::Send, 0, &images.wire)?;
     let other = expected::images(&pattern(2048, 2), Some(&WIRE), None);
     rig.memory = rig.lab.region(&other.memory);
-    let pieces = rig.pieces()?;
-    rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+    let entries = rig.entries();
+    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
     rig.both_ways(&other)?;
     let error = rig.take_bad(Rx::Receive, &flipped(&other.wire, 3 * 520 + 4, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
@@ -264,12 +270,9 @@ fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
     {
         let images = expected::images(&data, Some(&block), None);
         rig.memory = rig.lab.region(&images.memory);
-        let pieces = rig.pieces()?;
-        rig.change(&MkeyConfig {
-            layout: Some(Layout::list(&pieces)),
-            signature: SignatureChange::Set(&block),
-            ..MkeyConfig::KEEP
-        })?;
+        let entries = rig.entries();
+        let signature = SignatureChange::Set(block);
+        rig.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
         rig.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
     }
     let data = pattern(1040, 2);
@@ -285,15 +288,15 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkey(SIGNATURE);
     let data = pattern(512, 1);
     let region = lab.region(&data);
-    let pieces = [piece(&region, 0..512)?];
+    let entries = [entry(&region, 0..512)];
     lab.configure(
         mkey,
         &MkeyConfig {
             access: Some(Access::REMOTE_READ),
-            layout: Some(Layout::list(&pieces)),
-            signature: SignatureChange::Set(&WIRE),
-            ..MkeyConfig::KEEP
+            signature: SignatureChange::Set(WIRE),
+            ..MkeyConfig::UNCHANGED
         },
+        &entries,
     )?;
     let wire = lab.tx(Tx::PeerRead, mkey, 0, 520)?.ok()?;
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
@@ -311,25 +314,24 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
     rig.install(&images.memory, Some(&signature), Some(&crypto))?;
     let cuts = [0, 100, 200, 300, 400, 520];
-    let pieces: Result<Vec<ListEntry>, String> = cuts
+    let entries: Vec<KlmEntry> = cuts
         .windows(2)
         .filter_map(|pair| Some(*pair.first()?..*pair.last()?))
-        .map(|range| piece(&rig.memory, range))
+        .map(|range| entry(&rig.memory, range))
         .collect();
-    let pieces = pieces?;
     let config = MkeyConfig {
         access: Some(Access::ALL),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&signature),
-        crypto: Some(&ReadyCrypto::new(crypto)),
+        signature: SignatureChange::Set(signature),
+        crypto: Some(crypto),
     };
     let far = rig.lab.region(&[0; 520]);
     let key = rig.lab.key(rig.mkey);
-    let (remote, sge) = (Remote::new(far.address, far.key), Sge::new(0, 520, key).map_err(text)?);
+    let (remote, sge) =
+        (Remote { address: far.address, rkey: far.key }, Sge { address: 0, length: 520, lkey: key });
     let before = rig.lab.near.send.producer();
     for round in 0..crate::board::SEND_BLOCKS {
         rig.lab.board.write(far.address, &[0; 520]);
-        rig.lab.try_configure(rig.mkey, &config).map_err(text)?;
+        rig.lab.try_configure(rig.mkey, &config, &entries[..]).map_err(text)?;
         rig.lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         rig.lab.near.send.ring_doorbell();
         rig.lab.settle()?;
@@ -346,7 +348,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let target = lab.region(&[0; 800]);
-    let remote = Remote::new(target.address, target.key);
+    let remote = Remote { address: target.address, rkey: target.key };
     let mut id = 0u64;
     while lab.near.send.producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
@@ -426,10 +428,10 @@ fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
         let error = rig.take_bad(Rx::Receive, &flipped(&images.wire, round % 2 * 520 + 512, 1))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, (round % 2) as u64, 520)?;
         if round % 2 == 0 {
-            rig.change(&MkeyConfig::KEEP)?;
+            rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
         } else {
-            let pieces = rig.pieces()?;
-            rig.change(&MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP })?;
+            let entries = rig.entries();
+            rig.change(&MkeyConfig::UNCHANGED, &entries)?;
         }
         rig.both_ways(&images)?;
     }
@@ -442,11 +444,8 @@ fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict
     let mkey = lab.mkey(SIGNATURE);
     let data = pattern(1040, 1);
     let region = lab.region(&data);
-    let pieces = [piece(&region, 0..1040)?];
-    lab.configure(
-        mkey,
-        &MkeyConfig { access: Some(Access::ALL), layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP },
-    )?;
+    let entries = [entry(&region, 0..1040)];
+    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)?;
     for way in Tx::ALL {
         same(&lab.tx(way, mkey, 0, 1040)?.ok()?, &data)?;
     }
@@ -491,9 +490,12 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
     rig.install(&images.memory, Some(&WIRE), None)?;
     let far = rig.lab.region(&flipped(&images.wire, 700, 1));
-    let sge = Sge::new(0, far.length as u32, rig.lab.key(rig.mkey)).map_err(text)?;
+    let sge = Sge { address: 0, length: far.length as u32, lkey: rig.lab.key(rig.mkey) };
     let send = &mut rig.lab.near.send;
-    send.request(1).signaled().rdma_read(Remote::new(far.address, far.key), &[sge]).map_err(text)?;
+    send.request(1)
+        .signaled()
+        .rdma_read(Remote { address: far.address, rkey: far.key }, &[sge])
+        .map_err(text)?;
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     send.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
     send.ring_doorbell();
@@ -529,16 +531,15 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
     let mut lab = Lab::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
     let region = lab.region(&images.memory);
-    let pieces = [piece(&region, 0..512)?];
+    let entries = [entry(&region, 0..512)];
     let config = MkeyConfig {
         access: Some(Access::ALL),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&WIRE),
-        ..MkeyConfig::KEEP
+        signature: SignatureChange::Set(WIRE),
+        ..MkeyConfig::UNCHANGED
     };
     let mkeys = [lab.mkey(SIGNATURE), lab.mkey(SIGNATURE), lab.mkey(SIGNATURE)];
     for mkey in mkeys {
-        lab.configure(mkey, &config)?;
+        lab.configure(mkey, &config, &entries)?;
     }
     for (mkey, way) in mkeys.into_iter().zip(Rx::ALL) {
         lab.rx(way, mkey, 0, &flipped(&images.wire, 0, 1))?.ok()?;
@@ -581,7 +582,7 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Both halves as two pieces of one request, the second first: each begins with its own block number and tweak.
+/// Both halves as two entries of one request, the second first: each begins with its own block number and tweak.
 fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, BOTH);
     let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -590,17 +591,17 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), Some((&cipher, &KEY_128)));
     rig.install(&images.memory, Some(&WIRE), Some(&cipher))?;
     let key = rig.lab.key(rig.mkey);
-    let pieces = [Sge::new(1560, 520, key).map_err(text)?, Sge::new(0, 1560, key).map_err(text)?];
+    let sges = [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
     let target = rig.lab.region(&[0; 2080]);
-    let remote = Remote::new(target.address, target.key);
-    rig.lab.near.send.request(1).signaled().rdma_write(remote, &pieces).map_err(text)?;
+    let remote = Remote { address: target.address, rkey: target.key };
+    rig.lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
     rig.lab.settle()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![1], "completions of the write");
     let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
     same(&rig.lab.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
     rig.write(&[0; 4 * 512]);
-    rig.lab.near.send.request(2).signaled().rdma_read(remote, &pieces).map_err(text)?;
+    rig.lab.near.send.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
     rig.lab.settle()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![2], "completions of the read");
@@ -658,8 +659,8 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(Rig<'b>, Remote,
         None,
     )?;
     let far = rig.lab.region(&[0; 512]);
-    let sge = Sge::new(0, 512, rig.lab.key(rig.mkey)).map_err(text)?;
-    Ok((rig, Remote::new(far.address, far.key), sge))
+    let sge = Sge { address: 0, length: 512, lkey: rig.lab.key(rig.mkey) };
+    Ok((rig, Remote { address: far.address, rkey: far.key }, sge))
 }
 
 /// The next completions of the near side, so many.
@@ -695,9 +696,9 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
     let (mut rig, remote, sge) = draining(board, true)?;
     let (note, inbox) = (rig.lab.region(&[0x44; 8]), rig.lab.region(&[0; 16]));
-    let message = Sge::new(note.address, 8, note.key).map_err(text)?;
+    let message = Sge { address: note.address, length: 8, lkey: note.key };
     for number in 0..2 {
-        let buffer = Sge::new(inbox.address + number * 8, 8, inbox.key).map_err(text)?;
+        let buffer = Sge { address: inbox.address + number * 8, length: 8, lkey: inbox.key };
         rig.lab.far.receive.post(number, &[buffer]).map_err(text)?;
     }
     rig.lab.far.receive.publish();
@@ -721,7 +722,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     // Checked, configured anew and with good data, the same transfer does not stop the queue.
     ensure!(rig.error()?.is_some(), "no error");
     rig.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
-    rig.change(&MkeyConfig::KEEP)?;
+    rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     rig.out(Tx::Write, 0, &pattern(512, 1))
 }
 

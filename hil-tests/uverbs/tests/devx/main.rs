@@ -16,12 +16,11 @@ use mlx5_mkey::devx::{
 };
 use mlx5_mkey::error::{CommandError, CompletionError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Domain, Escape, Guard, Layout, ListEntry, MkeyConfig, Signature, SignatureChange,
-    T10Dif,
+    Access, BlockSignature, Domain, Escape, Guard, KlmEntry, MkeyConfig, Signature, SignatureChange, T10Dif,
 };
 use mlx5_mkey::queue::{self, QpRouter, QpTable, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
-use mlx5_mkey::wqe::{Remote, Sge};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use mlx5_softdev::factory;
 use std::path::Path;
 use std::process::Command;
@@ -60,9 +59,9 @@ impl Bench {
 
     /// Writes from a page to itself, to `remote`.
     fn write(&mut self, from: &Buffer, rkey: Key) {
-        let remote = Remote::new(from.address() + 512, rkey);
-        let piece = Sge::new(from.address(), 64, from.region.lkey()).unwrap();
-        self.queue.request(1).signaled().rdma_write(remote, &[piece]).unwrap();
+        let remote = Remote { address: from.address() + 512, rkey };
+        let sge = Sge { address: from.address(), length: 64, lkey: from.region.lkey() };
+        self.queue.request(1).signaled().rdma_write(remote, &[sge]).unwrap();
         self.queue.ring_doorbell();
     }
 }
@@ -100,7 +99,7 @@ fn next(events: &Events) -> Event {
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let features = MkeyFeatures { block_signature: true, ..MkeyFeatures::default() };
     let mut object = bench.pd.create_mkey(MkeySpec { max_entries: 4, features }).unwrap();
-    let pieces = [ListEntry::new(page.address(), 520, page.region.lkey()).unwrap()];
+    let entry = KlmEntry { address: page.address(), length: 520, key: page.region.lkey() };
     let dif = T10Dif {
         guard: Guard::Crc,
         seed: Seed::Zeros,
@@ -112,14 +111,14 @@ fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let domain = Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 };
     let config = MkeyConfig {
         access: Some(Access::LOCAL_WRITE),
-        layout: Some(Layout::list(&pieces)),
-        signature: SignatureChange::Set(&BlockSignature::memory(domain)),
+        signature: SignatureChange::Set(BlockSignature::memory(domain)),
         crypto: None,
     };
-    bench.queue.request(1).configure_mkey(&mut object.mkey, &config).unwrap();
-    let remote = Remote::new(page.address() + 1024, page.region.rkey());
-    let piece = Sge::new(0, 512, object.mkey.key()).unwrap();
-    bench.queue.request(2).signaled().rdma_write(remote, &[piece]).unwrap();
+    let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
+    bench.queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry]).unwrap();
+    let remote = Remote { address: page.address() + 1024, rkey: page.region.rkey() };
+    let sge = Sge { address: 0, length: 512, lkey: object.mkey.key() };
+    bench.queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
     bench.queue.request(3).fenced().signaled().nop().unwrap();
     bench.queue.ring_doorbell();
     object
@@ -298,9 +297,9 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
 
 /// Writes from a page to itself.
 fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
-    let remote = Remote::new(page.address() + 512, page.region.rkey());
-    let piece = Sge::new(page.address(), 64, page.region.lkey()).unwrap();
-    queue.request(id).signaled().rdma_write(remote, &[piece]).unwrap();
+    let remote = Remote { address: page.address() + 512, rkey: page.region.rkey() };
+    let sge = Sge { address: page.address(), length: 64, lkey: page.region.lkey() };
+    queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
     queue.ring_doorbell();
 }
 
@@ -317,7 +316,7 @@ fn sizes_that_no_queue_pair_has_are_refused() {
             assert!(matches!(refused, Err(DevxError::Queue(_))), "{entries_per_slot}: {refused:?}");
         }
         let spec = QueuePairSpec::default();
-        assert!(matches!(device.create_qp::<63, 16>(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
+        // A send queue of 63 blocks does not compile, see `compile_fail` of hil-tests.
         assert!(matches!(device.create_qp::<64, 0>(&pd, &cq, &cq, spec), Err(DevxError::Queue(_))));
         assert!(matches!(device.create_cq(3), Err(DevxError::Queue(_))));
     });

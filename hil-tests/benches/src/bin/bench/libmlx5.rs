@@ -8,11 +8,11 @@ use libmlx5::abi::{
     Mlx5QpEx, QpCap, QpEx, RecvWr, SigBlockAttr, WorkCompletion,
 };
 use libmlx5::{CqRing, Device, RefMkey, RefQueue};
-use mlx5_bench::{
-    BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, Piece, QUEUES, Side, Work, ours,
-};
+use mlx5_bench::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work, ours};
+use mlx5_mkey::mkey::KlmEntry;
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
+use mlx5_mkey::wqe::Sge;
 use std::io;
 use std::rc::Rc;
 
@@ -38,19 +38,20 @@ struct RefIo {
 
 impl RefIo {
     fn new(io: &Io, mkey: &RefMkey) -> Self {
-        let sge = |Piece { address, length, key }: Piece| IbvSge { address, length, lkey: key };
-        let stream = |Piece { address, length, key }: Piece| Interleaved {
+        let sge = |KlmEntry { address, length, key }: KlmEntry| IbvSge { address, length, lkey: key.get() };
+        let stream = |KlmEntry { address, length, key }: KlmEntry| Interleaved {
             address,
             bytes: length,
             skip: 8,
-            lkey: key,
+            lkey: key.get(),
         };
-        let [a, b, c, ..] = io.pieces;
+        let [a, b, c, ..] = io.entries;
+        let Sge { address, length, lkey } = io.data;
         Self {
-            pieces: io.pieces.map(sge),
+            pieces: io.entries.map(sge),
             count: io.count as u16,
             streams: [a, b, c].map(stream),
-            data: sge(io.data),
+            data: IbvSge { address, length, lkey: lkey.get() },
             remote: io.remote,
             rkey: io.rkey,
             id: io.id,
@@ -520,10 +521,10 @@ impl Libmlx5 {
         }
         match work {
             Work::Interleaved3 => batched!(interleaved),
-            Work::Xts4 | Work::TemplateXts4 | Work::TemplateTweak => batched!(encrypted),
-            Work::T10Dif1 | Work::TemplateT10Dif1 | Work::TemplateRefTag => batched!(t10dif),
+            Work::Xts4 => batched!(encrypted),
+            Work::T10Dif1 => batched!(t10dif),
             Work::Crc32c1 => batched!(crc32c),
-            Work::T10DifXts4 | Work::FirstT10DifXts4 | Work::TemplateT10DifXts4 => batched!(both),
+            Work::T10DifXts4 | Work::FirstT10DifXts4 => batched!(both),
             Work::RdmaWrite => batched!(rdma_write),
             Work::ReconfigureList4 => batched!(new_list),
             Work::ReconfigureTweak => batched!(new_tweak),

@@ -7,7 +7,7 @@ use crate::board::{Board, SEND_BLOCKS};
 use crate::lab::{Tx, Verdict};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, BlockSignature, Layout, MkeyConfig, Signature, SignatureChange};
+use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange};
 use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::types::{BlockSize, Seed};
 use mlx5_mkey::wire::Wqebb;
@@ -39,15 +39,14 @@ fn configure(
     signature: Option<&BlockSignature>,
     changes: &[(usize, u8)],
 ) -> Result<Result<(), String>, String> {
-    let pieces = rig.pieces()?;
+    let entries = rig.entries();
     let config = MkeyConfig {
         access: Some(Access::ALL),
-        layout: Some(Layout::list(&pieces)),
-        signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
+        signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
         crypto: None,
     };
     let first = rig.lab.near.send.producer();
-    rig.lab.try_configure(rig.mkey, &config).map_err(|error| format!("{error}"))?;
+    rig.lab.try_configure(rig.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
     let ring = rig.lab.board.send_ring(&rig.lab.near).ok_or("the board does not show its rings")?;
     for &(at, byte) in changes {
         let block = first.wrapping_add((at / 64) as u32);
@@ -147,19 +146,21 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
     let mut rig = Rig::new(board, SIGNATURE);
     rig.install(&pattern(1024, 1), Some(&block), None)?;
-    let pieces = rig.pieces()?;
-    let layout = MkeyConfig { layout: Some(Layout::list(&pieces)), ..MkeyConfig::KEEP };
-    let signature = MkeyConfig { signature: SignatureChange::Set(&block), ..layout };
-    for (what, config) in
-        [("a new layout, the signature stays", layout), ("both anew, with SET_PSV", signature)]
-    {
+    let entries = rig.entries();
+    for (what, signature) in [
+        ("a new layout, the signature stays", SignatureChange::Keep),
+        ("both anew, with SET_PSV", SignatureChange::Set(block)),
+    ] {
+        let config = MkeyConfig { signature, ..MkeyConfig::UNCHANGED };
+        let prepared = rig.lab.prepare(rig.mkey, &config).map_err(|error| format!("{error}"))?;
         let mut times = Vec::new();
         for _ in 0..TIMES {
             let Some(begin) = rig.lab.board.nanoseconds() else {
                 tell(what, "the board has no clock");
                 return Ok(());
             };
-            rig.lab.try_configure(rig.mkey, &config).map_err(|error| format!("{error}"))?;
+            let posted = rig.lab.post_prepared(rig.mkey, &prepared, &entries);
+            posted.map_err(|error| format!("{error}"))?;
             rig.lab.near.send.ring_doorbell();
             times.push(completed(&mut rig, begin)?);
         }

@@ -1,0 +1,63 @@
+//! The smallest service: it lays an mkey over scattered memory, writes all of it to the peer, and takes the completion.
+//!
+//! `cargo xtask test` builds it for a Cortex-A72 without a system and looks how long its code is. Nobody runs it.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+// The entry is found by its name, which nothing else has.
+#![allow(unsafe_code)]
+
+use mlx5_mkey::error::{CompletionError, PostError};
+use mlx5_mkey::mkey::{KlmEntry, Mkey};
+use mlx5_mkey::queue::{Completion, CompletionQueue, QpRouter, SendQueue, UarDoorbell};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+
+#[cfg(not(target_os = "none"))]
+fn main() {}
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// What can go wrong.
+pub enum Fault {
+    /// A request was refused.
+    Post(PostError),
+    /// A completion made no sense.
+    Completion(CompletionError),
+}
+
+/// Writes scattered memory to the peer. The arguments keep the compiler from knowing more than a service would.
+#[unsafe(no_mangle)]
+pub fn minimal_write(
+    queue: &mut SendQueue<'_, UarDoorbell, 256>,
+    mkey: &mut Mkey,
+    prepared: &PreparedConfig,
+    entries: &[KlmEntry],
+    remote: Remote,
+) -> Result<(), Fault> {
+    let mut batch = queue.batch();
+    batch.request(1).configure_mkey(mkey, prepared, entries).map_err(Fault::Post)?;
+    let all = Sge { address: 0, length: mkey.length() as u32, lkey: mkey.key() };
+    batch.request(2).signaled().rdma_write(remote, &[all]).map_err(Fault::Post)
+}
+
+/// Takes a completion, if there is one.
+#[unsafe(no_mangle)]
+pub fn minimal_poll(
+    completions: &mut CompletionQueue<'_>,
+    queue: &mut SendQueue<'_, UarDoorbell, 256>,
+    mkeys: &mut [Mkey],
+) -> Result<Option<Completion>, Fault> {
+    let mut router = QpRouter { queues: queue, mkeys };
+    completions.poll(&mut router).transpose().map_err(Fault::Completion)
+}
+
+/// Where a machine without a system begins.
+#[cfg(target_os = "none")]
+#[unsafe(no_mangle)]
+extern "C" fn _start(service: extern "C" fn() -> !) -> ! {
+    core::hint::black_box([minimal_write as *const (), minimal_poll as *const ()]);
+    service()
+}

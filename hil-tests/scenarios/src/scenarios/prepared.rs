@@ -1,0 +1,143 @@
+//! Configurations that are prepared once and posted to many mkeys of a kind: a pool.
+
+use super::keys::invalidate;
+use super::rig::{BOTH, DIF, KEY_128, PLAIN, Rig, crypto, domain, flipped, pattern, reports};
+use super::{Scenario, scenario};
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::expected::{self, Images};
+use crate::lab::{Region, Rx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Direction, MkeyConfig, Signature, SignatureChange, SignatureErrorKind,
+    SignatureOrder,
+};
+use mlx5_mkey::queue::{Outcome, RequestKind};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak};
+use mlx5_mkey::wqe::PreparedConfig;
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r010_a_pool_shares_a_configuration, NOTHING, ["R10", "R34"]),
+    scenario!(r010_a_pool_shares_signature_and_cipher, BOTH_UNIT, ["R10", "R58", "R176", "R180"]),
+];
+
+/// Mkeys of a pool.
+const MKEYS: u8 = 4;
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// An mkey of a pool: its number among the lab's, and its memory.
+struct Member {
+    mkey: usize,
+    memory: Region,
+}
+
+/// Makes the mkeys of a pool, with room for so many bytes behind each.
+fn pool(rig: &mut Rig<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
+    let mut member = |_| Member { mkey: rig.lab.mkey(spec), memory: rig.lab.region(&vec![0; bytes]) };
+    (0..MKEYS).map(&mut member).collect()
+}
+
+/// Takes a member to hand.
+fn choose(rig: &mut Rig<'_>, member: &Member) {
+    (rig.mkey, rig.memory) = (member.mkey, member.memory);
+}
+
+/// Configures all members in one chain, each over its own memory; then each must move its own data.
+fn configure(
+    rig: &mut Rig<'_>,
+    members: &[Member],
+    prepared: &PreparedConfig,
+    images: impl Fn(u8) -> Images,
+) -> Verdict {
+    for (salt, member) in (0..).zip(members) {
+        choose(rig, member);
+        rig.write(&images(salt).memory);
+        let entries = rig.entries();
+        rig.lab.post_prepared(rig.mkey, prepared, &entries).map_err(text)?;
+    }
+    rig.lab.near.send.ring_doorbell();
+    rig.lab.settle()?;
+    let done = rig.lab.wait_near(members.len())?;
+    ensure_eq!(done.len(), members.len(), "completions");
+    ensure!(
+        done.iter()
+            .all(|work| matches!(work.outcome, Outcome::Sent { kind: RequestKind::MkeyConfigure, .. })),
+        "configuring completed with {done:?}"
+    );
+    for (salt, member) in (0..).zip(members) {
+        choose(rig, member);
+        rig.both_ways(&images(salt)).map_err(|error| format!("mkey {salt} of the pool: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The layout is each mkey's own, and is given with each request.
+fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, PLAIN);
+    let mut members = pool(&mut rig, PLAIN, 300);
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = rig.lab.prepare(rig.mkey, &config).map_err(text)?;
+    for round in 0..u8::try_from(members.len()).unwrap_or(MKEYS) {
+        let images = |salt| {
+            let data = pattern(300, round << 4 | salt);
+            Images { memory: data.clone(), wire: data }
+        };
+        configure(&mut rig, &members, &prepared, images)
+            .map_err(|error| format!("round {round}: {error}"))?;
+        // The next time each mkey has the memory of another.
+        let first = members.first().map(|member| member.memory).ok_or("an empty pool")?;
+        let mut memories: Vec<Region> = members.iter().skip(1).map(|member| member.memory).collect();
+        memories.push(first);
+        members.iter_mut().zip(memories).for_each(|(member, memory)| member.memory = memory);
+    }
+    Ok(())
+}
+
+/// Each mkey has PSVs and a count of errors of its own. One that waits for its count, and one that was taken out of service,
+/// take the same configuration; then it is changed in place for all of them.
+fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
+    let mut rig = Rig::new(board, BOTH);
+    let members = pool(&mut rig, BOTH, 520);
+    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let order = SignatureOrder::BeforeCryptoOnTx;
+    let mut cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let (memory, mut dif) = (domain(Signature::Crc64Xp10(Seed::Ones)), DIF);
+    let signature = BlockSignature::both(memory, domain(Signature::T10Dif(dif)));
+    let config = MkeyConfig {
+        access: Some(Access::ALL),
+        signature: SignatureChange::Set(signature),
+        crypto: Some(cipher),
+    };
+    let mut prepared = rig.lab.prepare(rig.mkey, &config).map_err(text)?;
+    for round in 0..4u8 {
+        let signature = BlockSignature::both(memory, domain(Signature::T10Dif(dif)));
+        let images = |salt| {
+            let data = pattern(512, round << 4 | salt);
+            expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)))
+        };
+        configure(&mut rig, &members, &prepared, images)
+            .map_err(|error| format!("round {round}: {error}"))?;
+        let [.., first, last] = members.as_slice() else { return Err("a small pool".into()) };
+        choose(&mut rig, first);
+        let error = rig.take_bad(Rx::PeerWrite, &flipped(&images(0).wire, 9, 1))?;
+        reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 0, 520)?;
+        for other in members.iter().filter(|other| other.mkey != first.mkey) {
+            choose(&mut rig, other);
+            rig.no_error("another mkey of the pool")?;
+        }
+        choose(&mut rig, last);
+        invalidate(&mut rig)?;
+        if round % 2 == 1 {
+            (cipher.tweak, dif.app_tag, dif.ref_tag) =
+                (Tweak::from_lba(round.into()), round.into(), !DIF.ref_tag);
+            prepared.set_tweak(cipher.tweak).map_err(text)?;
+            prepared.set_app_tag(DomainKind::Wire, dif.app_tag).map_err(text)?;
+            prepared.set_ref_tag(DomainKind::Wire, dif.ref_tag).map_err(text)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Counts what a chain covers that both sides posted and executed.
+
+use super::case::{Config, SignatureStep, Work};
+use super::compare::{SET_PSV, straight, word};
+use super::coverage::Coverage;
+use super::execute::Executed;
+use super::pair::Pair;
+use super::post::Chain;
+use crate::way::Way;
+use mlx5_mkey::inspect::Requests;
+use mlx5_mkey::mkey::{Mkey, Signature};
+
+/// What the reference wrote for a chain.
+pub(super) struct Issued {
+    /// Its ring, and the counter of its doorbell record.
+    pub(super) ring: Vec<u8>,
+    pub(super) counter: [u8; 4],
+    /// The first block in the ring, and how many there are.
+    pub(super) start: usize,
+    pub(super) count: usize,
+    /// The bytes of the work requests.
+    pub(super) requests: Vec<u8>,
+}
+
+/// The blocks of one request of a chain, with its SET_PSVs; counted from the chain's begin.
+struct Span {
+    start: usize,
+    blocks: usize,
+}
+
+impl Issued {
+    /// Finds the requests in a ring, from the block on that the library counts as the next.
+    pub(super) fn new(ring: Vec<u8>, counter: [u8; 4], producer: u32) -> Result<Self, String> {
+        let blocks = ring.len() / 64;
+        let count = usize::from((word(&counter, 0) as u16).wrapping_sub(producer as u16));
+        if count > blocks {
+            return Err(format!("the reference counts {count} blocks"));
+        }
+        let start = producer as usize % blocks;
+        let requests = straight(&ring, start, count);
+        Ok(Self { ring, counter, start, count, requests })
+    }
+
+    fn blocks(&self) -> usize {
+        self.ring.len() / 64
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let mut spans: Vec<Span> = Vec::new();
+        for (offset, request) in Requests::new(&self.requests) {
+            let blocks = request.bytes().len().div_ceil(64);
+            match spans.last_mut() {
+                Some(span) if request.bytes()[3] == SET_PSV => span.blocks += blocks,
+                _ => spans.push(Span { start: offset / 64, blocks }),
+            }
+        }
+        spans
+    }
+
+    /// Returns whether a request goes on at the ring's begin.
+    fn wraps(&self, span: &Span) -> bool {
+        (self.start + span.start) % self.blocks() + span.blocks > self.blocks()
+    }
+
+    /// Returns whether a request has this block, counted as completions count.
+    fn contains(&self, span: &Span, block: u16) -> bool {
+        let first = (self.start + span.start) as u16;
+        let behind = block.wrapping_sub(first) & (self.blocks() as u16).wrapping_sub(1);
+        usize::from(behind) < span.blocks
+    }
+}
+
+/// Whether a signature and crypto properties are in force.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InForce {
+    signature: bool,
+    crypto: bool,
+}
+
+impl InForce {
+    pub(super) fn of(mkey: &Mkey) -> Self {
+        Self { signature: mkey.signature().is_some(), crypto: mkey.crypto().is_some() }
+    }
+
+    /// Returns those that a configuration keeps.
+    fn kept(self, config: &Config) -> Self {
+        Self {
+            signature: self.signature && config.signature == SignatureStep::Keep,
+            crypto: self.crypto && config.crypto.is_none(),
+        }
+    }
+
+    /// Returns what is in force behind a configuration.
+    fn behind(self, config: &Config) -> Self {
+        let kept = self.kept(config);
+        let sets = matches!(config.signature, SignatureStep::Set { .. });
+        Self { signature: kept.signature || sets, crypto: kept.crypto || config.crypto.is_some() }
+    }
+}
+
+/// Returns whether there is something in a configuration that can be changed in place.
+fn can_be_changed(config: &Config) -> bool {
+    let SignatureStep::Set { memory, wire, .. } = &config.signature else { return config.crypto.is_some() };
+    let has_tags =
+        [memory, wire].into_iter().flatten().any(|domain| matches!(domain.signature, Signature::T10Dif(_)));
+    has_tags || config.crypto.is_some()
+}
+
+/// A configuration that both devices executed.
+struct Configured<'c> {
+    config: &'c Config,
+    signaled: bool,
+    wraps: bool,
+    /// What is in force before it.
+    in_force: InForce,
+}
+
+impl Coverage {
+    /// Counts a chain that both devices executed, or began to.
+    pub(super) fn note(
+        &mut self,
+        pair: &mut Pair,
+        chain: &Chain<'_>,
+        mut in_force: InForce,
+        issued: &Issued,
+        executed: &Executed,
+    ) {
+        let spans = issued.spans();
+        let end =
+            executed.failed.and_then(|block| spans.iter().position(|span| issued.contains(span, block)));
+        let done = chain.works.get(..end.unwrap_or(chain.works.len())).unwrap_or_default();
+        let before = self.executed;
+        for ((flags, work), span) in done.iter().zip(&spans) {
+            match work {
+                Work::Configure(config) => {
+                    let (signaled, wraps) = (flags.signaled, issued.wraps(span));
+                    self.note_configured(pair, chain.way, &Configured { config, signaled, wraps, in_force });
+                    in_force = in_force.behind(config);
+                }
+                Work::CompareSwap(..) | Work::FetchAdd(..) => self.atomics += 1,
+                _ => {}
+            }
+        }
+        let configured = self.executed - before;
+        self.moved += if executed.moved { configured } else { 0 };
+        self.failed += u64::from(executed.failed.is_some());
+        self.signature_errors += executed.signature_errors;
+        self.errors_again += if pair.rearmed { executed.signature_errors } else { 0 };
+        pair.rearmed |= pair.erred && configured > 0;
+    }
+
+    fn note_configured(&mut self, pair: &Pair, way: Way, configured: &Configured<'_>) {
+        let Configured { config, signaled, wraps, in_force } = *configured;
+        let kept = in_force.kept(config);
+        let changed = way.changes() && can_be_changed(config);
+        let sets_or_resets = pair.kind.signature && config.signature != SignatureStep::Keep;
+        self.executed += 1;
+        self.older += u64::from(config.older);
+        self.crypto += u64::from(config.crypto.is_some());
+        // Both are written where one of them changes.
+        self.kept_signatures += u64::from(kept.signature && config.crypto.is_some());
+        self.kept_crypto += u64::from(kept.crypto && sets_or_resets);
+        self.changed_behind_errors += u64::from(changed && pair.erred);
+        let of = &mut self.ways[way as usize];
+        of.signaled += u64::from(signaled);
+        of.silent += u64::from(!signaled);
+        of.changed += u64::from(changed);
+        of.kept += u64::from(kept.signature || kept.crypto);
+        of.wrapped += u64::from(wraps);
+        of.behind_errors += u64::from(pair.erred);
+    }
+}

@@ -1,0 +1,148 @@
+//! An mkey of the reference, and what the library knows of it.
+
+use super::case::{Config, Flags, Kind, Random, SignatureStep, Work};
+use super::check::Unread;
+use super::compare::{SET_PSV, word};
+use libmlx5::{Device, RefMkey};
+use mlx5_mkey::inspect::Requests;
+use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::types::{Key, PsvIndex};
+use std::io;
+use std::rc::Rc;
+
+/// Chains that an mkey lives through, at most.
+const LIFE: u32 = 8;
+/// And one that had a signature error: it goes on.
+const LIFE_BEHIND_ERRORS: u32 = 24;
+
+/// An mkey of both sides.
+pub(super) struct Pair {
+    pub(super) kind: Kind,
+    pub(super) max_entries: u16,
+    pub(super) reference: RefMkey,
+    /// PSVs of the memory and the wire domain, as soon as the reference has told.
+    psvs: [Option<u32>; 2],
+    /// Made when the reference has issued its first chain.
+    pub(super) ours: Option<Mkey>,
+    /// Chains that it has lived through.
+    pub(super) life: u32,
+    /// There was a signature error; and the mkey was configured behind it.
+    pub(super) erred: bool,
+    pub(super) rearmed: bool,
+    /// A signature error that nobody has asked for yet.
+    unread: Option<Unread>,
+    /// Requests posted since the last poll, and whether one behind the first configured the mkey: an error that is polled
+    /// now may come from before.
+    unpolled: usize,
+    reconfigured: bool,
+    /// The reference keeps something that the library does not: it must not be used again.
+    pub(super) torn: bool,
+}
+
+impl Pair {
+    pub(super) fn create(device: &Rc<Device>, random: &mut Random) -> io::Result<Self> {
+        let kind = Kind { signature: random.percent(65), crypto: random.percent(55) };
+        let max_entries = (1 + random.below(8) as u16) * 4;
+        let reference = RefMkey::create(device, kind.signature, kind.crypto, max_entries)?;
+        Ok(Self {
+            kind,
+            max_entries,
+            reference,
+            psvs: [None; 2],
+            ours: None,
+            life: 0,
+            erred: false,
+            rearmed: false,
+            unread: None,
+            unpolled: 0,
+            reconfigured: false,
+            torn: false,
+        })
+    }
+
+    /// Gives the key another tag, which the next configuration writes.
+    pub(super) fn retag(&mut self, tag: u8) -> io::Result<()> {
+        self.reference.set_tag(tag);
+        match &mut self.ours {
+            Some(mkey) => mkey.set_tag(tag).map_err(|error| io::Error::other(format!("{error:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that a chain was posted: which signature an error is read by may change with it.
+    pub(super) fn note_posted(&mut self, chain: &[(Flags, Work)]) {
+        for (_, work) in chain {
+            let configures = matches!(work, Work::Configure(_));
+            self.reconfigured |= configures && self.unpolled > 0;
+            self.unread = self.unread.map(|unread| Unread { stale: unread.stale || configures, ..unread });
+            self.unpolled += 1;
+        }
+    }
+
+    /// Notes that completions were polled, so many of them of signature errors.
+    pub(super) fn note_polled(&mut self, errors: usize) {
+        if errors != 0 {
+            self.erred = true;
+            let (late, stale) = (self.reconfigured, errors > 1);
+            self.unread = Some(match self.unread {
+                Some(first) => Unread { stale: true, ..first },
+                None => Unread { late, stale },
+            });
+        }
+        (self.unpolled, self.reconfigured) = (0, false);
+    }
+
+    /// Takes what is known of the error that is asked for now.
+    pub(super) fn take_unread(&mut self) -> Unread {
+        let unread = self.unread.take().unwrap_or_default();
+        Unread { stale: unread.stale || self.torn, ..unread }
+    }
+
+    /// Returns whether it must not be used again.
+    pub(super) fn is_spent(&self) -> bool {
+        let life = if self.erred { LIFE_BEHIND_ERRORS } else { LIFE };
+        // Nothing of what the reference keeps to itself may be missing for the next chain.
+        let known = !self.kind.signature || self.psvs.iter().all(Option::is_some);
+        self.torn || self.life >= life || !known
+    }
+
+    /// Reads the PSVs' numbers from the requests that set them, memory first.
+    pub(super) fn learn(&mut self, chain: &[(Flags, Work)], requests: &[u8]) {
+        let mut set = Requests::new(requests)
+            .filter(|(_, request)| request.bytes()[3] == SET_PSV)
+            .filter_map(|(_, request)| request.bytes().get(16..20).map(|bytes| word(bytes, 0)));
+        for (_, work) in chain {
+            let Work::Configure(Config { signature: SignatureStep::Set { memory, wire, .. }, .. }) = work
+            else {
+                continue;
+            };
+            for (at, there) in [memory.is_some(), wire.is_some()].into_iter().enumerate() {
+                if there {
+                    let number = set.next();
+                    self.psvs[at] = self.psvs[at].or(number);
+                }
+            }
+        }
+    }
+
+    /// Returns the PSVs that are known.
+    pub(super) fn known_psvs(&self) -> Vec<u32> {
+        self.psvs.iter().flatten().copied().collect()
+    }
+
+    /// Returns the library's mkey, a new one unless there is one.
+    pub(super) fn mkey(&self, single_block: bool) -> Mkey {
+        if let Some(mkey) = &self.ours {
+            return mkey.clone();
+        }
+        let psv = |at: usize| PsvIndex::from_low_bits(self.psvs[at].unwrap_or(0));
+        let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
+        Mkey::new(MkeyAttributes {
+            key: Key::from_raw(self.reference.key()),
+            max_entries: self.max_entries,
+            signature: self.kind.signature.then(|| SignatureAttributes::new(psv(0), psv(1))),
+            crypto: self.kind.crypto.then_some(engine),
+            tag_update: true,
+        })
+    }
+}

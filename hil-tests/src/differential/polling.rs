@@ -1,0 +1,108 @@
+//! Gives both sides their completions, and compares what they say of them.
+
+use super::COMPLETIONS;
+use super::check::{self, Answers};
+use super::pair::Pair;
+use super::post::Ours;
+use super::queues::Queues;
+use super::session::Session;
+use mlx5_mkey::mkey::Mkey;
+use mlx5_mkey::queue::{Completion, CompletionQueue, DoorbellRecord, Outcome, QpRouter, WorkCompletion};
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
+use std::io;
+
+/// What the library makes of completions.
+#[derive(Default)]
+struct Polled {
+    /// Name and `enum ibv_wc_status`.
+    works: Vec<(u64, u32)>,
+    /// Signature errors.
+    errors: usize,
+}
+
+impl Session {
+    /// Gives both sides the completions that wait, and says what they make of them if it is not the same.
+    pub(super) fn poll(&mut self, queues: &mut Queues<'_>, pair: &mut Pair) -> io::Result<Option<String>> {
+        let mut ring = self.deliver()?;
+        let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
+        self.pending.clear();
+        let theirs: Vec<_> = self.completions.poll()?.iter().map(|done| (done.wr_id, done.status)).collect();
+        let Some(mkey) = &mut pair.ours else {
+            return Ok((!theirs.is_empty()).then(|| "of an mkey that was never configured".into()));
+        };
+        let polled = match poll_ours(&mut ring, &mut queues.ours, mkey)? {
+            Ok(polled) => polled,
+            Err(what) => return Ok(Some(what)),
+        };
+        if polled.errors != errors {
+            let what = format!("{} signature errors reported, the device wrote {errors}", polled.errors);
+            return Ok(Some(what));
+        }
+        if polled.works != theirs {
+            return Ok(Some(format!("{:x?}, the reference has {theirs:x?}", polled.works)));
+        }
+        pair.note_polled(errors);
+        Ok(if self.random.percent(40) { None } else { self.ask(pair) })
+    }
+
+    /// Hands the completions that wait to the reference, and writes them for the library's queue, which is a new one each time,
+    /// in its first lap.
+    fn deliver(&mut self) -> io::Result<Vec<Cqe>> {
+        if self.pending.len() > COMPLETIONS {
+            return Err(io::Error::other("more completions than there is room for"));
+        }
+        let mut ring = vec![Cqe::UNWRITTEN; COMPLETIONS];
+        for (entry, slot) in self.pending.iter().zip(&mut ring) {
+            self.completions.deliver(zerocopy::transmute!(*entry))?;
+            *slot = Cqe { op_own: entry.op_own & !1, ..*entry };
+        }
+        Ok(ring)
+    }
+
+    /// Asks both sides for the mkey's signature error, and says how the answers differ.
+    fn ask(&mut self, pair: &mut Pair) -> Option<String> {
+        let unread = pair.take_unread();
+        let (ours, theirs) = (pair.ours.as_mut()?.check(), pair.reference.check());
+        // What the reference cannot read it keeps for the next time.
+        pair.torn |= pair.kind.signature && theirs.is_err();
+        match check::compare(&ours, &theirs, unread) {
+            Answers::NoError => self.tally.without_error += 1,
+            Answers::SameError => self.tally.coverage.checked += 1,
+            Answers::BothErrors => self.tally.presence_only += 1,
+            Answers::Differ => {
+                return Some(format!("mkey_check: {ours:x?}, the reference has {theirs:x?}, {unread:?}"));
+            }
+        }
+        None
+    }
+}
+
+/// Has the library take all completions.
+fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Result<Result<Polled, String>> {
+    let record = DoorbellRecord::new();
+    let mut completions = CompletionQueue::new(ring, &record)
+        .map_err(|error| io::Error::other(format!("completion queue: {error:?}")))?;
+    let mut router = QpRouter { queues: queue, mkeys: core::slice::from_mut(mkey) };
+    let mut polled = Polled::default();
+    while let Some(completion) = completions.poll(&mut router) {
+        match completion {
+            Ok(Completion::Work(work)) => polled.works.push(as_reference(&work)),
+            Ok(Completion::SignatureError { .. }) => polled.errors += 1,
+            Err(error) => return Ok(Err(format!("{error:?}"))),
+        }
+    }
+    Ok(Ok(polled))
+}
+
+/// Puts a completion as verbs do: name and `enum ibv_wc_status`.
+fn as_reference(completion: &WorkCompletion) -> (u64, u32) {
+    let status = match completion.outcome {
+        Outcome::Failed(failure) => match failure.syndrome {
+            Syndrome(code @ (1 | 2 | 4 | 5 | 6)) => code.into(),
+            Syndrome(code @ 0x10..=0x16) => u32::from(code) - 9,
+            Syndrome(_) => 21,
+        },
+        _ => 0,
+    };
+    (completion.id, status)
+}

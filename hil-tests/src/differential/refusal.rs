@@ -1,0 +1,123 @@
+//! What both sides refuse: that the library does, too, and changes nothing.
+
+use super::post::{Chain, post_chain};
+use super::queues::{Lifted, Queues};
+use super::session::{Session, Verdict};
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::mkey::Mkey;
+use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::wire::Wqebb;
+use std::io;
+
+/// `ENOMEM`, which the reference says of a full queue.
+const ENOMEM: i32 = 12;
+
+/// Which request of a chain is refused, and why.
+type Refusal = (usize, PostError);
+
+impl Session {
+    /// Sees that the library refuses a chain, too, and changes nothing.
+    pub(super) fn refuse(
+        &self,
+        queues: &mut Queues<'_>,
+        mkey: &Mkey,
+        chain: &Chain<'_>,
+        errno: i32,
+    ) -> io::Result<Verdict> {
+        // Tried on a queue like this, for the requests before the one that is refused cannot be taken back.
+        let tried = attempt(queues, Lifted::NONE, queues.ours.outstanding(), mkey, chain)?;
+        let Err((number, error)) = tried else {
+            let what = format!("the library posts it, the reference refuses with errno {errno}");
+            return Ok(Verdict::Differs(what));
+        };
+        let full = is_full(&error);
+        if full && errno != ENOMEM {
+            let what = format!("the reference refuses with errno {errno}, the library: {error:?}");
+            return Ok(Verdict::Differs(what));
+        }
+        // Some limits are also those of the mkey, which no queue lifts.
+        if queues.lifted.lifts(&error)
+            && attempt(queues, queues.lifted, 0, mkey, chain)? != Err((number, error))
+        {
+            return Ok(if errno == ENOMEM { Verdict::Lifted } else { Verdict::Refused { full } });
+        }
+        if number == 0
+            && let Err(what) = refuse_here(queues, mkey, chain, &error)
+        {
+            return Ok(Verdict::Differs(format!("{what}: {error:?}")));
+        }
+        Ok(Verdict::Refused { full })
+    }
+}
+
+/// Posts a chain to a queue of its own.
+fn attempt(
+    queues: &Queues<'_>,
+    lifted: Lifted,
+    outstanding: u32,
+    mkey: &Mkey,
+    chain: &Chain<'_>,
+) -> io::Result<Result<(), Refusal>> {
+    let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
+    let record = DoorbellRecord::new();
+    let mut trial = lifted.queue(&queues.reference, outstanding, &mut ring, &record)?;
+    Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
+}
+
+/// Posts a chain whose first request is refused to the library's queue: nothing may change with that.
+fn refuse_here(
+    queues: &mut Queues<'_>,
+    mkey: &Mkey,
+    chain: &Chain<'_>,
+    expected: &PostError,
+) -> Result<(), String> {
+    let counters = |queues: &Queues<'_>| {
+        let (queue, record) = (&queues.ours, queues.ours.record().bytes());
+        (queue.producer(), queue.outstanding(), queue.free_blocks(), queue.next_fence(), record)
+    };
+    let (mut again, before) = (mkey.clone(), counters(queues));
+    match post_chain(&mut queues.ours, chain, &mut again) {
+        // The queue that it was tried on was empty.
+        Err((0, error)) if error == *expected || is_full(&error) => {}
+        other => return Err(format!("the library's queue has {other:?} instead")),
+    }
+    if again != *mkey {
+        return Err("the library refuses and has changed the mkey".into());
+    }
+    if counters(queues) != before {
+        return Err("the library refuses and has counted on".into());
+    }
+    let ring = queues.ring();
+    let (blocks, free) = (queues.reference.blocks, queues.ours.free_blocks() as usize);
+    // Blocks that are free: the device does not read them.
+    let written = if is_found_while_writing(expected) { free } else { 0 };
+    let start = queues.ours.producer() as usize;
+    for block in start + written..start + blocks {
+        let range = block % blocks * 64..block % blocks * 64 + 64;
+        if ring[range.clone()] != queues.before[range] {
+            return Err("the library refuses and has changed the ring".into());
+        }
+    }
+    queues.before = ring;
+    Ok(())
+}
+
+/// Returns whether the queue was too full.
+fn is_full(error: &PostError) -> bool {
+    matches!(error, PostError::RingFull { .. } | PostError::TooManyRequests { .. })
+}
+
+/// Returns whether the library finds this while it writes entries into blocks that it has reserved.
+fn is_found_while_writing(error: &PostError) -> bool {
+    matches!(
+        error,
+        PostError::SgeEmpty { .. }
+            | PostError::SgeTooLong { .. }
+            | PostError::Config(
+                ConfigError::EntryLength { .. }
+                    | ConfigError::StrideOver16Bits { .. }
+                    | ConfigError::LengthOver32Bits { .. }
+                    | ConfigError::LengthOverDataUnit { .. }
+            )
+    )
+}

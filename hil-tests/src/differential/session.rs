@@ -1,0 +1,284 @@
+//! A run: makes queue pairs and mkeys, has both sides issue chains, and compares what comes of them.
+
+use super::case::{self, Flags, Limits, Random, Work};
+use super::compare::{compare, in_words, straight};
+use super::counting::{InForce, Issued};
+use super::coverage::Tally;
+use super::execute::Twins;
+use super::pair::Pair;
+use super::post::{Chain, post_chain};
+use super::queues::{self, Lifted, Queues};
+use super::{COMPLETIONS, DEVICE, ENTRIES, PATTERN, ffi, learn_dek, new_twins};
+use crate::way::Way;
+use libmlx5::{Completions, Device};
+use mlx5_mkey::mkey::Mkey;
+use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::types::{DekId, Key};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
+use std::io;
+use std::rc::Rc;
+
+/// How many chains a queue pair lives through, at most; with a ring that is long to compare, few.
+const CHAINS: [u32; 3] = [50, 200, 500];
+const LONG_RING: usize = 2048;
+const CHAINS_OF_LONG: u32 = 16;
+/// With one into which few requests fit, few chains, too.
+const SHORT_RING: usize = 16;
+const CHAINS_OF_SHORT: u32 = 50;
+/// Differences that are described; the rest is counted.
+const DESCRIBED: usize = 5;
+
+/// What comes of a chain.
+pub(super) enum Verdict {
+    Same,
+    Refused {
+        full: bool,
+    },
+    /// The library's queue has room.
+    Lifted,
+    Differs(String),
+}
+
+pub(super) struct Session {
+    device: Rc<Device>,
+    pub(super) completions: Completions,
+    pub(super) random: Random,
+    pub(super) tally: Tally,
+    dek: DekId,
+    single_block: bool,
+    twins: Twins,
+    /// Completions that neither side has been given yet.
+    pub(super) pending: Vec<Cqe>,
+    /// Name of the next request.
+    next_id: u64,
+}
+
+impl Session {
+    pub(super) fn new(seed: u64, single_block: bool) -> io::Result<Self> {
+        let device = Device::open(DEVICE, ENTRIES)?;
+        let dek = learn_dek(&device)?;
+        Ok(Self {
+            completions: Completions::new(&device)?,
+            device,
+            random: Random::new(seed),
+            tally: Tally::default(),
+            dek,
+            single_block,
+            twins: new_twins(single_block, dek)?,
+            pending: Vec::new(),
+            next_id: 0,
+        })
+    }
+
+    /// Makes a queue pair and runs chains on it.
+    pub(super) fn run_queue(&mut self, count: u64, kept: &mut Option<Pair>) -> io::Result<()> {
+        let reference = queues::create(&self.device, &mut self.random, &mut self.tally.coverage)?;
+        // Completions wait until the queue is full.
+        let lazy = self.random.percent(50);
+        let chains = match reference.blocks {
+            ..SHORT_RING => CHAINS_OF_SHORT,
+            LONG_RING.. => CHAINS_OF_LONG,
+            _ => self.random.pick(&CHAINS),
+        };
+        let lifted = Lifted::draw(&mut self.random);
+        self.twins.set_queue(reference.number, reference.blocks)?;
+        let (mut ring, record) = (vec![Wqebb::ZERO; reference.blocks], DoorbellRecord::new());
+        let mut queues = Queues::new(reference, lifted, &mut ring, &record)?;
+        for _ in 0..chains {
+            if self.tally.configurations >= count {
+                break;
+            }
+            let mut pair = match kept.take() {
+                Some(pair) => pair,
+                None => self.create_pair()?,
+            };
+            let (verdict, last) = self.run_and_poll(&mut queues, &mut pair, lazy)?;
+            let same = matches!(verdict, Verdict::Same);
+            if !self.note(verdict, &queues, &pair)? {
+                return Ok(());
+            }
+            // What was polled may have torn it.
+            if same && !last && !pair.torn {
+                *kept = Some(pair);
+            }
+        }
+        // What waits belongs to this queue.
+        if let Some(mut pair) = kept.take()
+            && let Some(what) = self.poll(&mut queues, &mut pair)?
+        {
+            self.tally.differ += 1;
+            self.tally.differences.push(format!("completions: {what}"));
+        }
+        Ok(())
+    }
+
+    fn create_pair(&mut self) -> io::Result<Pair> {
+        let pair = Pair::create(&self.device, &mut self.random)?;
+        self.twins.set_mkey(Key::from_raw(pair.reference.key()), pair.kind, pair.max_entries)?;
+        Ok(pair)
+    }
+
+    /// Runs a chain and polls unless completions may wait; returns also whether it was the mkey's last.
+    fn run_and_poll(
+        &mut self,
+        queues: &mut Queues<'_>,
+        pair: &mut Pair,
+        lazy: bool,
+    ) -> io::Result<(Verdict, bool)> {
+        let verdict = self.run_chain(queues, pair, lazy)?;
+        // The reference keeps what a refused chain has half set up.
+        pair.torn |= matches!(verdict, Verdict::Refused { .. } | Verdict::Lifted);
+        let last = pair.is_spent();
+        // The mkeys of completions that wait must not go before them.
+        let poll = !lazy || last || self.pending.len() >= COMPLETIONS / 2;
+        if poll
+            && !matches!(verdict, Verdict::Differs(_))
+            && let Some(what) = self.poll(queues, pair)?
+        {
+            return Ok((Verdict::Differs(format!("completions: {what}")), last));
+        }
+        Ok((verdict, last))
+    }
+
+    /// Counts what came of a chain, and returns whether the queues can go on.
+    fn note(&mut self, verdict: Verdict, queues: &Queues<'_>, pair: &Pair) -> io::Result<bool> {
+        match verdict {
+            Verdict::Same => Ok(true),
+            Verdict::Lifted => {
+                self.tally.coverage.lifted += 1;
+                Ok(!queues.is_stuck())
+            }
+            Verdict::Refused { full } => {
+                self.tally.refused += 1;
+                Ok(!(full && queues.is_stuck()))
+            }
+            Verdict::Differs(what) => {
+                self.tally.differ += 1;
+                if self.tally.differences.len() < DESCRIBED {
+                    self.tally.differences.push(format!(
+                        "chain {}, mkey with {} entries, {:?}, chain {} of its life: {what}",
+                        self.tally.chains, pair.max_entries, pair.kind, pair.life
+                    ));
+                }
+                self.pending.clear();
+                self.twins = new_twins(self.single_block, self.dek)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn run_chain(&mut self, queues: &mut Queues<'_>, pair: &mut Pair, lazy: bool) -> io::Result<Verdict> {
+        if self.random.percent(25) {
+            pair.retag(self.random.next() as u8)?;
+        }
+        let wire = pair.ours.as_ref().and_then(Mkey::wire_length).unwrap_or(0);
+        let limits = Limits {
+            kind: pair.kind,
+            max_entries: pair.max_entries,
+            max_inline_data: queues.reference.max_inline_data,
+            max_sge: queues.reference.max_sge,
+            dek: self.dek,
+            key: pair.reference.key(),
+            fresh: pair.ours.is_none(),
+            single_block: self.single_block,
+            wire_bytes: u32::try_from(wire).unwrap_or(0),
+            room: lazy.then(|| queues.reference.max_requests.saturating_sub(queues.ours.outstanding())),
+        };
+        let way = self.random.pick(&Way::ALL);
+        let works = case::chain(&mut self.random, &limits);
+        self.tally.chains += 1;
+        self.tally.configurations += configurations(&works);
+        let chain = Chain { way, first: self.next_id, works: &works };
+        self.next_id += works.len() as u64;
+        let verdict = self.compare_chain(queues, pair, &chain)?;
+        pair.life += 1;
+        Ok(match verdict {
+            Verdict::Differs(what) => {
+                let (name, lifted) = (way.name(), queues.lifted);
+                Verdict::Differs(format!("by {name}, {lifted:?}: {what}\n{works:#x?}"))
+            }
+            other => other,
+        })
+    }
+
+    /// Has both sides issue a chain, compares their rings, and executes them.
+    fn compare_chain(
+        &mut self,
+        queues: &mut Queues<'_>,
+        pair: &mut Pair,
+        chain: &Chain<'_>,
+    ) -> io::Result<Verdict> {
+        let reference = &mut queues.reference;
+        reference.fill(PATTERN);
+        let before = reference.counter();
+        let errno = ffi::issue(reference, chain.first, chain.works, &pair.reference);
+        let counter = reference.counter();
+        if errno != 0 {
+            if counter != before {
+                return Ok(Verdict::Differs("the reference has refused and counted on".into()));
+            }
+            let verdict = self.refuse(queues, &pair.mkey(self.single_block), chain, errno)?;
+            self.tally.coverage.ways[chain.way as usize].full +=
+                u64::from(matches!(verdict, Verdict::Refused { full: true }));
+            return Ok(verdict);
+        }
+        let issued = match Issued::new(reference.ring(), counter, queues.ours.producer()) {
+            Ok(issued) => issued,
+            Err(what) => return Ok(Verdict::Differs(what)),
+        };
+        pair.learn(chain.works, &issued.requests);
+        let mut mkey = pair.mkey(self.single_block);
+        let in_force = InForce::of(&mkey);
+        let ours = match post_alike(queues, chain, &mut mkey, &issued) {
+            Ok(ring) => ring,
+            Err(what) => return Ok(Verdict::Differs(what)),
+        };
+        pair.ours = Some(mkey);
+        self.tally.posted += configurations(chain.works);
+        pair.note_posted(chain.works);
+        self.tally.blocks += issued.count as u64;
+        self.tally.coverage.limits[queues.lifted.number()] += 1;
+        self.twins.add_psvs(&pair.known_psvs())?;
+        let executed = self.twins.execute((&issued.ring, counter), (&ours, counter))?;
+        queues.before = ours;
+        Ok(match executed {
+            Ok(executed) => {
+                self.tally.coverage.note(pair, chain, in_force, &issued, &executed);
+                self.pending.extend(executed.completions);
+                Verdict::Same
+            }
+            Err(what) => Verdict::Differs(format!("{what}\nreference:\n{}", in_words(&issued.requests))),
+        })
+    }
+}
+
+/// Posts a chain with the library, and compares ring and counter with those of the reference. Returns the ring.
+fn post_alike(
+    queues: &mut Queues<'_>,
+    chain: &Chain<'_>,
+    mkey: &mut Mkey,
+    issued: &Issued,
+) -> Result<Vec<u8>, String> {
+    let Issued { ring: theirs, counter, start, count, requests } = issued;
+    if let Err((number, error)) = post_chain(&mut queues.ours, chain, mkey) {
+        let words = in_words(requests);
+        return Err(format!(
+            "the reference posts it, the library refuses request {number}: {error:?}\n{words}"
+        ));
+    }
+    let ours = queues.ring();
+    let [_, our_counter] = queues.ours.record().bytes();
+    let difference = if our_counter == *counter {
+        compare(&ours, &queues.before, theirs, *start, *count)
+    } else {
+        Some(format!("counter {our_counter:02x?}, the reference has {counter:02x?}"))
+    };
+    let Some(what) = difference else { return Ok(ours) };
+    let (ours, theirs) = (in_words(&straight(&ours, *start, *count)), in_words(requests));
+    Err(format!("{what}\nlibrary:\n{ours}\nreference:\n{theirs}"))
+}
+
+fn configurations(chain: &[(Flags, Work)]) -> u64 {
+    chain.iter().filter(|(_, work)| matches!(work, Work::Configure(_))).count() as u64
+}

@@ -1,0 +1,151 @@
+//! What an mkey was created with, and which of them are of one kind.
+
+use super::{SignatureCapabilities, XtsEngine};
+use crate::types::{Key, PsvIndex};
+
+/// How many signature errors the device has been told that software has seen.
+///
+/// The device stays quiet until the low bit of this count in the mkey context agrees with its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ErrorCount {
+    /// Errors seen.
+    pub seen: u32,
+    /// The next configuration has to tell the device.
+    pub pending: bool,
+}
+
+impl ErrorCount {
+    /// The count of an mkey that was just created: the first configuration writes a 1.
+    pub const CREATED: Self = Self { seen: 1, pending: true };
+}
+
+/// What an mkey with block signature was created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SignatureAttributes {
+    /// Protection signature value of the memory domain.
+    pub memory_psv: PsvIndex,
+    /// Protection signature value of the wire domain.
+    pub wire_psv: PsvIndex,
+    /// [`ErrorCount::CREATED`] for a new mkey.
+    pub error_count: ErrorCount,
+    /// What the device can do.
+    pub capabilities: SignatureCapabilities,
+}
+
+impl SignatureAttributes {
+    /// A new mkey with these PSVs on a device that knows all signatures.
+    pub const fn new(memory_psv: PsvIndex, wire_psv: PsvIndex) -> Self {
+        Self {
+            memory_psv,
+            wire_psv,
+            error_count: ErrorCount::CREATED,
+            capabilities: SignatureCapabilities::ALL,
+        }
+    }
+}
+
+/// What an mkey was created with (`struct mlx5dv_mkey_init_attr`, CREATE_MKEY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct MkeyAttributes {
+    /// Its key: the index that the device returned and the tag that the owner chose.
+    pub key: Key,
+    /// Translation entries of 16 bytes that it has room for. An interleaved layout takes one for its header.
+    pub max_entries: u16,
+    /// Set when it was created with block signature.
+    pub signature: Option<SignatureAttributes>,
+    /// Set when it was created with crypto, to the engine that the device has.
+    pub crypto: Option<XtsEngine>,
+    /// The device can change the tag of a key (`UPDATE_TAG`).
+    pub tag_update: bool,
+}
+
+impl MkeyAttributes {
+    /// A plain mkey: layouts and access rights only.
+    pub const fn plain(key: Key, max_entries: u16) -> Self {
+        Self { key, max_entries, signature: None, crypto: None, tag_update: false }
+    }
+
+    /// Returns the kind of the mkey.
+    pub const fn kind(&self) -> MkeyKind {
+        let signature = match self.signature {
+            Some(SignatureAttributes { capabilities, .. }) => Some(capabilities),
+            None => None,
+        };
+        MkeyKind { max_entries: self.max_entries, signature, crypto: self.crypto }
+    }
+}
+
+/// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct MkeyKind {
+    /// Translation entries of 16 bytes that it has room for.
+    pub max_entries: u16,
+    /// What the device can do, of an mkey with block signature.
+    pub signature: Option<SignatureCapabilities>,
+    /// The engine of the device, of an mkey with crypto.
+    pub crypto: Option<XtsEngine>,
+}
+
+/// An [`MkeyKind`], and what stands against posting a request as it was prepared, in one word: posting compares it once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct KindWord(u64);
+
+impl KindWord {
+    /// Of an mkey: what the device holds is not known.
+    pub(crate) const STATE_UNKNOWN: u64 = 1 << 32;
+    /// Of an mkey: the next configuration has to tell the device the error count.
+    pub(crate) const ERROR_COUNT_PENDING: u64 = 1 << 33;
+    /// Of an mkey: the device cannot write its tag.
+    pub(crate) const TAG_REFUSED: u64 = 1 << 34;
+    /// Of a prepared configuration: it keeps what the request may have to write again.
+    pub(crate) const KEEPS: u64 = 1 << 35;
+
+    pub(crate) const fn new(kind: MkeyKind) -> Self {
+        let signature = match kind.signature {
+            None => 0,
+            Some(SignatureCapabilities { block_4048, crc32c, crc64_xp10 }) => {
+                1 | (block_4048 as u64) << 1 | (crc32c as u64) << 2 | (crc64_xp10 as u64) << 3
+            }
+        };
+        let crypto = match kind.crypto {
+            None => 0,
+            Some(engine) => 1 + engine as u64,
+        };
+        Self(kind.max_entries as u64 | signature << 16 | crypto << 20)
+    }
+
+    /// Returns whether a flag is set.
+    #[inline]
+    pub(crate) const fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Sets a flag or clears it.
+    #[must_use]
+    pub(crate) const fn with(self, flag: u64, set: bool) -> Self {
+        Self(if set { self.0 | flag } else { self.0 & !flag })
+    }
+
+    /// Returns the kind alone.
+    #[inline]
+    pub(crate) const fn without_flags(self) -> Self {
+        Self(self.0 & 0xffff_ffff)
+    }
+
+    /// Returns whether it is that of a plain mkey, in which nothing but access and layout is in force.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.0 & 0x00ff_0000 == 0
+    }
+
+    /// Returns how many translation entries such an mkey has room for.
+    #[inline]
+    pub(crate) const fn max_entries(self) -> usize {
+        self.0 as u16 as usize
+    }
+}

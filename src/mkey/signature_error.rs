@@ -1,0 +1,145 @@
+//! Signature errors: what the device reports, and what it means under the signature in force.
+
+use super::{BlockSignature, Signature};
+use crate::error::CheckError;
+use crate::types::{DomainKind, Key, MkeyIndex};
+use crate::wire::cqe::SignatureErrorCqe;
+
+/// Which part of a signature was wrong (`enum mlx5dv_mkey_err_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum SignatureErrorKind {
+    /// The guard of a T10-DIF, or a CRC.
+    Guard,
+    /// The application tag of a T10-DIF.
+    AppTag,
+    /// The reference tag of a T10-DIF.
+    RefTag,
+}
+
+/// A signature that did not match its block (`struct mlx5dv_mkey_err`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SignatureError {
+    /// Which part was wrong. Within one block guard comes before application tag before reference tag.
+    pub kind: SignatureErrorKind,
+    /// Where the data came from.
+    pub domain: DomainKind,
+    /// What the data stream held. The man page `mlx5dv_mkey_check` calls it `expected`, the device `actual`.
+    pub found: u64,
+    /// What the device computed. The man page calls it `actual`, the device `expected`.
+    pub computed: u64,
+    /// Offset in bytes of the failing block's last byte, signature included, as the device gives it.
+    pub offset: u64,
+    /// Bytes of a block with its signature in that domain.
+    pub stride: u32,
+}
+
+impl SignatureError {
+    /// Returns the number of the failing block, counted from 0 at the mkey's start.
+    pub const fn block_index(&self) -> u64 {
+        match self.offset.checked_div(self.stride as u64) {
+            Some(index) => index,
+            None => 0,
+        }
+    }
+}
+
+impl core::fmt::Display for SignatureError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let kind = match self.kind {
+            SignatureErrorKind::Guard => "guard",
+            SignatureErrorKind::AppTag => "application tag",
+            SignatureErrorKind::RefTag => "reference tag",
+        };
+        let domain = match self.domain {
+            DomainKind::Wire => "wire",
+            DomainKind::Memory => "memory",
+        };
+        write!(
+            f,
+            "bad {kind} in block {} ({domain}): found {:#06x}, computed {:#06x}",
+            self.block_index(),
+            self.found,
+            self.computed
+        )
+    }
+}
+
+/// A signature error as the device reports it, before an mkey gives it meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SignatureFault {
+    /// The mkey.
+    pub mkey: MkeyIndex,
+    /// See [`SignatureErrorCqe::SYNDROME_GUARD`] and the others.
+    pub syndrome: u16,
+    /// [`SignatureErrorCqe::TYPE_BLOCK`] or another type.
+    pub sig_type: u8,
+    /// [`SignatureErrorCqe::DOMAIN_WIRE`] or [`SignatureErrorCqe::DOMAIN_MEMORY`].
+    pub domain: u8,
+    /// What the device computed: both words joined.
+    pub expected: u64,
+    /// What the data stream held: both words joined.
+    pub actual: u64,
+    /// Offset in bytes of the failing block's last byte.
+    pub offset: u64,
+}
+
+impl SignatureFault {
+    /// Reads a completion entry.
+    pub const fn from_wire(cqe: &SignatureErrorCqe) -> Self {
+        Self {
+            mkey: Key::from_raw(cqe.mkey.get()).index(),
+            syndrome: cqe.syndrome.get(),
+            sig_type: cqe.sig_type & SignatureErrorCqe::FIELD_MASK,
+            domain: cqe.domain & SignatureErrorCqe::FIELD_MASK,
+            expected: (cqe.expected_trans_sig.get() as u64) << 32 | cqe.expected_ref_tag.get() as u64,
+            actual: (cqe.actual_trans_sig.get() as u64) << 32 | cqe.actual_ref_tag.get() as u64,
+            offset: cqe.offset.get(),
+        }
+    }
+
+    /// Gives the report its meaning under the signature in force.
+    pub(super) fn interpret(&self, signature: Option<&BlockSignature>) -> Result<SignatureError, CheckError> {
+        let unintelligible = CheckError::Unintelligible {
+            syndrome: self.syndrome,
+            sig_type: self.sig_type,
+            domain: self.domain,
+        };
+        let kind = match self.domain {
+            SignatureErrorCqe::DOMAIN_WIRE => DomainKind::Wire,
+            SignatureErrorCqe::DOMAIN_MEMORY => DomainKind::Memory,
+            _ => return Err(unintelligible),
+        };
+        let domain = signature.and_then(|signature| signature.domain(kind)).ok_or(unintelligible)?;
+        if self.sig_type != SignatureErrorCqe::TYPE_BLOCK {
+            return Err(unintelligible);
+        }
+        let has = |bit| self.syndrome & bit != 0;
+        let (part, shift, mask) = if has(SignatureErrorCqe::SYNDROME_GUARD) {
+            match domain.signature {
+                Signature::T10Dif(_) => (SignatureErrorKind::Guard, 48, 0xffff),
+                Signature::Crc32(_) | Signature::Crc32c(_) => (SignatureErrorKind::Guard, 32, 0xffff_ffff),
+                Signature::Crc64Xp10(_) => (SignatureErrorKind::Guard, 0, u64::MAX),
+            }
+        } else if has(SignatureErrorCqe::SYNDROME_APP_TAG) {
+            (SignatureErrorKind::AppTag, 32, 0xffff)
+        } else if has(SignatureErrorCqe::SYNDROME_REF_TAG) {
+            (SignatureErrorKind::RefTag, 0, 0xffff_ffff)
+        } else {
+            return Err(unintelligible);
+        };
+        if part != SignatureErrorKind::Guard && !matches!(domain.signature, Signature::T10Dif(_)) {
+            return Err(unintelligible);
+        }
+        Ok(SignatureError {
+            kind: part,
+            domain: kind,
+            found: self.actual >> shift & mask,
+            computed: self.expected >> shift & mask,
+            offset: self.offset,
+            stride: domain.stride(),
+        })
+    }
+}

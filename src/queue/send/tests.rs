@@ -1,0 +1,375 @@
+//! What requests write, how rings fill and empty, and what is refused.
+
+use super::*;
+use crate::error::{ConfigError, ConfigPart, PostError};
+use crate::mkey::{
+    Access, BlockSignature, Domain, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
+    SignatureAttributes, SignatureChange,
+};
+use crate::queue::{RequestKind, Retired};
+use crate::types::{BlockSize, Key, PsvIndex, Seed};
+use crate::wire::ctrl::{FmCeSe, Opcode};
+use crate::wire::umr::UmrHead;
+use crate::wqe::{Payload, PreparedConfig, Remote, Sge};
+use std::collections::VecDeque;
+use std::vec;
+use std::vec::Vec;
+use zerocopy::transmute;
+
+mod refusals;
+mod ring_end;
+
+const KEY: Key = Key::from_raw(0x0012_3400);
+
+/// Notes what the doorbell record holds when the doorbell rings.
+struct Witness<'r> {
+    record: &'r DoorbellRecord,
+    seen: Vec<([u8; 8], [u8; 4])>,
+}
+
+impl Doorbell for Witness<'_> {
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.seen.push((last.control(), self.record.bytes()[1]));
+    }
+}
+
+type Queue<'r> = SendQueue<'r, Witness<'r>, 64>;
+
+fn queue<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord, first_block: u32) -> Queue<'r> {
+    let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+    Queue::new(config, ring, record, Witness { record, seen: Vec::new() }).unwrap()
+}
+
+fn signature_mkey() -> Mkey {
+    let psv = PsvIndex::from_low_bits;
+    let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
+    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) })
+}
+
+fn prepare(mkey: &Mkey, config: &MkeyConfig) -> PreparedConfig {
+    PreparedConfig::new(mkey.kind(), config).unwrap()
+}
+
+/// Sets a signature of an mkey that has one.
+fn signing(signature: BlockSignature) -> PreparedConfig {
+    let config = MkeyConfig { signature: SignatureChange::Set(signature), ..MkeyConfig::UNCHANGED };
+    prepare(&signature_mkey(), &config)
+}
+
+const ENTRY: KlmEntry = KlmEntry { address: 0, length: 512, key: KEY };
+
+const SGE: Sge = Sge { address: 0, length: 1, lkey: KEY };
+
+const CRC32: Domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+const BOTH: BlockSignature = BlockSignature::both(CRC32, CRC32);
+
+#[test]
+fn m63_the_record_is_written_before_the_doorbell_rings() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0x1_fffe);
+    queue.request(1).nop().unwrap();
+    queue.request(2).nop().unwrap();
+    queue.request(3).nop().unwrap();
+    assert_eq!(queue.doorbell().seen, [], "R7: nothing is rung before it is asked for");
+    queue.ring_doorbell();
+    queue.ring_doorbell();
+    // Opcode 0, block 0x0000 (the third behind 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
+    let control = [0, 0, 0, 0, 0, 0, 0x77, 1];
+    assert_eq!(queue.doorbell().seen, [(control, [0, 0, 0, 1])]);
+}
+
+#[test]
+fn a_queue_checks_its_limits_when_it_is_made() {
+    let record = DoorbellRecord::new();
+    for blocks in [0, 3, 128] {
+        let mut ring = vec![Wqebb::ZERO; blocks];
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let result = Queue::new(SendQueueConfig::new(Qpn::default()), &mut ring, &record, witness);
+        assert_eq!(result.err(), Some(QueueError::Size { entries: blocks, max: 64 }));
+    }
+    let config = SendQueueConfig { max_inline_data: 829, ..SendQueueConfig::new(Qpn::default()) };
+    let mut ring = vec![Wqebb::ZERO; 8];
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let result = Queue::new(config, &mut ring, &record, witness);
+    assert_eq!(result.err(), Some(QueueError::InlineLimit { bytes: 829, max: 828 }));
+}
+
+#[test]
+fn a_refused_request_changes_nothing() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let before_ring = ring.clone();
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = signature_mkey();
+    let before = mkey.clone();
+    // R178: the UMR would fit, the two SET_PSVs behind it do not.
+    let result = queue.request(1).signaled().configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
+    assert_eq!(result, Err(PostError::RingFull { needed: 5, free: 4 }));
+    let result = queue.request(2).send(&[SGE; 31]);
+    assert_eq!(result, Err(PostError::TooManySges { sges: 31, max: 30 }));
+    let result = queue.request(3).send(Payload::Inline(&[0; 829]));
+    assert_eq!(result, Err(PostError::InlineTooLong { length: 829, max: 828 }));
+    assert_eq!(mkey, before);
+    assert_eq!((queue.producer(), queue.outstanding(), queue.next_fence()), (0, 0, FmCeSe::FM_NONE));
+    queue.ring_doorbell();
+    assert_eq!(queue.doorbell().seen, []);
+    assert_eq!(ring, before_ring);
+}
+
+#[test]
+fn the_limit_of_requests_counts_set_psvs() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let config = SendQueueConfig { max_requests: 2, ..SendQueueConfig::new(Qpn::default()) };
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let mut mkey = signature_mkey();
+    let result = queue.request(1).configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
+    assert_eq!(result, Err(PostError::TooManyRequests { needed: 3, free: 2 }));
+    queue.request(1).nop().unwrap();
+    queue.request(2).nop().unwrap();
+    assert_eq!(queue.request(3).nop(), Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+}
+
+#[test]
+fn room_and_requests_are_counted_over_many_laps() {
+    // Requests of 1 to 3 blocks, completed one by one or with some before them; a queue that is filled to its limit of
+    // requests again and again, one that is filled to its ring's end, and what both should say.
+    for max_requests in [5, u32::MAX] {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+        let config = SendQueueConfig {
+            max_requests,
+            first_block: u32::MAX - 40,
+            ..SendQueueConfig::new(Qpn::default())
+        };
+        let witness = Witness { record: &record, seen: Vec::new() };
+        let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+        let mut expected: VecDeque<(u16, u32, u64)> = VecDeque::new();
+        let (mut dice, mut begin) = (1_u32, config.first_block as u16);
+        for id in 0..2000 {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let blocks = 1 + (dice >> 16) % 3;
+            let free = 16 - expected.iter().map(|(_, blocks, _)| blocks).sum::<u32>();
+            let requests = expected.len() as u32;
+            assert_eq!((queue.free_blocks(), queue.outstanding()), (free, requests));
+            let result = queue.request(id).send(&[SGE; 11][..4 * blocks as usize - 1]);
+            if requests == max_requests {
+                assert_eq!(result, Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+            } else if blocks > free {
+                let (needed, free) = (blocks as u16, free as u16);
+                assert_eq!(result, Err(PostError::RingFull { needed, free }));
+            } else {
+                assert_eq!(result, Ok(()));
+                expected.push_back((begin, blocks, id));
+                begin = begin.wrapping_add(blocks as u16);
+            }
+            queue.ring_doorbell();
+            if dice >> 24 < 100 && !expected.is_empty() {
+                let last = (dice >> 8) as usize % expected.len();
+                let (counter, _, id) = expected.drain(..=last).next_back().unwrap();
+                assert_eq!(queue.retire(counter), Some(Retired { id, kind: RequestKind::Send }));
+                assert_eq!(queue.retire(counter), None);
+            }
+            if let Some((counter, 2.., _)) = expected.get(1) {
+                assert_eq!(queue.retire(counter.wrapping_add(1)), None, "the middle of a request");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_posts_what_its_queue_posts() {
+    // Requests of 1 to 3 blocks and configurations, in batches of up to 7, over many laps of a ring that is full again and
+    // again; without a limit of requests, and with a low one.
+    for max_requests in [5, u32::MAX] {
+        let (mut rings, record) = ([vec![Wqebb::ZERO; 16], vec![Wqebb::ZERO; 16]], DoorbellRecord::new());
+        let start = SendQueueConfig::new(Qpn::from_low_bits(0x77));
+        let config = SendQueueConfig { max_requests, first_block: u32::MAX - 40, ..start };
+        let [one, other] = &mut rings;
+        let witness = || Witness { record: &record, seen: Vec::new() };
+        let mut plain = Queue::new(config, one, &record, witness()).unwrap();
+        let mut batched = Queue::new(config, other, &record, witness()).unwrap();
+        let mut mkeys = [signature_mkey(), signature_mkey()];
+        let (access, signature) = (Some(Access::ALL), SignatureChange::Set(BOTH));
+        let whole = prepare(&mkeys[0], &MkeyConfig { access, signature, crypto: None });
+        let keeping = prepare(&mkeys[0], &MkeyConfig { access, ..MkeyConfig::UNCHANGED });
+        let mut dice = 1_u32;
+        for _ in 0..2000 {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let mut batch = batched.batch();
+            let [mine, its] = &mut mkeys;
+            for at in 0..dice >> 29 {
+                let sges = &[SGE; 11][..(dice >> (3 * at)) as usize % 12];
+                let (kind, id) = ((dice >> (2 * at)) % 5, u64::from(at));
+                let (request, same) = (plain.request(id).signaled(), batch.request(id).signaled());
+                let results = match kind {
+                    0 => (
+                        request.configure_mkey(mine, &whole, &[ENTRY]),
+                        same.configure_mkey(its, &whole, &[ENTRY]),
+                    ),
+                    1 => (
+                        request.configure_mkey(mine, &keeping, &[ENTRY; 5]),
+                        same.configure_mkey(its, &keeping, &[ENTRY; 5]),
+                    ),
+                    2 => (request.invalidate(KEY), same.invalidate(KEY)),
+                    _ => (request.send(sges), same.send(sges)),
+                };
+                assert_eq!(results.0, results.1);
+            }
+            drop(batch);
+            plain.ring_doorbell();
+            let known = |queue: &Queue<'_>| {
+                (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence())
+            };
+            assert_eq!(known(&plain), known(&batched));
+            assert_eq!(plain.doorbell().seen.last(), batched.doorbell().seen.last());
+            assert!((0..16).all(|at| plain.block(at) == batched.block(at)));
+            for back in 1..=(dice >> 13) as u16 % 16 {
+                let counter = (plain.producer() as u16).wrapping_sub(17 - back);
+                assert_eq!(plain.retire(counter), batched.retire(counter));
+            }
+        }
+        assert_eq!(mkeys[0], mkeys[1]);
+        assert_eq!(plain.doorbell().seen.len(), batched.doorbell().seen.len());
+    }
+}
+
+#[test]
+fn a_completion_retires_the_unsignalled_requests_before_it() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0xfffd);
+    let sges = [SGE; 5];
+    queue.request(10).nop().unwrap();
+    queue.request(11).send(&sges).unwrap();
+    queue.request(12).signaled().nop().unwrap();
+    assert_eq!(queue.retire(0xfffd), None, "not published yet");
+    queue.ring_doorbell();
+    queue.request(13).signaled().nop().unwrap();
+    assert_eq!(queue.retire(0xffff), None, "the middle of a request");
+    assert_eq!(queue.retire(1), None, "posted but not published");
+    assert_eq!(queue.retire(0xfffc), None, "before the queue");
+    assert_eq!(queue.retire(0), Some(Retired { id: 12, kind: RequestKind::Nop }));
+    assert_eq!((queue.free_blocks(), queue.outstanding()), (7, 1));
+    assert_eq!(queue.retire(0), None, "completed once");
+    assert_eq!(queue.retire(0xfffe), None, "retired with it");
+    queue.ring_doorbell();
+    assert_eq!(queue.retire(1), Some(Retired { id: 13, kind: RequestKind::Nop }));
+    assert_eq!((queue.free_blocks(), queue.outstanding()), (8, 0));
+}
+
+#[test]
+fn m17_cancelled_requests_become_nops_and_keep_their_name() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let sges = [SGE; 5];
+    for id in [1, 2, 1] {
+        queue.request(id).signaled().send(&sges).unwrap();
+    }
+    queue.ring_doorbell();
+    assert_eq!(queue.cancel(1, 1), Err(PostError::NotOutstanding { counter: 1 }));
+    assert_eq!(queue.cancel(1, 2), Ok(1), "the first has been executed");
+    assert_eq!(queue.cancel(1, 6), Ok(0), "nothing is left");
+    assert_eq!(queue.retire(4), Some(Retired { id: 1, kind: RequestKind::Send }));
+    queue.request(3).send(&sges[..1]).unwrap();
+    assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
+    queue.ring_doorbell();
+    let rung = queue.doorbell().seen.last().unwrap().0;
+    assert_eq!(rung, [0, 0, 6, Opcode::NOP.0, 0, 0, 0x77, 2], "the doorbell says what stands in the ring");
+    assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
+    assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
+    assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);
+}
+
+#[test]
+fn r177_a_configuration_completes_once_also_where_all_is_signalled() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let config = SendQueueConfig { signal_all: true, ..SendQueueConfig::new(Qpn::default()) };
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    queue.request(42).configure_mkey(&mut signature_mkey(), &signing(BOTH), Layout::Unchanged).unwrap();
+    queue.ring_doorbell();
+    // UMR of three blocks, SET_PSV of the memory domain, SET_PSV of the wire domain.
+    assert_eq!(queue.retire(3), Some(Retired { id: 42, kind: RequestKind::MkeyConfigurePart }));
+    assert_eq!(queue.retire(4), Some(Retired { id: 42, kind: RequestKind::MkeyConfigure }));
+}
+
+#[test]
+fn r179_the_error_count_is_told_once() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = signature_mkey();
+    let prepared = signing(BOTH);
+    // The first post asks for the ring; the others need not.
+    queue.request(0).nop().unwrap();
+    for told in [true, false, false] {
+        let begin = queue.producer();
+        queue.request(1).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
+        let head: UmrHead = transmute!(queue.block(begin).0);
+        assert_eq!(head.umr.mask().sig_err(), told);
+        assert_eq!(mkey.error_count().map(|count| count.pending), Some(false));
+    }
+}
+
+#[test]
+fn d16_an_invalidated_mkey_wants_everything() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = signature_mkey();
+    queue.request(1).invalidate_mkey(&mut mkey).unwrap();
+    let (list, mut config) = (Layout::List(&[ENTRY]), MkeyConfig::UNCHANGED);
+    let mut refused = |config: &MkeyConfig, layout, missing| {
+        let result = queue.request(2).configure_mkey(&mut mkey, &prepare(&signature_mkey(), config), layout);
+        assert_eq!(result, Err(PostError::Config(ConfigError::StateUnknown { missing })));
+    };
+    refused(&config, list, ConfigPart::Access);
+    config.access = Some(Access::NONE);
+    refused(&config, Layout::Unchanged, ConfigPart::Layout);
+    refused(&config, list, ConfigPart::Signature);
+    config.signature = SignatureChange::Reset;
+    let whole = prepare(&signature_mkey(), &config);
+    refused(&config, Layout::Unchanged, ConfigPart::Layout);
+    assert_eq!(queue.request(2).configure_mkey(&mut mkey, &whole, list), Ok(()));
+    let unchanged = prepare(&mkey, &MkeyConfig::UNCHANGED);
+    assert_eq!(queue.request(3).configure_mkey(&mut mkey, &unchanged, Layout::Unchanged), Ok(()));
+}
+
+#[test]
+fn a_settled_mkey_is_held_to_the_limits_of_the_queue() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    // Room for one block of layout or BSFs.
+    let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let entries = [KlmEntry { length: 1, ..ENTRY }; 5];
+    let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
+    let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
+    for _ in 0..2 {
+        queue.request(1).configure_mkey(&mut mkey, &prepared, &entries[..4]).unwrap();
+        let result = queue.request(2).configure_mkey(&mut mkey, &prepared, &entries);
+        let error = ConfigError::TooManyEntries { entries: 5, max: 4 };
+        assert_eq!(result, Err(PostError::Config(error)));
+    }
+    assert_eq!((mkey.length(), queue.producer()), (4, 6));
+    // A BSF alone may be too long.
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
+    let (access, signature) = (Some(Access::NONE), SignatureChange::Set(BOTH));
+    let prepared = prepare(&signature_mkey(), &MkeyConfig { access, signature, crypto: None });
+    let result = queue.request(1).configure_mkey(&mut signature_mkey(), &prepared, &[]);
+    assert_eq!(result, Err(PostError::Config(ConfigError::BsfDoesNotFit { bytes: 64, max: 32 })));
+}
+
+#[test]
+fn no_request_is_longer_than_the_device_reads() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let entries = [KlmEntry { length: 1, ..ENTRY }; 53];
+    let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 64));
+    let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
+    let result = queue.request(1).configure_mkey(&mut mkey, &prepared, &entries);
+    assert_eq!(result, Err(PostError::Config(ConfigError::TooManyEntries { entries: 53, max: 52 })));
+    queue.request(1).configure_mkey(&mut mkey, &prepared, &entries[..52]).unwrap();
+    queue.request(2).rdma_write(Remote { address: 0, rkey: KEY }, Payload::Inline(&[1; 828])).unwrap();
+    assert_eq!(ring[0].0[7], 60);
+    assert_eq!(ring[15].0[7], 2 + 52);
+}

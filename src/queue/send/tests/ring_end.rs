@@ -1,0 +1,110 @@
+//! Wherever in the ring requests begin, over its end too, they are the same, and nothing beside them is written.
+
+use super::*;
+use crate::mkey::InterleavedEntry;
+use crate::queue::SendRequest;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+
+/// Returns what the device reads of these blocks: each request up to its size, which its last block may exceed.
+pub(super) fn meant(blocks: &[Wqebb]) -> Vec<Vec<u8>> {
+    let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.0).collect();
+    let (mut rest, mut requests) = (bytes.as_slice(), Vec::new());
+    while let Some(octowords) = rest.get(7) {
+        let size = usize::from(*octowords) * OCTOWORD_BYTES;
+        requests.push(rest[..size].to_vec());
+        rest = &rest[size.next_multiple_of(WQEBB_BYTES)..];
+    }
+    requests
+}
+
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: &LastRequest<'_>) {}
+}
+
+const REMOTE: Remote = Remote { address: 0x0123_4567_89ab_cdef, rkey: KEY };
+
+const STREAM: InterleavedEntry = InterleavedEntry { address: 0, bytes: 512, skip: 8, key: KEY };
+
+/// Posts a configuration.
+fn configure<'l>(
+    request: SendRequest<'_, '_>,
+    mkey: &mut Mkey,
+    signature: SignatureChange,
+    layout: impl Into<Layout<'l>>,
+) -> Result<(), PostError> {
+    let access = Some(Access::ALL);
+    request.configure_mkey(mkey, &prepare(mkey, &MkeyConfig { access, signature, crypto: None }), layout)
+}
+
+type PostOne = fn(SendRequest<'_, '_>, &mut Mkey) -> Result<(), PostError>;
+
+/// Requests of all kinds, and of 1 to 14 blocks.
+const REQUESTS: [PostOne; 17] = [
+    |request, mkey| configure(request, mkey, SignatureChange::Set(BOTH), &[ENTRY; 5]),
+    |request, _| request.nop(),
+    |request, mkey| configure(request, mkey, SignatureChange::Keep, &[ENTRY; 1]),
+    |request, mkey| {
+        configure(request, mkey, SignatureChange::Set(BlockSignature::wire(CRC32)), Layout::Unchanged)
+    },
+    |request, _| request.send(&[SGE; 11]),
+    |request, mkey| {
+        let layout = Layout::Interleaved { repeat: 3, entries: &[STREAM; 4] };
+        configure(request, mkey, SignatureChange::Reset, layout)
+    },
+    |request, _| request.send_imm(0x1234, Payload::Inline(&[0x77; 100])),
+    |request, mkey| configure(request, mkey, SignatureChange::Set(BOTH), &[ENTRY; 16]),
+    |request, _| request.send_invalidate(KEY, &[]),
+    |request, _| request.rdma_write(REMOTE, &[SGE; 6]),
+    |request, _| request.rdma_write_imm(REMOTE, 7, Payload::Inline(&[0x88; 828])),
+    |request, _| request.rdma_read(REMOTE, &[SGE; 3]),
+    |request, _| request.fenced().compare_swap(REMOTE, 1, 2, &SGE),
+    |request, _| request.solicited().fetch_add(REMOTE, 1, &SGE),
+    |request, _| request.invalidate(KEY),
+    |request, mkey| request.signaled().invalidate_mkey(mkey),
+    |request, mkey| configure(request, mkey, SignatureChange::Reset, &[]),
+];
+
+#[test]
+fn requests_are_the_same_wherever_they_begin() {
+    let mut crossed = [0; REQUESTS.len()];
+    for first_block in 0..16 {
+        let (record, other_record) = (DoorbellRecord::new(), DoorbellRecord::new());
+        let (mut ring, mut long_ring) = ([Wqebb([0xa5; 64]); 16], vec![Wqebb([0xa5; 64]); 1024]);
+        let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+        let mut queue = SendQueue::<_, 16>::new(config, &mut ring, &record, Silent).unwrap();
+        // Its end is far.
+        let mut other = SendQueue::<_, 1024>::new(config, &mut long_ring, &other_record, Silent).unwrap();
+        let mut mkeys = [signature_mkey(), signature_mkey()];
+        for (count, post) in crossed.iter_mut().zip(REQUESTS) {
+            let before: Vec<_> = (0..16).map(|at| queue.block(at)).collect();
+            let (begin, [mine, its]) = (queue.producer(), &mut mkeys);
+            post(queue.request(1), mine).unwrap();
+            post(other.request(1), its).unwrap();
+            let blocks = begin..queue.producer();
+            assert_eq!((blocks.end, &*mine), (other.producer(), &*its));
+            let [found, expected] = [
+                blocks.clone().map(|at| queue.block(at)).collect::<Vec<_>>(),
+                blocks.clone().map(|at| other.block(at)).collect(),
+            ];
+            assert_eq!(meant(&found), meant(&expected));
+            for at in blocks.end..begin + 16 {
+                assert_eq!(queue.block(at), before[at as usize % 16], "not of the request");
+            }
+            *count += u32::from((blocks.end - 1) / 16 > begin / 16);
+            queue.ring_doorbell();
+            retire_all(&mut queue);
+        }
+    }
+    let blocks_less_1 = [6, 0, 2, 3, 2, 3, 1, 8, 0, 1, 13, 1, 0, 0, 1, 1, 1];
+    assert_eq!(crossed, blocks_less_1, "each has crossed the ring's end at each of its blocks");
+}
+
+/// Retires all requests, so that the whole ring is free.
+fn retire_all(queue: &mut SendQueue<'_, Silent, 16>) {
+    let end = queue.producer();
+    let retired =
+        (1..=16).map(|back| end.wrapping_sub(back) as u16).find_map(|counter| queue.retire(counter));
+    assert!(retired.is_some() && queue.outstanding() == 0);
+}

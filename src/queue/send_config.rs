@@ -1,0 +1,54 @@
+//! What a send queue needs to know of its queue pair.
+
+use crate::types::Qpn;
+use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTES};
+
+/// Bytes that the inline header adds to inline data.
+const INLINE_HEADER_BYTES: u32 = 4;
+
+/// What a send queue needs to know of its queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SendQueueConfig {
+    /// Number of the queue pair.
+    pub qpn: Qpn,
+    /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the limit of an mkey's layout and BSFs.
+    pub max_inline_data: u32,
+    /// Most data segments of a request (`max_send_sge`), 1 or more.
+    pub max_sge: usize,
+    /// Most work requests between post and completion. If it is not above the completion queue's size, that cannot overrun.
+    pub max_requests: u32,
+    /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
+    pub signal_all: bool,
+    /// Number of the first block to post, for a queue pair that has been in use; 0 for a new one.
+    pub first_block: u32,
+    /// The last request posted changed an mkey, for a queue pair that has been in use; false for a new one.
+    pub small_fence: bool,
+}
+
+impl SendQueueConfig {
+    /// The longest inline data with which no request exceeds the device's limit of 63 octowords.
+    pub const MAX_INLINE_DATA: u32 = {
+        let bytes = MAX_WQE_OCTOWORDS as usize * OCTOWORD_BYTES - UMR_HEAD_BLOCKS * WQEBB_BYTES;
+        // Translation entries are padded to whole blocks.
+        (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
+    };
+
+    /// A new queue pair with the largest limits; requests are signalled one by one.
+    pub const fn new(qpn: Qpn) -> Self {
+        Self {
+            qpn,
+            max_inline_data: Self::MAX_INLINE_DATA,
+            max_sge: 30,
+            max_requests: u32::MAX,
+            signal_all: false,
+            first_block: 0,
+            small_fence: false,
+        }
+    }
+
+    /// Returns the octowords that layout and BSFs of a request may have.
+    pub(super) const fn max_octowords(&self) -> usize {
+        (self.max_inline_data + INLINE_HEADER_BYTES) as usize / OCTOWORD_BYTES
+    }
+}

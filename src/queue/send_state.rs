@@ -1,0 +1,158 @@
+//! What all requests of a send queue read and change, whatever its size and its doorbell: the producer, limits, fences.
+
+use super::in_flight::InFlight;
+use super::producer::SqProducer;
+use super::send_config::SendQueueConfig;
+use crate::error::{ConfigError, PostError};
+use crate::mkey::Layout;
+use crate::types::Qpn;
+use crate::wire::{
+    Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
+};
+use crate::wqe::Payload;
+use crate::wqe::control::{self, Post, RequestFlags};
+use crate::wqe::umr::Configuration;
+
+/// The part of a send queue that requests work on.
+pub(super) struct SendState<'r> {
+    pub(super) producer: SqProducer<'r>,
+    qpn: Qpn,
+    /// As control segments have it.
+    qpn_dword: u32,
+    /// What each request asks for (`signal_all`), and the fence of the next one.
+    signal_all: RequestFlags,
+    next_fence: RequestFlags,
+    /// The first block of the last work request, for the doorbell.
+    last: u64,
+    max_requests: u32,
+    max_inline_data: usize,
+    max_sge: usize,
+    /// Octowords that layout and BSFs may have, and blocks that a UMR with them may have.
+    max_octowords: usize,
+    max_umr_blocks: usize,
+}
+
+impl<'r> SendState<'r> {
+    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>) -> Self {
+        let max_octowords = config.max_octowords();
+        let flags = |set, flags| if set { flags } else { RequestFlags::NONE };
+        Self {
+            producer,
+            qpn: config.qpn,
+            qpn_dword: control::qpn_dword(config.qpn),
+            signal_all: flags(config.signal_all, RequestFlags::SIGNALED),
+            next_fence: flags(config.small_fence, RequestFlags::AFTER_UMR),
+            last: config.first_block.into(),
+            max_requests: config.max_requests,
+            max_inline_data: config.max_inline_data as usize,
+            // Control, remote address and operands take three octowords. One segment is always allowed.
+            max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
+            max_octowords,
+            max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,
+        }
+    }
+
+    pub(super) const fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    pub(super) const fn next_fence(&self) -> RequestFlags {
+        self.next_fence
+    }
+
+    /// Returns the first block of the last work request.
+    #[inline]
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns where the next request is to be posted.
+    #[inline(always)]
+    pub(super) const fn post(&self, flags: RequestFlags) -> Post {
+        let begin = self.producer.producer();
+        Post { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
+    }
+
+    /// Returns how many work requests may still be posted.
+    #[inline(always)]
+    pub(super) const fn free_requests(&self, in_flight: &InFlight) -> u32 {
+        self.max_requests.saturating_sub(in_flight.outstanding())
+    }
+
+    /// Returns whether a configuration has room in any request of this queue, and its layout in the mkey. Where this says no,
+    /// [`SendState::check_layout`] may yet let it pass: a layout without BSFs may end within a block.
+    #[inline(always)]
+    pub(super) const fn has_room_for(&self, configuration: &Configuration<'_>) -> bool {
+        configuration.umr_blocks <= self.max_umr_blocks
+            && configuration.layout.octowords() <= configuration.prepared.kind_word().max_entries()
+    }
+
+    /// Refuses a layout that is too long for the mkey or for a request.
+    pub(super) fn check_layout(&self, configuration: &Configuration<'_>) -> Result<(), ConfigError> {
+        let (octowords, prepared) = (configuration.layout.octowords(), configuration.prepared);
+        let header = usize::from(matches!(configuration.layout, Layout::Interleaved { .. }));
+        let max = prepared.kind_word().max_entries().min(self.max_octowords);
+        if octowords > max {
+            let (entries, max) = ((octowords - header) as u32, max.saturating_sub(header) as u16);
+            return Err(ConfigError::TooManyEntries { entries, max });
+        }
+        // BSFs and a layout before them fill whole blocks; a layout alone may end within one.
+        let bytes = (blocks_of(octowords) + prepared.bsf_count()) * WQEBB_BYTES;
+        let max = self.max_octowords * OCTOWORD_BYTES;
+        if prepared.bsf_count() > 0 && bytes > max {
+            return Err(ConfigError::BsfDoesNotFit { bytes: bytes as u32, max: max as u16 });
+        }
+        Ok(())
+    }
+
+    /// Returns whether a request may carry this.
+    #[inline(always)]
+    pub(super) const fn has_room_for_payload(&self, payload: &Payload<'_>) -> bool {
+        match payload {
+            Payload::Sges(sges) => sges.len() <= 1 || sges.len() <= self.max_sge,
+            Payload::Inline(bytes) => bytes.len() <= self.max_inline_data,
+        }
+    }
+
+    /// Says what is too much of a payload.
+    pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
+        let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;
+        match payload {
+            Payload::Sges(sges) => {
+                PostError::TooManySges { sges: saturated(sges.len()), max: self.max_sge as u16 }
+            }
+            Payload::Inline(bytes) => {
+                let (length, max) = (saturated(bytes.len()), self.max_inline_data as u16);
+                PostError::InlineTooLong { length, max }
+            }
+        }
+    }
+
+    /// Refuses work requests that would be too many.
+    fn check_requests(&self, in_flight: &InFlight, needed: usize) -> Result<(), PostError> {
+        let free = self.free_requests(in_flight);
+        if needed as u32 <= free {
+            return Ok(());
+        }
+        Err(PostError::TooManyRequests { needed: needed as u16, free: free as u16 })
+    }
+
+    /// Reserves blocks for so many work requests with a second look for room, see [`SqProducer::reserve`].
+    pub(super) fn reserve(
+        &mut self,
+        requests: usize,
+        blocks: usize,
+        in_flight: &InFlight,
+    ) -> Result<&mut [Block], PostError> {
+        self.check_requests(in_flight, requests)?;
+        self.producer.reserve(blocks, in_flight.tail(), self.free_requests(in_flight))
+    }
+
+    /// Notes that requests were posted.
+    #[inline(always)]
+    pub(super) const fn note_posted(&mut self, last: u64, next_fence: RequestFlags) {
+        (self.last, self.next_fence) = (last, next_fence);
+    }
+}
+
+crate::fmt::format_counters!(['r] SendState ['r] { producer });

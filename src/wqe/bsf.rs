@@ -1,0 +1,100 @@
+//! Signatures and crypto properties to BSFs and PSVs (PRM `bsf`).
+
+use crate::mkey::{BlockSignature, Crypto, Domain, Escape, Guard, Signature, T10Dif, XtsEngine};
+use crate::types::Seed;
+use crate::wire::bsf::{
+    BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
+};
+use zerocopy::big_endian::{U16, U32};
+
+/// Returns the BSF of a signature but for the numbers of the PSVs; of none, one that lets data pass. `size` is one of the codes
+/// of [`BsfSize`].
+pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> SignatureBsf {
+    let mut size_sbs = BsfSize::new().with_size(size);
+    let mut bsf = SignatureBsf { raw_data_size: U32::MAX_VALUE, ..SignatureBsf::default() };
+    if let Some(signature) = signature {
+        bsf.check_byte_mask = signature.check_mask();
+        if let Some(Domain { signature, block_size }) = signature.memory_domain() {
+            bsf.memory = block_size.selector();
+            bsf.memory_bfs_psv = format_selector(&signature);
+            bsf.memory_inline = inline_dif(&signature);
+        }
+        if let Some(Domain { signature, block_size }) = signature.wire_domain() {
+            bsf.wire = block_size.selector();
+            bsf.wire_bfs_psv = format_selector(&signature);
+            bsf.wire_inline = inline_dif(&signature);
+        }
+        if let Some(copy_mask) = signature.effective_copy_mask() {
+            size_sbs = size_sbs.with_same_block_structure(true);
+            bsf.wire = copy_mask;
+        }
+    }
+    bsf.bsf_size_sbs = size_sbs.into_bits();
+    bsf
+}
+
+/// Returns the BSF of crypto properties. `size` is one of the codes of [`BsfSize`].
+pub(crate) const fn crypto(crypto: &Crypto, engine: XtsEngine, size: u8) -> CryptoBsf {
+    let size_type = BsfSize::new().with_size(size).with_kind(BsfSize::KIND_CRYPTO);
+    let (unit, tweak) = (crypto.data_unit.selector(), engine.tweak_bytes(crypto.tweak));
+    CryptoBsf::aes_xts(size_type, crypto.encryption_order(), unit, tweak, crypto.dek.get(), crypto.keytag.0)
+}
+
+/// Returns the block format selector of a signature, without the number of the PSV.
+fn format_selector(signature: &Signature) -> U32 {
+    let (base, seed) = match signature {
+        Signature::T10Dif(_) => return U32::ZERO,
+        Signature::Crc32(seed) => (BfsPsv::CRC32, seed),
+        Signature::Crc32c(seed) => (BfsPsv::CRC32C, seed),
+        Signature::Crc64Xp10(seed) => (BfsPsv::CRC64_XP10, seed),
+    };
+    let seed = match seed {
+        Seed::Zeros => BfsPsv::SEED_ZERO,
+        Seed::Ones => 0,
+    };
+    U32::new(BfsPsv::new().with_bfs(base | BfsPsv::REPEAT | seed).into_bits())
+}
+
+/// Returns the inline section of a signature.
+fn inline_dif(signature: &Signature) -> InlineDif {
+    let Signature::T10Dif(dif) = *signature else { return InlineDif::NONE };
+    let T10Dif { guard, seed, app_tag, ref_tag, ref_remap, escape } = dif;
+    InlineDif {
+        vld_refresh: U16::new(InlineValid::new().with_valid(true).with_refresh(true).into_bits()),
+        app_tag: U16::new(app_tag),
+        ref_tag: U32::new(ref_tag),
+        sig_type: match guard {
+            Guard::Crc => InlineDif::SIG_CRC,
+            Guard::IpChecksum => InlineDif::SIG_IP_CHECKSUM,
+        },
+        rp_inv_seed: RepeatSeed::new()
+            .with_repeat_block(true)
+            .with_seed_ones(matches!(seed, Seed::Ones))
+            .into_bits(),
+        reserved: [0; 3],
+        dif_flags: DifFlags::new()
+            .with_inc_ref_tag(ref_remap)
+            .with_app_escape(matches!(escape, Escape::AppTag))
+            .with_app_ref_escape(matches!(escape, Escape::AppAndRefTag))
+            .into_bits(),
+        app_bitmask_check: U16::MAX_VALUE,
+    }
+}
+
+/// Returns what the PSV of a signature starts with (`transient_signature` of `struct mlx5_wqe_set_psv_seg`).
+pub(crate) fn psv_start(signature: &Signature) -> u64 {
+    match signature {
+        Signature::T10Dif(dif) => {
+            let guard = match dif.seed {
+                Seed::Zeros => 0,
+                Seed::Ones => 0xffff,
+            };
+            guard << 48 | u64::from(dif.app_tag) << 32 | u64::from(dif.ref_tag)
+        }
+        Signature::Crc32(Seed::Ones) | Signature::Crc32c(Seed::Ones) => 0xffff_ffff_0000_0000,
+        Signature::Crc64Xp10(Seed::Ones) => u64::MAX,
+        Signature::Crc32(Seed::Zeros)
+        | Signature::Crc32c(Seed::Zeros)
+        | Signature::Crc64Xp10(Seed::Zeros) => 0,
+    }
+}

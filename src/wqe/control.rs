@@ -1,0 +1,94 @@
+//! Control segments (PRM `wqe_ctrl_seg`): the first 16 bytes of each request.
+
+use crate::types::Qpn;
+use crate::wire::Octoword;
+use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
+use zerocopy::big_endian::U32;
+use zerocopy::transmute;
+
+/// Fence, completion and event flags of a request (PRM `fm_ce_se`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct RequestFlags(u8);
+
+impl RequestFlags {
+    /// No fence, no completion but that of an error, no event.
+    pub(crate) const NONE: Self = Self(0);
+    /// Waits until the mkey changes before it are done. Each request behind one must, so that it does not overtake it.
+    pub(crate) const AFTER_UMR: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_SMALL).into_bits());
+    /// Waits until the reads and atomics before it are done.
+    pub(crate) const FENCED: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_FENCE).into_bits());
+    /// Gets a completion of its own.
+    pub(crate) const SIGNALED: Self = Self(FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS).into_bits());
+    /// Raises a solicited event at the receiver.
+    pub(crate) const SOLICITED: Self = Self(FmCeSe::new().with_solicited(true).into_bits());
+
+    const FENCES: u8 = FmCeSe::new().with_fm(0b111).into_bits();
+
+    /// Returns the flags of both.
+    #[inline]
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the flags with this fence, unless they have one.
+    #[inline]
+    pub(crate) const fn or_fence(self, fence: Self) -> Self {
+        if self.0 & Self::FENCES == 0 { self.with(fence) } else { self }
+    }
+
+    /// Returns the flags without a completion.
+    #[inline]
+    pub(crate) const fn silent(self) -> Self {
+        Self(self.0 & !Self::SIGNALED.0)
+    }
+
+    /// Returns the fence mode.
+    pub(crate) const fn fence_mode(self) -> u8 {
+        FmCeSe::from_bits(self.0).fm()
+    }
+}
+
+/// Where a request is to be posted.
+#[derive(Clone, Copy)]
+pub(crate) struct Post {
+    /// As a control segment has it, see [`qpn_dword`].
+    pub(crate) qpn: u32,
+    /// The number of its first block.
+    pub(crate) begin: u64,
+    /// What the request asks for, what each does (`signal_all`), and the fence of its first work request if it asks for none.
+    pub(crate) flags: RequestFlags,
+    pub(crate) always: RequestFlags,
+    pub(crate) fence: RequestFlags,
+}
+
+impl Post {
+    /// Returns it for a work request that does not complete, also where all others do.
+    #[inline(always)]
+    pub(crate) const fn silent(self) -> Self {
+        Self { flags: self.flags.silent(), always: RequestFlags::NONE, ..self }
+    }
+}
+
+/// Returns the number of a queue pair where the second dword of a control segment has it.
+pub(crate) const fn qpn_dword(qpn: Qpn) -> u32 {
+    qpn.get() << 8
+}
+
+/// Writes a control segment.
+#[inline(always)]
+pub(crate) fn write(segment: &mut Octoword, opcode: Opcode, octowords: usize, post: Post, imm: u32) {
+    let Post { qpn, begin, flags, always, fence } = post;
+    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
+    *segment = transmute!([
+        U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),
+        U32::new(qpn | octowords as u32),
+        U32::new(flags.or_fence(fence).with(always).0.into()),
+        U32::new(imm),
+    ]);
+}
+
+/// Returns the first dword of a NOP that begins at block number `begin`.
+pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
+    OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
+}

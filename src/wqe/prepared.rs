@@ -1,0 +1,352 @@
+//! Configurations made ready: what is the same for many requests is checked and encoded once.
+
+use super::bsf;
+use crate::error::ConfigError;
+use crate::mkey::{
+    Crypto, Keytag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan, SignatureChange, T10Dif, XtsEngine,
+};
+use crate::types::{DekId, DomainKind, Tweak};
+use crate::wire::bsf::{BsfSize, CryptoBsf, InlineDif, SignatureBsf};
+use crate::wire::mkey_context::{FlagsPd, MkeyContext};
+use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags};
+use crate::wire::{Block, OCTOWORDS_PER_BLOCK, ZEROS};
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::{transmute, transmute_mut};
+
+/// A configuration of mkeys of one kind, checked and encoded: access rights, signature and crypto properties.
+///
+/// It is posted with [`configure_mkey`](crate::queue::SendRequest::configure_mkey), to any mkey of its kind and any number of
+/// times; the layout is given there. Tweak, tags and DEK can be changed in place between posts.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Access, Crypto, Direction, Keytag, Mkey, MkeyAttributes, MkeyConfig, SignatureOrder, XtsEngine};
+/// use mlx5_mkey::types::{BlockSize, DekId, Key, Tweak};
+/// use mlx5_mkey::wqe::PreparedConfig;
+/// let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
+/// let mkey = Mkey::new(MkeyAttributes { crypto: Some(XtsEngine::MultiBlock), ..plain });
+/// let crypto = Crypto {
+///     direction: Direction::EncryptOnTx,
+///     order: SignatureOrder::BeforeCryptoOnTx,
+///     data_unit: BlockSize::B512,
+///     tweak: Tweak::from_lba(0),
+///     dek: DekId::new(7)?,
+///     keytag: Keytag::default(),
+/// };
+/// let config = MkeyConfig { access: Some(Access::ALL), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
+/// let mut prepared = PreparedConfig::new(mkey.kind(), &config)?;
+/// prepared.set_tweak(Tweak::from_lba(0x1000))?;
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PreparedConfig {
+    /// Mkeys that have the same word take it as it is.
+    kind_word: KindWord,
+    kind: MkeyKind,
+    config: MkeyConfig,
+    /// Without the size of the layout; the mask has the length.
+    umr: UmrControlSegment,
+    /// Without tag and length.
+    context: MkeyContext,
+    /// The most bytes of memory that the mkey may map.
+    max_length: u64,
+    /// That of the signature comes before that of crypto.
+    bsfs: [Block; 2],
+    bsf_count: u8,
+    /// Which PSVs of an mkey the BSF of the signature names: wire and memory domain have 32 bits of the word each.
+    psv_mask: u64,
+    /// The PSVs to set, in this order, and their start values.
+    psvs: [PsvStart; 2],
+    psv_count: u8,
+}
+
+/// A PSV to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub(crate) struct PsvStart {
+    pub(crate) domain: DomainKind,
+    /// Its start value, see [`bsf::psv_start`].
+    pub(crate) start: u64,
+}
+
+impl PreparedConfig {
+    /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
+    ///
+    /// What it keeps of an mkey is looked up when it is posted. Where a signature or crypto properties are kept that the mkey can
+    /// have, it is encoded again for each request: give both where speed counts.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: what no mkey of this kind can hold.
+    pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
+        let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
+        let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
+        let kind_word = KindWord::new(kind).with(KindWord::KEEPS, keeps_signature || keeps_crypto);
+        let plan = Plan::new(&kind, config, (SignatureChange::Keep, None), false)?;
+        Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
+    }
+
+    /// Completes it for an mkey that does not take it as it is, with what is kept, and what the device waits for.
+    pub(crate) fn complete(&mut self, mkey: &Mkey, layout: &Layout<'_>) -> Result<(), ConfigError> {
+        let kind_word = self.kind_word.without_flags();
+        if kind_word != mkey.kind_word().without_flags() {
+            return Err(ConfigError::OtherKind);
+        }
+        mkey.check_state(&self.config, layout)?;
+        if self.kind_word.has(KindWord::KEEPS) {
+            *self = Self::encode(kind_word, self.kind, &mkey.plan(&self.config)?);
+        }
+        if let Some(count) = mkey.pending_error_count() {
+            self.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
+            self.context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
+        }
+        Ok(())
+    }
+
+    fn encode(kind_word: KindWord, kind: MkeyKind, plan: &Plan) -> Self {
+        let mut mask = MkeyMask::new().with_free(true).with_mkey(true).with_len(true);
+        let mut flags = FlagsPd::new();
+        if plan.config.access.is_some() {
+            mask =
+                mask.with_local_write(true).with_remote_read(true).with_remote_write(true).with_atomic(true);
+        }
+        if let Some(enable) = plan.bsf_enable {
+            mask = mask.with_bsf_enable(true);
+            flags = flags.with_bsf_enable(enable);
+        }
+        let mut prepared = Self {
+            kind_word,
+            kind,
+            config: plan.config,
+            umr: UmrControlSegment {
+                flags: UmrFlags::new().with_inline(true).into_bits(),
+                mkey_mask: U64::new(mask.into_bits()),
+                ..UmrControlSegment::default()
+            },
+            context: MkeyContext {
+                access: plan.config.access.unwrap_or_default().to_wire().into_bits(),
+                flags_pd: U32::new(flags.into_bits()),
+                ..MkeyContext::default()
+            },
+            max_length: plan.max_length,
+            bsfs: [ZEROS; 2],
+            bsf_count: 0,
+            psv_mask: 0,
+            psvs: [PsvStart { domain: DomainKind::Wire, start: 0 }; 2],
+            psv_count: 0,
+        };
+        if plan.writes_bsfs {
+            prepared.encode_bsfs();
+        }
+        if plan.sets_psvs {
+            prepared.encode_psvs();
+        }
+        prepared
+    }
+
+    fn encode_bsfs(&mut self) {
+        let size = match (self.kind.signature, &self.config.crypto) {
+            (Some(_), Some(_)) => BsfSize::SIGNATURE_AND_CRYPTO,
+            _ => BsfSize::WITH_INLINE,
+        };
+        let mut free = self.bsfs.iter_mut();
+        if self.kind.signature.is_some()
+            && let Some(slot) = free.next()
+        {
+            let signature = self.config.signature.signature();
+            *slot = transmute!(bsf::signature(signature, size));
+            let in_domain = |kind| signature.is_some_and(|signature| signature.domain(kind).is_some());
+            self.psv_mask = if in_domain(DomainKind::Wire) { 0xffff_ffff << 32 } else { 0 }
+                | if in_domain(DomainKind::Memory) { 0xffff_ffff } else { 0 };
+            self.bsf_count += 1;
+        }
+        if let (Some(crypto), Some(engine)) = (&self.config.crypto, self.kind.crypto)
+            && let Some(slot) = free.next()
+        {
+            *slot = transmute!(bsf::crypto(crypto, engine, size));
+            self.bsf_count += 1;
+        }
+        self.umr.bsf_octowords = U16::new(u16::from(self.bsf_count) * OCTOWORDS_PER_BLOCK as u16);
+    }
+
+    fn encode_psvs(&mut self) {
+        let Some(signature) = self.config.signature.signature() else { return };
+        // The reference provider sets that of the memory first.
+        let mut free = self.psvs.iter_mut();
+        for kind in [DomainKind::Memory, DomainKind::Wire] {
+            if let Some(domain) = signature.domain(kind)
+                && let Some(slot) = free.next()
+            {
+                *slot = PsvStart { domain: kind, start: bsf::psv_start(&domain.signature) };
+                self.psv_count += 1;
+            }
+        }
+    }
+
+    /// Returns what was prepared.
+    pub const fn config(&self) -> &MkeyConfig {
+        &self.config
+    }
+
+    /// Replaces the tweak of the first data unit.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoCrypto`] where no crypto properties are set.
+    #[inline]
+    pub fn set_tweak(&mut self, tweak: Tweak) -> Result<(), ConfigError> {
+        let engine = self.kind.crypto.unwrap_or(XtsEngine::Unspecified);
+        let (crypto, bsf) = self.crypto()?;
+        bsf.xts_initial_tweak = engine.tweak_bytes(tweak);
+        crypto.tweak = tweak;
+        Ok(())
+    }
+
+    /// Replaces the data encryption key and the tag that it has.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoCrypto`] where no crypto properties are set.
+    #[inline]
+    pub fn set_dek(&mut self, dek: DekId, keytag: Keytag) -> Result<(), ConfigError> {
+        let (crypto, bsf) = self.crypto()?;
+        (bsf.dek, bsf.keytag) = (U32::new(dek.get()), keytag.0);
+        (crypto.dek, crypto.keytag) = (dek, keytag);
+        Ok(())
+    }
+
+    /// Returns the crypto properties and their BSF.
+    #[inline(always)]
+    fn crypto(&mut self) -> Result<(&mut Crypto, &mut CryptoBsf), ConfigError> {
+        let crypto = self.config.crypto.as_mut().ok_or(ConfigError::NoCrypto)?;
+        let [first, second] = &mut self.bsfs;
+        Ok((crypto, transmute_mut!(if self.bsf_count == 1 { first } else { second })))
+    }
+
+    /// Replaces the reference tag of the first block, in a domain whose T10-DIF is set.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoT10Dif`] where none is set in that domain.
+    #[inline]
+    pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
+        let (dif, inline, start) = self.t10dif(domain)?;
+        dif.ref_tag = ref_tag;
+        inline.ref_tag = U32::new(ref_tag);
+        // See `bsf::psv_start`.
+        *start = *start & !0xffff_ffff | u64::from(ref_tag);
+        self.update_copy_mask();
+        Ok(())
+    }
+
+    /// Replaces the application tag, in a domain whose T10-DIF is set.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoT10Dif`] where none is set in that domain.
+    #[inline]
+    pub fn set_app_tag(&mut self, domain: DomainKind, app_tag: u16) -> Result<(), ConfigError> {
+        let (dif, inline, start) = self.t10dif(domain)?;
+        dif.app_tag = app_tag;
+        inline.app_tag = U16::new(app_tag);
+        // See `bsf::psv_start`.
+        *start = *start & !(0xffff << 32) | u64::from(app_tag) << 32;
+        self.update_copy_mask();
+        Ok(())
+    }
+
+    /// Returns the T10-DIF of a domain, its section of the BSF, and the start value of its PSV.
+    #[inline(always)]
+    fn t10dif(&mut self, domain: DomainKind) -> Result<(&mut T10Dif, &mut InlineDif, &mut u64), ConfigError> {
+        let absent = ConfigError::NoT10Dif(domain);
+        let SignatureChange::Set(signature) = &mut self.config.signature else { return Err(absent) };
+        let dif = signature.t10dif_mut(domain).ok_or(absent)?;
+        let [bsf, _] = &mut self.bsfs;
+        let bsf: &mut SignatureBsf = transmute_mut!(bsf);
+        let inline = match domain {
+            DomainKind::Memory => &mut bsf.memory_inline,
+            DomainKind::Wire => &mut bsf.wire_inline,
+        };
+        let [first, second] = &mut self.psvs;
+        Ok((dif, inline, if first.domain == domain { &mut first.start } else { &mut second.start }))
+    }
+
+    /// Updates which bytes are copied between the domains: that may depend on the tags.
+    #[inline(always)]
+    fn update_copy_mask(&mut self) {
+        if self.psv_count == 2
+            && let Some(mask) = self.config.signature.signature().and_then(|both| both.effective_copy_mask())
+        {
+            let [bsf, _] = &mut self.bsfs;
+            let bsf: &mut SignatureBsf = transmute_mut!(bsf);
+            bsf.wire = mask;
+        }
+    }
+
+    /// Returns the kind of mkey that it was prepared for.
+    #[inline(always)]
+    pub(crate) const fn kind_word(&self) -> KindWord {
+        self.kind_word
+    }
+
+    /// Returns the UMR control segment, without the size of the layout; the mask has the length.
+    #[inline(always)]
+    pub(crate) const fn umr(&self) -> &UmrControlSegment {
+        &self.umr
+    }
+
+    /// Returns the mkey context, without tag and length.
+    #[inline(always)]
+    pub(crate) const fn context(&self) -> &MkeyContext {
+        &self.context
+    }
+
+    /// Returns the most bytes of memory that the mkey may map.
+    #[inline(always)]
+    pub(crate) const fn max_length(&self) -> u64 {
+        self.max_length
+    }
+
+    /// Returns the number of BSFs that it writes, a block each.
+    #[inline(always)]
+    pub(crate) const fn bsf_count(&self) -> usize {
+        self.bsf_count as usize
+    }
+
+    /// Returns the BSFs. Behind [`PreparedConfig::bsf_count`] of them they mean nothing.
+    #[inline(always)]
+    pub(crate) const fn bsfs(&self) -> &[Block; 2] {
+        &self.bsfs
+    }
+
+    /// Returns which PSVs of an mkey the BSF of the signature names: 32 bits for the wire (high half) and the memory domain.
+    #[inline(always)]
+    pub(crate) const fn psv_mask(&self) -> u64 {
+        self.psv_mask
+    }
+
+    /// Returns the PSVs to set, in order, with their start values. Behind [`PreparedConfig::psv_count`] of them they mean nothing.
+    #[inline(always)]
+    pub(crate) const fn psvs(&self) -> &[PsvStart; 2] {
+        &self.psvs
+    }
+
+    /// Returns how many PSVs are set.
+    #[inline(always)]
+    pub(crate) const fn psv_count(&self) -> u8 {
+        self.psv_count
+    }
+
+    /// Says which limit a length exceeds.
+    #[cold]
+    pub(crate) fn too_long(&self, length: u64) -> ConfigError {
+        match (&self.config.crypto, self.kind.crypto) {
+            (Some(crypto), Some(XtsEngine::SingleBlock)) => {
+                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                ConfigError::LengthOverDataUnit { length, unit: crypto.data_unit }
+            }
+            _ => {
+                let mebibytes = u32::try_from(length.div_ceil(1 << 20)).unwrap_or(u32::MAX);
+                ConfigError::LengthOver32Bits { mebibytes }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! What a configuration does not give stays in force, and is written again where it must be.
+
+use super::*;
+use crate::error::ConfigPart;
+
+/// Brings an mkey into a state in which all of it is known.
+type Step = (&'static str, fn(&mut Mkey));
+
+const STEPS: [Step; 3] = [
+    ("nothing happened", |_| ()),
+    ("after an error", |mkey| {
+        hurt(mkey);
+    }),
+    ("after two errors", |mkey| {
+        hurt(mkey);
+        hurt(mkey);
+    }),
+];
+
+/// Prepares a configuration and posts it, and returns its requests.
+fn configure(mkey: &mut Mkey, config: &MkeyConfig) -> Vec<Vec<u8>> {
+    let prepared = PreparedConfig::new(mkey.kind(), config).unwrap();
+    configured(mkey, &prepared, LIST)
+}
+
+/// Makes a whole configuration of each signature, and posts it to a new mkey.
+fn in_force(engine: Option<XtsEngine>) -> Vec<(Mkey, MkeyConfig)> {
+    let signatures = signature_changes().into_iter().filter(|change| *change != SignatureChange::Keep);
+    let configured = signatures.map(|signature| {
+        let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: engine.map(|_| crypto(5)) };
+        let mut mkey = mkey(true, engine);
+        configure(&mut mkey, &config);
+        (mkey, config)
+    });
+    configured.collect()
+}
+
+/// Posts what keeps a part and what gives it to copies of an mkey, and returns the requests of both. The mkeys agree then.
+fn both_ways(mkey: &Mkey, keeping: &MkeyConfig, whole: &MkeyConfig) -> [Vec<Vec<u8>>; 2] {
+    let (mut one, mut other) = (mkey.clone(), mkey.clone());
+    let requests = [configure(&mut one, keeping), configure(&mut other, whole)];
+    assert_eq!(one, other);
+    assert_eq!((one.signature(), one.crypto()), (whole.signature.signature(), whole.crypto.as_ref()));
+    requests
+}
+
+#[test]
+fn kept_crypto_is_written_as_if_it_were_given() {
+    for (mut mkey, whole) in ENGINES.into_iter().flat_map(|engine| in_force(Some(engine))) {
+        for (name, step) in STEPS {
+            step(&mut mkey);
+            let [found, expected] = both_ways(&mkey, &MkeyConfig { crypto: None, ..whole }, &whole);
+            assert_eq!(found, expected, "{name}, {whole:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kept_signature_is_written_as_if_it_were_given() {
+    for (mut mkey, whole) in ENGINES.into_iter().flat_map(|engine| in_force(Some(engine))) {
+        let keeping = MkeyConfig { signature: SignatureChange::Keep, ..whole };
+        for (name, step) in STEPS {
+            step(&mut mkey);
+            let [found, expected] = both_ways(&mkey, &keeping, &whole);
+            assert_eq!(found[0], expected[0], "{name}, {whole:?}");
+            // Its PSVs start anew only behind an error.
+            let rearms = mkey.error_count().is_some_and(|count| count.pending);
+            assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
+            assert_eq!(found, expected[..found.len()], "{name}, {whole:?}");
+        }
+    }
+}
+
+#[test]
+fn without_crypto_a_kept_signature_stays_on_the_device() {
+    for (mut mkey, whole) in in_force(None) {
+        let keeping = MkeyConfig { signature: SignatureChange::Keep, ..whole };
+        for (name, step) in STEPS {
+            step(&mut mkey);
+            let [found, expected] = both_ways(&mkey, &keeping, &whole);
+            if whole.signature == SignatureChange::Reset {
+                assert_eq!(found, expected, "{name}");
+                continue;
+            }
+            assert_eq!(found[0].len(), 3 * WQEBB_BYTES, "{name}: head, context and entries, no BSF");
+            let rearms = mkey.error_count().is_some_and(|count| count.pending);
+            assert_eq!(found.len(), if rearms { expected.len() } else { 1 }, "{name}, {whole:?}");
+            for (found, expected) in found.iter().zip(&expected).skip(1) {
+                // But for the number of its block, which is one less without the BSF.
+                assert_eq!((found[0], &found[3..]), (expected[0], &expected[3..]), "{name}, {whole:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_never_set_is_kept_as_nothing() {
+    for engine in ENGINES {
+        let given =
+            MkeyConfig { access: Some(Access::ALL), crypto: Some(crypto(1)), ..MkeyConfig::UNCHANGED };
+        let reset = MkeyConfig { signature: SignatureChange::Reset, ..given };
+        let (mut one, mut other) = (mkey(true, Some(engine)), mkey(true, Some(engine)));
+        assert_eq!(configure(&mut one, &given), configure(&mut other, &reset));
+        let known = |mkey: &Mkey| (mkey.signature().copied(), mkey.crypto().copied(), mkey.error_count());
+        assert_eq!(known(&one), known(&other));
+        assert_eq!((one.signature(), one.crypto()), (None, Some(&crypto(1))));
+    }
+}
+
+#[test]
+fn what_is_not_known_must_be_given() {
+    let losses: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
+    for (mut mkey, whole) in ENGINES.into_iter().flat_map(|engine| in_force(Some(engine))) {
+        let kind = mkey.kind();
+        let all = PreparedConfig::new(kind, &whole).unwrap();
+        let parts = [
+            (MkeyConfig { access: None, ..whole }, LIST, ConfigPart::Access),
+            (whole, Layout::Unchanged, ConfigPart::Layout),
+            (MkeyConfig { signature: SignatureChange::Keep, ..whole }, LIST, ConfigPart::Signature),
+            (MkeyConfig { crypto: None, ..whole }, LIST, ConfigPart::Crypto),
+        ]
+        .map(|(config, layout, missing)| (PreparedConfig::new(kind, &config).unwrap(), layout, missing));
+        for lose in losses {
+            let mut settled = mkey.clone();
+            lose(&mut mkey);
+            assert_eq!((mkey.signature(), mkey.crypto(), mkey.length()), (None, None, 0));
+            for (prepared, layout, missing) in &parts {
+                let refused = ConfigError::StateUnknown { missing: *missing };
+                assert_eq!(refusal(&mut mkey, prepared, *layout), refused);
+            }
+            configured(&mut mkey, &all, LIST);
+            assert_eq!(mkey, settled);
+            // All of it is known again.
+            for (prepared, layout, _) in &parts {
+                let found = configured(&mut mkey, prepared, *layout);
+                assert_eq!(found, configured(&mut settled, prepared, *layout));
+                assert_eq!(mkey, settled);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rule_of_two_signatures_minds_what_is_kept() {
+    let mut mkey = mkey(true, Some(XtsEngine::MultiBlock));
+    let kind = mkey.kind();
+    let prepare = |config: MkeyConfig| PreparedConfig::new(kind, &config).unwrap();
+    let both = SignatureChange::Set(BlockSignature::both(dif(1, 2), dif(1, 2)));
+    let outside = Some(Crypto { order: SignatureOrder::AfterCryptoOnTx, ..crypto(1) });
+    let sign = prepare(MkeyConfig { signature: both, ..MkeyConfig::UNCHANGED });
+    let encipher = prepare(MkeyConfig { crypto: outside, ..MkeyConfig::UNCHANGED });
+    let reset = prepare(MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED });
+    configured(&mut mkey, &sign, LIST);
+    assert_eq!(refusal(&mut mkey, &encipher, LIST), ConfigError::BothSignaturesOutsideCipher);
+    configured(&mut mkey, &reset, LIST);
+    configured(&mut mkey, &encipher, LIST);
+    assert_eq!(refusal(&mut mkey, &sign, LIST), ConfigError::BothSignaturesOutsideCipher);
+}

@@ -1,0 +1,161 @@
+//! What fits, and what is too long.
+
+use super::*;
+use crate::mkey::InterleavedEntry;
+
+const STREAM: InterleavedEntry =
+    InterleavedEntry { address: 0, bytes: 64, skip: 0, key: Key::from_raw(0x5600) };
+
+const GIB_2: u32 = KlmEntry::MAX_BYTES;
+
+/// Changes nothing of an mkey but its layout.
+fn unchanged(mkey: &Mkey) -> PreparedConfig {
+    PreparedConfig::new(mkey.kind(), &MkeyConfig::UNCHANGED).unwrap()
+}
+
+#[test]
+fn a_layout_fits_or_not_however_it_is_posted() {
+    let (list, entries) = ([entry(0, 64); 6], [STREAM; 5]);
+    let layouts = [
+        Layout::List(&list[..5]),
+        Layout::List(&list),
+        Layout::Interleaved { repeat: 1, entries: &entries[..4] },
+        Layout::Interleaved { repeat: 1, entries: &entries },
+    ];
+    // Room for five octowords: more than a block, less than two.
+    for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
+        for layout in layouts {
+            let (octowords, header) = (layout.octowords(), usize::from(!matches!(layout, Layout::List(_))));
+            let (entries, max) = ((octowords - header) as u32, (most - header) as u16);
+            let refused = Err(PostError::Config(ConfigError::TooManyEntries { entries, max }));
+            let expected = if octowords <= most { Ok(()) } else { refused };
+            let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+            let config = SendQueueConfig { max_inline_data, ..SendQueueConfig::new(Qpn::default()) };
+            let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
+            let mut mkey = mkey(false, None);
+            let prepared = unchanged(&mkey);
+            // Not known to be free, known to be free, and in a batch.
+            assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
+            queue.request(1).nop().unwrap();
+            assert_eq!(queue.request(1).configure_mkey(&mut mkey, &prepared, layout), expected);
+            assert_eq!(queue.batch().request(2).configure_mkey(&mut mkey, &prepared, layout), expected);
+        }
+    }
+}
+
+#[test]
+fn an_mkey_has_room_for_so_many_entries() {
+    let mut mkey = mkey(false, None);
+    let prepared = unchanged(&mkey);
+    let refused = |entries, max| ConfigError::TooManyEntries { entries, max };
+    let (list, entries) = ([entry(0, 64); 17], [STREAM; 16]);
+    for _ in 0..2 {
+        assert_eq!(refusal(&mut mkey, &prepared, Layout::List(&list)), refused(17, 16));
+        let layout = Layout::Interleaved { repeat: 1, entries: &entries };
+        assert_eq!(refusal(&mut mkey, &prepared, layout), refused(16, 15));
+        configured(&mut mkey, &prepared, Layout::List(&list[..16]));
+        configured(&mut mkey, &prepared, Layout::Interleaved { repeat: 1, entries: &entries[..15] });
+    }
+}
+
+#[test]
+fn list_entries_span_1_byte_to_2_gib() {
+    let mut mkey = mkey(false, None);
+    let prepared = unchanged(&mkey);
+    let good = [entry(0, 1), entry(0, GIB_2), entry(0, 512)];
+    for index in 0..3 {
+        for length in [0, GIB_2 + 1, u32::MAX] {
+            // The first of those that are wrong is named.
+            let mut list = good;
+            list[index..].fill(entry(0, length));
+            let refused = ConfigError::EntryLength { index: index as u16, length };
+            assert_eq!(refusal(&mut mkey, &prepared, Layout::List(&list)), refused);
+        }
+    }
+    configured(&mut mkey, &prepared, Layout::List(&good));
+    assert_eq!(mkey.length(), 1 + (1 << 31) + 512);
+}
+
+#[test]
+fn r50_a_stride_has_16_bits() {
+    let mut mkey = mkey(false, None);
+    let prepared = unchanged(&mkey);
+    let stream = |bytes, skip| InterleavedEntry { bytes, skip, ..STREAM };
+    for (bytes, skip) in [(u16::MAX, 1), (1, u16::MAX), (u16::MAX, u16::MAX)] {
+        let stride = u32::from(bytes) + u32::from(skip);
+        let layout = Layout::Interleaved { repeat: 1, entries: &[STREAM, stream(bytes, skip)] };
+        let refused = ConfigError::StrideOver16Bits { index: 1, stride };
+        assert_eq!(refusal(&mut mkey, &prepared, layout), refused);
+    }
+    let entries = [stream(u16::MAX, 0), stream(0, u16::MAX), stream(1, u16::MAX - 1)];
+    configured(&mut mkey, &prepared, Layout::Interleaved { repeat: 1, entries: &entries });
+    assert_eq!(mkey.length(), 0x1_0000);
+}
+
+#[test]
+fn lengths_are_summed_in_64_bits() {
+    let list = [entry(0, GIB_2); 4];
+    let entries = [InterleavedEntry { bytes: u16::MAX, ..STREAM }; 15];
+    let reset = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+    let cases = [(mkey(false, None), MkeyConfig::UNCHANGED), (mkey(true, None), MkeyConfig::UNCHANGED)];
+    for (mut mkey, config) in cases.into_iter().chain([(mkey(true, None), reset)]) {
+        let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+        for _ in 0..2 {
+            configured(&mut mkey, &prepared, Layout::List(&list));
+            assert_eq!(mkey.length(), 1 << 33, "D24");
+            configured(&mut mkey, &prepared, Layout::Interleaved { repeat: u32::MAX, entries: &entries });
+            assert_eq!(mkey.length(), 15 * 65535 * u64::from(u32::MAX));
+        }
+    }
+}
+
+/// Returns the most bytes that an mkey may map behind this configuration, if there is a limit, and what is refused beyond.
+fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
+    if config.crypto.is_some() && mkey.kind().crypto == Some(XtsEngine::SingleBlock) {
+        let unit = BlockSize::B4096;
+        return Some((4096, ConfigError::LengthOverDataUnit { length: 4097, unit }));
+    }
+    // With crypto, a signature that is reset is a BSF too.
+    let has_both = mkey.kind().signature.is_some() && mkey.kind().crypto.is_some();
+    let resets_bsf = has_both && config.signature == SignatureChange::Reset;
+    (config.crypto.is_some() || config.signature.signature().is_some() || resets_bsf)
+        .then_some((u32::MAX, ConfigError::LengthOver32Bits { mebibytes: 4096 }))
+}
+
+#[test]
+fn with_signature_or_crypto_lengths_are_limited() {
+    for (mut mkey, config) in all_configs() {
+        let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
+        let limit = limit(&mkey, &config);
+        let (most, _) = limit.unwrap_or((u32::MAX, ConfigError::OtherKind));
+        let half = most / 2 + 1;
+        for _ in 0..2 {
+            let over = [entry(0, half), entry(0, most - half), entry(0, 1)];
+            if let Some((_, refused)) = limit {
+                assert_eq!(refusal(&mut mkey, &prepared, Layout::List(&over)), refused, "{config:?}");
+            } else {
+                configured(&mut mkey, &prepared, Layout::List(&over));
+            }
+            configured(&mut mkey, &prepared, Layout::List(&over[..2]));
+            assert_eq!(mkey.length(), most.into());
+        }
+    }
+}
+
+#[test]
+fn a_layout_that_stays_is_held_to_the_limit_too() {
+    let mut mkey = mkey(true, Some(XtsEngine::SingleBlock));
+    let plain = unchanged(&mkey);
+    configured(&mut mkey, &plain, Layout::List(&[entry(0, GIB_2); 2]));
+    let encipher = MkeyConfig { crypto: Some(crypto(1)), ..MkeyConfig::UNCHANGED };
+    let encipher = PreparedConfig::new(mkey.kind(), &encipher).unwrap();
+    let over = |length| ConfigError::LengthOverDataUnit { length, unit: BlockSize::B4096 };
+    assert_eq!(refusal(&mut mkey, &encipher, Layout::Unchanged), over(u32::MAX));
+    let signature = SignatureChange::Set(BlockSignature::wire(dif(1, 2)));
+    let sign = PreparedConfig::new(mkey.kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED }).unwrap();
+    let refused = ConfigError::LengthOver32Bits { mebibytes: 4096 };
+    assert_eq!(refusal(&mut mkey, &sign, Layout::Unchanged), refused);
+    // What is in force bounds the layouts behind it.
+    configured(&mut mkey, &encipher, LIST);
+    assert_eq!(refusal(&mut mkey, &plain, Layout::List(&[entry(0, 4097)])), over(4097));
+}

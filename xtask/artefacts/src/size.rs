@@ -1,0 +1,33 @@
+//! How long the code of the smallest service is.
+
+use object::{File, Object, ObjectSection};
+
+/// The most bytes of code that it may have.
+const LIMIT: u64 = 16 * 1024;
+
+/// Checks the code of a program: what stands in its sections of instructions.
+///
+/// # Errors
+/// Its length, where it is over the limit.
+pub(super) fn check(program: &[u8]) -> Result<String, String> {
+    let file = File::parse(program).map_err(|error| error.to_string())?;
+    let code = file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".text")));
+    let bytes: u64 = code.map(|section| section.size()).sum();
+    match bytes {
+        0 => Err("the smallest service has no code".into()),
+        1..=LIMIT => Ok(format!("the smallest service has {bytes} bytes of code, {LIMIT} are allowed")),
+        _ => Err(format!("the smallest service has {bytes} bytes of code, {LIMIT} are allowed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_this_size_is_refused() {
+        let own = std::env::current_exe().and_then(std::fs::read).unwrap();
+        assert!(check(&own).is_err());
+        assert!(check(b"no program").is_err());
+    }
+}
