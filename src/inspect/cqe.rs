@@ -1,9 +1,10 @@
 //! Completion entries back in words.
 
+use super::error::ParseError;
 use super::field::{Field, Fields};
-use super::finding::{Finding, Problem};
-use super::segment::{Segment, SegmentKind};
-use super::{ParseError, Severity};
+use super::finding::{Finding, Problem, Severity};
+use super::segment::Segment;
+use super::segment_kind::SegmentKind;
 use crate::mkey::{SignatureErrorKind, SignatureFault};
 use crate::types::DomainKind;
 use crate::wire::WQEBB_BYTES;

@@ -1,7 +1,7 @@
 //! The fields of each segment, as tables in the order of their bytes.
 
-use super::print::print_tweak;
-use super::segment::SegmentKind;
+use super::segment_kind::SegmentKind;
+use super::tweak::print_tweak;
 use crate::mkey::XtsEngine;
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};
 use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe, Syndrome};

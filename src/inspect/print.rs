@@ -1,10 +1,13 @@
 //! Prints a request or a completion entry within 100 columns.
 
 use super::cqe::CompletionEntry;
+use super::data_path::{DataPath, Piece};
+use super::device_context::DeviceContext;
 use super::finding::{Finding, Severity};
+use super::request::{Body, WorkRequest};
 use super::segment::Segment;
-use super::umr::{LayoutView, Umr, tweaks};
-use super::{Body, DataPath, DeviceContext, Piece, WorkRequest};
+use super::tweak::print_tweak;
+use super::umr::{LayoutView, Umr};
 use crate::mkey::{Access, BlockSignature, Crypto, Domain, Escape, Guard, Keytag, Signature, XtsEngine};
 use crate::types::Seed;
 use crate::wire::OCTOWORD_BYTES;
@@ -476,20 +479,6 @@ fn crypto(
     }
     if *keytag != Keytag::default() {
         write!(f, ", keytag {:#018x}", u64::from_be_bytes(keytag.0))?;
-    }
-    Ok(())
-}
-
-/// Prints the readings of a tweak's bytes that the engine leaves.
-pub(super) fn print_tweak(
-    bytes: [u8; 16],
-    engine: Option<XtsEngine>,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let mut separator = "";
-    for (order, tweak) in tweaks(bytes, engine).into_iter().flatten() {
-        write!(f, "{separator}{:#x} ({order})", tweak.get())?;
-        separator = " or ";
     }
     Ok(())
 }

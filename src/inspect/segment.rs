@@ -1,6 +1,7 @@
 //! Cuts a request into its segments, as its own opcode and sizes say, never past its end.
 
 use super::field::{Field, Fields};
+use super::segment_kind::SegmentKind;
 use crate::wire::bsf::BsfSize;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::InlineHeader;
@@ -8,82 +9,6 @@ use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{UmrControlSegment, UmrHead};
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use zerocopy::FromBytes;
-
-/// What a segment is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum SegmentKind {
-    /// The control segment, first in each request.
-    Control,
-    /// What a UMR changes.
-    UmrControl,
-    /// The new values of an mkey's fields.
-    MkeyContext,
-    /// An entry of a list layout.
-    ListEntry,
-    /// The header of an interleaved layout.
-    StridedHeader,
-    /// An entry of an interleaved layout.
-    StridedEntry,
-    /// Fills translation entries up to a whole block.
-    Padding,
-    /// A signature BSF whose wire byte is a block size.
-    SignatureBsf,
-    /// A signature BSF whose wire byte is a copy mask.
-    SignatureBsfCopy,
-    /// A crypto BSF.
-    CryptoBsf,
-    /// The new value of a PSV.
-    SetPsv,
-    /// A place in the peer's memory.
-    RemoteAddress,
-    /// Operands of an atomic.
-    Atomic,
-    /// A piece of local memory.
-    Data,
-    /// Data inside the request.
-    Inline,
-    /// Octowords with no meaning here.
-    Unknown,
-    /// A completion entry.
-    Cqe,
-    /// A completion entry of a failed request.
-    ErrorCqe,
-    /// A completion entry of a signature error.
-    SignatureErrorCqe,
-}
-
-impl SegmentKind {
-    /// Returns the name by which the segment is printed.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control segment",
-            Self::UmrControl => "UMR control segment",
-            Self::MkeyContext => "mkey context",
-            Self::ListEntry => "list entry",
-            Self::StridedHeader => "interleaved header",
-            Self::StridedEntry => "interleaved entry",
-            Self::Padding => "padding",
-            Self::SignatureBsf | Self::SignatureBsfCopy => "signature BSF",
-            Self::CryptoBsf => "crypto BSF",
-            Self::SetPsv => "SET_PSV segment",
-            Self::RemoteAddress => "remote address segment",
-            Self::Atomic => "atomic segment",
-            Self::Data => "data segment",
-            Self::Inline => "inline data segment",
-            Self::Unknown => "unknown",
-            Self::Cqe => "completion entry",
-            Self::ErrorCqe => "error completion entry",
-            Self::SignatureErrorCqe => "signature error completion entry",
-        }
-    }
-
-    /// Returns whether a request may have several, which are numbered then.
-    pub const fn is_numbered(self) -> bool {
-        matches!(self, Self::ListEntry | Self::StridedEntry | Self::Data)
-    }
-}
 
 /// One segment. It is shorter than its kind says where the request ends within it.
 #[derive(Clone, Copy, Debug)]

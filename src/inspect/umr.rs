@@ -1,12 +1,13 @@
 //! A UMR back in the words of [`crate::mkey`].
 
 use super::finding::{Finding, Problem};
-use super::segment::{Segment, SegmentKind, Segments, UMR_ENTRIES};
+use super::segment::{Segment, Segments, UMR_ENTRIES};
+use super::segment_kind::SegmentKind;
 use crate::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
     Signature, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
 };
-use crate::types::{BlockSize, DekId, Key, OutOfRange, PsvIndex, Seed, Tweak};
+use crate::types::{BlockSize, DekId, Key, OutOfRange, PsvIndex, Seed};
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, RepeatSeed, SignatureBsf,
@@ -274,17 +275,6 @@ impl<'a> Umr<'a> {
         })?;
         let tweak = engine.tweak_from_bytes(bsf.xts_initial_tweak);
         Ok(Some(Crypto { direction, order, data_unit, tweak, dek, keytag: Keytag(bsf.keytag) }))
-    }
-}
-
-/// Returns the two readings of a tweak's bytes, by the engines that a device may have.
-pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'static str, Tweak)>; 2] {
-    let little = ("little endian", XtsEngine::SingleBlock.tweak_from_bytes(bytes));
-    let big = ("big endian", XtsEngine::MultiBlock.tweak_from_bytes(bytes));
-    match engine {
-        None => [Some(little), Some(big)],
-        Some(XtsEngine::MultiBlock) => [Some(big), None],
-        Some(XtsEngine::SingleBlock | XtsEngine::Unspecified) => [Some(little), None],
     }
 }
 

@@ -1,5 +1,10 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks.
 
+mod circles;
+mod source;
+
+use circles::Files;
+use source::{code, is_letter, is_test, shipped};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
@@ -81,8 +86,9 @@ const TOP: &[&str] = &[
 pub(crate) const HELP: &str = "\
 cargo xtask tidy
 
-Checks the rules of the house that no compiler checks: which module may know which, where unsafe may
-stand, what stands at the top, and that every public type has a defmt::Format.
+Checks the rules of the house that no compiler checks: which module may know which, that no files import
+each other in a circle, where unsafe may be, what is at the top, and that every public type has a
+defmt::Format.
 ";
 
 /// Checks all rules and prints what breaks them.
@@ -126,13 +132,17 @@ fn faults() -> io::Result<Vec<String>> {
         rust_files(&root.join(folder), &mut files)?;
     }
     files.sort();
+    let mut texts = Vec::new();
     for path in files {
         let name = path.strip_prefix(&root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-        let text = fs::read_to_string(&path)?;
-        check_imports(&name, &text, &mut faults);
-        check_unsafe(&name, &text, &mut faults);
-        check_formats(&name, &text, &mut faults);
+        texts.push((name, fs::read_to_string(&path)?));
     }
+    for (name, text) in &texts {
+        check_imports(name, text, &mut faults);
+        check_unsafe(name, text, &mut faults);
+        check_formats(name, text, &mut faults);
+    }
+    faults.extend(Files::new(texts.iter().map(|(name, text)| (&**name, &**text))).circles());
     Ok(faults)
 }
 
@@ -146,29 +156,6 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Lines that are code, with their numbers.
-fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line))
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
-}
-
-/// Lines of code before the tests, which stand last in a file.
-fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut before = "";
-    code(text).take_while(move |(_, line)| {
-        let tests = before.starts_with("#[cfg(test)]") && line.starts_with("mod ") && line.ends_with('{');
-        before = line;
-        !tests
-    })
-}
-
-/// Returns whether a file of the library is tests.
-fn is_test(inside: &str) -> bool {
-    inside.contains("/tests/") || inside.ends_with("/tests.rs")
 }
 
 fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
@@ -191,7 +178,7 @@ fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
         while let Some((before, rest)) = outside.split_once("super::") {
             let inner = rest.trim_start_matches("super::");
             let count = 1 + (rest.len() - inner.len()) / "super::".len();
-            if count >= depth && !before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            if count >= depth && !before.ends_with(is_letter) {
                 named.extend(word(inner, 0));
             }
             outside = inner;
@@ -206,7 +193,7 @@ fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {
 
 /// Returns the word that begins here.
 fn word(line: &str, at: usize) -> Option<&str> {
-    line.get(at..)?.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+    line.get(at..)?.split(|c| !is_letter(c)).next()
 }
 
 fn check_unsafe(name: &str, text: &str, faults: &mut Vec<String>) {
@@ -231,8 +218,7 @@ fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
     for (number, line) in shipped(text) {
         let declared = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "));
         if let Some(rest) = declared {
-            let letter = |c: char| c.is_alphanumeric() || c == '_';
-            let type_name = rest.split(|c| !letter(c)).next().unwrap_or_default();
+            let type_name = rest.split(|c| !is_letter(c)).next().unwrap_or_default();
             let elsewhere = text.match_indices(type_name).any(|(at, _)| {
                 let before = text.get(..at).unwrap_or_default();
                 before.ends_with("defmt::Format for ")

@@ -1,16 +1,17 @@
 //! Rules for signatures and crypto.
 
-use super::super::DeviceContext;
+use super::super::device_context::DeviceContext;
 use super::super::finding::Problem;
-use super::super::segment::SegmentKind;
-use super::super::umr::{DomainView, Umr, domains, tweaks};
+use super::super::segment_kind::SegmentKind;
+use super::super::tweak::tweaks;
+use super::super::umr::{DomainView, Umr, domains};
+use super::report::Report;
 use super::umr::LEN_AT;
-use super::{MAX_24, Report};
 use crate::mkey::{
     BlockSignature, Domain, Keytag, Signature, SignatureCapabilities, XtsEngine, check_mask,
     job_size_enciphers,
 };
-use crate::types::BlockSize;
+use crate::types::{BlockSize, DekId};
 use crate::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
 };
@@ -180,7 +181,7 @@ fn crypto_bsf(
 ) {
     raw_size(offset + offset_of!(CryptoBsf, raw_data_size), bsf.raw_data_size.get(), report);
     let dek = bsf.dek.get();
-    report.when(dek > MAX_24, offset + offset_of!(CryptoBsf, dek), Problem::DekTooLarge { dek });
+    report.when(DekId::new(dek).is_err(), offset + offset_of!(CryptoBsf, dek), Problem::DekTooLarge { dek });
     let tagged = Keytag(bsf.keytag) != Keytag::default();
     report.when(tagged, offset + offset_of!(CryptoBsf, keytag), Problem::KeytagGiven);
 

@@ -1,49 +1,53 @@
 //! The rules: what a device would refuse, and what else is odd.
 
 mod bsf;
+mod report;
 mod umr;
 
 use super::data_path::{DataPath, Piece};
-use super::finding::{Finding, Problem};
-use super::segment::{SegmentKind, UMR_ENTRIES};
+use super::device_context::DeviceContext;
+use super::finding::{Finding, Problem, Severity};
+use super::request::{Body, WorkRequest};
+use super::segment::{UMR_ENTRIES, data_path_octowords};
+use super::segment_kind::SegmentKind;
 use super::umr::Umr;
-use super::{Body, DeviceContext, WorkRequest};
+use crate::types::PsvIndex;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::AtomicSegment;
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
 use core::mem::offset_of;
-
-/// Takes findings.
-pub(super) struct Report<'r>(&'r mut dyn FnMut(Finding));
-
-impl Report<'_> {
-    fn at(&mut self, offset: usize, problem: Problem) {
-        (self.0)(Finding { offset, problem });
-    }
-
-    fn when(&mut self, condition: bool, offset: usize, problem: Problem) {
-        if condition {
-            self.at(offset, problem);
-        }
-    }
-}
+use report::Report;
 
 /// Where the opcode modifier, the opcode and the size stand in the control segment.
 const OPMOD_AT: usize = 0;
 const OPCODE_AT: usize = 3;
 const DS_AT: usize = 7;
 
-/// The largest number of a 24-bit object number.
-const MAX_24: u32 = 0x00ff_ffff;
+impl WorkRequest<'_> {
+    /// Reports what a device would refuse, and what else is odd.
+    pub fn findings(&self, device: &DeviceContext, mut report: impl FnMut(Finding)) {
+        request(self, device, &mut report);
+    }
+
+    /// Returns how bad the worst finding is, `None` if there is none.
+    pub fn worst(&self, device: &DeviceContext) -> Option<Severity> {
+        let mut worst = None;
+        self.findings(device, |finding| worst = worst.max(Some(finding.severity())));
+        worst
+    }
+}
 
 /// Checks a request.
-pub(super) fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
+fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn FnMut(Finding)) {
     let report = &mut Report(report);
     control(request, report);
     fields(request, report);
     match request.body() {
-        Body::Configure(umr) | Body::Invalidate(umr) => umr::check(&umr, device, report),
+        Body::Configure(umr) | Body::Invalidate(umr) => {
+            umr::check(&umr, report);
+            bsf::check(&umr, device, report);
+        }
         Body::SetPsv(segment) => set_psv(segment, report),
         Body::DataPath(transfer) => data_path(&transfer, report),
         Body::Nop => {
@@ -97,7 +101,7 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         }
         Opcode::SET_PSV => Some(2),
         opcode => {
-            let (head, _) = super::segment::data_path_octowords(opcode)?;
+            let (head, _) = data_path_octowords(opcode)?;
             let whole = bytes.len() / OCTOWORD_BYTES;
             // Any number of pieces may follow; an inline one that ends too late is found with the pieces.
             (whole < head).then_some(head)
@@ -126,7 +130,7 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
 
 fn set_psv(segment: &SetPsvSegment, report: &mut Report<'_>) {
     let psv = segment.psv_index.get();
-    report.when(psv > MAX_24, OCTOWORD_BYTES, Problem::PsvTooLarge { psv });
+    report.when(PsvIndex::new(psv).is_err(), OCTOWORD_BYTES, Problem::PsvTooLarge { psv });
     let syndrome = segment.syndrome.get();
     let at = OCTOWORD_BYTES + offset_of!(SetPsvSegment, syndrome);
     report.when(syndrome != 0, at, Problem::PsvSyndrome { syndrome });

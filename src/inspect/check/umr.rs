@@ -1,10 +1,9 @@
 //! Rules for requests that change an mkey: masks, sizes, layouts.
 
-use super::super::DeviceContext;
 use super::super::finding::Problem;
 use super::super::segment::UMR_ENTRIES;
 use super::super::umr::{LayoutView, Umr};
-use super::{Report, bsf};
+use super::report::Report;
 use crate::mkey::KlmEntry;
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::{MkeyContext, QpnMkey};
@@ -23,7 +22,7 @@ const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
 pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
 
 /// Checks a UMR.
-pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
+pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
     flags(umr, report);
     masks(umr, report);
     if umr.is_invalidate() {
@@ -33,7 +32,6 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
         configuration(umr, report);
     }
     layout(umr, report);
-    bsf::check(umr, device, report);
 }
 
 fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {

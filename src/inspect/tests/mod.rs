@@ -12,7 +12,9 @@ mod words;
 
 use super::*;
 use crate::error::PostError;
-use crate::mkey::{Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes};
+use crate::mkey::{
+    Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, XtsEngine,
+};
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use crate::types::{Key, PsvIndex, Qpn};
 use crate::wire::Wqebb;

@@ -1,0 +1,18 @@
+//! The device that a request is meant for.
+
+use crate::mkey::{SignatureCapabilities, XtsEngine};
+
+/// What is known of the device that a request is meant for. What is not known is not checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct DeviceContext {
+    /// Its AES-XTS engine, which settles a tweak's byte order and the longest mkey.
+    pub engine: Option<XtsEngine>,
+    /// The signatures that it knows.
+    pub capabilities: Option<SignatureCapabilities>,
+}
+
+impl DeviceContext {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { engine: None, capabilities: None };
+}

@@ -1,0 +1,149 @@
+//! Send work requests, and rings of them.
+
+use super::data_path::DataPath;
+use super::error::ParseError;
+use super::field::Field;
+use super::segment::{Segment, Segments};
+use super::umr::Umr;
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::psv::SetPsvSegment;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use zerocopy::FromBytes;
+
+/// A send work request, by its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct WorkRequest<'a> {
+    /// As long as the size field says, or as far as there are bytes; 16 at least.
+    bytes: &'a [u8],
+    control: &'a ControlSegment,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Body<'a> {
+    /// Changes an mkey.
+    Configure(Umr<'a>),
+    /// Takes an mkey out of service.
+    Invalidate(Umr<'a>),
+    /// Gives a protection signature its start value.
+    SetPsv(&'a SetPsvSegment),
+    /// Moves data.
+    DataPath(DataPath<'a>),
+    /// Does nothing.
+    Nop,
+    /// Not known here, or cut off before its fixed part ends.
+    Unknown,
+}
+
+impl<'a> WorkRequest<'a> {
+    /// Takes up the request that begins at the first byte. Bytes behind its end are ignored.
+    ///
+    /// # Errors
+    /// [`ParseError::TooShort`] for fewer than 16 bytes. Everything else is for [`WorkRequest::findings`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let too_short = ParseError::TooShort { have: bytes.len(), needed: OCTOWORD_BYTES };
+        let (control, _) = ControlSegment::ref_from_prefix(bytes).map_err(|_| too_short)?;
+        let length = usize::from(control.qpn_ds_word().ds()).max(1) * OCTOWORD_BYTES;
+        Ok(Self { bytes: bytes.get(..length).unwrap_or(bytes), control })
+    }
+
+    /// Returns the bytes of the request: as many as its size field says, or as there are.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Returns the control segment.
+    pub const fn control(&self) -> &'a ControlSegment {
+        self.control
+    }
+
+    /// Returns what the request does, as a code.
+    pub const fn opcode(&self) -> Opcode {
+        Opcode(self.control.opcode_word().opcode())
+    }
+
+    /// Returns how many 64-byte blocks of a ring the request says that it takes, at least 1.
+    pub const fn blocks(&self) -> usize {
+        let octowords = self.control.qpn_ds_word().ds() as usize;
+        let blocks = octowords.div_ceil(WQEBB_BYTES / OCTOWORD_BYTES);
+        if blocks == 0 { 1 } else { blocks }
+    }
+
+    /// Returns what the request does, in typed parts.
+    pub fn body(&self) -> Body<'a> {
+        match self.opcode() {
+            Opcode::NOP => Body::Nop,
+            Opcode::UMR => match Umr::new(self.bytes) {
+                Some(umr) if umr.is_invalidate() => Body::Invalidate(umr),
+                Some(umr) => Body::Configure(umr),
+                None => Body::Unknown,
+            },
+            Opcode::SET_PSV => {
+                let segment = self.bytes.get(OCTOWORD_BYTES..).map(SetPsvSegment::ref_from_prefix);
+                match segment {
+                    Some(Ok((segment, _))) => Body::SetPsv(segment),
+                    _ => Body::Unknown,
+                }
+            }
+            opcode => DataPath::new(opcode, self.bytes).map_or(Body::Unknown, Body::DataPath),
+        }
+    }
+
+    /// Iterates over the segments.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'a>> + Clone + use<'a> {
+        Segments::new(self.opcode(), self.bytes)
+    }
+
+    /// Iterates over the fields of all segments, in the order of their bytes; reserved ones only where they are not zero.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + Clone + use<'a> {
+        self.segments().flat_map(|segment| segment.fields())
+    }
+}
+
+/// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in bytes, and the
+/// request.
+///
+/// Each begins on a block of 64 bytes behind the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
+/// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in order also where its ring wraps.
+///
+/// ```
+/// use mlx5_mkey::inspect::{DeviceContext, Requests, Style};
+/// // A NOP that asks for a completion, in block 0 of queue pair 0x77.
+/// let ring = [0, 0, 0, 0, 0, 0, 0x77, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+/// let mut requests = Requests::new(&ring);
+/// let (offset, request) = requests.next().ok_or("no request")?;
+/// assert_eq!(offset, 0);
+/// println!("{}", request.pretty(DeviceContext::default(), Style::Plain));
+/// assert!(requests.next().is_none());
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Requests<'a> {
+    rest: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Requests<'a> {
+    /// Splits these bytes, which begin with a request.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, offset: 0 }
+    }
+}
+
+impl<'a> Iterator for Requests<'a> {
+    /// Where a request begins, in bytes, and the request.
+    type Item = (usize, WorkRequest<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let request = WorkRequest::parse(self.rest).ok()?;
+        let length = request.blocks() * WQEBB_BYTES;
+        let offset = self.offset;
+        self.rest = self.rest.get(length..).unwrap_or_default();
+        self.offset += length;
+        Some((offset, request))
+    }
+}
