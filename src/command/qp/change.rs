@@ -1,0 +1,134 @@
+//! Changes of a queue pair that is initialised or sends.
+
+use super::rights::QpRights;
+use crate::command::{Command, GeneralCapabilities, RnrTimer};
+use crate::error::CommandError;
+use crate::types::Qpn;
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional};
+use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
+
+/// What may change about a queue pair that sends. What is `None` stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QpChange {
+    /// What the peer may do.
+    pub rights: Option<QpRights>,
+    /// How long the peer waits when there is no receive request.
+    pub rnr_timer: Option<RnrTimer>,
+}
+
+impl QpChange {
+    fn write(&self, qpc: &mut Qpc) -> QpOptional {
+        let mut mask = QpOptional::new();
+        if let Some(rights) = self.rights {
+            qpc.rights.set(rights.to_wire().into_bits());
+            mask = mask.with_remote_read(true).with_remote_write(true).with_atomic(true);
+        }
+        if let Some(timer) = self.rnr_timer {
+            qpc.receive.set(QpcReceive::new().with_min_rnr_nak(timer.get()).into_bits());
+            mask.set_rnr_timeout(true);
+        }
+        mask
+    }
+}
+
+macro_rules! changes {
+    ($($(#[$doc:meta])* $name:ident = $opcode:ident, $input:ident;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name {
+            /// The queue pair.
+            pub qp: Qpn,
+            /// What changes with it.
+            pub change: QpChange,
+        }
+
+        impl Command for $name {
+            const OPCODE: Opcode = Opcode::$opcode;
+            type Input = $input;
+            type Output = NumberReply;
+            type Reply = ();
+
+            fn write(&self, input: &mut $input) {
+                input.header = RequestHeader::new(Self::OPCODE);
+                input.qpn.set(self.qp.get());
+                input.opt_param_mask.set(self.change.write(&mut input.qpc).into_bits());
+            }
+
+            fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+                Ok(())
+            }
+        }
+    )+ };
+}
+
+changes! {
+    /// Changes a queue pair that is ready to send (RTS2RTS_QP).
+    Rts2Rts = RTS2RTS_QP, AdjustQpRequest;
+    /// Lets a queue pair send again whose send queue was drained after a signature error (SQD_RTS_QP; M22).
+    DrainedToSend = SQD_RTS_QP, ModifyQpRequest;
+    /// Lets a queue pair send again whose send queue failed (SQERR2RTS_QP). Reliable connections go to full error instead.
+    FailedToSend = SQERR2RTS_QP, ModifyQpRequest;
+}
+
+/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain the send queue,
+/// since neither rdma-core nor the kernel asks for it earlier (`mlx5_modify_qp_drain_sigerr`; M19).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, Init2Init};
+/// use mlx5_mkey::types::Qpn;
+/// let command = Init2Init { qp: Qpn::new(0x11)?, drain_signature_errors: Some(true), rights: None };
+/// let mut mailbox = [0; Init2Init::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x0e]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Init2Init {
+    /// The queue pair.
+    pub qp: Qpn,
+    /// Whether a signature error stops the send queue. Needs
+    /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
+    pub drain_signature_errors: Option<bool>,
+    /// What the peer may do.
+    pub rights: Option<QpRights>,
+}
+
+impl Init2Init {
+    /// Refuses what the device cannot do (M42).
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`].
+    pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+        match self.drain_signature_errors {
+            Some(true) if !device.drain_signature_errors => {
+                Err(CommandError::Unsupported { command: Self::OPCODE, what: "draining on signature errors" })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Command for Init2Init {
+    const OPCODE: Opcode = Opcode::INIT2INIT_QP;
+    type Input = AdjustQpRequest;
+    type Output = NumberReply;
+    type Reply = ();
+
+    fn write(&self, input: &mut AdjustQpRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.qpn.set(self.qp.get());
+        let mut mask = QpChange { rights: self.rights, rnr_timer: None }.write(&mut input.qpc);
+        if let Some(drain) = self.drain_signature_errors {
+            input.qpc.pd.set(QpcPd::new().with_drain_sigerr(drain).into_bits());
+            mask.set_drain_sigerr(true);
+        }
+        input.opt_param_mask.set(mask.into_bits());
+    }
+
+    fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+        Ok(())
+    }
+}

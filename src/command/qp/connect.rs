@@ -1,0 +1,183 @@
+//! From reset to ready to send.
+
+use super::path::{Path, PathMtu};
+use super::rights::QpRights;
+use crate::command::{AckTimeout, Command, LogMessage, LogReads, Psn, Retries, RnrTimer};
+use crate::error::CommandError;
+use crate::types::Qpn;
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::qp::ModifyQpRequest;
+use crate::wire::prm::qp_context::{
+    PathFlags, PathHops, PathPort, Qpc, QpcPeer, QpcReceive, QpcRetry, QpcRights, QpcSizes, QpcState,
+};
+
+/// Takes a queue pair from reset to initialised (RST2INIT_QP): from here on receives can be posted.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, InitQp, QpRights};
+/// use mlx5_mkey::types::Qpn;
+/// let command = InitQp { qp: Qpn::new(0x11)?, port: 1, pkey_index: 0, rights: QpRights::READ_WRITE };
+/// let mut mailbox = [0; InitQp::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x02]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct InitQp {
+    /// The queue pair.
+    pub qp: Qpn,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// Entry of the partition key table; 0 for RoCE.
+    pub pkey_index: u16,
+    /// What the peer may do.
+    pub rights: QpRights,
+}
+
+/// Starts a change of state.
+fn start(opcode: Opcode, qp: Qpn, input: &mut ModifyQpRequest) -> &mut Qpc {
+    input.header = RequestHeader::new(opcode);
+    input.qpn.set(qp.get());
+    &mut input.qpc
+}
+
+impl Command for InitQp {
+    const OPCODE: Opcode = Opcode::RST2INIT_QP;
+    type Input = ModifyQpRequest;
+    type Output = NumberReply;
+    type Reply = ();
+
+    fn write(&self, input: &mut ModifyQpRequest) {
+        let qpc = start(Self::OPCODE, self.qp, input);
+        qpc.state.set(QpcState::new().with_pm_state(QpcState::MIGRATED).into_bits());
+        qpc.primary_path.flags.set(PathFlags::new().with_pkey_index(self.pkey_index).into_bits());
+        qpc.primary_path.port.set(PathPort::new().with_vhca_port_num(self.port).into_bits());
+        qpc.rights.set(self.rights.to_wire().into_bits());
+    }
+
+    fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+        Ok(())
+    }
+}
+
+/// Connects a queue pair and makes it ready to receive (INIT2RTR_QP).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, LogMessage, LogReads, Path, PathMtu, Psn, ReadyToReceive, RnrTimer};
+/// use mlx5_mkey::types::Qpn;
+/// let command = ReadyToReceive {
+///     qp: Qpn::new(0x11)?,
+///     remote_qp: Qpn::new(0x12)?,
+///     path: Path::Loopback,
+///     port: 1,
+///     mtu: PathMtu::B4096,
+///     log_max_message: LogMessage::new(30)?,
+///     first_psn: Psn::new(0)?,
+///     log_reads: LogReads::new(4)?,
+///     rnr_timer: RnrTimer::new(12)?,
+/// };
+/// let mut mailbox = [0; ReadyToReceive::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x03]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ReadyToReceive {
+    /// The queue pair.
+    pub qp: Qpn,
+    /// The peer's queue pair.
+    pub remote_qp: Qpn,
+    /// Where the peer is.
+    pub path: Path,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// Largest packet.
+    pub mtu: PathMtu,
+    /// Longest message.
+    pub log_max_message: LogMessage,
+    /// Number of the first packet that comes.
+    pub first_psn: Psn,
+    /// RDMA READs and atomics of the peer in flight.
+    pub log_reads: LogReads,
+    /// How long the peer waits when there is no receive request.
+    pub rnr_timer: RnrTimer,
+}
+
+impl Command for ReadyToReceive {
+    const OPCODE: Opcode = Opcode::INIT2RTR_QP;
+    type Input = ModifyQpRequest;
+    type Output = NumberReply;
+    type Reply = ();
+
+    fn write(&self, input: &mut ModifyQpRequest) {
+        let qpc = start(Self::OPCODE, self.qp, input);
+        let sizes = QpcSizes::new().with_mtu(self.mtu as u8).with_log_msg_max(self.log_max_message.get());
+        qpc.sizes.set(sizes.into_bits());
+        qpc.peer.set(QpcPeer::new().with_remote_qpn(self.remote_qp.get()).into_bits());
+        self.path.write(self.port, &mut qpc.primary_path);
+        qpc.rights.set(QpcRights::new().with_log_rra_max(self.log_reads.get()).into_bits());
+        let receive =
+            QpcReceive::new().with_min_rnr_nak(self.rnr_timer.get()).with_next_rcv_psn(self.first_psn.get());
+        qpc.receive.set(receive.into_bits());
+    }
+
+    fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+        Ok(())
+    }
+}
+
+/// Makes a queue pair ready to send (RTR2RTS_QP).
+///
+/// ```
+/// use mlx5_mkey::command::{AckTimeout, Command, LogReads, Psn, ReadyToSend, Retries};
+/// use mlx5_mkey::types::Qpn;
+/// let command = ReadyToSend {
+///     qp: Qpn::new(0x11)?,
+///     first_psn: Psn::new(0)?,
+///     log_reads: LogReads::new(4)?,
+///     ack_timeout: AckTimeout::new(14)?,
+///     retries: Retries::new(7)?,
+///     rnr_retries: Retries::MAX,
+/// };
+/// let mut mailbox = [0; ReadyToSend::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x04]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ReadyToSend {
+    /// The queue pair.
+    pub qp: Qpn,
+    /// Number of the first packet that goes.
+    pub first_psn: Psn,
+    /// Own RDMA READs and atomics in flight.
+    pub log_reads: LogReads,
+    /// How long to wait for an acknowledgement.
+    pub ack_timeout: AckTimeout,
+    /// Retries after that.
+    pub retries: Retries,
+    /// Retries when the peer has no receive request; 7 for no limit.
+    pub rnr_retries: Retries,
+}
+
+impl Command for ReadyToSend {
+    const OPCODE: Opcode = Opcode::RTR2RTS_QP;
+    type Input = ModifyQpRequest;
+    type Output = NumberReply;
+    type Reply = ();
+
+    fn write(&self, input: &mut ModifyQpRequest) {
+        let qpc = start(Self::OPCODE, self.qp, input);
+        let retry = QpcRetry::new()
+            .with_log_sra_max(self.log_reads.get())
+            .with_retry_count(self.retries.get())
+            .with_rnr_retry(self.rnr_retries.get());
+        qpc.retry.set(retry.into_bits());
+        qpc.next_send_psn.set(self.first_psn.get());
+        qpc.primary_path.hops.set(PathHops::new().with_ack_timeout(self.ack_timeout.get()).into_bits());
+    }
+
+    fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Queue pairs and their rings are created.
+
+use crate::command::{Command, LogPageSize, Pdn, UarPage, UmemSlice, UserIndex};
+use crate::error::{CommandError, QueueError};
+use crate::types::{Cqn, Qpn};
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::qp::CreateQpRequest;
+use crate::wire::prm::qp_context::{
+    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcScatter, QpcSizes, QpcState, QpcUar,
+};
+
+macro_rules! powers_of_two {
+    ($($(#[$doc:meta])* $name:ident = $least:literal, $max:literal, $unit:literal;)+) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(u8);
+
+        impl $name {
+            #[doc = concat!("Takes a number of ", $unit, ": a power of two from ", stringify!($least), " to ")]
+            #[doc = concat!(stringify!($max), ".")]
+            ///
+            /// # Errors
+            /// [`QueueError::Size`] for any other number.
+            pub const fn new(count: u32) -> Result<Self, QueueError> {
+                if !count.is_power_of_two() || count < $least || count > $max {
+                    return Err(QueueError::Size { entries: count as usize, max: $max });
+                }
+                Ok(Self(count.trailing_zeros() as u8))
+            }
+
+            #[doc = concat!("Returns the number of ", $unit, ".")]
+            pub const fn get(self) -> u32 {
+                1 << self.0
+            }
+        }
+    )+ };
+}
+
+powers_of_two! {
+    /// The size of a send queue in blocks of 64 bytes (PRM `log_sq_size`).
+    SendRingSize = 1, 32768, "blocks";
+    /// The number of receive requests of a receive queue (PRM `log_rq_size`).
+    SlotCount = 1, 32768, "slots";
+    /// The size of a receive request in bytes, 16 for each scatter entry (PRM `log_rq_stride`).
+    SlotStride = 16, 2048, "bytes";
+}
+
+/// The receive queue of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ReceiveRing {
+    /// Receive requests.
+    pub slots: SlotCount,
+    /// Bytes of each.
+    pub stride: SlotStride,
+}
+
+impl ReceiveRing {
+    /// Returns the bytes of the queue. The send queue comes right behind it.
+    pub const fn bytes(&self) -> u64 {
+        self.slots.get() as u64 * self.stride.get() as u64
+    }
+}
+
+/// Format of the time stamps in completions (PRM `ts_format`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum TimestampFormat {
+    /// Ticks of the device's clock.
+    #[default]
+    FreeRunning,
+    /// What the device prefers.
+    DeviceDefault,
+    /// Seconds and nanoseconds.
+    RealTime,
+}
+
+/// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
+///
+/// The receive ring is first, the send ring behind it. Received data never goes into completion entries: addresses of an
+/// mkey may start at 0, which that cannot tell from none (M6, M43). The reply is the queue pair's number; it is in reset.
+///
+/// ```
+/// use mlx5_mkey::command::{
+///     Command, CreateQp, LogPageSize, Pdn, SendRingSize, TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
+/// };
+/// use mlx5_mkey::types::Cqn;
+/// let command = CreateQp {
+///     pd: Pdn::new(7)?,
+///     uar: UarPage::new(3)?,
+///     send_cq: Cqn::new(0x40)?,
+///     receive_cq: Cqn::new(0x40)?,
+///     user_index: UserIndex::new(1)?,
+///     send_ring: SendRingSize::new(256)?,
+///     receive_ring: None,
+///     rings: UmemSlice { umem: UmemId(5), offset: 0 },
+///     doorbell: UmemSlice { umem: UmemId(5), offset: 0x4000 },
+///     page_size: LogPageSize::P4K,
+///     timestamps: TimestampFormat::FreeRunning,
+/// };
+/// let mut mailbox = [0; CreateQp::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 272);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateQp {
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Doorbell page.
+    pub uar: UarPage,
+    /// Completion queue of the send queue.
+    pub send_cq: Cqn,
+    /// Completion queue of the receive queue.
+    pub receive_cq: Cqn,
+    /// What completions will carry.
+    pub user_index: UserIndex,
+    /// Size of the send queue.
+    pub send_ring: SendRingSize,
+    /// Size of the receive queue, `None` for none.
+    pub receive_ring: Option<ReceiveRing>,
+    /// Where the rings are.
+    pub rings: UmemSlice,
+    /// Where the doorbell record is: 8 bytes, receive counter first.
+    pub doorbell: UmemSlice,
+    /// Page size of the user memory.
+    pub page_size: LogPageSize,
+    /// Format of the time stamps.
+    pub timestamps: TimestampFormat,
+}
+
+impl Command for CreateQp {
+    const OPCODE: Opcode = Opcode::CREATE_QP;
+    type Input = CreateQpRequest;
+    type Output = NumberReply;
+    type Reply = Qpn;
+
+    fn write(&self, input: &mut CreateQpRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        let qpc = &mut input.qpc;
+        let state = QpcState::new().with_st(QpcState::RELIABLE_CONNECTION).with_pm_state(QpcState::MIGRATED);
+        qpc.state.set(state.into_bits());
+        qpc.pd.set(QpcPd::new().with_pd(self.pd.get()).into_bits());
+        let mut sizes =
+            QpcSizes::new().with_log_sq_size(self.send_ring.0).with_ts_format(match self.timestamps {
+                TimestampFormat::FreeRunning => 0,
+                TimestampFormat::DeviceDefault => 1,
+                TimestampFormat::RealTime => 2,
+            });
+        let mut kind = QpcReceiveQueue::NONE;
+        if let Some(ring) = &self.receive_ring {
+            // The stride counts octowords: 16 bytes are 0.
+            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0 - 4);
+            kind = QpcReceiveQueue::REGULAR;
+        }
+        qpc.sizes.set(sizes.into_bits());
+        qpc.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
+        qpc.uar.set(QpcUar::new().with_uar_page(self.uar.get()).into_bits());
+        qpc.user_index.set(self.user_index.get());
+        qpc.peer.set(QpcPeer::new().with_log_page_size(self.page_size.over_4k()).into_bits());
+        qpc.cqn_snd.set(self.send_cq.get());
+        qpc.cqn_rcv.set(self.receive_cq.get());
+        qpc.scatter.set(QpcScatter::new().with_cs_req(0).with_cs_res(0).into_bits());
+        qpc.doorbell.set(QpcDoorbell::new().with_dbr_umem_valid(true).into_bits());
+        qpc.dbr_umem_id.set(self.doorbell.umem.0);
+        qpc.dbr_addr.set(self.doorbell.offset);
+        input.wq_umem_offset.set(self.rings.offset);
+        input.wq_umem_id.set(self.rings.umem.0);
+        input.wq_umem_valid.set(CreateQpRequest::UMEM_VALID);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Qpn, CommandError> {
+        Ok(Qpn::from_low_bits(output.number.get()))
+    }
+}

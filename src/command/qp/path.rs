@@ -1,0 +1,93 @@
+//! The way to the peer.
+
+use crate::command::{FlowLabel, Priority};
+use crate::wire::prm::qp_context::{AddressPath, PathFlags, PathFlow, PathHops, PathLid, PathPort, PathUdp};
+
+/// The largest packet of a path (PRM `mtu`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum PathMtu {
+    /// 256 bytes.
+    B256 = 1,
+    /// 512 bytes.
+    B512 = 2,
+    /// 1024 bytes.
+    B1024 = 3,
+    /// 2048 bytes.
+    B2048 = 4,
+    /// 4096 bytes.
+    B4096 = 5,
+}
+
+/// A path over Ethernet (RoCE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RocePath {
+    /// Entry of the own GID table; it also decides the version of RoCE.
+    pub source_gid_index: u8,
+    /// GID of the peer; an IPv4 address as `::ffff:a.b.c.d`.
+    pub gid: [u8; 16],
+    /// MAC address of the peer or of the next hop.
+    pub mac: [u8; 6],
+    /// UDP source port (RoCE v2); 0 for RoCE v1.
+    pub udp_source_port: u16,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Traffic class. Its upper 6 bits are the DSCP of RoCE v2.
+    pub traffic_class: u8,
+    /// Flow label.
+    pub flow_label: FlowLabel,
+    /// Ethernet priority.
+    pub priority: Priority,
+}
+
+/// A path over InfiniBand, within one subnet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct InfinibandPath {
+    /// LID of the peer.
+    pub lid: u16,
+    /// Service level.
+    pub service_level: Priority,
+}
+
+/// Where the peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Path {
+    /// On this device: packets do not leave it. Needs no address; see also
+    /// [`crate::command::GeneralCapabilities::loopback_without_roce`].
+    Loopback,
+    /// Over Ethernet.
+    Roce(RocePath),
+    /// Over InfiniBand.
+    Infiniband(InfinibandPath),
+}
+
+impl Path {
+    pub(super) fn write(&self, port: u8, path: &mut AddressPath) {
+        let mut last = PathPort::new().with_vhca_port_num(port);
+        match self {
+            Self::Loopback => path.flags.set(PathFlags::new().with_fl(true).into_bits()),
+            Self::Roce(roce) => {
+                let hops =
+                    PathHops::new().with_src_addr_index(roce.source_gid_index).with_hop_limit(roce.hop_limit);
+                path.hops.set(hops.into_bits());
+                let flow =
+                    PathFlow::new().with_tclass(roce.traffic_class).with_flow_label(roce.flow_label.get());
+                path.flow.set(flow.into_bits());
+                path.rgid_rip = roce.gid;
+                let udp =
+                    PathUdp::new().with_dscp(roce.traffic_class >> 2).with_udp_sport(roce.udp_source_port);
+                path.udp.set(udp.into_bits());
+                path.rmac = roce.mac;
+                last.set_eth_prio(roce.priority.get());
+            }
+            Self::Infiniband(infiniband) => {
+                path.lid.set(PathLid::new().with_rlid(infiniband.lid).into_bits());
+                last.set_sl(infiniband.service_level.get());
+            }
+        }
+        path.port.set(last.into_bits());
+    }
+}

@@ -1,0 +1,140 @@
+//! What the device says of a queue pair.
+
+use super::rights::QpRights;
+use crate::command::{Command, Psn, UserIndex};
+use crate::error::CommandError;
+use crate::types::Qpn;
+use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
+use crate::wire::prm::qp::QueryQpReply;
+use crate::wire::prm::qp_context::{QpcPd, QpcRights, QpcScatter, QpcSizes, QpcState};
+use core::fmt;
+
+/// State of a queue pair (PRM `qpc.state`). An open set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QpState(pub u8);
+
+impl QpState {
+    /// Reset.
+    pub const RESET: Self = Self(QpcState::RESET);
+    /// Initialised.
+    pub const INIT: Self = Self(QpcState::INIT);
+    /// Ready to receive.
+    pub const RTR: Self = Self(QpcState::RTR);
+    /// Ready to send.
+    pub const RTS: Self = Self(QpcState::RTS);
+    /// The send queue failed.
+    pub const SQ_ERROR: Self = Self(QpcState::SQ_ERROR);
+    /// The send queue is drained.
+    pub const SQ_DRAINED: Self = Self(QpcState::SQ_DRAINED);
+    /// Error.
+    pub const ERROR: Self = Self(QpcState::ERROR);
+
+    /// Returns a short name, `None` for a state that is not known here.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::RESET => Some("reset"),
+            Self::INIT => Some("initialised"),
+            Self::RTR => Some("ready to receive"),
+            Self::RTS => Some("ready to send"),
+            Self::SQ_ERROR => Some("send queue in error"),
+            Self::SQ_DRAINED => Some("send queue drained"),
+            Self::ERROR => Some("error"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for QpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "queue pair state {:#x}", self.0),
+        }
+    }
+}
+
+/// What the device says of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QpInfo {
+    /// State.
+    pub state: QpState,
+    /// The block of the send queue that the device executes next, modulo 2^16: in the drained state, where to cancel from.
+    pub next_send_block: u16,
+    /// The block behind the last that software announced.
+    pub announced_send_block: u16,
+    /// Receive requests that the device has taken.
+    pub receives_taken: u32,
+    /// The peer's queue pair.
+    pub remote_qp: Qpn,
+    /// Number of the next packet to send.
+    pub next_send_psn: Psn,
+    /// Number of the next packet to receive.
+    pub next_receive_psn: Psn,
+    /// What completions carry.
+    pub user_index: UserIndex,
+    /// A signature error stops the send queue.
+    pub drain_signature_errors: bool,
+    /// What the peer may do.
+    pub rights: QpRights,
+    /// Largest packet, as a code: see [`PathMtu`](super::PathMtu).
+    pub mtu: u8,
+    /// Received data may go into completion entries, which breaks addresses that start at 0 (M43).
+    pub scatters_to_cqe: bool,
+}
+
+/// Asks for a queue pair's state (QUERY_QP).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, QpState, QueryQp};
+/// use mlx5_mkey::types::Qpn;
+/// let command = QueryQp(Qpn::new(0x11)?);
+/// let mut mailbox = [0; QueryQp::INPUT];
+/// let request = command.encode(&mut mailbox)?;
+/// // … the device answers …
+/// let mut reply = [0; QueryQp::OUTPUT];
+/// reply[0x18] = 0x50;
+/// assert_eq!(command.decode(&reply)?.state, QpState::SQ_DRAINED);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryQp(pub Qpn);
+
+impl Command for QueryQp {
+    const OPCODE: Opcode = Opcode::QUERY_QP;
+    type Input = NumberRequest;
+    type Output = QueryQpReply;
+    type Reply = QpInfo;
+
+    fn write(&self, input: &mut NumberRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.number.set(self.0.get());
+    }
+
+    fn read(&self, output: &QueryQpReply) -> Result<QpInfo, CommandError> {
+        let qpc = &output.qpc;
+        let rights = QpcRights::from_bits(qpc.rights.get());
+        let scatter = QpcScatter::from_bits(qpc.scatter.get());
+        let psn = |word: u32| Psn::new(word & Psn::MAX.get()).unwrap_or_default();
+        Ok(QpInfo {
+            state: QpState(QpcState::from_bits(qpc.state.get()).state()),
+            next_send_block: qpc.hw_sq_wqebb_counter.get(),
+            announced_send_block: qpc.sw_sq_wqebb_counter.get(),
+            receives_taken: qpc.hw_rq_counter.get(),
+            remote_qp: Qpn::from_low_bits(qpc.peer.get()),
+            next_send_psn: psn(qpc.next_send_psn.get()),
+            next_receive_psn: psn(qpc.receive.get()),
+            user_index: UserIndex::new(qpc.user_index.get() & UserIndex::MAX.get()).unwrap_or_default(),
+            drain_signature_errors: QpcPd::from_bits(qpc.pd.get()).drain_sigerr(),
+            rights: QpRights {
+                remote_read: rights.rre(),
+                remote_write: rights.rwe(),
+                remote_atomic: rights.rae(),
+            },
+            mtu: QpcSizes::from_bits(qpc.sizes.get()).mtu(),
+            scatters_to_cqe: scatter.cs_req() != 0 || scatter.cs_res() != 0,
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! What the peer may do.
+
+use crate::wire::prm::qp_context::QpcRights;
+
+/// What the peer may do through a queue pair; what it may do to memory, the mkey says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QpRights {
+    /// RDMA READ.
+    pub remote_read: bool,
+    /// RDMA WRITE.
+    pub remote_write: bool,
+    /// Atomics, as the InfiniBand specification has them (`MLX5_ATOMIC_MODE_IB_COMP` of the kernel; an assumption until a
+    /// board confirms it for queue pairs that are not the kernel's).
+    pub remote_atomic: bool,
+}
+
+impl QpRights {
+    /// RDMA READ and WRITE.
+    pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
+
+    pub(super) const fn to_wire(self) -> QpcRights {
+        QpcRights::new()
+            .with_rre(self.remote_read)
+            .with_rwe(self.remote_write)
+            .with_rae(self.remote_atomic)
+            .with_atomic_mode(if self.remote_atomic { 1 } else { 0 })
+    }
+}

@@ -1,0 +1,207 @@
+//! What the device can do.
+
+use super::*;
+
+/// A reply to QUERY_HCA_CAP with many capabilities set.
+pub(super) const GENERAL: &[Word] = &[
+    (0x14, 0x8000_1234),
+    (0x1c, 0x0015_0000),
+    (0x20, 0x000f_0011),
+    (0x28, 0x0016_0018),
+    (0x2c, 0x0099_0000),
+    (0x30, 0x0440_0910),
+    (0x38, 0x0085_0004),
+    (0x44, 0x0000_0102),
+    (0x48, 0x1e00_0000),
+    (0x4c, 0x0000_8001),
+    (0x50, 0x0021_0106),
+    (0x54, 0x0000_0001),
+    (0x58, 0x8000_0000),
+    (0x5c, 0x8009_0000),
+    (0x60, 0x0000_0400),
+    (0x64, 0x0000_0200),
+    (0x74, 0x0017_0000),
+    (0x8c, 0x0000_2000),
+    (0x94, 0x8000_1000),
+    (0x9c, 0x0040_0000),
+    (0xa0, 0x8000_0000),
+    (0xb4, 0x0000_0002),
+    (0xf8, 0x0080_0000),
+];
+
+pub(super) fn general(words: &[Word]) -> GeneralCapabilities {
+    QueryGeneralCapabilities.decode(&from_words(4112, words)).unwrap()
+}
+
+fn crypto(words: &[Word]) -> CryptoCapabilities {
+    QueryCryptoCapabilities.decode(&from_words(4112, words)).unwrap()
+}
+
+#[test]
+fn capabilities_are_asked_for() {
+    // op_mod 1 and 0x35, as libmlx5 was seen to ask.
+    words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
+    words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
+}
+
+#[test]
+fn m52_m54_general_capabilities() {
+    let expected = GeneralCapabilities {
+        log_max_qps: 17,
+        log_max_qp_entries: 15,
+        log_max_cqs: 24,
+        log_max_cq_entries: 22,
+        log_max_mkeys: 25,
+        log_max_pds: 23,
+        max_indirection: 4,
+        log_max_mkey_bytes: 64,
+        log_max_entries: 16,
+        log_max_bsf_octowords: 9,
+        log_max_message: 30,
+        log_max_reads_out: 5,
+        log_max_reads_in: 4,
+        max_send_request_bytes: 1024,
+        max_receive_request_bytes: 512,
+        signature_handover: true,
+        signature_error_domain: true,
+        signature_error_cqe: false,
+        drain_signature_errors: true,
+        block_4048: true,
+        crc32c: true,
+        crc64_xp10: false,
+        crypto: true,
+        xts_single_block: false,
+        xts_multi_block: true,
+        object_types: 0x8000_1000,
+        umr_indirect_mkey_disabled: false,
+        umr_modify_atomic_disabled: false,
+        umr_fence: 2,
+        relaxed_ordering_write: true,
+        null_mkey: false,
+        atomic: true,
+        reliable_connection: true,
+        roce: true,
+        loopback_without_roce: false,
+        port_type: PortType::ETHERNET,
+        ports: 2,
+        cqe_version: 1,
+        uar_4k: true,
+        log_uar_page: 12,
+        uars_per_page: 2,
+        log_blue_flame: Some(9),
+        log_max_copy: Some(21),
+        vhca_id: 0x1234,
+        has_second_page: true,
+    };
+    let caps = general(GENERAL);
+    assert_eq!(caps, expected);
+    assert_eq!(
+        caps.signatures(),
+        Some(SignatureCapabilities { block_4048: true, crc32c: true, crc64_xp10: false })
+    );
+    assert_eq!(caps.xts_engine(), Some(XtsEngine::MultiBlock));
+    assert!(caps.can_create(ObjectType::DEK) && caps.can_create(ObjectType::CRYPTO_LOGIN));
+    assert!(!caps.can_create(ObjectType(0x20)) && !caps.can_create(ObjectType(0xffff)));
+
+    // What the first reply leaves out, one bit at a time.
+    let none = general(&[]);
+    assert_eq!((none.signatures(), none.xts_engine(), none.log_max_copy), (None, None, None));
+    let single = GeneralCapabilities { xts_single_block: true, ..none };
+    let one_bit = [
+        ((0x50, 0x0000_2000), GeneralCapabilities { signature_error_cqe: true, ..none }),
+        ((0x38, 0x0100_0000), GeneralCapabilities { crc64_xp10: true, ..none }),
+        ((0x8c, 0x0000_4000), single),
+        ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
+        ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
+        ((0x30, 0x0000_0040), GeneralCapabilities { null_mkey: true, ..none }),
+        ((0x58, 0x0080_0000), GeneralCapabilities { loopback_without_roce: true, ..none }),
+    ];
+    for (word, expected) in one_bit {
+        assert_eq!(general(&[word]), expected, "{word:x?}");
+    }
+    assert_eq!(GeneralCapabilities { crypto: true, ..single }.xts_engine(), Some(XtsEngine::SingleBlock));
+    let only_sho = GeneralCapabilities { signature_handover: true, ..none };
+    assert_eq!(only_sho.signatures(), None, "rdma-core wants both bits");
+}
+
+#[test]
+fn m53_crypto_capabilities() {
+    let caps = crypto(&[(0x10, 0x8000_0014), (0x14, 0x0012_0305), (0x18, 0x8001_0709)]);
+    let expected = CryptoCapabilities {
+        wrapped_operational: true,
+        going_to_commissioning: false,
+        xts_keys_wrapped: true,
+        import_methods: 0x14,
+        log_max_deks: 18,
+        log_max_import_keks: 3,
+        log_max_credentials: 5,
+        failed_selftests: 0x8001,
+        permanent_import_keks: 7,
+        permanent_credentials: 9,
+    };
+    assert_eq!(caps, expected);
+    assert!(crypto(&[(0x10, 0x4000_0000)]).going_to_commissioning);
+}
+
+#[test]
+fn a_report_explains_which_keys_are_taken() {
+    let wrapped = crypto(&[(0x10, 0x8000_0004), (0x14, 0x0012_0000)]);
+    let plain = crypto(&[(0x14, 0x0012_0000)]);
+    let ready = general(GENERAL);
+    let report = |general, crypto| CryptoReport { general, crypto };
+    let say = |general, crypto| report(general, crypto).to_string();
+    assert_eq!(
+        say(ready, Some(plain)),
+        "AES-XTS, any number of data units per mkey; keys are loaded in plaintext; up to 2^18 keys"
+    );
+    assert_eq!(
+        say(GeneralCapabilities { xts_multi_block: false, xts_single_block: true, ..ready }, Some(wrapped)),
+        "AES-XTS, one data unit per mkey; the device is commissioned: keys must be wrapped and need a login; \
+         up to 2^18 keys"
+    );
+    assert_eq!(
+        say(ready, Some(CryptoCapabilities { wrapped_operational: true, ..plain })),
+        "AES-XTS, any number of data units per mkey; keys are loaded in plaintext; \
+         it is commissioned, but not for AES-XTS keys; up to 2^18 keys"
+    );
+    let sick = CryptoCapabilities { going_to_commissioning: true, failed_selftests: 0x21, ..plain };
+    assert_eq!(
+        say(ready, Some(sick)),
+        "AES-XTS, any number of data units per mkey; keys are loaded in plaintext; \
+         it is being commissioned, reset it to finish; self-tests failed: 0x0021; up to 2^18 keys"
+    );
+    let not_yet = CryptoCapabilities { wrapped_operational: false, ..wrapped };
+    let no_deks = GeneralCapabilities { object_types: 0, ..ready };
+    let no_logins = GeneralCapabilities { object_types: 1 << 0x0c, ..ready };
+    let no_engine = GeneralCapabilities { xts_multi_block: false, ..ready };
+    let unavailable = [
+        (report(general(&[]), None), "the device does not encipher"),
+        (report(no_engine, Some(plain)), "the device has no AES-XTS engine"),
+        (report(no_deks, Some(plain)), "keys cannot be loaded (no DEK objects)"),
+        (report(ready, None), "the crypto capabilities were not asked for"),
+        (report(ready, Some(not_yet)), "keys must be wrapped, but the device is not commissioned yet"),
+        (report(no_logins, Some(wrapped)), "keys must be wrapped, but there are no logins to open them"),
+    ];
+    for (report, why) in unavailable {
+        assert_eq!(report.key_import(), KeyImport::Unavailable(why));
+        assert_eq!(report.to_string(), format!("no AES-XTS: {why}"));
+    }
+
+    // M35: the two forms exclude each other.
+    let dek = |key| CreateDek { pd: pd(), key, opaque: [0; 8] };
+    let plain_key = dek(DekKey::Plain128 { key: &[0; 32], keytag: None });
+    let wrapped_key = dek(DekKey::Wrapped128(&[0; 40]));
+    let (plain, wrapped) = (report(ready, Some(plain)), report(ready, Some(wrapped)));
+    assert_eq!((plain_key.check(&plain), wrapped_key.check(&wrapped)), (Ok(()), Ok(())));
+    assert_eq!(
+        plain_key.check(&wrapped).unwrap_err().to_string(),
+        "CREATE_GENERAL_OBJECT: the device has no plaintext keys: it is commissioned"
+    );
+    assert!(wrapped_key.check(&plain).is_err() && plain_key.check(&report(ready, None)).is_err());
+    let login = CreateLogin {
+        credential_id: CredentialId::default(),
+        import_kek_id: ImportKekId::default(),
+        credential: Credential::new(&[]).unwrap(),
+    };
+    assert!(login.check(&plain).is_err() && login.check(&wrapped).is_ok());
+}

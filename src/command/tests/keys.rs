@@ -1,0 +1,140 @@
+//! Data encryption keys and logins.
+
+use super::*;
+
+#[test]
+fn m32_deks_in_all_eight_forms() {
+    let bytes: [u8; 80] = core::array::from_fn(|index| index as u8 + 1);
+    let part = |length: usize| &bytes[..length];
+    let tag = |at: usize| Some(Keytag(bytes[at..at + 8].try_into().unwrap()));
+    let forms = [
+        (DekKey::Plain128 { key: part(32).try_into().unwrap(), keytag: None }, 32, 0, false, false),
+        (DekKey::Plain128 { key: part(32).try_into().unwrap(), keytag: tag(32) }, 40, 0, true, false),
+        (DekKey::Plain256 { key: part(64).try_into().unwrap(), keytag: None }, 64, 1, false, false),
+        (DekKey::Plain256 { key: part(64).try_into().unwrap(), keytag: tag(64) }, 72, 1, true, false),
+        (DekKey::Wrapped128(part(40).try_into().unwrap()), 40, 0, false, true),
+        (DekKey::Wrapped128Tagged(part(48).try_into().unwrap()), 48, 0, true, true),
+        (DekKey::Wrapped256(part(72).try_into().unwrap()), 72, 1, false, true),
+        (DekKey::Wrapped256Tagged(part(80).try_into().unwrap()), 80, 1, true, true),
+    ];
+    for (key, length, size, tagged, wrapped) in forms {
+        assert_eq!((key.has_keytag(), key.is_wrapped()), (tagged, wrapped));
+        assert_eq!(key.bits(), if size == 0 { 128 } else { 256 });
+        let command = CreateDek { pd: pd(), key, opaque: *b"opaque_8" };
+        const OBJECT: usize = 0x80;
+        let mut expected = vec![
+            (0, 16, 0xa00),
+            (0x30, 16, 0x0c),
+            (OBJECT + 0x54, 4, size),
+            (OBJECT + 0x58, 1, u64::from(tagged)),
+            (OBJECT + 0x5c, 4, 3),
+            (OBJECT + 0x68, 24, 0xab_cdef),
+            (OBJECT + 0x180, 64, u64::from_be_bytes(*b"opaque_8")),
+        ];
+        expected.extend((0..length).map(|index| (OBJECT + 0x200 + 8 * index, 8, index as u64 + 1)));
+        fields(&command, &expected);
+        let printed = format!("{command:?}");
+        assert!(printed.contains("(..)") && !printed.contains("1, 2, 3"), "{printed}");
+    }
+}
+
+#[test]
+fn deks_and_logins_are_those_of_rdma_core() {
+    let key: [u8; 64] = core::array::from_fn(|index| index as u8 + 1);
+    let keytag = Some(Keytag([0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48]));
+    let command = CreateDek { pd: pd(), key: DekKey::Plain256 { key: &key, keytag }, opaque: *b"opaque_8" };
+    let head = [
+        (0, 0x0a00_0000),
+        (0x4, 0x0c),
+        (0x18, 0x183),
+        (0x1c, 0xab_cdef),
+        (0x40, 0x6f70_6171),
+        (0x44, 0x7565_5f38),
+    ];
+    let mut golden = head.to_vec();
+    golden.extend((0..18u32).map(|word| (0x50 + 4 * word as usize, 0x0102_0304 + word * 0x0404_0404)));
+    words(&command, &golden);
+
+    let credential: [u8; 48] = core::array::from_fn(|index| index as u8 + 0x80);
+    let command = CreateLogin {
+        credential_id: CredentialId::new(0xc0_ffee).unwrap(),
+        import_kek_id: ImportKekId::new(0xfa_cade).unwrap(),
+        credential: Credential::wrapped(&credential),
+    };
+    let mut golden = vec![(0, 0x0a00_0000), (0x4, 0x1f), (0x20, 0xc0_ffee), (0x24, 0xfa_cade)];
+    golden.extend((0..12u32).map(|word| (0x50 + 4 * word as usize, 0x8081_8283 + word * 0x0404_0404)));
+    words(&command, &golden);
+    let printed = format!("{command:?}");
+    assert!(printed.contains("Credential(..)") && !printed.contains("128"), "{printed}");
+
+    let login = LoginObject::new(0x89ab_cdef);
+    words(&QueryLogin(login), &[(0, 0x0a02_0000), (4, 0x1f), (8, 0x89ab_cdef)]);
+    words(&DestroyLogin(login), &[(0, 0x0a03_0000), (4, 0x1f), (8, 0x89ab_cdef)]);
+    let dek = DekObject::new(0x89ab_cdef);
+    words(&QueryDek(dek), &[(0, 0x0a02_0000), (4, 0x0c), (8, 0x89ab_cdef)]);
+    words(&DestroyDek(dek), &[(0, 0x0a03_0000), (4, 0x0c), (8, 0x89ab_cdef)]);
+    assert_eq!(dek.dek_id(), DekId::new(0xab_cdef).unwrap());
+}
+
+#[test]
+fn objects_reply() {
+    let dek = CreateDek { pd: pd(), key: DekKey::Plain128 { key: &[0; 32], keytag: None }, opaque: [0; 8] };
+    assert_eq!(dek.decode(&from_words(16, &[(8, 0x0100_0007)])).unwrap(), DekObject::new(0x0100_0007));
+    let reply = from_words(272, &[(0x18, 0x0100_0000), (0x40, 0x6f70_6171), (0x44, 0x7565_5f38)]);
+    let info = QueryDek(DekObject::new(1)).decode(&reply).unwrap();
+    assert_eq!(info, DekInfo { state: DekState::ERROR, opaque: *b"opaque_8" });
+    let query = QueryLogin(LoginObject::new(1));
+    assert_eq!(query.decode(&from_words(272, &[(0x20, 0x0100_0000)])).unwrap(), LoginState::INVALID);
+    assert_eq!(query.decode(&[0; 272]).unwrap(), LoginState::VALID);
+    assert_eq!(
+        query.decode(&from_words(272, &[(0x20, 0x0900_0000)])).unwrap().to_string(),
+        "login state 0x9"
+    );
+}
+
+#[test]
+fn m26_m30_what_does_not_fit_cannot_be_written() {
+    assert_eq!(
+        CredentialId::new(0x0100_0000),
+        Err(OutOfRange { what: "credential id", value: 0x0100_0000, min: 0, max: 0xff_ffff })
+    );
+    assert!(ImportKekId::new(0x0100_0000).is_err());
+    assert!(Pdn::new(0x0100_0000).is_err() && Psn::new(0x0100_0000).is_err());
+    let long = [0; 49];
+    assert_eq!(
+        Credential::new(&long),
+        Err(OutOfRange { what: "credential length", value: 49, min: 0, max: 48 })
+    );
+    // A shorter one is followed by zeros.
+    let short = CreateLogin {
+        credential_id: CredentialId::default(),
+        import_kek_id: ImportKekId::default(),
+        credential: Credential::new(&[0xff; 4]).unwrap(),
+    };
+    words(&short, &[(0, 0x0a00_0000), (4, 0x1f), (0x50, 0xffff_ffff)]);
+    assert!(AckTimeout::new(32).is_err() && Retries::new(8).is_err() && LogPageSize::new(11).is_err());
+    assert_eq!(SendRingSize::new(100), Err(QueueError::Size { entries: 100, max: 32768 }));
+    assert!(SendRingSize::new(65536).is_err() && SlotStride::new(8).is_err() && CqSize::new(0).is_err());
+    assert_eq!((SlotStride::new(64).unwrap().get(), CqSize::new(256).unwrap().entries()), (64, 256));
+}
+
+#[test]
+fn m66_a_key_that_was_encoded_leaves_nothing_in_the_mailbox() {
+    let mut mailbox = [0xa5; CreateDek::INPUT + 4];
+    let key = Secret::new([0x77; 32]);
+    let command =
+        CreateDek { pd: pd(), key: DekKey::Plain128 { key: key.expose(), keytag: None }, opaque: [0x66; 8] };
+    let request = command.encode(&mut mailbox).unwrap();
+    assert_eq!(request[0x50..0x70], [0x77; 32]);
+    assert_eq!(format!("{request:?}"), "EncodedRequest(272 bytes with a secret)");
+    let parsed: &CreateKeyRequest = FromBytes::ref_from_bytes(&request).unwrap();
+    let printed = format!("{parsed:?}");
+    assert!(printed.contains("KeyBytes(..)") && !printed.contains("119"), "{printed}");
+    drop(request);
+    assert_eq!(mailbox[..272], [0; 272]);
+    assert_eq!(mailbox[272..], [0xa5; 4]);
+    let mut copy = [0x77; 32];
+    wipe(&mut copy);
+    assert_eq!(copy, [0; 32]);
+    const { assert!(size_of::<EncryptionKey>() == 256) };
+}

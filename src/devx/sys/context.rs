@@ -1,0 +1,131 @@
+//! Open devices.
+
+#![allow(unsafe_code)]
+
+use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice};
+use super::errno::check;
+use super::library::{Api, api};
+use crate::devx::error::DevxError;
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr::{self, NonNull};
+use std::string::String;
+use std::sync::Arc;
+use std::vec::Vec;
+use std::{format, io};
+
+/// An open device.
+pub(in crate::devx) struct Context {
+    pub(super) api: &'static Api,
+    pub(super) raw: NonNull<IbvContext>,
+    /// Opened here, so closed here; else the caller's.
+    owned: bool,
+}
+
+// SAFETY: libibverbs and libmlx5 lock their contexts; all their functions may be called from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens the mlx5 device with this name, or the first one, for DEVX.
+    pub(in crate::devx) fn open(name: Option<&str>) -> Result<Arc<Self>, DevxError> {
+        let api = api()?;
+        let mut count = 0;
+        // SAFETY: the pointer is to a place for the count.
+        let list = unsafe { (api.ibv_get_device_list)(&mut count) };
+        if list.is_null() {
+            let error = io::Error::last_os_error();
+            // ENOSYS is how libibverbs says that the kernel has no RDMA at all.
+            return Err(match error.kind() {
+                io::ErrorKind::Unsupported => {
+                    DevxError::NoDevice { wanted: name.map(String::from), seen: Vec::new() }
+                }
+                _ => DevxError::call("ibv_get_device_list", error),
+            });
+        }
+        // SAFETY: the list has `count` devices.
+        let devices = unsafe { core::slice::from_raw_parts(list, usize::try_from(count).unwrap_or(0)) };
+        let result = Self::open_of(api, devices, name);
+        // SAFETY: the list came from ibv_get_device_list; an opened device keeps its own reference.
+        unsafe { (api.ibv_free_device_list)(list) };
+        result
+    }
+
+    fn open_of(
+        api: &'static Api,
+        devices: &[*mut IbvDevice],
+        name: Option<&str>,
+    ) -> Result<Arc<Self>, DevxError> {
+        let mut seen = Vec::new();
+        for &device in devices {
+            // SAFETY: the device is in a list that has not been freed; its name lives as long.
+            let found =
+                unsafe { CStr::from_ptr((api.ibv_get_device_name)(device)) }.to_string_lossy().into_owned();
+            // SAFETY: as above.
+            let mlx5 = unsafe { (api.mlx5dv_is_supported)(device) };
+            let wanted = name.is_none_or(|name| name == found);
+            if mlx5 && wanted {
+                let mut attr = ContextAttr { flags: CONTEXT_DEVX, comp_mask: 0, fds: ptr::null_mut() };
+                // SAFETY: device as above; the attributes are read during the call.
+                let raw = unsafe { (api.mlx5dv_open_device)(device, &mut attr) };
+                let raw = NonNull::new(raw)
+                    .ok_or_else(|| DevxError::Open { device: found, cause: io::Error::last_os_error() })?;
+                return Ok(Arc::new(Self { api, raw, owned: true }));
+            }
+            seen.push(if mlx5 { found } else { format!("{found} (not mlx5)") });
+        }
+        Err(DevxError::NoDevice { wanted: name.map(String::from), seen })
+    }
+
+    /// Uses a context that the caller has opened.
+    ///
+    /// # Safety
+    /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and all that is
+    /// made from it live.
+    pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
+        Ok(Arc::new(Self { api: api()?, raw: raw.cast(), owned: false }))
+    }
+
+    /// Runs a command that makes no object.
+    pub(in crate::devx) fn general_command(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
+        // SAFETY: both mailboxes are valid for their lengths during the call.
+        let result = unsafe {
+            (self.api.mlx5dv_devx_general_cmd)(
+                self.raw.as_ptr(),
+                input.as_ptr().cast(),
+                input.len(),
+                output.as_mut_ptr().cast(),
+                output.len(),
+            )
+        };
+        check("mlx5dv_devx_general_cmd", result)
+    }
+
+    /// Returns the number of the event queue behind a completion vector.
+    pub(in crate::devx) fn event_queue(&self, vector: u32) -> Result<u32, DevxError> {
+        let mut eqn = 0;
+        // SAFETY: the pointer is to a place for the number.
+        let result = unsafe { (self.api.mlx5dv_devx_query_eqn)(self.raw.as_ptr(), vector, &mut eqn) };
+        check("mlx5dv_devx_query_eqn", result)?;
+        Ok(eqn)
+    }
+
+    /// Returns an entry of a port's GID table.
+    pub(in crate::devx) fn gid(&self, port: u8, index: u16) -> Result<[u8; 16], DevxError> {
+        let mut gid = [0; 16];
+        // SAFETY: the pointer is to 16 bytes.
+        let result =
+            unsafe { (self.api.ibv_query_gid)(self.raw.as_ptr(), port, c_int::from(index), &mut gid) };
+        check("ibv_query_gid", result)?;
+        Ok(gid)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: opened by `open`; everything made from it held an Arc of this value and is gone.
+            unsafe { (self.api.ibv_close_device)(self.raw.as_ptr()) };
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Memory for rings and records.
+
+#![allow(unsafe_code)]
+
+use super::abi::DevxUmem;
+use super::context::Context;
+use super::errno::last_error;
+use crate::command::{UmemId, UmemSlice};
+use crate::devx::error::DevxError;
+use crate::queue::DoorbellRecord;
+use core::alloc::Layout;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use std::io;
+use std::sync::Arc;
+
+/// A registration of memory that the device may use for rings and records.
+pub(super) struct Umem {
+    context: Arc<Context>,
+    raw: NonNull<DevxUmem>,
+}
+
+// SAFETY: as for Context.
+unsafe impl Send for Umem {}
+// SAFETY: as for Context.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    /// Registers memory for rings and records, with local writing.
+    ///
+    /// # Safety
+    /// As for [`Mr::register`](super::Mr::register).
+    pub(super) unsafe fn register(
+        context: &Arc<Context>,
+        address: *mut u8,
+        length: usize,
+    ) -> Result<Self, DevxError> {
+        const LOCAL_WRITE: u32 = 1;
+        // SAFETY: the context is open; the caller vouches for the memory.
+        let raw = unsafe {
+            (context.api.mlx5dv_devx_umem_reg)(context.raw.as_ptr(), address.cast(), length, LOCAL_WRITE)
+        };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_umem_reg"))?;
+        Ok(Self { context: context.clone(), raw })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        // SAFETY: the structure lives until it is deregistered.
+        unsafe { self.raw.as_ref().umem_id }
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: registered by `register`; `Dma` says why no object is over it any more.
+        unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
+    }
+}
+
+/// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
+pub(in crate::devx) struct Dma {
+    umem: ManuallyDrop<Umem>,
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain memory behind a pointer that only its slices use.
+unsafe impl Send for Dma {}
+// SAFETY: as above.
+unsafe impl Sync for Dma {}
+
+impl Dma {
+    /// Alignment in bytes: the smallest page of the device.
+    const PAGE: usize = 4096;
+
+    /// Allocates zeroed memory.
+    pub(in crate::devx) fn alloc(context: &Arc<Context>, length: usize) -> Result<Self, DevxError> {
+        let too_long = || DevxError::call("allocation of a ring", io::ErrorKind::OutOfMemory.into());
+        let length = length.max(1).checked_next_multiple_of(Self::PAGE).ok_or_else(too_long)?;
+        let layout = Layout::from_size_align(length, Self::PAGE).map_err(|_| too_long())?;
+        // SAFETY: the layout's size is not 0.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(too_long)?;
+        // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is used through
+        // `slots` and `record` only.
+        match unsafe { Umem::register(context, base.as_ptr(), length) } {
+            Ok(umem) => Ok(Self { umem: ManuallyDrop::new(umem), base, layout }),
+            Err(error) => {
+                // SAFETY: allocated above with this layout, and nobody has seen it.
+                unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns where `offset` is, for commands.
+    pub(in crate::devx) fn at(&self, offset: usize) -> UmemSlice {
+        UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
+    }
+
+    /// Returns where `count` values are from `offset`, if the memory has room for them there.
+    fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
+        const { assert!(align_of::<T>() <= Self::PAGE, "the base would not be aligned") };
+        let bytes = count.checked_mul(size_of::<T>());
+        let inside = bytes
+            .and_then(|bytes| bytes.checked_add(offset))
+            .is_some_and(|end| end <= self.layout.size() && offset.is_multiple_of(align_of::<T>()));
+        if !inside {
+            return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
+        }
+        // SAFETY: inside the allocation, as just checked.
+        Ok(unsafe { self.base.add(offset) }.cast())
+    }
+
+    /// Returns slots of a ring, each set to `value`.
+    ///
+    /// # Safety
+    /// The slots are used while the memory lives, and each is handed out once.
+    pub(in crate::devx) unsafe fn slots<T: Copy>(
+        &self,
+        offset: usize,
+        count: usize,
+        value: T,
+    ) -> Result<&'static mut [T], DevxError> {
+        let first = self.place::<T>(offset, count)?.as_ptr();
+        // SAFETY: `place` vouches for room and alignment, the caller for life and exclusiveness.
+        unsafe {
+            for index in 0..count {
+                first.add(index).write(value);
+            }
+            Ok(core::slice::from_raw_parts_mut(first, count))
+        }
+    }
+
+    /// Returns the doorbell record at `offset`, with both counters 0.
+    ///
+    /// # Safety
+    /// It is used while the memory lives, and is not handed out as slots.
+    pub(in crate::devx) unsafe fn record(&self, offset: usize) -> Result<&'static DoorbellRecord, DevxError> {
+        let record = self.place::<DoorbellRecord>(offset, 1)?;
+        // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which is changed
+        // through atomics only from here on.
+        unsafe {
+            record.write_bytes(0, 1);
+            Ok(record.as_ref())
+        }
+    }
+}
+
+impl Drop for Dma {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here. Objects over the memory are gone: what owns them owns this value, behind them.
+        unsafe { ManuallyDrop::drop(&mut self.umem) };
+        // SAFETY: allocated by `alloc` with this layout; the device cannot reach it any more.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
+    }
+}

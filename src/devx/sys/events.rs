@@ -1,0 +1,132 @@
+//! Events of objects, and waiting for them.
+
+#![allow(unsafe_code)]
+
+use super::abi::{EVENT_CHANNEL_FLAGS, EventChannelRaw};
+use super::context::Context;
+use super::errno::{check, last_error};
+use super::object::Object;
+use super::wait::{ENDED, Waker, wait};
+use crate::devx::error::DevxError;
+use core::ffi::c_int;
+use core::ptr::NonNull;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::vec::Vec;
+
+/// Where the kernel reports events of objects.
+pub(in crate::devx) struct EventChannel {
+    context: Arc<Context>,
+    raw: NonNull<EventChannelRaw>,
+}
+
+// SAFETY: as for Context.
+unsafe impl Send for EventChannel {}
+// SAFETY: as for Context.
+unsafe impl Sync for EventChannel {}
+
+impl EventChannel {
+    pub(in crate::devx) fn create(context: &Arc<Context>) -> Result<Self, DevxError> {
+        // SAFETY: the context is open.
+        let raw = unsafe {
+            (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), EVENT_CHANNEL_FLAGS)
+        };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
+        let channel = Self { context: context.clone(), raw };
+        // Of several threads that are woken, one gets the event: the others must not stay in the kernel.
+        // SAFETY: the descriptor is open as long as the channel lives; the call takes and changes no memory.
+        let result = unsafe { libc::fcntl(channel.fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        check("fcntl of an event channel", result)?;
+        Ok(channel)
+    }
+
+    /// Asks for events of an object; each will carry `cookie`.
+    pub(in crate::devx) fn subscribe(
+        &self,
+        object: &Object,
+        events: &[u16],
+        cookie: u64,
+    ) -> Result<(), DevxError> {
+        let bytes = u16::try_from(size_of_val(events)).unwrap_or(u16::MAX);
+        // SAFETY: channel and object live; the numbers are read during the call.
+        let result = unsafe {
+            (self.context.api.mlx5dv_devx_subscribe_devx_event)(
+                self.raw.as_ptr(),
+                object.raw.as_ptr(),
+                bytes,
+                events.as_ptr(),
+                cookie,
+            )
+        };
+        check("mlx5dv_devx_subscribe_devx_event", result)
+    }
+
+    /// Returns the next event's cookie and data; waits for it until the time is over or `waker` is used.
+    pub(in crate::devx) fn next(
+        &self,
+        waker: &Waker,
+        timeout: Option<Duration>,
+    ) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
+        // A time too far away to be told is for ever.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(event) = self.take()? {
+                return Ok(Some(event));
+            }
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let [event, woken] = wait([self.fd(), waker.fd()], left)?;
+            if event & libc::POLLIN != 0 && event & ENDED == 0 {
+                continue;
+            }
+            if event & ENDED != 0 {
+                // The device is gone, or the context that the caller lent is closed. What came before is still there.
+                return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
+            }
+            if woken != 0 {
+                return Err(DevxError::EventsClosed);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes an event that has come.
+    fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
+        // A cookie of 8 bytes, then the event queue entry.
+        let mut event = [0_u8; 8 + 64];
+        // SAFETY: the channel lives; the buffer is valid for its length.
+        let length = unsafe {
+            (self.context.api.mlx5dv_devx_get_event)(
+                self.raw.as_ptr(),
+                event.as_mut_ptr().cast(),
+                event.len(),
+            )
+        };
+        let Ok(length) = usize::try_from(length) else {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => Ok(None),
+                Some(libc::EOVERFLOW) => Err(DevxError::EventsLost),
+                _ => Err(DevxError::call("mlx5dv_devx_get_event", error)),
+            };
+        };
+        let (cookie, data) =
+            event.get(..length).and_then(<[u8]>::split_first_chunk).ok_or(DevxError::ShortEvent)?;
+        Ok(Some((u64::from_ne_bytes(*cookie), data.to_vec())))
+    }
+
+    /// Returns the file descriptor, to be polled.
+    pub(in crate::devx) fn fd(&self) -> c_int {
+        // SAFETY: the structure lives until the channel is destroyed.
+        unsafe { self.raw.as_ref().fd }
+    }
+}
+
+impl Drop for EventChannel {
+    fn drop(&mut self) {
+        // SAFETY: created by `create`.
+        unsafe { (self.context.api.mlx5dv_devx_destroy_event_channel)(self.raw.as_ptr()) };
+    }
+}

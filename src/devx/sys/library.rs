@@ -1,0 +1,80 @@
+//! Loads libibverbs and libmlx5 and looks their functions up.
+
+#![allow(unsafe_code)]
+
+use super::abi::{
+    ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvContext, IbvDevice, IbvMr, IbvPd, Mlx5dvObj,
+};
+use crate::devx::error::{DevxError, LibraryError};
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::ManuallyDrop;
+use std::string::ToString;
+use std::sync::OnceLock;
+
+/// Declares the functions that are looked up, each in its library.
+macro_rules! api {
+    ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+ })+) => {
+        pub(super) struct Api {
+            $($(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+)+
+            // Never unloaded: libibverbs has threads and handlers of its own.
+            _libraries: ManuallyDrop<[libloading::Library; 2]>,
+        }
+
+        impl Api {
+            fn load() -> Result<Self, LibraryError> {
+                $(
+                    // SAFETY: loading runs the constructors of the library; these two are written to be loaded by programs.
+                    let $library = unsafe { libloading::Library::new($file) }
+                        .map_err(|error| LibraryError::missing($file, &error.to_string()))?;
+                )+
+                Ok(Self {
+                    $($($name: {
+                        // SAFETY: the signature is that of the library's public header, stable since the version that the
+                        // shared object name stands for.
+                        *unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }
+                            .map_err(|error| LibraryError::outdated($file, stringify!($name), &error.to_string()))?
+                    },)+)+
+                    _libraries: ManuallyDrop::new([$($library),+]),
+                })
+            }
+        }
+    };
+}
+
+api! {
+    verbs = "libibverbs.so.1" {
+        ibv_get_device_list: fn(*mut c_int) -> *mut *mut IbvDevice;
+        ibv_free_device_list: fn(*mut *mut IbvDevice);
+        ibv_get_device_name: fn(*mut IbvDevice) -> *const c_char;
+        ibv_close_device: fn(*mut IbvContext) -> c_int;
+        ibv_query_gid: fn(*mut IbvContext, u8, c_int, *mut [u8; 16]) -> c_int;
+        ibv_alloc_pd: fn(*mut IbvContext) -> *mut IbvPd;
+        ibv_dealloc_pd: fn(*mut IbvPd) -> c_int;
+        ibv_reg_mr: fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;
+        ibv_dereg_mr: fn(*mut IbvMr) -> c_int;
+    }
+    mlx5 = "libmlx5.so.1" {
+        mlx5dv_is_supported: fn(*mut IbvDevice) -> bool;
+        mlx5dv_open_device: fn(*mut IbvDevice, *mut ContextAttr) -> *mut IbvContext;
+        mlx5dv_init_obj: fn(*mut Mlx5dvObj, u64) -> c_int;
+        mlx5dv_devx_general_cmd: fn(*mut IbvContext, *const c_void, usize, *mut c_void, usize) -> c_int;
+        mlx5dv_devx_obj_create: fn(*mut IbvContext, *const c_void, usize, *mut c_void, usize) -> *mut DevxObj;
+        mlx5dv_devx_obj_query: fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int;
+        mlx5dv_devx_obj_modify: fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int;
+        mlx5dv_devx_obj_destroy: fn(*mut DevxObj) -> c_int;
+        mlx5dv_devx_umem_reg: fn(*mut IbvContext, *mut c_void, usize, u32) -> *mut DevxUmem;
+        mlx5dv_devx_umem_dereg: fn(*mut DevxUmem) -> c_int;
+        mlx5dv_devx_alloc_uar: fn(*mut IbvContext, u32) -> *mut DevxUar;
+        mlx5dv_devx_free_uar: fn(*mut DevxUar);
+        mlx5dv_devx_query_eqn: fn(*mut IbvContext, u32, *mut u32) -> c_int;
+        mlx5dv_devx_create_event_channel: fn(*mut IbvContext, c_int) -> *mut EventChannelRaw;
+        mlx5dv_devx_destroy_event_channel: fn(*mut EventChannelRaw);
+        mlx5dv_devx_subscribe_devx_event: fn(*mut EventChannelRaw, *mut DevxObj, u16, *const u16, u64) -> c_int;
+        mlx5dv_devx_get_event: fn(*mut EventChannelRaw, *mut c_void, usize) -> isize;
+    }
+}
+
+pub(super) fn api() -> Result<&'static Api, DevxError> {
+    static API: OnceLock<Result<Api, LibraryError>> = OnceLock::new();
+    API.get_or_init(Api::load).as_ref().map_err(|error| DevxError::Library(error.clone()))
+}

@@ -1,0 +1,104 @@
+//! Protection domains and the memory regions in them.
+
+#![allow(unsafe_code)]
+
+use super::abi::{IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
+use super::context::Context;
+use super::errno::{check, last_error};
+use crate::devx::error::DevxError;
+use core::ffi::c_int;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// A protection domain.
+pub(in crate::devx) struct Pd {
+    context: Arc<Context>,
+    raw: NonNull<IbvPd>,
+    number: u32,
+}
+
+// SAFETY: as for Context.
+unsafe impl Send for Pd {}
+// SAFETY: as for Context.
+unsafe impl Sync for Pd {}
+
+impl Pd {
+    pub(in crate::devx) fn alloc(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
+        let api = context.api;
+        // SAFETY: the context is open.
+        let raw = unsafe { (api.ibv_alloc_pd)(context.raw.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_pd"))?;
+        let mut pd = Self { context: context.clone(), raw, number: 0 };
+        let mut out = Mlx5dvPd::default();
+        let mut obj = Mlx5dvObj {
+            others: [ptr::null_mut(); 12],
+            pd: raw.as_ptr(),
+            pd_out: &mut out,
+            devx: [ptr::null_mut(); 2],
+        };
+        // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads and writes.
+        check("mlx5dv_init_obj", unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
+        pd.number = out.pdn;
+        Ok(Arc::new(pd))
+    }
+
+    /// Returns the number that commands carry.
+    pub(in crate::devx) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `alloc`; all that was made in it held an Arc of this value and is gone.
+        unsafe { (self.context.api.ibv_dealloc_pd)(self.raw.as_ptr()) };
+    }
+}
+
+/// A registered memory region.
+pub(in crate::devx) struct Mr {
+    pd: Arc<Pd>,
+    raw: NonNull<IbvMr>,
+}
+
+// SAFETY: as for Context.
+unsafe impl Send for Mr {}
+// SAFETY: as for Context.
+unsafe impl Sync for Mr {}
+
+impl Mr {
+    /// Registers memory.
+    ///
+    /// # Safety
+    /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's accesses, while
+    /// the value lives.
+    pub(in crate::devx) unsafe fn register(
+        pd: &Arc<Pd>,
+        address: *mut u8,
+        length: usize,
+        access: u32,
+    ) -> Result<Self, DevxError> {
+        // SAFETY: the PD is live; the caller vouches for the memory. The kernel checks that it is mapped.
+        let raw =
+            unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_reg_mr"))?;
+        Ok(Self { pd: pd.clone(), raw })
+    }
+
+    pub(in crate::devx) fn lkey(&self) -> u32 {
+        // SAFETY: the structure lives until ibv_dereg_mr.
+        unsafe { self.raw.as_ref().lkey }
+    }
+
+    pub(in crate::devx) fn rkey(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.raw.as_ref().rkey }
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // SAFETY: registered by `register`.
+        unsafe { (self.pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
+    }
+}

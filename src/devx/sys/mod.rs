@@ -1,0 +1,24 @@
+//! The seam to libibverbs and libmlx5: loads them at run time and turns each of their objects into a value that owns it.
+//!
+//! All calls into the two libraries are here, and the memory of rings. What is unsafe in the modules beside it passes on
+//! what a caller vouches for, or hands this memory to the queues that own it. A handle keeps alive what it was made from, so
+//! that whatever order values are dropped in, the device's objects are destroyed children first.
+
+mod abi;
+mod context;
+mod dma;
+mod errno;
+mod events;
+mod library;
+mod memory;
+mod object;
+mod uar;
+mod wait;
+
+pub(super) use context::Context;
+pub(super) use dma::Dma;
+pub(super) use events::EventChannel;
+pub(super) use memory::{Mr, Pd};
+pub(super) use object::Object;
+pub(super) use uar::Uar;
+pub(super) use wait::Waker;
