@@ -8,7 +8,7 @@ use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
     Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
-    SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_enciphers,
+    SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_can_be_encrypted,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
@@ -142,12 +142,12 @@ proptest! {
             None => None,
             Some((direction, order, tweak, key, unit)) => {
                 let plain = expected::images(&data, signature.as_ref(), None);
-                let enciphered = match (direction, order) {
+                let encrypted = match (direction, order) {
                     (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => plain.wire.len(),
                     (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => plain.memory.len(),
                     _ => data.len(),
                 };
-                let fits = |unit: &BlockSize| job_size_enciphers(enciphered as u64, *unit);
+                let fits = |unit: &BlockSize| job_size_can_be_encrypted(encrypted as u64, *unit);
                 let units: Vec<BlockSize> = BlockSize::ALL.into_iter().filter(fits).collect();
                 prop_assume!(!units.is_empty());
                 let dek = lab.board.create_dek(DekSpec { key, keytag: None });
@@ -261,7 +261,7 @@ enum Step {
     /// A configuration that no mkey holds.
     Refuse,
     Ring,
-    Settle,
+    RunDevice,
     Poll,
 }
 
@@ -274,7 +274,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (any::<bool>(), signaled()).prop_map(|(signature, signaled)| Step::Configure { signature, signaled }),
         1 => Just(Step::Refuse),
         1 => Just(Step::Ring),
-        1 => Just(Step::Settle),
+        1 => Just(Step::RunDevice),
         1 => Just(Step::Poll),
     ]
 }
@@ -336,7 +336,7 @@ proptest! {
         let resets = prepare(SignatureChange::Reset).expect("a reset");
         let sets = prepare(SignatureChange::Set(both)).expect("a signature");
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
-            Step::Ring, Step::Settle, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::Settle, Step::Poll,
+            Step::Ring, Step::RunDevice, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::RunDevice, Step::Poll,
         ])) {
             let queue = lab.near.send.queue();
             let before = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
@@ -377,8 +377,8 @@ proptest! {
                     model.rung.append(&mut model.posted);
                     continue;
                 }
-                Step::Settle => {
-                    lab.settle().map_err(TestCaseError::fail)?;
+                Step::RunDevice => {
+                    lab.run_device().map_err(TestCaseError::fail)?;
                     model.done.append(&mut model.rung);
                     continue;
                 }

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Requirements of the three pages are R1 to this, those of the related ones M1 to this.
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 66)];
 
-/// What stands before a name that is quoted, and where such a name is looked for.
+/// The words before a quoted name, which say where the name is looked for.
 const KINDS: [&str; 5] = ["vectors ", "property ", "unit ", "test ", "command "];
 
 /// A row: its scenarios, and what else tests it.

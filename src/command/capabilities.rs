@@ -292,7 +292,7 @@ pub enum KeyImport {
 /// # let general_reply = [0; QueryGeneralCapabilities::OUTPUT];
 /// let general = QueryGeneralCapabilities.decode(&general_reply)?;
 /// let report = CryptoReport { general, crypto: None };
-/// assert_eq!(report.to_string(), "no AES-XTS: the device does not encipher");
+/// assert_eq!(report.to_string(), "no AES-XTS: the device does not encrypt");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,7 +308,7 @@ impl CryptoReport {
     /// Returns in which form keys are taken, by the rules of rdma-core's `mlx5dv_dek_create` and `mlx5dv_crypto_login`.
     pub const fn key_import(&self) -> KeyImport {
         if !self.general.crypto {
-            return KeyImport::Unavailable("the device does not encipher");
+            return KeyImport::Unavailable("the device does not encrypt");
         }
         if self.general.xts_engine().is_none() {
             return KeyImport::Unavailable("the device has no AES-XTS engine");

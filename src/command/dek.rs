@@ -11,7 +11,7 @@ use core::fmt;
 
 /// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`; M32).
 ///
-/// An XTS key has two halves of the same size, one behind the other. Wrapped keys are enciphered with the import key of the
+/// An XTS key has two halves of the same size, one behind the other. Wrapped keys are encrypted with the import key of the
 /// login (AES key wrap, RFC 3394); what is inside is key, or key and tag, in the order of the plain form. The lengths are
 /// those of the types: a key of another length does not compile.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -87,7 +87,7 @@ impl Device {
         &self.report.general
     }
 
-    /// Returns what the device can encipher and in which form it takes keys; prints itself in words.
+    /// Returns what the device can encrypt and in which form it takes keys; prints itself in words.
     pub const fn crypto(&self) -> &CryptoReport {
         &self.report
     }

@@ -6,7 +6,7 @@ use crate::mkey::{SignatureCapabilities, XtsEngine};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DeviceContext {
-    /// Its AES-XTS engine, which settles a tweak's byte order and the longest mkey.
+    /// Its AES-XTS engine, which decides a tweak's byte order and the longest mkey.
     pub engine: Option<XtsEngine>,
     /// The signatures that it knows.
     pub capabilities: Option<SignatureCapabilities>,

@@ -310,10 +310,10 @@ const _: () = assert!(total(SIGNATURE_BSF) == size_of::<SignatureBsf>() && size_
 const CRYPTO_SIZE: &[Named] =
     &[part(0x0f, 0x01, "crypto"), part(0xc0, 0x80, "alone"), part(0xc0, 0xc0, "with signature")];
 const ENC_ORDER: &[Named] = &[
-    code(0, "wire enciphered, its signature inside"),
-    code(1, "memory enciphered, its signature inside"),
-    code(2, "wire enciphered, its signature outside"),
-    code(3, "memory enciphered, its signature outside"),
+    code(0, "wire encrypted, its signature inside"),
+    code(1, "memory encrypted, its signature inside"),
+    code(2, "wire encrypted, its signature outside"),
+    code(3, "memory encrypted, its signature outside"),
 ];
 const DATA_UNIT: &[Named] = &[
     code(1, "512 bytes"),

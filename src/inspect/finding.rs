@@ -182,7 +182,7 @@ problems! {
     SingleUnitEngine { length: u64, unit: u32 } Refused "D6, R171"
         "{length} bytes exceed the data unit of {unit} bytes, the limit of this engine";
     JobSize { length: u64, unit: u32 } Suspicious "R166, D8"
-        "{length} bytes at once, all of the mkey, cannot be enciphered in units of {unit}";
+        "{length} bytes at once, all of the mkey, cannot be encrypted in units of {unit}";
     TweakCarry { order: &'static str } Note "DEVICE.md 4.6"
         "the upper half of the tweak, read {order}, changes within the mkey";
 

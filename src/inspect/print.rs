@@ -467,10 +467,10 @@ fn crypto(
 ) -> fmt::Result {
     let Crypto { data_unit, dek, keytag, .. } = properties;
     let order = match properties.encryption_order() {
-        EncryptionOrder::WIRE_SIGNATURE => "wire enciphered, signature inside",
-        EncryptionOrder::MEMORY_SIGNATURE => "memory enciphered, signature inside",
-        EncryptionOrder::RAW_WIRE => "wire enciphered, signature outside",
-        _ => "memory enciphered, signature outside",
+        EncryptionOrder::WIRE_SIGNATURE => "wire encrypted, signature inside",
+        EncryptionOrder::MEMORY_SIGNATURE => "memory encrypted, signature inside",
+        EncryptionOrder::RAW_WIRE => "wire encrypted, signature outside",
+        _ => "memory encrypted, signature outside",
     };
     write!(f, "AES-XTS {order}, unit {}, DEK {dek}", data_unit.bytes())?;
     if let Some((_, bsf)) = umr.crypto_bsf() {

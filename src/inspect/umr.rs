@@ -239,8 +239,8 @@ impl<'a> Umr<'a> {
         })
     }
 
-    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine settles the byte
-    /// order of the tweak.
+    /// Returns the crypto properties that the request writes, `None` where it writes none. The engine decides the
+    /// byte order of the tweak.
     ///
     /// # Errors
     /// What makes them unreadable.

@@ -90,7 +90,7 @@ pub struct MkeyKind {
     pub crypto: Option<XtsEngine>,
 }
 
-/// An [`MkeyKind`], and what stands against posting a request as it was prepared, in one word: posting compares it once.
+/// An [`MkeyKind`], and what forbids posting a request as it was prepared, in one word: posting compares it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct KindWord(u64);

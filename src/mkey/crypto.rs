@@ -3,7 +3,7 @@
 use crate::types::{BlockSize, DekId, Tweak};
 use crate::wire::bsf::EncryptionOrder;
 
-/// Which way data is enciphered (`mlx5dv_crypto_attr.encrypt_on_tx`).
+/// Which way data is encrypted (`mlx5dv_crypto_attr.encrypt_on_tx`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -27,7 +27,7 @@ pub enum SignatureOrder {
     BeforeCryptoOnTx = 0,
 }
 
-/// How the device's AES-XTS engine takes a tweak, and how much it enciphers (`crypto_caps.crypto_engines`).
+/// How the device's AES-XTS engine takes a tweak, and how much it encrypts (`crypto_caps.crypto_engines`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum XtsEngine {
@@ -80,11 +80,11 @@ pub struct Keytag(pub [u8; 8]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Crypto {
-    /// Which way data is enciphered.
+    /// Which way data is encrypted.
     pub direction: Direction,
     /// When signatures are made in relation to the cipher.
     pub order: SignatureOrder,
-    /// Bytes that are enciphered under one tweak. Where the cipher covers a signature: block plus signature.
+    /// Bytes that are encrypted under one tweak. Where the cipher covers a signature: block plus signature.
     pub data_unit: BlockSize,
     /// Tweak of the first data unit.
     pub tweak: Tweak,
@@ -101,7 +101,7 @@ impl Crypto {
         EncryptionOrder(self.direction as u8 ^ self.order as u8)
     }
 
-    /// Returns whether the enciphered domain's signature is outside the cipher, which excludes a second one.
+    /// Returns whether the encrypted domain's signature is outside the cipher, which excludes a second one.
     pub const fn signature_is_outside(&self) -> bool {
         matches!(self.encryption_order(), EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY)
     }
@@ -121,16 +121,16 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
     job_size.is_multiple_of(unit) || (job_size.is_multiple_of(16) && job_size % unit <= unit - 16)
 }
 
-/// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encipher each data unit.
+/// Returns whether `job_size` bytes may be sent or received at once *and* AES-XTS can encrypt each data unit.
 ///
 /// The rule of the man page lets some sizes pass that leave a unit of less than one cipher block (16 bytes): 528 bytes in
-/// units of 520, say. IEEE 1619 cannot encipher those.
+/// units of 520, say. IEEE 1619 cannot encrypt those.
 ///
 /// ```
-/// use mlx5_mkey::{mkey::{job_size_allowed, job_size_enciphers}, types::BlockSize};
-/// assert!(job_size_allowed(528, BlockSize::B520) && !job_size_enciphers(528, BlockSize::B520));
+/// use mlx5_mkey::{mkey::{job_size_allowed, job_size_can_be_encrypted}, types::BlockSize};
+/// assert!(job_size_allowed(528, BlockSize::B520) && !job_size_can_be_encrypted(528, BlockSize::B520));
 /// ```
-pub const fn job_size_enciphers(job_size: u64, data_unit: BlockSize) -> bool {
+pub const fn job_size_can_be_encrypted(job_size: u64, data_unit: BlockSize) -> bool {
     let rest = job_size % data_unit.bytes() as u64;
     job_size_allowed(job_size, data_unit) && (rest == 0 || rest >= 16)
 }
@@ -140,10 +140,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn d8_only_units_of_520_have_sizes_that_cannot_be_enciphered() {
+    fn d8_only_units_of_520_have_sizes_that_cannot_be_encrypted() {
         for unit in BlockSize::ALL {
             for job in 0..3 * u64::from(unit.bytes()) {
-                let hole = job_size_allowed(job, unit) && !job_size_enciphers(job, unit);
+                let hole = job_size_allowed(job, unit) && !job_size_can_be_encrypted(job, unit);
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
             }
         }

@@ -19,7 +19,7 @@ pub(crate) use attributes::KindWord;
 pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes};
 pub use config::{MkeyConfig, SignatureChange};
 pub use crypto::{
-    Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_enciphers,
+    Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_can_be_encrypted,
 };
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::Plan;

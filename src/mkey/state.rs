@@ -175,7 +175,7 @@ impl Mkey {
         self.kind_word.has(KindWord::STATE_UNKNOWN)
     }
 
-    /// Returns the kind, and what stands against posting a request as it was prepared.
+    /// Returns the kind, and what forbids posting a request as it was prepared.
     #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word

@@ -65,9 +65,9 @@ impl<'r> SqProducer<'r> {
         Some(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
-    /// Reserves blocks to write, where those from `tail` on are not free yet, and notes how many are free in one piece. So many
-    /// work requests may be posted: none has less than a block, so that this many blocks need no other look at their number.
-    /// [`SqProducer::commit_reserved`] takes the blocks over.
+    /// Reserves blocks to write, where those from `tail` on are not free yet, and notes how many are free in one piece: at
+    /// most `requests`, the work requests that may still be posted. Each has a block or more, so that their number needs no
+    /// check of its own. [`SqProducer::commit_reserved`] takes the blocks over.
     ///
     /// # Errors
     /// [`PostError::RingFull`].

@@ -137,7 +137,7 @@ impl<'r> SendState<'r> {
         Err(PostError::TooManyRequests { needed: needed as u16, free: free as u16 })
     }
 
-    /// Reserves blocks for so many work requests with a second look for room, see [`SqProducer::reserve`].
+    /// Reserves blocks for `requests` work requests with a second look for room, see [`SqProducer::reserve`].
     pub(super) fn reserve(
         &mut self,
         requests: usize,

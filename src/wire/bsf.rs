@@ -187,7 +187,7 @@ impl SignatureBsf {
     }
 }
 
-/// What is enciphered and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
+/// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EncryptionOrder(pub u8);

@@ -36,7 +36,7 @@ pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 /// 64 bytes: what the device reads requests by.
 pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
-/// Returns the blocks that so many octowords fill.
+/// Returns the number of blocks that `octowords` octowords fill.
 #[inline(always)]
 pub(crate) const fn blocks_of(octowords: usize) -> usize {
     // Rounded up by hand: `div_ceil` minds overflow, which takes longer (11 instructions of `slice4`).

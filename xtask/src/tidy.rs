@@ -2,6 +2,7 @@
 
 mod circles;
 mod source;
+mod words;
 
 use circles::Files;
 use source::{code, is_letter, is_test, shipped};
@@ -72,7 +73,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/tests/preloaded/verbs.rs",
 ];
 
-/// What stands at the top, dotfiles apart.
+/// What is at the top, dotfiles apart.
 const TOP: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -93,9 +94,9 @@ const TOP: &[&str] = &[
 pub(crate) const HELP: &str = "\
 cargo xtask tidy
 
-Checks the rules of the house that no compiler checks: which module may know which, that no files import
-each other in a circle, where unsafe may be, what is at the top, and that every public type has a
-defmt::Format.
+Checks the rules of the house that no compiler checks: which module may know which, that no files
+import each other in a circle, where unsafe may be, what is at the top, that every public type has
+a defmt::Format, and which words are not used.
 ";
 
 /// Checks all rules and prints what breaks them.
@@ -134,9 +135,10 @@ fn faults() -> io::Result<Vec<String>> {
             faults.push(format!("{name}: does not belong at the top"));
         }
     }
-    let mut files = Vec::new();
+    let mut files: Vec<PathBuf> =
+        TOP.iter().filter(|name| name.ends_with(".md")).map(|name| root.join(name)).collect();
     for folder in ["src", "hil-tests", "xtask"] {
-        rust_files(&root.join(folder), &mut files)?;
+        code_and_prose(&root.join(folder), &mut files)?;
     }
     files.sort();
     let mut texts = Vec::new();
@@ -145,6 +147,10 @@ fn faults() -> io::Result<Vec<String>> {
         texts.push((name, fs::read_to_string(&path)?));
     }
     for (name, text) in &texts {
+        words::check(name, text, &mut faults);
+        if !name.ends_with(".rs") {
+            continue;
+        }
         check_imports(name, text, &mut faults);
         check_unsafe(name, text, &mut faults);
         check_formats(name, text, &mut faults);
@@ -153,12 +159,12 @@ fn faults() -> io::Result<Vec<String>> {
     Ok(faults)
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+fn code_and_prose(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            rust_files(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code_and_prose(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
             files.push(path);
         }
     }

@@ -75,7 +75,7 @@ impl BareCopy {
         for ready in first(ready, requests) {
             let slot = slot(ring, *producer);
             for (at, block) in ready.iter().take(blocks).enumerate() {
-                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` so many.
+                // SAFETY: `slot` has `LONGEST` blocks or more, and `ready` has `LONGEST`.
                 unsafe { copy_octowords(ptr::from_ref(block).cast(), slot.add(at * 4), 4) };
             }
             *producer = producer.wrapping_add(blocks as u32);
@@ -90,7 +90,7 @@ impl Default for BareCopy {
     }
 }
 
-/// Blocks that are ready for so many requests, of which the compiler knows nothing.
+/// Blocks that are ready for `requests` requests, of which the compiler knows nothing.
 fn first(ready: &[[Wqebb; LONGEST]], requests: usize) -> &[[Wqebb; LONGEST]] {
     black_box(ready.split_at(requests.min(ready.len())).0)
 }
@@ -108,7 +108,7 @@ fn first_word(ready: &[Wqebb; LONGEST]) -> u64 {
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Copies so many octowords.
+/// Copies `count` octowords.
 ///
 /// # Safety
 /// Both places have as many.

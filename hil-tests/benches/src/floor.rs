@@ -79,7 +79,7 @@ impl Queue {
         self.free = (self.tail + BLOCKS as u64).min(lap + BLOCKS as u64);
     }
 
-    /// Takes room for a request of so many blocks and returns it with its number.
+    /// Takes room for a request of `LENGTH` blocks and returns it with its number.
     #[inline(always)]
     fn reserve<const LENGTH: usize>(&mut self, name: u64) -> Option<(&mut [Words; LENGTH], u64)> {
         let number = self.producer;
@@ -137,7 +137,7 @@ fn put_entries(block: &mut Words, entries: &[KlmEntry; MAX_ENTRIES]) -> u64 {
     sum
 }
 
-/// The first so many I/Os.
+/// The first `requests` I/Os.
 fn first(ios: &mut [FloorIo], requests: usize) -> &mut [FloorIo] {
     let count = requests.min(ios.len());
     black_box(ios.split_at_mut(count).0)
@@ -255,7 +255,7 @@ impl Floor {
         Ok(())
     }
 
-    /// Writes the entries of so many requests that begin here, of one block each.
+    /// Writes the entries of `requests` requests from `first` on, of one block each.
     fn complete(&mut self, first: u64, requests: usize) {
         self.consumer = 0;
         for (entry, at) in self.entries.iter_mut().zip(0..) {

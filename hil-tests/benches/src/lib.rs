@@ -145,7 +145,7 @@ pub enum Work {
     ReconfigureTweak,
     /// A new reference tag for an mkey of [`Work::T10Dif1`], and nothing else.
     ReconfigureRefTag,
-    /// A list of so many entries, the number not known: for the plot.
+    /// A list of this number of entries, which the compiler does not know: for the plot.
     Entries(u8),
 }
 
@@ -347,12 +347,12 @@ pub type Fault = &'static str;
 
 /// Someone who does the work.
 pub trait Side {
-    /// Returns whether this side does this work at all, with so many requests in a batch.
+    /// Returns whether this side does this work at all, with `batch` requests in a batch.
     fn does(&self, _work: Work, _batch: usize) -> bool {
         true
     }
 
-    /// Gets everything ready for a run of so many requests.
+    /// Gets everything ready for a run of `requests` requests.
     ///
     /// # Errors
     /// [`Fault`], as in the other two.

@@ -212,7 +212,7 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
-    /// Posts short requests until the next one of each queue begins so many blocks before the ring's end.
+    /// Posts short requests until the next one of each queue begins `blocks_to_end` blocks before the ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
         let go = |queue: &mut Queue<'m>| {
             retire(queue)?;
@@ -364,7 +364,7 @@ fn retire(queue: &mut Queue<'_>) -> Result<(), Fault> {
     if done { Ok(()) } else { Err("nothing to retire") }
 }
 
-/// The first so many I/Os.
+/// The first `requests` I/Os.
 fn first(ios: &mut [OurIo], requests: usize) -> &mut [OurIo] {
     let count = requests.min(ios.len());
     black_box(ios.split_at_mut(count).0)

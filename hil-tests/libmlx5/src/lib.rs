@@ -105,7 +105,7 @@ pub struct CqRing {
 }
 
 impl Device {
-    /// Opens the device with this name; its completion queue gets at least so many entries.
+    /// Opens the device with this name; its completion queue gets at least `completions` entries.
     ///
     /// # Errors
     /// What the libraries could not do, or that they are missing.

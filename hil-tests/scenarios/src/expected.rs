@@ -80,13 +80,13 @@ pub fn sign(data: &[u8], domain: Option<&Domain>) -> Vec<u8> {
         .collect()
 }
 
-/// Enciphers data with AES-XTS; `key` holds both halves, 32 or 64 bytes.
-pub fn encipher(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
+/// Encrypts data with AES-XTS; `key` holds both halves, 32 or 64 bytes.
+pub fn encrypt(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
     cipher(true, key, unit, tweak, data)
 }
 
-/// Deciphers data with AES-XTS; `key` as in [`encipher`].
-pub fn decipher(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
+/// Decrypts data with AES-XTS; `key` as in [`encrypt`].
+pub fn decrypt(key: &[u8], unit: BlockSize, tweak: Tweak, data: &[u8]) -> Vec<u8> {
     cipher(false, key, unit, tweak, data)
 }
 
@@ -133,23 +133,23 @@ pub fn images(data: &[u8], signature: Option<&BlockSignature>, crypto: Option<(&
     let Some((crypto, key)) = crypto else {
         return Images { memory: sign(data, memory), wire: sign(data, wire) };
     };
-    let encipher = |data: &[u8]| encipher(key, crypto.data_unit, crypto.tweak, data);
+    let encrypt = |data: &[u8]| encrypt(key, crypto.data_unit, crypto.tweak, data);
     match (crypto.direction, crypto.order) {
         // Rows A, C, D, E: the cipher goes around the wire's signature.
         (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
-            Images { memory: sign(data, memory), wire: encipher(&sign(data, wire)) }
+            Images { memory: sign(data, memory), wire: encrypt(&sign(data, wire)) }
         }
         // Rows A, B: the wire's signature covers ciphertext.
         (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
-            Images { memory: sign(data, memory), wire: sign(&encipher(data), wire) }
+            Images { memory: sign(data, memory), wire: sign(&encrypt(data), wire) }
         }
         // Rows F, G, H, I: the cipher goes around memory's signature.
         (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx) => {
-            Images { memory: encipher(&sign(data, memory)), wire: sign(data, wire) }
+            Images { memory: encrypt(&sign(data, memory)), wire: sign(data, wire) }
         }
         // Rows F, J: memory's signature covers ciphertext.
         (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx) => {
-            Images { memory: sign(&encipher(data), memory), wire: sign(data, wire) }
+            Images { memory: sign(&encrypt(data), memory), wire: sign(data, wire) }
         }
     }
 }
@@ -194,12 +194,12 @@ mod tests {
     fn published_check_values_of_xts() {
         // IEEE 1619 vector 2.
         let key = [[0x11; 16], [0x22; 16]].concat();
-        let cipher = encipher(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &[0x44; 32]);
+        let cipher = encrypt(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &[0x44; 32]);
         let expected: [u8; 32] = [
             0xc4, 0x54, 0x18, 0x5e, 0x6a, 0x16, 0x93, 0x6e, 0x39, 0x33, 0x40, 0x38, 0xac, 0xef, 0x83, 0x8b,
             0xfb, 0x18, 0x6f, 0xff, 0x74, 0x80, 0xad, 0xc4, 0x28, 0x93, 0x82, 0xec, 0xd6, 0xd3, 0x94, 0xf0,
         ];
         assert_eq!(cipher, expected);
-        assert_eq!(decipher(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &cipher), [0x44; 32]);
+        assert_eq!(decrypt(&key, BlockSize::B512, Tweak::new(0x33_3333_3333), &cipher), [0x44; 32]);
     }
 }

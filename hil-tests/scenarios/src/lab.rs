@@ -185,7 +185,7 @@ impl<'b> Lab<'b> {
     ) -> Verdict {
         self.post_prepared(mkey, prepared, layout).map_err(|error| format!("configure: {error}"))?;
         self.near.send.ring_doorbell();
-        self.settle()?;
+        self.run_device()?;
         match self.wait_near(1)?[..] {
             [
                 WorkCompletion {
@@ -238,8 +238,8 @@ impl<'b> Lab<'b> {
     ///
     /// # Errors
     /// That it does not become quiet.
-    pub fn settle(&mut self) -> Verdict {
-        ensure!(self.board.settle(), "the device did not finish what was published");
+    pub fn run_device(&mut self) -> Verdict {
+        ensure!(self.board.run_device(), "the device did not finish what was published");
         Ok(())
     }
 
@@ -369,7 +369,7 @@ impl<'b> Lab<'b> {
     ) -> Result<(Option<Failure>, Option<Failure>), String> {
         self.near.send.ring_doorbell();
         self.far.send.ring_doorbell();
-        self.settle()?;
+        self.run_device()?;
         type Wait<'b> = fn(&mut Lab<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };

@@ -14,7 +14,7 @@ pub enum Event<'a> {
     NoDevice(&'a str),
     /// The board has this capability. All of them stand before [`Event::Cases`].
     Capability(&'a str),
-    /// So many cases follow.
+    /// This number of cases follows.
     Cases(u32),
     /// A case begins.
     Start(&'a str),

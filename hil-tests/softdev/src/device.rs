@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
 
-/// So many rounds over all queues end a run, for rings that feed themselves: the next run goes on.
+/// A run ends behind this number of rounds over all queues, for rings that feed themselves: the next run continues.
 const MAX_ROUNDS: u32 = 1 << 17;
 
 /// Why a call was refused. Nothing has changed then.

@@ -1,4 +1,4 @@
-//! A software mlx5 device: it knows memory and ring bytes, and executes what stands in them.
+//! A software mlx5 device: it knows memory and ring bytes, and executes the requests in them.
 //!
 //! Nothing here uses the encoder of `mlx5-mkey`; only its wire structs and value types. So a request that this device
 //! accepts was read by someone who did not write it.

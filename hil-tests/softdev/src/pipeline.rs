@@ -53,13 +53,13 @@ impl Domain {
 /// Which bytes hold ciphertext and whether signatures are inside (`enc_order`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// 0: the wire is enciphered, its signatures with it.
+    /// 0: the wire is encrypted, its signatures with it.
     WireSignature,
-    /// 1: memory is enciphered, its signatures with it.
+    /// 1: memory is encrypted, its signatures with it.
     MemorySignature,
-    /// 2: the wire is enciphered, its signatures are plain and cover ciphertext.
+    /// 2: the wire is encrypted, its signatures are plain and cover ciphertext.
     RawWire,
-    /// 3: memory is enciphered, its signatures are plain and cover ciphertext.
+    /// 3: memory is encrypted, its signatures are plain and cover ciphertext.
     RawMemory,
 }
 
@@ -212,19 +212,19 @@ impl<'a> Transform<'a> {
     /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
     pub fn transmit(&self, span: &Span, memory: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
         let mut bytes = memory;
-        self.encipher(Way::Transmit, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
+        self.run_cipher(Way::Transmit, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
         let (mut data, signatures, error) = self.strip(Side::Memory, self.memory, span, bytes, faults)?;
         let raw = [Order::RawWire, Order::RawMemory];
         let over_plaintext = faults.signature_over_plaintext && self.wire.is_some();
         if !over_plaintext {
-            self.encipher(Way::Transmit, &raw, span.data_offset, &mut data, faults)?;
+            self.run_cipher(Way::Transmit, &raw, span.data_offset, &mut data, faults)?;
         }
         let mut bytes = self.insert(self.wire, span, data, &signatures, faults)?;
         if over_plaintext {
-            self.encipher_blocks(Way::Transmit, &raw, span, &mut bytes, faults)?;
+            self.run_cipher_over_blocks(Way::Transmit, &raw, span, &mut bytes, faults)?;
         }
         fit(&mut bytes, span.wire_length)?;
-        self.encipher(Way::Transmit, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
+        self.run_cipher(Way::Transmit, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
         Ok(Output { bytes, error })
     }
 
@@ -234,24 +234,24 @@ impl<'a> Transform<'a> {
     /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
     pub fn receive(&self, span: &Span, wire: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
         let mut bytes = wire;
-        self.encipher(Way::Receive, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
+        self.run_cipher(Way::Receive, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
         let raw = [Order::RawWire, Order::RawMemory];
         let over_plaintext = faults.signature_over_plaintext && self.wire.is_some();
         if over_plaintext {
-            self.encipher_blocks(Way::Receive, &raw, span, &mut bytes, faults)?;
+            self.run_cipher_over_blocks(Way::Receive, &raw, span, &mut bytes, faults)?;
         }
         let (mut data, signatures, error) = self.strip(Side::Wire, self.wire, span, bytes, faults)?;
         if !over_plaintext {
-            self.encipher(Way::Receive, &raw, span.data_offset, &mut data, faults)?;
+            self.run_cipher(Way::Receive, &raw, span.data_offset, &mut data, faults)?;
         }
         let mut bytes = self.insert(self.memory, span, data, &signatures, faults)?;
         fit(&mut bytes, span.memory_length)?;
-        self.encipher(Way::Receive, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
+        self.run_cipher(Way::Receive, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
         Ok(Output { bytes, error })
     }
 
     /// Runs the cipher over bytes at `offset` of the mkey, if its order is one of `orders`.
-    fn encipher(
+    fn run_cipher(
         &self,
         way: Way,
         orders: &[Order],
@@ -278,8 +278,8 @@ impl<'a> Transform<'a> {
         cipher.key.apply(direction, bytes, cipher.unit, tweak, advance).map_err(|_| Refusal::JobSize)
     }
 
-    /// The broken row B: enciphers the data between wire signatures that are already there.
-    fn encipher_blocks(
+    /// The broken row B: runs the cipher over the data between wire signatures that are already there.
+    fn run_cipher_over_blocks(
         &self,
         way: Way,
         orders: &[Order],
@@ -292,7 +292,7 @@ impl<'a> Transform<'a> {
         for chunk in bytes.chunks_mut(domain.stride() as usize) {
             let end = chunk.len().min(domain.block as usize);
             let data = chunk.get_mut(..end).unwrap_or_default();
-            self.encipher(way, orders, offset, data, faults)?;
+            self.run_cipher(way, orders, offset, data, faults)?;
             offset = offset.saturating_add(end as u64);
         }
         Ok(())

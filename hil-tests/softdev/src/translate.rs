@@ -22,7 +22,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// What it takes from the keys under a key: the peer's rights are settled by the outer one.
+    /// What it takes from the keys under a key: the outer one decides the peer's rights.
     ///
     /// Assumption: inner keys need the local rights only.
     const fn inner(self) -> Self {

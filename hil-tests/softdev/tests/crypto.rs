@@ -11,7 +11,7 @@ fn tweak() -> [u8; 16] {
     TWEAK.to_be_bytes()
 }
 
-/// A row of the table: what stands in memory and on the wire, and how it is asked for.
+/// A row of the table: the bytes in memory and on the wire, and how it is asked for.
 struct Row {
     name: &'static str,
     order: u8,

@@ -34,7 +34,7 @@ fn region_address(host: &Host) -> u64 {
     (1..64).map(|page| BASE + page * 4096).find(|at| host.get(*at, 8192) == probe).expect("the region")
 }
 
-/// Runs what stands in the rings, several times, and leaves the device usable.
+/// Runs the requests in the rings, several times, and leaves the device usable.
 fn survive(host: &mut Host) {
     for _ in 0..4 {
         host.device.run();

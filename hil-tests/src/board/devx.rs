@@ -155,7 +155,7 @@ impl Board for DevxBoard {
 
     fn capabilities(&self) -> Capabilities {
         let general = self.device.capabilities();
-        // Without keys there is nothing to encipher with.
+        // Without keys there is nothing to encrypt with.
         let keys = self.factory.is_some() || self.device.crypto().key_import() == KeyImport::Plaintext;
         Capabilities {
             xts: general.xts_engine().filter(|_| keys),
@@ -249,7 +249,7 @@ impl Board for DevxBoard {
         (near, far)
     }
 
-    fn settle(&mut self) -> bool {
+    fn run_device(&mut self) -> bool {
         let end = Instant::now() + PATIENCE;
         loop {
             let late = Instant::now() >= end;

@@ -243,7 +243,7 @@ fn local_invalidate(board: &mut dyn Board) -> Seen {
         .invalidate_mkey(&mut lab.mkeys[mkey])
         .map_err(|error| error.to_string())?;
     lab.near.send.ring_doorbell();
-    lab.settle()?;
+    lab.run_device()?;
     let done: Vec<_> = lab.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
     ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");
     let why = refused(&mut lab, "use after LOCAL_INV", |lab| lab.tx(Tx::Write, mkey, 0, 64))?;

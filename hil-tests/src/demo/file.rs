@@ -226,7 +226,7 @@ impl<'b> Trip<'b> {
         let block = byte / UNIT;
         let tweak = Tweak::new(crypto.tweak.get() + block as u128);
         let unit = &spoilt[block * UNIT..][..UNIT];
-        let plain = expected::decipher(&KEY, crypto.data_unit, tweak, unit);
+        let plain = expected::decrypt(&KEY, crypto.data_unit, tweak, unit);
         let (data, field) = plain.split_at(BLOCK);
         let dif = dif(APP_TAG, tweak.get() as u32);
         let computed = expected::signature(&Signature::T10Dif(dif), data, 0);

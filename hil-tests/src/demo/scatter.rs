@@ -3,7 +3,7 @@
 use crate::lab::{Lab, Region};
 use mlx5_mkey::mkey::KlmEntry;
 
-/// What stands before, between and behind the pieces, and must stay.
+/// The byte before, between and behind the pieces, which must stay.
 const FILL: u8 = 0xb7;
 /// Bytes of it behind a piece.
 const TAIL: usize = 9;

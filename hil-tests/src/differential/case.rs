@@ -32,7 +32,7 @@ impl Random {
         (self.next() % u64::from(end)) as u32
     }
 
-    /// True in so many of a hundred.
+    /// True in `percent` of a hundred cases.
     pub(super) fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
@@ -217,7 +217,7 @@ fn keeping(random: &mut Random, limits: &Limits) -> Config {
     }
 }
 
-/// A configuration of so many whole blocks, and how many bytes they are on the wire.
+/// A configuration of whole blocks, and how many bytes they are on the wire.
 fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     let size = if random.percent(60) { BlockSize::B512 } else { random.pick(&BlockSize::ALL) };
     let crypto = limits.kind.crypto.then(|| {
@@ -261,7 +261,7 @@ fn wire_only(step: SignatureStep) -> SignatureStep {
     SignatureStep::Set { memory: None, wire: wire.or(memory), check_mask, copy_mask: None }
 }
 
-/// A layout over memory that is there, of so many blocks of `stored` bytes.
+/// A layout over memory that is there, of `blocks` blocks of `stored` bytes.
 fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Mapping {
     let address = |random: &mut Random| INNER + u64::from(random.below(0x8000));
     if random.percent(40) {

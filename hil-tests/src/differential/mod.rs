@@ -53,7 +53,7 @@ const ENTRIES: u16 = 1000;
 /// Completions that are taken at once, at most.
 const COMPLETIONS: usize = 512;
 
-/// Runs chains until so many configurations have been tried, on a device whose engine takes one data unit, or many.
+/// Runs chains until `count` configurations have been tried, on a device whose engine takes one data unit, or many.
 ///
 /// # Errors
 /// What the installed libraries could not do.

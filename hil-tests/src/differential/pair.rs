@@ -79,7 +79,7 @@ impl Pair {
         }
     }
 
-    /// Notes that completions were polled, so many of them of signature errors.
+    /// Notes that completions were polled, `errors` of them of signature errors.
     pub(super) fn note_polled(&mut self, errors: usize) {
         if errors != 0 {
             self.erred = true;

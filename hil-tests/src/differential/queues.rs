@@ -49,7 +49,7 @@ impl Lifted {
         }
     }
 
-    /// Returns the settings of the library's queue, for so many requests more than are outstanding.
+    /// Returns the settings of the library's queue, for the requests that still fit behind the `outstanding` ones.
     fn config(self, reference: &RefQueue, outstanding: u32) -> SendQueueConfig {
         let qpn = Qpn::from_low_bits(reference.number);
         SendQueueConfig {

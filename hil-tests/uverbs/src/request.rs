@@ -48,11 +48,11 @@ const _: () = assert!(size_of::<Attribute>() == 16);
 /// What an attribute is, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Bytes for the device: at least so many; more must be zero.
+    /// Bytes for the device: at least this number; more must be zero.
     In(u16),
     /// Bytes for the device of any length.
     InAny,
-    /// Room for an answer of at least so many bytes.
+    /// Room for an answer of at least this number of bytes.
     Out(u16),
     /// Room for an answer of any length.
     OutAny,

@@ -175,7 +175,7 @@ fn a_report_explains_which_keys_are_taken() {
     let no_logins = GeneralCapabilities { object_types: 1 << 0x0c, ..ready };
     let no_engine = GeneralCapabilities { xts_multi_block: false, ..ready };
     let unavailable = [
-        (report(general(&[]), None), "the device does not encipher"),
+        (report(general(&[]), None), "the device does not encrypt"),
         (report(no_engine, Some(plain)), "the device has no AES-XTS engine"),
         (report(no_deks, Some(plain)), "keys cannot be loaded (no DEK objects)"),
         (report(ready, None), "the crypto capabilities were not asked for"),

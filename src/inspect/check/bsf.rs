@@ -9,7 +9,7 @@ use super::report::Report;
 use super::umr::LEN_AT;
 use crate::mkey::{
     BlockSignature, Domain, Keytag, Signature, SignatureCapabilities, XtsEngine, check_mask,
-    job_size_enciphers,
+    job_size_can_be_encrypted,
 };
 use crate::types::{BlockSize, DekId};
 use crate::wire::bsf::{
@@ -214,7 +214,7 @@ fn crypto_bsf(
     let over = device.engine == Some(XtsEngine::SingleBlock) && length > u64::from(unit);
     report.when(over, LEN_AT, Problem::SingleUnitEngine { length, unit });
     // Bytes that pass through the cipher: with the signature that is inside, without any that is not.
-    let enciphered = match (memory, order) {
+    let encrypted = match (memory, order) {
         (_, EncryptionOrder::MEMORY_SIGNATURE)
         | (None, EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY) => Some(length),
         (_, EncryptionOrder::WIRE_SIGNATURE) => {
@@ -223,11 +223,11 @@ fn crypto_bsf(
         (Some(memory), _) => BlockSignature::memory(memory).wire_bytes(length),
         (None, _) => None,
     };
-    let Some(enciphered) = enciphered else { return };
-    let odd = !job_size_enciphers(enciphered, size);
-    report.when(odd, LEN_AT, Problem::JobSize { length: enciphered, unit });
+    let Some(encrypted) = encrypted else { return };
+    let odd = !job_size_can_be_encrypted(encrypted, size);
+    report.when(odd, LEN_AT, Problem::JobSize { length: encrypted, unit });
     // The last unit's tweak is the first one's plus the number of units before it.
-    let steps = u128::from(enciphered.div_ceil(u64::from(unit)).saturating_sub(1));
+    let steps = u128::from(encrypted.div_ceil(u64::from(unit)).saturating_sub(1));
     let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
     for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
         let first = tweak.get();

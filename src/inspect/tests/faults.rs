@@ -17,7 +17,7 @@ fn good_requests_have_no_findings() {
     }
 }
 
-/// Bytes, where, what stands there instead, and what is found.
+/// Bytes, where they change, the bytes written there, and what is found.
 type Case = (fn() -> Vec<u8>, usize, &'static [u8], Problem);
 
 #[test]

@@ -347,7 +347,7 @@ pub struct CapTimestamps {
 pub struct CapCrypto {
     #[bits(22)]
     __: u32,
-    /// The device enciphers; ask for the crypto capabilities.
+    /// The device encrypts; ask for the crypto capabilities.
     pub crypto: bool,
     #[bits(9)]
     __: u16,

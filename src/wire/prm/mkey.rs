@@ -94,7 +94,7 @@ pub struct MkcPages {
 pub struct MkcCrypto {
     #[bits(27)]
     __: u32,
-    /// 1: the mkey enciphers.
+    /// 1: the mkey encrypts.
     #[bits(2, into = low8::<2>)]
     pub crypto_en: u8,
     #[bits(3)]

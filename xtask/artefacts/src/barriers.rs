@@ -191,7 +191,7 @@ fn store(code: &[Step]) -> Option<(&str, &str, &[Step])> {
     }
 }
 
-/// As [`rung`], and nothing else that a device sees behind the first barrier: what stands behind the function's end goes back to
+/// As [`rung`], and nothing else that a device sees behind the first barrier: the code behind the function's end goes back to
 /// that barrier when it has written anything.
 fn doorbell(code: &[Step]) -> Result<(), String> {
     let start =

@@ -5,7 +5,7 @@ use object::{File, Object, ObjectSection};
 /// The most bytes of code that it may have.
 const LIMIT: u64 = 16 * 1024;
 
-/// Checks the code of a program: what stands in its sections of instructions.
+/// Checks the code of a program: the contents of its sections of instructions.
 ///
 /// # Errors
 /// Its length, where it is over the limit.

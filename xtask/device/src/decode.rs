@@ -31,7 +31,7 @@ const CLEAN: u8 = 0;
 /// Something is refused.
 const REFUSED: u8 = 1;
 
-/// So many empty blocks in a row are counted, not shown.
+/// From this number on, empty blocks in a row are counted, not shown.
 const MANY: usize = 16;
 
 /// What the command line asks for.

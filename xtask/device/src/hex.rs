@@ -139,7 +139,7 @@ fn bare_offset(line: &str, expected: bool) -> Result<(Option<u64>, Vec<u8>), Str
     Ok((None, digits(line)?))
 }
 
-/// Reads what stands behind an offset: bytes, and perhaps the same bytes as characters.
+/// Reads the columns behind an offset: bytes, and perhaps the same bytes as characters.
 fn columns(text: &str) -> Result<Vec<u8>, String> {
     for (at, _) in text.char_indices() {
         let (left, rest) = text.split_at(at);

@@ -24,7 +24,7 @@ pub(super) fn text(rows: &[Row]) -> String {
     text
 }
 
-/// A number with so many digits behind the point, or a dash.
+/// A number with `digits` digits behind the point, or a dash.
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }

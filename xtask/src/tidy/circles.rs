@@ -34,8 +34,8 @@ impl Files {
         let mut modules = BTreeMap::new();
         let mut texts = Vec::new();
         for (name, text) in files {
-            let Some(inside) = name.strip_prefix("src/").filter(|inside| !is_test(inside)) else { continue };
-            let inside = inside.strip_suffix(".rs").unwrap_or(inside);
+            let inside = name.strip_prefix("src/").filter(|inside| !is_test(inside));
+            let Some(inside) = inside.and_then(|inside| inside.strip_suffix(".rs")) else { continue };
             let module = match inside.strip_suffix("/mod").unwrap_or(inside) {
                 "lib" => Path::new(),
                 inside => inside.split('/').map(String::from).collect(),
@@ -66,8 +66,11 @@ impl Files {
                 let length = rest.iter().position(|token| *token == ";").unwrap_or(rest.len());
                 let (tree, behind) = rest.split_at(length);
                 // `pub` or `pub(crate)`, since what came before it ended.
-                let start = before.iter().rposition(|token| matches!(*token, ";" | "{" | "}" | "]"));
-                let public = before[start.map_or(0, |start| start + 1)..].contains(&"pub");
+                let public = before
+                    .iter()
+                    .rev()
+                    .take_while(|token| !matches!(**token, ";" | "{" | "}" | "]"))
+                    .any(|token| *token == "pub");
                 leaves(tree, &Path::new(), &mut |path, name| {
                     if let Some(path) = self.absolute(module, path, &[]) {
                         imports.push(Import { public, name: name.to_string(), path });
@@ -87,7 +90,7 @@ impl Files {
                     path.push((*name).to_string());
                     tokens = rest;
                 }
-                words.insert(path[0].clone());
+                words.insert((*token).to_string());
                 if path.len() > 1 {
                     paths.push(path);
                 }
@@ -128,7 +131,9 @@ impl Files {
     /// a path that ends with a module.
     fn owner(&self, path: &[String], depth: usize) -> Option<Path> {
         let mut module = Path::new();
-        for (at, name) in path.iter().enumerate() {
+        let mut rest = path;
+        while let [name, behind @ ..] = rest {
+            rest = behind;
             let child = [&module[..], std::slice::from_ref(name)].concat();
             if self.0.contains_key(&child) {
                 module = child;
@@ -137,10 +142,10 @@ impl Files {
             let imports = self.0.get(&module).map_or(&[][..], |file| &file.imports);
             let import = imports.iter().find(|import| import.public && import.name == *name);
             // A macro is exported under its own path, and `use` may run in circles.
-            let Some(import) = import.filter(|import| import.path != path[..=at] && depth < 8) else {
+            let Some(import) = import.filter(|import| import.path != child && depth < 8) else {
                 return Some(module);
             };
-            return self.owner(&[&import.path[..], &path[at + 1..]].concat(), depth + 1);
+            return self.owner(&[&import.path[..], rest].concat(), depth + 1);
         }
         None
     }
@@ -211,7 +216,7 @@ fn leaves(tree: &[&str], prefix: &Path, each: &mut dyn FnMut(&Path, &str)) {
         match *token {
             "::" => {}
             "{" => {
-                let inner = &rest[..rest.len().saturating_sub(1)];
+                let inner = rest.split_last().map_or(rest, |(_, inner)| inner);
                 let mut depth = 0_u32;
                 for branch in inner.split(|token| {
                     match *token {

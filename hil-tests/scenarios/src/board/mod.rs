@@ -152,9 +152,9 @@ pub trait Board {
     /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
     /// completions may still be on their way, as long as [`Board::patience`] says.
     #[must_use]
-    fn settle(&mut self) -> bool;
+    fn run_device(&mut self) -> bool;
 
-    /// Returns how many nanoseconds a completion may take to arrive behind [`Board::settle`]: none, where the device works
+    /// Returns how many nanoseconds a completion may take to arrive behind [`Board::run_device`]: none, where the device works
     /// there and nowhere else. Without a clock nobody waits.
     fn patience(&self) -> u64 {
         0

@@ -228,7 +228,7 @@ impl Board for SoftBoard {
         (a, b)
     }
 
-    fn settle(&mut self) -> bool {
+    fn run_device(&mut self) -> bool {
         self.device.run();
         true
     }

@@ -72,7 +72,7 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     let request = rig.lab.far.send.request(78).signaled().rdma_read(remote, &[sge]);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     for (side, id, expected, found) in [
         ("requester", 78, Syndrome::REMOTE_ACCESS, rig.lab.wait_far(1)?),
         ("responder", 77, Syndrome::LOCAL_ACCESS, rig.lab.wait_near(1)?),
@@ -152,7 +152,7 @@ fn atomic(rig: &mut Rig<'_>, allowed: bool) -> Verdict {
     let request = rig.lab.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
     request.map_err(|error| error.to_string())?;
     rig.lab.far.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let completions = rig.lab.wait_far(1)?;
     rig.lab.poll_near()?;
     let [completion] = completions.as_slice() else { return Err(format!("completions {completions:?}")) };

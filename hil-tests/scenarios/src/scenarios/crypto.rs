@@ -8,7 +8,8 @@ use crate::expected;
 use crate::lab::{Rx, Tx, Verdict};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
-    Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, job_size_allowed, job_size_enciphers,
+    Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, job_size_allowed,
+    job_size_can_be_encrypted,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
 
@@ -36,7 +37,7 @@ fn dek(rig: &mut Rig<'_>, key: &[u8]) -> DekId {
     rig.lab.board.create_dek(DekSpec { key, keytag: None })
 }
 
-/// Installs properties over plain or enciphered memory, whichever they ask for, and moves everything both ways.
+/// Installs properties over plain or encrypted memory, whichever they ask for, and moves everything both ways.
 fn round_trip(rig: &mut Rig<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
     let images = expected::images(data, None, Some((crypto, key)));
     rig.install(&images.memory, None, Some(crypto))?;
@@ -213,7 +214,7 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
         let new = Crypto { tweak: Tweak::new(first), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek) };
         let units: Vec<u8> = (0..4)
             .flat_map(|unit| {
-                expected::encipher(&KEY_128, UNIT, Tweak::new(first.wrapping_add(unit)), &[0; 512])
+                expected::encrypt(&KEY_128, UNIT, Tweak::new(first.wrapping_add(unit)), &[0; 512])
             })
             .collect();
         rig.install(&data, None, Some(&new))?;
@@ -288,7 +289,7 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
 
 /// Whole units, or a multiple of 16 that leaves at most the unit less 16 in the last one.
 ///
-/// Assumption: a device refuses other sizes (gap 3), and those that the rule lets through but AES-XTS cannot encipher (D8).
+/// Assumption: a device refuses other sizes (gap 3), and those that the rule lets through but AES-XTS cannot encrypt (D8).
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut rig = Rig::new(board, CRYPTO);
     let dek = dek(&mut rig, &KEY_128);
@@ -298,7 +299,8 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
         rig.install(&data, None, Some(&new))?;
         for job in [16, 47, 128, 496, 504, 511, 512, 520, 528, 536, 544, 640, 1024, 1040, 1056, 1568, 2048] {
             let job_size = job as u64;
-            let good = job_size_allowed(job_size, data_unit) && job_size_enciphers(job_size, data_unit);
+            let good =
+                job_size_allowed(job_size, data_unit) && job_size_can_be_encrypted(job_size, data_unit);
             let what = format!("{job} bytes in units of {}", data_unit.bytes());
             if good {
                 let wire = expected::images(part(&data, 0..job), None, Some((&new, &KEY_128))).wire;

@@ -35,10 +35,10 @@ fn whole(region: &Region) -> Sge {
     Sge { address: region.address, length: region.length as u32, lkey: region.key }
 }
 
-fn settle(lab: &mut Lab<'_>) -> Verdict {
+fn ring_and_run(lab: &mut Lab<'_>) -> Verdict {
     lab.near.send.ring_doorbell();
     lab.far.send.ring_doorbell();
-    lab.settle()
+    lab.run_device()
 }
 
 /// More completions than the queue has entries: the owner bit tells old from new in every lap.
@@ -52,7 +52,7 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
             next += 1;
         }
         ensure!(lab.poll_near()?.is_empty(), "completed before it was rung");
-        settle(&mut lab)?;
+        ring_and_run(&mut lab)?;
         let ids: Vec<u64> = lab.wait_near(97)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first..next).collect::<Vec<_>>(), "completions");
     }
@@ -73,7 +73,7 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     let (first, second) = (remote(0), remote(8));
     let mut queue = |post: &mut dyn FnMut(&mut Lab<'_>) -> Verdict, kind, value: u64| {
         post(&mut rig.lab)?;
-        settle(&mut rig.lab)?;
+        ring_and_run(&mut rig.lab)?;
         let completions = rig.lab.wait_far(1)?;
         let outcome = completions.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Sent { kind, bytes: 8 }), "completion");
@@ -108,14 +108,14 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
         let payload = Payload::Inline(&data);
         rig.lab.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
         let buffer = Sge { address: 0, length: 300, lkey: rig.lab.key(rig.mkey) };
-        settle(&mut rig.lab)?;
+        ring_and_run(&mut rig.lab)?;
         ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
         rig.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
         rig.write(&[0; 300]);
         rig.lab.near.receive.post(2, &[buffer]).map_err(text)?;
         rig.lab.near.receive.publish();
         rig.lab.far.send.request(3).signaled().send(payload).map_err(text)?;
-        settle(&mut rig.lab)?;
+        ring_and_run(&mut rig.lab)?;
         ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
         let received = rig.lab.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
@@ -149,7 +149,7 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
             (request.send_imm(0x8765_4321, &[sge]), Message::SendImm(0x8765_4321))
         };
         posted.map_err(text)?;
-        settle(&mut rig.lab)?;
+        ring_and_run(&mut rig.lab)?;
         let received = rig.lab.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Received { message, bytes: 40 }), "receiver");
@@ -165,7 +165,7 @@ fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     lab.near.receive.post(1, &[]).map_err(text)?;
     lab.near.receive.publish();
     lab.far.send.request(2).signaled().send(&[]).map_err(text)?;
-    settle(&mut lab)?;
+    ring_and_run(&mut lab)?;
     let received: Vec<_> = lab.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
     ensure_eq!(received, vec![Outcome::Received { message: Message::Send, bytes: 0 }], "receiver");
     ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
@@ -200,7 +200,7 @@ fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     let target = lab.region(&vec![0; wire.len()]);
     let remote = Remote { address: target.address, rkey: target.key };
     lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-    settle(&mut lab)?;
+    ring_and_run(&mut lab)?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
     same(&lab.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
 
@@ -210,7 +210,7 @@ fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
     lab.near.receive.post(2, &sges).map_err(text)?;
     lab.near.receive.publish();
     lab.far.send.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
-    settle(&mut lab)?;
+    ring_and_run(&mut lab)?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
     ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
     same(&lab.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
@@ -240,7 +240,7 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     rig.lab.near.receive.post(1, &[short]).map_err(text)?;
     rig.lab.near.receive.publish();
     rig.lab.far.send.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
-    settle(&mut rig.lab)?;
+    ring_and_run(&mut rig.lab)?;
     for (side, expected, completions) in [
         ("receiver", Syndrome::LOCAL_LENGTH, rig.lab.wait_near(1)?),
         ("sender", Syndrome::REMOTE_INVALID_REQUEST, rig.lab.wait_far(1)?),
@@ -271,7 +271,7 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     rig.lab.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
     rig.lab.near.send.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
     rig.lab.near.send.request(5).signaled().nop().map_err(text)?;
-    settle(&mut rig.lab)?;
+    ring_and_run(&mut rig.lab)?;
     let mut sent = Vec::new();
     let mut received = Vec::new();
     for completion in rig.lab.wait_near(8)? {
@@ -317,7 +317,7 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         let sge = Sge { address: 0, length: 512, lkey: lab.key(*mkey) };
         lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    settle(&mut lab)?;
+    ring_and_run(&mut lab)?;
     let ids: Vec<u64> = lab.wait_near(2)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![1, 2], "completions");
     same(&lab.bytes(&target), part(&stream, 0..512))?;

@@ -62,7 +62,7 @@ pub(super) fn invalidate(rig: &mut Rig<'_>) -> Verdict {
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     rig.lab.near.send.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let completions = rig.lab.wait_near(1)?;
     ensure!(
         matches!(completions.as_slice(), [completion] if completion.id == 9
@@ -129,7 +129,7 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     rig.lab.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;
     rig.lab.near.send.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let outcomes: Vec<(u64, bool)> = rig
         .lab
         .wait_near(2)?
@@ -149,7 +149,7 @@ fn send_invalidate(rig: &mut Rig<'_>, key: Key) -> Result<(Outcome, Outcome), St
     let message = Sge { address: note.address, length: 8, lkey: note.key };
     rig.lab.far.send.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
     rig.lab.far.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let (near, far) = (rig.lab.wait_near(1)?, rig.lab.wait_far(1)?);
     match (near.as_slice(), far.as_slice()) {
         ([near], [far]) => Ok((near.outcome, far.outcome)),

@@ -38,7 +38,7 @@ fn lay(lab: &mut Lab<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
     lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
 }
 
-/// The layout in force must map so many bytes.
+/// The layout in force must map `bytes` bytes.
 fn has_length(lab: &Lab<'_>, mkey: usize, bytes: u64) -> Verdict {
     ensure_eq!(lab.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
     Ok(())

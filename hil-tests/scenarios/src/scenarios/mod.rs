@@ -42,9 +42,9 @@ pub enum XtsNeed {
     Nothing,
     /// One of any kind.
     Any,
-    /// One that enciphers any number of data units.
+    /// One that encrypts any number of data units.
     Many,
-    /// One that enciphers a single data unit for an mkey.
+    /// One that encrypts a single data unit for an mkey.
     Single,
 }
 

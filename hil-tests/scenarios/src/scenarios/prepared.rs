@@ -35,7 +35,7 @@ struct Member {
     memory: Region,
 }
 
-/// Makes the mkeys of a pool, with room for so many bytes behind each.
+/// Makes the mkeys of a pool, with room for `bytes` bytes behind each.
 fn pool(rig: &mut Rig<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
     let mut member = |_| Member { mkey: rig.lab.mkey(spec), memory: rig.lab.region(&vec![0; bytes]) };
     (0..MKEYS).map(&mut member).collect()
@@ -60,7 +60,7 @@ fn configure(
         rig.lab.post_prepared(rig.mkey, prepared, &entries).map_err(text)?;
     }
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let done = rig.lab.wait_near(members.len())?;
     ensure_eq!(done.len(), members.len(), "completions");
     ensure!(

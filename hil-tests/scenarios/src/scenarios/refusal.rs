@@ -63,7 +63,7 @@ fn refused_by(
     ensure_eq!(post(rig), Err(error), "{what}");
     ensure!(state(rig) == before, "{what}: refused, and yet something has changed");
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(rig.lab.poll_near()?, vec![], "{what}: completions of nothing");
     Ok(())
 }
@@ -329,7 +329,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
         );
         ensure_eq!(rig.lab.near.send.free_blocks(), u32::from(free), "free blocks");
         rig.lab.near.send.ring_doorbell();
-        rig.lab.settle()?;
+        rig.lab.run_device()?;
         let ids: Vec<u64> = rig
             .lab
             .wait_near(usize::try_from(id).unwrap_or(usize::MAX))?

@@ -20,9 +20,9 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r146_row_d_memory_signature_stripped_then_cipher, BOTH, ["R146", "R128", "R140"]),
     scenario!(r147_row_e_signature_replaced_then_cipher, BOTH, ["R147", "R128", "R140"]),
     scenario!(r148_row_f_cipher_alone_incoming, BOTH, ["R148", "R129", "R130", "R135", "R140"]),
-    scenario!(r149_row_g_decipher_then_wire_signature, BOTH, ["R149", "R128", "R140"]),
+    scenario!(r149_row_g_decrypt_then_wire_signature, BOTH, ["R149", "R128", "R140"]),
     scenario!(r150_row_h_memory_signature_inside_the_cipher, BOTH, ["R150", "R128", "R140"]),
-    scenario!(r151_row_i_decipher_then_replace_signature, BOTH, ["R151", "R128", "R140"]),
+    scenario!(r151_row_i_decrypt_then_replace_signature, BOTH, ["R151", "R128", "R140"]),
     scenario!(r152_row_j_memory_signature_over_ciphertext, BOTH, ["R152", "R128", "R137", "R140"]),
     scenario!(r153_leftover_combinations, BOTH, ["R153", "R172", "R142"]),
     scenario!(r171_rows_on_a_single_unit, BOTH_SINGLE, ["R171", "R144", "R145", "R149"]),
@@ -87,7 +87,7 @@ fn unit(
     if inside { BlockSize::B520 } else { BlockSize::B512 }
 }
 
-/// Row A: data is enciphered. Both orders say so, in two encodings (D5).
+/// Row A: data is encrypted. Both orders say so, in two encodings (D5).
 fn r143_row_a_cipher_alone_outgoing(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, None)
@@ -120,7 +120,7 @@ fn r148_row_f_cipher_alone_incoming(board: &mut dyn Board) -> Verdict {
 }
 
 /// Row G: enc(data) in memory, data + SIG on the wire.
-fn r149_row_g_decipher_then_wire_signature(board: &mut dyn Board) -> Verdict {
+fn r149_row_g_decrypt_then_wire_signature(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, None, Some(FIRST))
 }
 
@@ -130,7 +130,7 @@ fn r150_row_h_memory_signature_inside_the_cipher(board: &mut dyn Board) -> Verdi
 }
 
 /// Row I: enc(data + SIG1) in memory, data + SIG2 on the wire.
-fn r151_row_i_decipher_then_replace_signature(board: &mut dyn Board) -> Verdict {
+fn r151_row_i_decrypt_then_replace_signature(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 

@@ -74,7 +74,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
         lab.near.send.request(200 + number).nop().map_err(text)?;
     }
     lab.near.send.ring_doorbell();
-    lab.settle()?;
+    lab.run_device()?;
     let ids: Vec<u64> = lab.wait_near(6)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
     same(&lab.bytes(&target), &data)
@@ -89,7 +89,7 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let other = rig.lab.region(&pattern(64, 2));
     let entries = [entry(&other, 0..64)];
     rig.lab.try_configure(rig.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure!(rig.lab.poll_near()?.is_empty(), "an unrung request completed");
     // The far side's request is rung, the near side's configuration still not.
     let target = rig.lab.region(&[0; 64]);
@@ -97,11 +97,11 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
     rig.lab.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
     rig.lab.far.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of the reader");
     same(&rig.lab.bytes(&target), &data).map_err(|error| format!("before the doorbell: {error}"))?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(rig.lab.wait_near(1)?.len(), 1, "completions behind the doorbell");
     rig.out(Tx::PeerRead, 0, &pattern(64, 2))
 }
@@ -153,7 +153,7 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
         lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         lab.near.send.ring_doorbell();
-        lab.settle()?;
+        lab.run_device()?;
         let completions = lab.wait_near(1)?;
         ensure!(
             matches!(completions.as_slice(), [completion] if completion.id == 2),
@@ -174,12 +174,12 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let mkey = lab.mkeys.get_mut(number).ok_or("no such mkey")?;
     lab.near.send.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
     lab.near.send.ring_doorbell();
-    lab.settle()?;
+    lab.run_device()?;
     ensure_eq!(lab.poll_near()?, vec![], "completions");
     ensure!(lab.near.send.outstanding() > 0, "retired without a completion");
     lab.near.send.request(2).signaled().nop().map_err(text)?;
     lab.near.send.ring_doorbell();
-    lab.settle()?;
+    lab.run_device()?;
     ensure_eq!(lab.wait_near(1)?.len(), 1, "completions behind a signalled request");
     ensure_eq!(lab.near.send.outstanding(), 0, "requests left behind it");
     Ok(())
@@ -197,7 +197,7 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
         lab.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
         ensure_eq!(lab.near.send.outstanding(), 1 + psvs, "work requests");
         lab.near.send.ring_doorbell();
-        lab.settle()?;
+        lab.run_device()?;
         let completions = lab.wait_near(1)?;
         ensure!(
             matches!(completions.as_slice(), [completion] if matches!(
@@ -334,7 +334,7 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
         rig.lab.try_configure(rig.mkey, &config, &entries[..]).map_err(text)?;
         rig.lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
         rig.lab.near.send.ring_doorbell();
-        rig.lab.settle()?;
+        rig.lab.run_device()?;
         ensure_eq!(rig.lab.wait_near(2)?.len(), 2, "round {round}: completions");
         same(&rig.lab.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
@@ -360,7 +360,7 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
             request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
         }
         lab.near.send.ring_doorbell();
-        lab.settle()?;
+        lab.run_device()?;
         let ids: Vec<u64> = lab.wait_near(17)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first + 1..=id).collect::<Vec<_>>(), "completions");
         same(&lab.bytes(&target), &data).map_err(|error| format!("request {id}: {error}"))?;
@@ -499,7 +499,7 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
     send.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
     send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let done: Vec<_> = rig.lab.wait_near(2)?.iter().map(|work| (work.id, work.outcome)).collect();
     let invalidated = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     ensure!(matches!(done[..], [(1, Outcome::Sent { .. }), (2, last)] if last == invalidated), "{done:?}");
@@ -596,14 +596,14 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     let remote = Remote { address: target.address, rkey: target.key };
     rig.lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![1], "completions of the write");
     let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
     same(&rig.lab.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
     rig.write(&[0; 4 * 512]);
     rig.lab.near.send.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![2], "completions of the read");
     rig.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
     rig.no_error("halves in one request")
@@ -663,7 +663,7 @@ fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(Rig<'b>, Remote,
     Ok((rig, Remote { address: far.address, rkey: far.key }, sge))
 }
 
-/// The next completions of the near side, so many.
+/// The next `count` completions of the near side.
 fn ids(rig: &mut Rig<'_>, count: usize) -> Result<Vec<u64>, String> {
     Ok(rig.lab.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
@@ -678,13 +678,13 @@ fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict 
     rig.lab.near.send.request(2).fenced().signaled().nop().map_err(text)?;
     rig.lab.near.send.request(3).signaled().nop().map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![1], "completions before the queue stops");
     ensure_eq!(rig.lab.board.event(&rig.lab.near), Some(PortEvent::Drained), "event of the queue");
     ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), Some(next), "where the queue stands");
     ensure!(rig.error()?.is_some(), "no error with it");
     rig.lab.board.resume(&rig.lab.near);
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 2)?, vec![2, 3], "completions after it goes on");
     ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), None, "the queue goes on");
     ensure_eq!(rig.lab.board.event(&rig.lab.near), None, "event of a queue that goes on");
@@ -706,7 +706,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     rig.lab.near.send.request(7).fenced().signaled().send(&[message]).map_err(text)?;
     rig.lab.near.send.request(8).signaled().send(&[message]).map_err(text)?;
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 1)?, vec![7], "completions before the queue stops");
     let stand = rig.lab.board.drained_at(&rig.lab.near).ok_or("the queue does not stand")?;
     let nowhere = stand.wrapping_sub(1);
@@ -715,7 +715,7 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     ensure_eq!(rig.lab.near.send.cancel(9, stand), Ok(0), "requests with another name");
     ensure_eq!(rig.lab.near.send.cancel(7, stand), Ok(1), "cancelled requests");
     rig.lab.board.resume(&rig.lab.near);
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 2)?, vec![7, 8], "completions after it goes on");
     let arrived: Vec<u64> = rig.lab.wait_far(1)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(arrived, vec![0], "messages that arrived");
@@ -735,7 +735,7 @@ fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict
         rig.lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     ensure_eq!(ids(&mut rig, 3)?, vec![1, 2, 3], "completions");
     ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), None, "where the queue stands");
     rig.no_error("good data")?;

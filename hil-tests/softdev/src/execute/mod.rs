@@ -1,4 +1,4 @@
-//! The requester: executes what stands in send rings.
+//! The requester: executes the requests in send rings.
 
 mod umr;
 

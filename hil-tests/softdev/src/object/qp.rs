@@ -64,7 +64,7 @@ pub enum Peer {
 pub enum Retries {
     /// For ever.
     Infinite,
-    /// So many times; one for each [`crate::Device::run`].
+    /// This number of times; one for each [`crate::Device::run`].
     Count(u8),
 }
 

@@ -25,7 +25,7 @@ const SLOT_SHIFT: u32 = 16;
 /// The lowest numbers have a meaning of their own (InfiniBand QP0, QP1).
 const FIRST_QPN: u32 = 0x40;
 
-/// So many bytes are taken from one peer before others have their turn.
+/// Bytes that are taken from one peer before others have their turn.
 const READ_AT_ONCE: usize = 1 << 22;
 
 /// This process's place on the fabric and its connections.

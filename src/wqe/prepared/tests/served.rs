@@ -7,7 +7,7 @@ use crate::wire::psv::SetPsvSegment;
 use crate::wire::umr::UmrHead;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Returns what stands at a place of a request.
+/// Returns the part at a place of a request.
 fn part<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned>(
     request: &mut [u8],
     at: usize,

@@ -395,14 +395,14 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Takes so many completions and returns the name of the last one's request.
+    /// Takes `completions` completions and returns the name of the last one's request.
     #[inline(never)]
     fn poll<const BATCHED: usize>(&self, completions: usize) -> Result<u64, Fault> {
         let context: *const IbvContext = self.device.context().as_ptr();
         let mut taken = [WorkCompletion::default(); BATCHED];
         let mut last = 0;
         for _ in 0..completions / BATCHED {
-            // SAFETY: context and completion queue are live and of libmlx5; there is room for so many.
+            // SAFETY: context and completion queue are live and of libmlx5; there is room for `BATCHED` entries.
             let count = unsafe { ((*context).poll_cq)(self.device.cq(), BATCHED as i32, taken.as_mut_ptr()) };
             if usize::try_from(count) != Ok(BATCHED) {
                 return Err("libmlx5 finds no completion");
@@ -467,7 +467,7 @@ impl Libmlx5 {
         Ok(())
     }
 
-    /// Completes the last request, which begins so many blocks before the next one.
+    /// Completes the last request, which begins `last_blocks` blocks before the next one.
     fn drain_last(&mut self, last_blocks: usize) -> Result<u64, Fault> {
         let counter = producer(&self.queue).wrapping_sub(last_blocks as u16);
         self.complete_send(0, self.queue.number, counter);

@@ -23,7 +23,7 @@ fn dek(rig: &mut Rig<'_>) -> DekId {
     rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
-/// Sizes that break the rule, and those that keep it and that AES-XTS cannot encipher (528 + 1040 k in units of 520).
+/// Sizes that break the rule, and those that keep it and that AES-XTS cannot encrypt (528 + 1040 k in units of 520).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut rig = Rig::new(board, CRYPTO);
     let dek = dek(&mut rig);
@@ -38,9 +38,9 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             let told = match send(&mut rig, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
-                    // Of what can be enciphered, whole units are certain.
+                    // Of what can be encrypted, whole units are certain.
                     let whole = size / data_unit.bytes() as usize * data_unit.bytes() as usize;
-                    let cipher = expected::encipher(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
+                    let cipher = expected::encrypt(&KEY_128, data_unit, new.tweak, part(&data, 0..whole));
                     let rest = part(&wire, whole..size);
                     let plain = rest == part(&data, whole..size);
                     format!(
@@ -71,7 +71,7 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             Err(what) => what,
             Ok(wire) => {
                 let is = |tweak| {
-                    expected::encipher(&KEY_128, unit, Tweak::new(tweak), &[0; 512]) == part(&wire, 512..1024)
+                    expected::encrypt(&KEY_128, unit, Tweak::new(tweak), &[0; 512]) == part(&wire, 512..1024)
                 };
                 fitting([
                     ("one more, with carry", is(first.wrapping_add(1))),
@@ -90,7 +90,7 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let told = match send(&mut rig, Tx::Send, 1024, 512) {
         Err(what) => what,
         Ok(wire) => {
-            let is = |lba| expected::encipher(&KEY_128, unit, Tweak::from_lba(lba), &[0; 512]) == wire;
+            let is = |lba| expected::encrypt(&KEY_128, unit, Tweak::from_lba(lba), &[0; 512]) == wire;
             fitting([("counted from the mkey's start", is(11)), ("counted from the transfer's start", is(9))])
         }
     };

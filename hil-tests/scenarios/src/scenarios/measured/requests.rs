@@ -58,7 +58,7 @@ fn configure(
         rig.lab.board.write(address + (at % 64) as u64, &[byte]);
     }
     rig.lab.near.send.ring_doorbell();
-    rig.lab.settle()?;
+    rig.lab.run_device()?;
     let completions = rig.lab.wait_near(1);
     let done = match completions.as_deref() {
         Ok([one]) => match one.outcome {

@@ -240,7 +240,7 @@ impl Monitor {
         }
     }
 
-    /// So many cases follow: of all at first, of the rest behind a reset.
+    /// `count` cases follow: of all at first, of the rest behind a reset.
     fn cases(&mut self, count: usize) {
         let total = count.saturating_add(self.results.cases.len());
         match self.announced {

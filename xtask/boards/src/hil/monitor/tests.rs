@@ -30,7 +30,7 @@ impl Run {
         step
     }
 
-    /// The board is silent for so many seconds.
+    /// The board is silent for `seconds` seconds.
     fn silence(&mut self, seconds: u64) -> Step {
         self.now += Duration::from_secs(seconds);
         self.monitor.tick(self.now)
