@@ -9,4 +9,4 @@ pub mod demo;
 pub mod differential;
 pub mod vectors;
 
-pub use hil_scenarios::{cases, ensure, ensure_eq, expected, lab, protocol, scenarios, way};
+pub use hil_scenarios::{cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};

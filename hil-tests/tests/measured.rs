@@ -3,7 +3,7 @@
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios;
 use hil_tests::scenarios::measured;
-use mlx5_softdev::{Faults, PartialBlocks, Personality, XtsEngine};
+use mlx5_softdev::{DeviceProfile, Faults, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Runs measurements whose name begins so, though the board is no hardware; returns what they told, by what.
@@ -23,7 +23,7 @@ fn measure(mut board: SoftBoard, name: &str) -> BTreeMap<String, String> {
 }
 
 fn plain() -> SoftBoard {
-    SoftBoard::new(Personality::default())
+    SoftBoard::new(DeviceProfile::default())
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn the_assumptions_are_found() {
 /// Where the device differs, so does what is measured: the values come from the device and not from the measurement.
 #[test]
 fn another_device_gives_other_values() {
-    let refuses = Personality { partial_blocks: PartialBlocks::Refuse, ..Personality::default() };
+    let refuses = DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..DeviceProfile::default() };
     let what = "512 bytes from 520 on, out";
     assert_eq!(measure(plain(), "gap06")[what], "the expected bytes");
     assert!(measure(SoftBoard::new(refuses), "gap06")[what].contains("vendor 0x12"));
@@ -115,6 +115,6 @@ fn another_device_gives_other_values() {
     let what = "reference tag wanted behind a block escaped by app tag";
     assert_eq!(measure(still, "gap08")[what], "first");
 
-    let single = Personality { xts: XtsEngine::SingleBlock, ..Personality::default() };
+    let single = DeviceProfile { xts: XtsEngine::SingleBlock, ..DeviceProfile::default() };
     assert!(measure(SoftBoard::new(single), "gap07").len() == 12);
 }

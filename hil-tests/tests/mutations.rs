@@ -5,7 +5,7 @@
 
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::scenarios::{self, Scenario};
-use mlx5_softdev::{CryptoMode, Faults, Personality, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, Faults, XtsEngine};
 
 /// Names the fields of [`Faults`]; the pattern makes it a compile error to forget one.
 macro_rules! switches {
@@ -41,22 +41,22 @@ fn mutations() -> [(&'static str, Faults); 20] {
 }
 
 /// A device that takes wrapped keys.
-fn wrapped() -> Personality {
-    Personality { crypto: CryptoMode::Wrapped, ..Personality::default() }
+fn wrapped() -> DeviceProfile {
+    DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() }
 }
 
 /// Runs all scenarios that a device of this kind can run and that `wanted` says yes to; returns which of them fail, and how
 /// many there were.
 fn failing(
-    personality: Personality,
+    profile: DeviceProfile,
     faults: Faults,
     wanted: fn(&Scenario) -> bool,
 ) -> (Vec<&'static str>, usize) {
-    let capabilities = SoftBoard::new(personality).capabilities();
+    let capabilities = SoftBoard::new(profile).capabilities();
     let can = |scenario: &&Scenario| scenario.needs.missing(&capabilities).is_none() && wanted(scenario);
     let runnable: Vec<&Scenario> = scenarios::all().filter(can).collect();
     let fails = |scenario: &&&Scenario| {
-        let mut board = SoftBoard::new(personality).with_faults(faults);
+        let mut board = SoftBoard::new(profile).with_faults(faults);
         (scenario.run)(&mut board).is_err()
     };
     (runnable.iter().filter(fails).map(|scenario| scenario.name).collect(), runnable.len())
@@ -65,9 +65,9 @@ fn failing(
 #[test]
 #[ignore = "a step of its own: cargo xtask test mutations"]
 fn a_whole_device_passes() {
-    let plain = Personality::default();
-    for personality in [plain, Personality { xts: XtsEngine::SingleBlock, ..plain }, wrapped()] {
-        assert_eq!(failing(personality, Faults::default(), |_| true).0, Vec::<&str>::new());
+    let plain = DeviceProfile::default();
+    for profile in [plain, DeviceProfile { xts: XtsEngine::SingleBlock, ..plain }, wrapped()] {
+        assert_eq!(failing(profile, Faults::default(), |_| true).0, Vec::<&str>::new());
     }
 }
 
@@ -76,7 +76,7 @@ fn a_whole_device_passes() {
 fn every_mutation_is_noticed() {
     let mut unnoticed = Vec::new();
     for (name, faults) in mutations() {
-        let (mut noticed, of) = failing(Personality::default(), faults, |_| true);
+        let (mut noticed, of) = failing(DeviceProfile::default(), faults, |_| true);
         // What only a device with logins can show.
         let (more, also) = failing(wrapped(), faults, |scenario| scenario.needs.login);
         noticed.extend(more);

@@ -3,7 +3,7 @@
 
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
 use hil_tests::expected;
-use hil_tests::lab::{Lab, Rx, Tx};
+use hil_tests::qp_pair::{QpPairFixture, Rx, Tx};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
@@ -14,7 +14,7 @@ use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQue
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
-use mlx5_softdev::Personality;
+use mlx5_softdev::DeviceProfile;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -102,18 +102,18 @@ fn cipher() -> impl Strategy<Value = (Direction, SignatureOrder, u128, Vec<u8>, 
 }
 
 /// Puts bytes into memory in parts out of order with gaps between, and returns the entries and where the parts are.
-fn scatter(lab: &mut Lab<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
+fn scatter(pair: &mut QpPairFixture<'_>, bytes: &[u8], cuts: &[Index]) -> (Vec<KlmEntry>, Vec<(u64, usize)>) {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).chain([bytes.len()]).collect();
     ends.sort_unstable();
     ends.dedup();
     ends.retain(|end| *end > 0);
-    let room = lab.region(&vec![0x99; bytes.len() + 64 * ends.len()]);
+    let room = pair.region(&vec![0x99; bytes.len() + 64 * ends.len()]);
     let mut at = room.address + room.length as u64;
     let (mut entries, mut places, mut start) = (Vec::new(), Vec::new(), 0);
     for end in ends {
         let length = end - start;
         at -= length as u64 + 3;
-        lab.board.write(at, &bytes[start..end]);
+        pair.board.write(at, &bytes[start..end]);
         entries.push(KlmEntry { address: at, length: length as u32, key: room.key });
         places.push((at, length));
         start = end;
@@ -134,8 +134,8 @@ proptest! {
         cuts in vec(any::<Index>(), 0..8),
         (tx, rx) in (select(Tx::ALL.to_vec()), select(Rx::ALL.to_vec())),
     ) {
-        let mut board = SoftBoard::new(Personality::default());
-        let mut lab = Lab::new(&mut board);
+        let mut board = SoftBoard::new(DeviceProfile::default());
+        let mut pair = QpPairFixture::new(&mut board);
         let length = blocks * whole_blocks(signature.as_ref());
         let data: Vec<u8> = (0..length as u64).map(|at| ((bytes ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
         let crypto = match &cipher {
@@ -150,7 +150,7 @@ proptest! {
                 let fits = |unit: &BlockSize| job_size_can_be_encrypted(encrypted as u64, *unit);
                 let units: Vec<BlockSize> = BlockSize::ALL.into_iter().filter(fits).collect();
                 prop_assume!(!units.is_empty());
-                let dek = lab.board.create_dek(DekSpec { key, keytag: None });
+                let dek = pair.board.create_dek(DekSpec { key, keytag: None });
                 let (direction, order, tweak) = (*direction, *order, Tweak::new(*tweak));
                 let crypto = Crypto { direction, order, data_unit: *unit.get(&units), tweak, dek, keytag: Keytag::default() };
                 let both = signature.is_some_and(|block| block.memory_domain().is_some() && block.wire_domain().is_some());
@@ -159,25 +159,25 @@ proptest! {
             }
         };
         let images = expected::images(&data, signature.as_ref(), crypto.as_ref().map(|(crypto, key)| (crypto, &key[..])));
-        let (entries, places) = scatter(&mut lab, &images.memory, &cuts);
+        let (entries, places) = scatter(&mut pair, &images.memory, &cuts);
         let spec = MkeySpec { entries: 16, signature: signature.is_some(), crypto: crypto.is_some(), ..MkeySpec::default() };
-        let mkey = lab.mkey(spec);
+        let mkey = pair.mkey(spec);
         let config = MkeyConfig {
             access: Some(Access::ALL),
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: crypto.map(|(crypto, _)| crypto),
         };
-        lab.configure(mkey, &config, entries.as_slice()).map_err(TestCaseError::fail)?;
-        let wire = lab.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        pair.configure(mkey, &config, entries.as_slice()).map_err(TestCaseError::fail)?;
+        let wire = pair.tx(tx, mkey, 0, images.wire.len()).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&wire, &images.wire);
         for (address, length) in &places {
-            lab.board.write(*address, &vec![0; *length]);
+            pair.board.write(*address, &vec![0; *length]);
         }
-        lab.rx(rx, mkey, 0, &wire).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
-        let back: Vec<u8> = places.iter().flat_map(|(address, length)| lab.board.read(*address, *length)).collect();
+        pair.rx(rx, mkey, 0, &wire).and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
+        let back: Vec<u8> = places.iter().flat_map(|(address, length)| pair.board.read(*address, *length)).collect();
         prop_assert_eq!(&back, &images.memory);
         if signature.is_some() {
-            prop_assert_eq!(lab.mkeys[mkey].check(), Ok(None));
+            prop_assert_eq!(pair.mkeys[mkey].check(), Ok(None));
         }
     }
 
@@ -192,8 +192,8 @@ proptest! {
         blocks in 1..4usize,
         (in_signature, place, block, bit) in (any::<bool>(), any::<Index>(), any::<Index>(), 0..8u32),
     ) {
-        let mut board = SoftBoard::new(Personality::default());
-        let mut lab = Lab::new(&mut board);
+        let mut board = SoftBoard::new(DeviceProfile::default());
+        let mut pair = QpPairFixture::new(&mut board);
         let domain = Domain { signature, block_size };
         let data: Vec<u8> = (0..blocks * block_size.bytes() as usize).map(|at| (at * 31 + at / 251) as u8).collect();
         let mut stream = expected::sign(&data, Some(&domain));
@@ -216,22 +216,22 @@ proptest! {
             None
         };
         let rule = if on_the_wire { BlockSignature::wire(domain) } else { BlockSignature::memory(domain) };
-        let memory = lab.region(&stream);
+        let memory = pair.region(&stream);
         let entries = [KlmEntry { address: memory.address, length: memory.length as u32, key: memory.key }];
-        let mkey = lab.mkey(MkeySpec { entries: 1, signature: true, ..MkeySpec::default() });
+        let mkey = pair.mkey(MkeySpec { entries: 1, signature: true, ..MkeySpec::default() });
         let config = MkeyConfig {
             access: Some(Access::ALL),
             signature: SignatureChange::Set(rule.with_check_mask(mask)),
             ..MkeyConfig::UNCHANGED
         };
-        lab.configure(mkey, &config, &entries).map_err(TestCaseError::fail)?;
+        pair.configure(mkey, &config, &entries).map_err(TestCaseError::fail)?;
         let moved = if on_the_wire {
-            lab.rx(Rx::PeerWrite, mkey, 0, &stream)
+            pair.rx(Rx::PeerWrite, mkey, 0, &stream)
         } else {
-            lab.tx(Tx::Send, mkey, 0, data.len())
+            pair.tx(Tx::Send, mkey, 0, data.len())
         };
         moved.and_then(|moved| moved.ok()).map_err(TestCaseError::fail)?;
-        let error = lab.mkeys[mkey].check();
+        let error = pair.mkeys[mkey].check();
         if let Some(reported) = reported {
             prop_assert_eq!(matches!(error, Ok(Some(_))), reported, "{:?}", error);
         }
@@ -319,26 +319,26 @@ proptest! {
     /// Whatever is posted completes once and in order, if it was to; a refused request changes no counter.
     #[test]
     fn queues_lose_nothing_and_repeat_nothing(steps in vec(step(), 1..300)) {
-        let mut board = SoftBoard::new(Personality::default());
-        let mut lab = Lab::new(&mut board);
-        let region = lab.region(&[0x77; 64]);
+        let mut board = SoftBoard::new(DeviceProfile::default());
+        let mut pair = QpPairFixture::new(&mut board);
+        let region = pair.region(&[0x77; 64]);
         let sges = [Sge { address: region.address, length: 2, lkey: region.key }; 30];
         let remote = Remote { address: region.address, rkey: region.key };
         let entries = [KlmEntry { address: region.address, length: 8, key: region.key }; 9];
-        let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
+        let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
         let both = BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
         let mut model = Model::default();
         // The mkey's state decides what its next configuration takes: it is new once.
         let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
-        lab.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
-        let prepare = |signature| PreparedConfig::new(lab.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED });
+        pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
+        let prepare = |signature| PreparedConfig::new(pair.mkeys[mkey].kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED });
         let resets = prepare(SignatureChange::Reset).expect("a reset");
         let sets = prepare(SignatureChange::Set(both)).expect("a signature");
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
             Step::Ring, Step::RunDevice, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::RunDevice, Step::Poll,
         ])) {
-            let queue = lab.near.send.queue();
+            let queue = pair.near.send.queue();
             let before = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
             prop_assert_eq!(before.1, SEND_BLOCKS as u32 - model.blocks());
             prop_assert_eq!(before.2, model.requests());
@@ -360,15 +360,15 @@ proptest! {
                 Step::Configure { signature, signaled } => {
                     let prepared = if signature { &sets } else { &resets };
                     let (blocks, requests) = if signature { (2 + 2 + 1 + 2, 3) } else { (2 + 2, 1) };
-                    let result = request!(signaled).configure_mkey(&mut lab.mkeys[mkey], prepared, &entries[..5]);
+                    let result = request!(signaled).configure_mkey(&mut pair.mkeys[mkey], prepared, &entries[..5]);
                     (result, Posted { id, signaled, blocks, requests })
                 }
                 Step::Refuse => {
-                    let known = lab.mkeys[mkey].clone();
-                    let result = queue.request(id).signaled().configure_mkey(&mut lab.mkeys[mkey], &sets, &entries);
+                    let known = pair.mkeys[mkey].clone();
+                    let result = queue.request(id).signaled().configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
                     let error = ConfigError::TooManyEntries { entries: 9, max: 8 };
                     prop_assert_eq!(result, Err(PostError::Config(error)));
-                    prop_assert_eq!(&known, &lab.mkeys[mkey]);
+                    prop_assert_eq!(&known, &pair.mkeys[mkey]);
                     prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
                     continue;
                 }
@@ -378,12 +378,12 @@ proptest! {
                     continue;
                 }
                 Step::RunDevice => {
-                    lab.run_device().map_err(TestCaseError::fail)?;
+                    pair.run_device().map_err(TestCaseError::fail)?;
                     model.done.append(&mut model.rung);
                     continue;
                 }
                 Step::Poll => {
-                    let found = lab.poll_near().map_err(TestCaseError::fail)?;
+                    let found = pair.poll_near().map_err(TestCaseError::fail)?;
                     let ids: Vec<u64> = found.iter().map(|completion| completion.id).collect();
                     prop_assert_eq!(ids, model.poll());
                     continue;
@@ -397,7 +397,7 @@ proptest! {
                 model.posted.push_back(posted);
             }
         }
-        prop_assert_eq!(lab.near.send.free_blocks(), SEND_BLOCKS as u32 - model.blocks());
+        prop_assert_eq!(pair.near.send.free_blocks(), SEND_BLOCKS as u32 - model.blocks());
     }
 }
 

@@ -3,19 +3,19 @@
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
 use hil_tests::{cases, scenarios};
-use mlx5_softdev::{CryptoMode, PartialBlocks, Personality, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, PartialBlocks, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kinds of device that scenarios run on.
-fn kinds() -> [(&'static str, Personality); 4] {
-    let plain = Personality::default();
+fn kinds() -> [(&'static str, DeviceProfile); 4] {
+    let plain = DeviceProfile::default();
     [
         ("softdev", plain),
-        ("softdev-single-block", Personality { xts: XtsEngine::SingleBlock, ..plain }),
-        ("softdev-wrapped", Personality { crypto: CryptoMode::Wrapped, ..plain }),
-        ("softdev-whole-blocks", Personality { partial_blocks: PartialBlocks::Refuse, ..plain }),
+        ("softdev-single-block", DeviceProfile { xts: XtsEngine::SingleBlock, ..plain }),
+        ("softdev-wrapped", DeviceProfile { crypto: CryptoMode::Wrapped, ..plain }),
+        ("softdev-whole-blocks", DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..plain }),
     ]
 }
 
@@ -37,8 +37,8 @@ fn ways(kind: &str) -> Ways {
 
 /// Runs the scenarios that a kind of device can run; what it cannot is counted by reason.
 fn run(kind: &str) {
-    let (_, personality) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
-    let capabilities = SoftBoard::new(personality).capabilities();
+    let (_, profile) = kinds().into_iter().find(|(name, _)| *name == kind).expect("a kind");
+    let capabilities = SoftBoard::new(profile).capabilities();
     let ways = ways(kind);
     let (mut skipped, mut failed) = (BTreeMap::<_, usize>::new(), Vec::new());
     for scenario in scenarios::all() {
@@ -47,7 +47,7 @@ fn run(kind: &str) {
             None => {
                 println!("{kind}: {}", scenario.name);
                 for way in ways.of(scenario.name) {
-                    let mut board = SoftBoard::new(personality);
+                    let mut board = SoftBoard::new(profile);
                     *board.way() = way;
                     if let Err(error) = (scenario.run)(&mut board) {
                         failed.push(format!("{}: {}", scenario.name, cases::by(way, &error)));

@@ -69,7 +69,7 @@ pub struct GeneralCapabilities {
     pub signature_error_domain: bool,
     /// Signature errors have a completion entry of their own.
     pub signature_error_cqe: bool,
-    /// A queue pair can stop at a signature error (M19).
+    /// A queue pair can stop at a signature error.
     pub drain_signature_errors: bool,
     /// Blocks of 4048 bytes.
     pub block_4048: bool,
@@ -117,7 +117,7 @@ pub struct GeneralCapabilities {
     pub uars_per_page: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
-    /// Queue pairs copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without (M54).
+    /// Queue pairs copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without.
     pub log_max_copy: Option<u8>,
     /// Number of the virtual device.
     pub vhca_id: u16,
@@ -192,7 +192,7 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns which block signatures mkeys can have, `None` for none at all (M52; the rule is rdma-core's).
+    /// Returns which block signatures mkeys can have, `None` for none at all (the rule is rdma-core's).
     ///
     /// Blocks of 512, 520, 4096 and 4160 bytes, T10-DIF with both guards and CRC-32 are always among them.
     pub const fn signatures(&self) -> Option<SignatureCapabilities> {
@@ -206,7 +206,7 @@ impl GeneralCapabilities {
         })
     }
 
-    /// Returns the AES-XTS engine, `None` for none (D6, D7). An engine for many data units comes first where there are both.
+    /// Returns the AES-XTS engine, `None` for none. An engine for many data units comes first where there are both.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
         if !self.crypto {
             None
@@ -225,7 +225,7 @@ impl GeneralCapabilities {
     }
 }
 
-/// Crypto capabilities (PRM `crypto_caps`; M53).
+/// Crypto capabilities (PRM `crypto_caps`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CryptoCapabilities {

@@ -32,7 +32,7 @@ impl CqSize {
     }
 }
 
-/// Creates a completion queue of 64-byte entries in user memory (CREATE_CQ; M56).
+/// Creates a completion queue of 64-byte entries in user memory (CREATE_CQ).
 ///
 /// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
 ///

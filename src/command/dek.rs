@@ -9,7 +9,7 @@ use crate::wire::prm::encryption_key::{CreateKeyRequest, KeyFlags, QueryKeyReply
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
-/// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`; M32).
+/// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
 ///
 /// An XTS key has two halves of the same size, one behind the other. Wrapped keys are encrypted with the import key of the
 /// login (AES key wrap, RFC 3394); what is inside is key, or key and tag, in the order of the plain form. The lengths are
@@ -20,7 +20,7 @@ pub enum DekKey<'a> {
     Plain128 {
         /// Both halves.
         key: &'a [u8; 32],
-        /// The tag that mkeys must give, if one shall be checked (M37).
+        /// The tag that mkeys must give, if one shall be checked.
         keytag: Option<Keytag>,
     },
     /// Plaintext, two halves of 256 bits.
@@ -125,7 +125,7 @@ impl DekObject {
 /// Loads an AES-XTS key into the device (CREATE_GENERAL_OBJECT of a DEK, `mlx5dv_dek_create`).
 ///
 /// A wrapped key needs a login ([`super::CreateLogin`]); whether the device wants wrapped keys says [`CryptoReport`]. The
-/// reply names the key. It is gone when the device is reset (M38), and its mailbox is wiped when the request is dropped.
+/// reply names the key. It is gone when the device is reset, and its mailbox is wiped when the request is dropped.
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret};
@@ -146,16 +146,16 @@ impl DekObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CreateDek<'a> {
-    /// Protection domain (M40).
+    /// Protection domain.
     pub pd: Pdn,
     /// The key.
     pub key: DekKey<'a>,
-    /// What its owner wants to remember of it; not secret (M36).
+    /// What its owner wants to remember of it; not secret.
     pub opaque: [u8; 8],
 }
 
 impl CreateDek<'_> {
-    /// Refuses a key in a form that the device does not take (M35).
+    /// Refuses a key in a form that the device does not take.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] with the form that is missing.
@@ -232,7 +232,7 @@ pub struct DekInfo {
     pub opaque: [u8; 8],
 }
 
-/// Asks for a key's state (QUERY_GENERAL_OBJECT, `mlx5dv_dek_query`). A wrapped key needs a login (M39).
+/// Asks for a key's state (QUERY_GENERAL_OBJECT, `mlx5dv_dek_query`). A wrapped key needs a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryDek(pub DekObject);

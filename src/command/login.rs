@@ -8,7 +8,7 @@ use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginR
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
-/// A credential as it is presented: at most 48 bytes (M30). A wrapped one has 48, of 40 in plain (M25).
+/// A credential as it is presented: at most 48 bytes. A wrapped one has 48, of 40 in plain.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credential<'a>(&'a [u8]);
 
@@ -70,7 +70,7 @@ impl LoginObject {
 
 /// Logs in, so that wrapped keys can be loaded (CREATE_GENERAL_OBJECT of a login, `mlx5dv_crypto_login_create`).
 ///
-/// There may be one login per context (M31). Keys that were loaded outlive it (M29). The mailbox is wiped when the request
+/// There may be one login per context. Keys that were loaded outlive it. The mailbox is wiped when the request
 /// is dropped.
 ///
 /// ```
@@ -137,7 +137,7 @@ impl Command for CreateLogin<'_> {
     }
 }
 
-/// Whether a login is in force (PRM `crypto_login_obj.state`; M27). An open set. "No login" is having no object.
+/// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LoginState(pub u8);
@@ -145,7 +145,7 @@ pub struct LoginState(pub u8);
 impl LoginState {
     /// It is in force.
     pub const VALID: Self = Self(LoginFlags::VALID);
-    /// Its credential or import key was revoked: destroy it and log in again (M28).
+    /// Its credential or import key was revoked: destroy it and log in again.
     pub const INVALID: Self = Self(LoginFlags::INVALID);
 }
 

@@ -12,7 +12,7 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcCrypto, MkcFlags, MkcPages, M
 /// Octowords of one BSF of 64 bytes.
 const BSF_OCTOWORDS: u32 = 4;
 
-/// Room for translation entries in an mkey: a multiple of 4, as rdma-core rounds (M4).
+/// Room for translation entries in an mkey: a multiple of 4, as rdma-core rounds.
 ///
 /// ```
 /// use mlx5_mkey::command::EntryCount;
@@ -50,13 +50,13 @@ impl EntryCount {
     }
 }
 
-/// What an mkey can do (`enum mlx5dv_mkey_init_attr_flags`; M1). `INDIRECT` is implied.
+/// What an mkey can do (`enum mlx5dv_mkey_init_attr_flags`). `INDIRECT` is implied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyFeatures {
     /// Block signatures (`BLOCK_SIGNATURE`). Two PSVs go with it.
     pub block_signature: bool,
-    /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured (M2).
+    /// AES-XTS (`CRYPTO`). The mkey refuses traffic until it is configured.
     pub crypto: bool,
     /// Its tag will be changed (`UPDATE_TAG`). Changes no byte of the command; see [`MkeyAttributes::tag_update`].
     pub update_tag: bool,
@@ -105,7 +105,7 @@ pub struct CreateMkey {
 }
 
 impl CreateMkey {
-    /// Refuses what the device cannot do (M3: whether tags can be changed is the kernel's to say, not a capability).
+    /// Refuses what the device cannot do (whether tags can be changed is the kernel's to say, not a capability).
     ///
     /// # Errors
     /// [`CommandError::Unsupported`] with the name of what is missing.
@@ -281,6 +281,6 @@ impl Command for CreateMemoryRegion {
 }
 
 number_commands! {
-    /// Destroys an mkey of either kind (DESTROY_MKEY; M7). Its PSVs are destroyed on their own.
+    /// Destroys an mkey of either kind (DESTROY_MKEY). Its PSVs are destroyed on their own.
     DestroyMkey(MkeyIndex) = DESTROY_MKEY;
 }

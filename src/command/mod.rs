@@ -2,7 +2,7 @@
 //!
 //! Somebody else carries the bytes: DEVX on Linux, a command queue on bare metal, the software device. The order for one
 //! queue pair and one mkey: [`QueryGeneralCapabilities`], [`AllocPd`], [`AllocUar`], [`CreateCq`], [`CreateQp`],
-//! [`InitQp`], [`ReadyToReceive`], [`ReadyToSend`], then [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
+//! [`Rst2Init`], [`Init2Rtr`], [`Rtr2Rts`], then [`CreatePsv`], [`CreateDek`] and [`CreateMkey`].
 //!
 //! ```
 //! use mlx5_mkey::command::{Command, CreatePsv, Pdn};
@@ -58,14 +58,14 @@ pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, Query
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{
-    AckTimeout, CredentialId, FlowLabel, ImportKekId, LogMessage, LogPageSize, LogReads, Pdn, Priority, Psn,
-    Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
+    AckTimeout, CredentialId, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage, LogPageSize, Pdn, Priority,
+    Psn, Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
 };
 pub use psv::{CreatePsv, DestroyPsv};
 pub use qp::{
-    CreateQp, DestroyQp, DrainedToSend, FailedToSend, InfinibandPath, Init2Init, InitQp, Path, PathMtu,
-    QpChange, QpInfo, QpRights, QpState, QpToError, QpToReset, QueryQp, ReadyToReceive, ReadyToSend,
-    ReceiveRing, RocePath, Rts2Rts, SendRingSize, SlotCount, SlotStride, TimestampFormat,
+    CreateQp, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, QpAccess, QpChange, QpInfo,
+    QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init, Rtr2Rts, Rts2Rts, SendRingSize,
+    SlotCount, SlotStride, SqErr2Rts, Sqd2Rts, TimestampFormat,
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
 pub use secret::{EncodedRequest, Secret, wipe};

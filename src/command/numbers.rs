@@ -41,9 +41,9 @@ numbers! {
     UserIndex(u32) = "user index", 0xff_ffff;
     /// The number of a packet in a connection (PRM `next_send_psn`, `next_rcv_psn`, 24 bits).
     Psn(u32) = "packet number", 0xff_ffff;
-    /// The number of a credential on the device (PRM `credential_pointer`, 24 bits; M26).
+    /// The number of a credential on the device (PRM `credential_pointer`, 24 bits).
     CredentialId(u32) = "credential id", 0xff_ffff;
-    /// The number of an import key on the device (PRM `session_import_kek_ptr`, 24 bits; M26).
+    /// The number of an import key on the device (PRM `session_import_kek_ptr`, 24 bits).
     ImportKekId(u32) = "import KEK id", 0xff_ffff;
     /// Flow label of a path (PRM `flow_label`, 20 bits).
     FlowLabel(u32) = "flow label", 0xf_ffff;
@@ -55,7 +55,7 @@ numbers! {
     /// Retries (PRM `retry_count`, `rnr_retry`, 3 bits). Of receiver-not-ready retries, 7 means no limit.
     Retries(u8) = "retries", 7;
     /// Logarithm of the RDMA READs and atomics in flight (PRM `log_sra_max`, `log_rra_max`, 3 bits).
-    LogReads(u8) = "logarithm of reads in flight", 7;
+    LogMaxRdAtomic(u8) = "logarithm of reads in flight", 7;
     /// Logarithm of the longest message in bytes (PRM `log_msg_max`, 5 bits).
     LogMessage(u8) = "logarithm of the message size", 31;
     /// InfiniBand service level or Ethernet priority (PRM `sl`, `eth_prio`; 3 bits, the smaller of the two).

@@ -6,7 +6,7 @@ use crate::types::PsvIndex;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::psv::{CreatePsvReply, CreatePsvRequest, PsvCount};
 
-/// Creates `N` PSVs, 1 to 4 (CREATE_PSV; M57). An mkey with block signature needs two: memory and wire.
+/// Creates `N` PSVs, 1 to 4 (CREATE_PSV). An mkey with block signature needs two: memory and wire.
 ///
 /// The reply holds their indices. Another count does not compile.
 ///

@@ -1,4 +1,4 @@
-//! Keys and credentials: never printed, wiped after use (M66).
+//! Keys and credentials: never printed, wiped after use.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};

@@ -14,7 +14,7 @@ use zerocopy::FromBytes;
 pub struct EventKind(pub u8);
 
 impl EventKind {
-    /// A send queue stands still before its next request (M19).
+    /// A send queue stands still before its next request.
     pub const SQ_DRAINED: Self = Self(0x03);
     /// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
     pub const CQ_ERROR: Self = Self(0x04);

@@ -102,7 +102,7 @@ impl Device {
 }
 
 /// Has a command carried to the device, and reads the reply. A refusal says status and syndrome by name, whatever errno the
-/// kernel made of it (M48).
+/// kernel made of it.
 fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,

@@ -118,7 +118,7 @@ impl Dek {
     }
 }
 
-/// A crypto login. Keys that were loaded under it outlive it (M29).
+/// A crypto login. Keys that were loaded under it outlive it.
 pub struct Login {
     object: sys::Object,
     login: LoginObject,

@@ -4,10 +4,10 @@
 
 use super::{Device, DevxError, ProtectionDomain, carry, sys};
 use crate::command::{
-    AckTimeout, CqSize, CreateCq, CreateQp, DrainedToSend, GeneralCapabilities, Init2Init, InitQp,
-    LogMessage, LogPageSize, LogReads, Path, PathMtu, Psn, QpChange, QpInfo, QpRights, QpToError, QpToReset,
-    QueryQp, ReadyToReceive, ReadyToSend, ReceiveRing, Retries, RnrTimer, SendRingSize, SlotCount,
-    SlotStride, TimestampFormat, UarPage, UserIndex,
+    AckTimeout, CqSize, CreateCq, CreateQp, GeneralCapabilities, Init2Init, Init2Rtr, LogMaxRdAtomic,
+    LogMessage, LogPageSize, Path, PathMtu, Psn, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp,
+    ReceiveRing, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, SlotCount, SlotStride, Sqd2Rts,
+    TimestampFormat, UarPage, UserIndex,
 };
 use crate::error::{CompletionError, PostError};
 use crate::queue::{
@@ -126,14 +126,14 @@ pub struct QueuePairSpec {
     pub entries_per_slot: u32,
     /// Every request is signalled.
     pub signal_all: bool,
-    /// A signature error stops the send queue (M19).
+    /// A signature error stops the send queue.
     pub drain_on_signature_error: bool,
     /// What completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of a table.
     pub user_index: UserIndex,
     /// Port of the device, from 1.
     pub port: u8,
     /// What the peer may do through the queue pair.
-    pub rights: QpRights,
+    pub access: QpAccess,
 }
 
 impl Default for QueuePairSpec {
@@ -144,7 +144,7 @@ impl Default for QueuePairSpec {
             drain_on_signature_error: false,
             user_index: UserIndex::default(),
             port: 1,
-            rights: QpRights { remote_atomic: true, ..QpRights::READ_WRITE },
+            access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
         }
     }
 }
@@ -291,14 +291,14 @@ impl QpControl {
 
     /// Returns what turns draining on, if it is wanted and the device can.
     fn drain(&self, wanted: bool) -> Result<Option<Init2Init>, DevxError> {
-        let command = Init2Init { qp: self.qpn, drain_signature_errors: Some(wanted), rights: None };
+        let command = Init2Init { qp: self.qpn, drain_signature_errors: Some(wanted), access: None };
         command.check(&self.device)?;
         Ok(wanted.then_some(command))
     }
 
     fn init(&self, drain: Option<Init2Init>) -> Result<(), DevxError> {
-        let QueuePairSpec { port, rights, .. } = self.spec;
-        self.modify(&InitQp { qp: self.qpn, port, pkey_index: 0, rights })?;
+        let QueuePairSpec { port, access, .. } = self.spec;
+        self.modify(&Rst2Init { qp: self.qpn, port, pkey_index: 0, access })?;
         drain.map_or(Ok(()), |drain| self.modify(&drain))
     }
 
@@ -309,7 +309,7 @@ impl QpControl {
     pub fn connect(&self, connection: &Connection) -> Result<(), DevxError> {
         let qp = self.qpn();
         let Connection { peer, path, first_psn, mtu } = *connection;
-        self.modify(&ReadyToReceive {
+        self.modify(&Init2Rtr {
             qp,
             remote_qp: peer,
             path,
@@ -317,13 +317,13 @@ impl QpControl {
             mtu,
             log_max_message: LogMessage::new(30)?,
             first_psn,
-            log_reads: LogReads::new(4)?,
+            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
             rnr_timer: RnrTimer::new(12)?,
         })?;
-        self.modify(&ReadyToSend {
+        self.modify(&Rtr2Rts {
             qp,
             first_psn,
-            log_reads: LogReads::new(4)?,
+            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
             ack_timeout: AckTimeout::new(14)?,
             retries: Retries::MAX,
             rnr_retries: Retries::MAX,
@@ -359,12 +359,12 @@ impl QpControl {
         Ok(carry(&QueryQp(self.qpn()), |request, reply| self.object.query(request, reply))?.1)
     }
 
-    /// Lets a drained send queue go on (SQD to RTS; M22).
+    /// Lets a drained send queue go on (SQD to RTS).
     ///
     /// # Errors
     /// [`DevxError::Command`].
     pub fn resume(&self) -> Result<(), DevxError> {
-        self.modify(&DrainedToSend { qp: self.qpn(), change: QpChange::default() })
+        self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() })
     }
 
     /// Puts the queue pair into the error state: everything outstanding is flushed.

@@ -13,15 +13,15 @@ pub struct DataPath<'a> {
     opcode: Opcode,
     remote: Option<&'a RemoteAddressSegment>,
     atomic: Option<&'a AtomicSegment>,
-    /// Data pieces and where they begin in the request.
-    pieces: &'a [u8],
-    pieces_offset: usize,
+    /// Data segments and where they begin in the request.
+    segments: &'a [u8],
+    segments_offset: usize,
 }
 
-/// One piece of the data that a request moves.
+/// One data segment of a request: a pointer to memory, or inline data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Piece<'a> {
+pub enum DataSegmentView<'a> {
     /// Local memory.
     Memory(DataSegment),
     /// Bytes inside the request.
@@ -34,11 +34,11 @@ pub enum Piece<'a> {
 }
 
 impl<'a> DataPath<'a> {
-    /// Takes up a request; `None` where it is no data path, or ends before its data pieces begin.
+    /// Takes up a request; `None` where it is no data path, or ends before its data segments begin.
     pub(super) fn new(opcode: Opcode, bytes: &'a [u8]) -> Option<Self> {
         let (octowords, has_atomic) = data_path_octowords(opcode)?;
-        let pieces_offset = octowords * OCTOWORD_BYTES;
-        let (head, pieces) = bytes.split_at_checked(pieces_offset)?;
+        let segments_offset = octowords * OCTOWORD_BYTES;
+        let (head, segments) = bytes.split_at_checked(segments_offset)?;
         let mut remote = None;
         let mut atomic = None;
         if octowords > 1 {
@@ -47,7 +47,7 @@ impl<'a> DataPath<'a> {
         if has_atomic {
             atomic = Some(AtomicSegment::ref_from_prefix(head.get(2 * OCTOWORD_BYTES..)?).ok()?.0);
         }
-        Some(Self { opcode, remote, atomic, pieces, pieces_offset })
+        Some(Self { opcode, remote, atomic, segments, segments_offset })
     }
 
     /// Returns what kind of transfer it is.
@@ -65,47 +65,47 @@ impl<'a> DataPath<'a> {
         self.atomic
     }
 
-    /// Iterates over the pieces of data, each with the offset in the request where it begins.
-    pub fn pieces(&self) -> impl Iterator<Item = (usize, Piece<'a>)> + Clone + use<'a> {
-        Pieces { rest: self.pieces, offset: self.pieces_offset }
+    /// Iterates over the data segments, each with the offset in the request where it begins.
+    pub fn data_segments(&self) -> impl Iterator<Item = (usize, DataSegmentView<'a>)> + Clone + use<'a> {
+        DataSegments { rest: self.segments, offset: self.segments_offset }
     }
 
-    /// Returns how many bytes the request moves; a piece of length 0 counts as none.
+    /// Returns how many bytes the request moves; a data segment of length 0 counts as none.
     pub fn length(&self) -> u64 {
-        self.pieces()
-            .map(|(_, piece)| match piece {
-                Piece::Memory(segment) => u64::from(segment.byte_count.get()),
-                Piece::Inline { length, .. } => u64::from(length),
+        self.data_segments()
+            .map(|(_, segment)| match segment {
+                DataSegmentView::Memory(segment) => u64::from(segment.byte_count.get()),
+                DataSegmentView::Inline { length, .. } => u64::from(length),
             })
             .sum()
     }
 }
 
 #[derive(Clone, Debug)]
-struct Pieces<'a> {
+struct DataSegments<'a> {
     rest: &'a [u8],
     offset: usize,
 }
 
-impl<'a> Iterator for Pieces<'a> {
-    type Item = (usize, Piece<'a>);
+impl<'a> Iterator for DataSegments<'a> {
+    type Item = (usize, DataSegmentView<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (piece, length) = match inline_length(self.rest) {
+        let (segment, length) = match inline_length(self.rest) {
             Some(length) => {
                 let (_, bytes) = self.rest.split_at_checked(size_of::<InlineHeader>())?;
                 let whole = size_of::<InlineHeader>().saturating_add(length as usize);
                 let data = bytes.get(..length as usize).unwrap_or(bytes);
-                (Piece::Inline { length, bytes: data }, whole.next_multiple_of(OCTOWORD_BYTES))
+                (DataSegmentView::Inline { length, bytes: data }, whole.next_multiple_of(OCTOWORD_BYTES))
             }
             None => {
                 let (segment, _) = DataSegment::read_from_prefix(self.rest).ok()?;
-                (Piece::Memory(segment), OCTOWORD_BYTES)
+                (DataSegmentView::Memory(segment), OCTOWORD_BYTES)
             }
         };
         let offset = self.offset;
         self.rest = self.rest.get(length..).unwrap_or_default();
         self.offset += length;
-        Some((offset, piece))
+        Some((offset, segment))
     }
 }

@@ -19,7 +19,7 @@ use core::fmt;
 pub struct Field<'a> {
     /// The segment that it belongs to.
     pub segment: SegmentKind,
-    /// Number of the segment among its like: translation entries and data pieces count from 0.
+    /// Number of the segment among its like: translation entries and data segments count from 0.
     pub index: usize,
     /// Where it is, in bytes from the start of the request or completion entry.
     pub offset: usize,

@@ -138,8 +138,8 @@ problems! {
     StridedLength { mapped: u64, length: u64 } Refused "R43"
         "the cycles map {mapped} bytes, the length says {length}";
     StrideTooSmall { index: usize, stride: u16, bytes: u16 } Refused "D13, R47"
-        "entry {index} repeats {bytes} bytes every {stride}: the pieces overlap";
-    PieceEmpty { index: usize } Suspicious "R46" "entry {index} gives no bytes";
+        "entry {index} repeats {bytes} bytes every {stride}: the ranges overlap";
+    StridedEntryEmpty { index: usize } Suspicious "R46" "entry {index} gives no bytes";
     RepeatZero Suspicious "R43" "the layout repeats 0 times";
     PaddingNotZero Suspicious "R38" "the padding after the last entry is not zero";
 
@@ -189,11 +189,11 @@ problems! {
     // SET_PSV and the data path.
     PsvTooLarge { psv: u32 } Refused "R176" "PSV {psv:#x} has more than 24 bits";
     PsvSyndrome { syndrome: u16 } Note "R176" "the PSV starts with syndrome {syndrome:#06x}";
-    PieceIs2Gib { index: usize } Suspicious "DEVICE.md 4.3" "piece {index} has length 0, which the device reads as 2 GiB";
+    SegmentIs2Gib { index: usize } Suspicious "DEVICE.md 4.3" "data segment {index} has length 0, which the device reads as 2 GiB";
     InlineOverrun { length: u32, room: usize } Refused "DEVICE.md 4.3"
         "{length} bytes of inline data, the request has room for {room}";
     InlineNotAllowed Refused "DEVICE.md 4.3" "inline data in a request that brings data in";
-    AtomicOperand Suspicious "DEVICE.md 4.3" "an atomic brings 8 bytes into one piece of memory";
+    AtomicOperand Suspicious "DEVICE.md 4.3" "an atomic brings 8 bytes into one data segment";
     DataInNop Note "M17" "a NOP with data segments: a cancelled request";
 
     // Completions.

@@ -36,7 +36,7 @@ mod umr;
 #[cfg(test)]
 mod tests;
 
-pub use data_path::{DataPath, Piece};
+pub use data_path::{DataPath, DataSegmentView};
 pub use device_context::DeviceContext;
 pub use error::ParseError;
 pub use field::Field;

@@ -1,7 +1,7 @@
 //! Prints a request or a completion entry within 100 columns.
 
 use super::cqe::CompletionEntry;
-use super::data_path::{DataPath, Piece};
+use super::data_path::{DataPath, DataSegmentView};
 use super::device_context::DeviceContext;
 use super::finding::{Finding, Severity};
 use super::request::{Body, WorkRequest};
@@ -35,7 +35,7 @@ pub enum Style {
     Ansi,
 }
 
-/// What a piece of text is, for its colour.
+/// What a run of text is, for its colour.
 #[derive(Clone, Copy)]
 enum Role {
     Text,
@@ -492,11 +492,12 @@ fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> f
         _ => {}
     }
     f.write_str(": ")?;
-    let pieces = transfer.pieces().count();
-    let inline = transfer.pieces().any(|(_, piece)| matches!(piece, Piece::Inline { .. }));
-    write!(f, "{} bytes in {pieces}", transfer.length())?;
+    let segments = transfer.data_segments().count();
+    let inline =
+        transfer.data_segments().any(|(_, segment)| matches!(segment, DataSegmentView::Inline { .. }));
+    write!(f, "{} bytes in {segments}", transfer.length())?;
     f.write_str(if inline { " inline" } else { "" })?;
-    f.write_str(if pieces == 1 { " piece" } else { " pieces" })?;
+    f.write_str(if segments == 1 { " data segment" } else { " data segments" })?;
     if let Some(remote) = transfer.remote() {
         write!(f, ", remote {:#x} key {:#010x}", remote.address.get(), remote.rkey.get())?;
     }

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 pub struct Segment<'a> {
     /// What it is.
     pub kind: SegmentKind,
-    /// Number among its like: translation entries and data pieces count from 0.
+    /// Number among its like: translation entries and data segments count from 0.
     pub index: usize,
     /// Where it begins, in bytes from the start of the request.
     pub offset: usize,
@@ -49,7 +49,7 @@ pub(super) struct Segments<'a> {
     bytes: &'a [u8],
     offset: usize,
     shape: Shape,
-    pieces: usize,
+    segments: usize,
 }
 
 impl<'a> Segments<'a> {
@@ -62,7 +62,7 @@ impl<'a> Segments<'a> {
                 None => Shape::Other,
             },
         };
-        Self { bytes, offset: 0, shape, pieces: 0 }
+        Self { bytes, offset: 0, shape, segments: 0 }
     }
 
     /// Returns the translation entries in use, an interleaved header included, and whether they are interleaved.
@@ -108,8 +108,8 @@ impl<'a> Segments<'a> {
                 (kind, 0, OCTOWORD_BYTES)
             }
             Shape::DataPath { .. } => {
-                let index = self.pieces;
-                self.pieces += 1;
+                let index = self.segments;
+                self.segments += 1;
                 match inline_length(rest) {
                     Some(length) => {
                         let bytes = size_of::<InlineHeader>().saturating_add(length as usize);
@@ -136,7 +136,7 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// Returns the octowords before the data pieces and whether operands are among them, `None` if this is no data path.
+/// Returns the octowords before the data segments and whether operands are among them, `None` if this is no data path.
 pub(super) const fn data_path_octowords(opcode: Opcode) -> Option<(usize, bool)> {
     match opcode {
         Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => Some((1, false)),

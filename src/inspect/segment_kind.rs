@@ -31,7 +31,7 @@ pub enum SegmentKind {
     RemoteAddress,
     /// Operands of an atomic.
     Atomic,
-    /// A piece of local memory.
+    /// A range of local memory.
     Data,
     /// Data inside the request.
     Inline,

@@ -33,13 +33,13 @@ pub struct Umr<'a> {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum LayoutView<'a> {
-    /// Pieces one after the other.
+    /// Entries one after the other.
     List(&'a [Klm]),
-    /// Pieces in turn.
+    /// Entries in turn.
     Interleaved {
         /// Number of cycles, and the bytes in each.
         header: &'a StridedHeader,
-        /// The streams of pieces.
+        /// The streams.
         entries: &'a [StridedEntry],
     },
 }

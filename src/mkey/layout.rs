@@ -4,7 +4,7 @@ use crate::types::Key;
 use crate::wire::klm::Klm;
 use zerocopy::{Immutable, IntoBytes, transmute};
 
-/// One piece of memory of a list layout (PRM `klm`). Laid out as `struct ibv_sge` is.
+/// One entry of a list layout (PRM `klm`). Laid out as `struct ibv_sge` is.
 ///
 /// The length is checked when a request is posted: 1 to [`KlmEntry::MAX_BYTES`].
 ///

@@ -295,15 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn telling_the_error_count_settles_the_mkey() {
+    fn reporting_the_error_count_leaves_nothing_pending() {
         let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
         let kind_word = KindWord::new(mkey.kind());
         assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(true), false));
         mkey.note_state_known();
         assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (None, true));
-        let mut settled = mkey.clone();
-        settled.note_state_known();
-        assert_eq!(mkey, settled);
+        let mut known = mkey.clone();
+        known.note_state_known();
+        assert_eq!(mkey, known);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) struct SqProducer<'r> {
     ring: Ring<'r, Wqebb>,
     /// The first block that is not committed.
     producer: u64,
-    /// Up to this block, all blocks from `producer` on are free and in one piece, and no limit stands against filling them. Where
+    /// Up to this block, all blocks from `producer` on are free and contiguous, and no limit stands against filling them. Where
     /// it is before `producer`, none are known to be.
     contiguous_end: u64,
     /// The same, but that the ring's end may come in between.
@@ -53,7 +53,7 @@ impl<'r> SqProducer<'r> {
         tail + self.ring.len() as u64 - self.producer
     }
 
-    /// Reserves blocks to write, if they are known to be free and in one piece. [`SqProducer::commit`] takes them over.
+    /// Reserves blocks to write, if they are known to be free and contiguous. [`SqProducer::commit`] takes them over.
     #[inline(always)]
     pub(super) fn reserve_at_once(&mut self, blocks: usize) -> Option<&mut [Block]> {
         if self.producer + blocks as u64 > self.contiguous_end {
@@ -65,7 +65,7 @@ impl<'r> SqProducer<'r> {
         Some(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
-    /// Reserves blocks to write, where those from `tail` on are not free yet, and notes how many are free in one piece: at
+    /// Reserves blocks to write, where those from `tail` on are not free yet, and notes how many are free and contiguous: at
     /// most `requests`, the work requests that may still be posted. Each has a block or more, so that their number needs no
     /// check of its own. [`SqProducer::commit_reserved`] takes the blocks over.
     ///

@@ -8,7 +8,7 @@
 //! and changed nothing else.
 //!
 //! All this is tried at once, in the caller's code. Where something stands against it (another state of the mkey, no room known
-//! to be free in one piece, an error), [`SendRequest::configure_slowly`] begins anew: it completes the configuration from the
+//! to be free and contiguous, an error), [`SendRequest::configure_slowly`] begins anew: it completes the configuration from the
 //! state of the mkey, says what is refused and why, looks again how many blocks are free, and takes a request around the ring's
 //! end. Data-path requests (`transfer.rs`) go the same way.
 

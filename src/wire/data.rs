@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A piece of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct ibv_sge`).
+/// A data segment: a range of local memory, 16 bytes (PRM `wqe_data_seg`, `struct mlx5_wqe_data_seg`, `struct ibv_sge`).
 ///
 /// Also the entry of a receive queue.
 #[derive(

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One piece of memory behind an mkey, 16 bytes (PRM `klm`, `struct mlx5_wqe_umr_klm_seg`).
+/// One entry of a list layout, 16 bytes (PRM `klm`, `struct mlx5_wqe_umr_klm_seg`).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -11,14 +11,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Klm {
     /// Length in bytes.
     pub byte_count: U32,
-    /// Key of the memory region that holds the piece.
+    /// Key of the memory region that holds the range.
     pub mkey: U32,
     /// Address of the first byte.
     pub address: U64,
 }
 
 impl Klm {
-    /// The longest piece, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
+    /// The longest entry, in bytes (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = 1 << 31;
     /// The entry that fills a list up to a whole block.
     pub const PADDING: Self = Self { byte_count: U32::ZERO, mkey: U32::ZERO, address: U64::ZERO };

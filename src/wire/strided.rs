@@ -37,7 +37,7 @@ impl StridedHeader {
     }
 }
 
-/// One stream of pieces behind an interleaved mkey, 16 bytes (`struct mlx5_wqe_umr_repeat_ent_seg`).
+/// One entry (a stream) of an interleaved layout, 16 bytes (`struct mlx5_wqe_umr_repeat_ent_seg`).
 ///
 /// In each cycle the entry gives `byte_count` bytes; the next cycle continues `stride` bytes further.
 #[derive(
@@ -45,13 +45,13 @@ impl StridedHeader {
 )]
 #[repr(C)]
 pub struct StridedEntry {
-    /// Distance in bytes from one piece to the next.
+    /// Distance in bytes from the bytes of one cycle to those of the next.
     pub stride: U16,
-    /// Length of a piece in bytes.
+    /// Bytes in a cycle.
     pub byte_count: U16,
-    /// Key of the memory region that holds the pieces.
+    /// Key of the memory region that holds the bytes.
     pub mkey: U32,
-    /// Address of the first piece.
+    /// Address of the bytes of the first cycle.
     pub address: U64,
 }
 

@@ -61,7 +61,7 @@ struct Queue {
     names: [u64; BLOCKS],
     ends: [u64; BLOCKS],
     producer: u64,
-    /// Up to here blocks are free and in one piece.
+    /// Up to here blocks are free and contiguous.
     free: u64,
     /// Where the oldest request outstanding begins.
     tail: u64,
@@ -72,7 +72,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Looks anew how many blocks are free in one piece.
+    /// Looks anew how many blocks are free and contiguous.
     #[cold]
     fn look(&mut self) {
         let lap = self.producer / BLOCKS as u64 * BLOCKS as u64;

@@ -104,7 +104,7 @@ pub enum Work {
     Crc32c1,
     /// A list, T10-DIF on the wire with a new reference tag, and AES-XTS with a new tweak.
     T10DifXts4,
-    /// An RDMA WRITE of one piece.
+    /// An RDMA WRITE with one SGE.
     RdmaWrite,
     /// Completions, one per poll, all requests signalled.
     Completion1,
@@ -133,7 +133,7 @@ pub enum Work {
     List16Wrapped,
     /// [`Work::List4`] through a queue that threads share.
     SharedList4,
-    /// A receive of one piece.
+    /// A receive with one SGE.
     Receive,
     /// [`Work::List1`] on an mkey that has never been configured.
     FirstList1,

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use defmt_semihosting as _;
 use hil_scenarios::board::{Board, SoftBoard};
 use hil_scenarios::cases::{self, Selection};
-use mlx5_softdev::Personality;
+use mlx5_softdev::DeviceProfile;
 use semihosting::process;
 
 /// Exit statuses beside 0 and 1.
@@ -99,7 +99,7 @@ fn obey() -> i32 {
 /// Runs scenarios and returns whether none failed.
 fn scenarios(selection: Selection<'_>) -> bool {
     let open = || -> Result<Box<dyn Board>, Infallible> {
-        Ok(Box::new(SoftBoard::with_memory(Personality::default(), memory::shared())))
+        Ok(Box::new(SoftBoard::with_memory(DeviceProfile::default(), memory::shared())))
     };
     let tell = |event: hil_scenarios::protocol::Event<'_>| {
         defmt::println!("{=str}", event.to_string());

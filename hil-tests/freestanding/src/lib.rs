@@ -112,7 +112,7 @@ pub fn entry_invalidate(queue: &mut Queue<'_>, mkey: &mut Mkey, key: Key) -> Res
     queue.request(2).invalidate(key)
 }
 
-/// Posts each request that moves data out of pieces of memory.
+/// Posts each request that moves data out of memory.
 #[unsafe(no_mangle)]
 pub fn entry_data_path(
     queue: &mut Queue<'_>,
@@ -233,7 +233,7 @@ pub fn entry_change_table<'q, 'r>(
     table.remove(qpn)
 }
 
-/// Takes completions: one, many, and with patience. Inlined, so that what it does is read as the entries' own.
+/// Takes completions: one, many, and with a timeout. Inlined, so that what it does is read as the entries' own.
 #[inline(always)]
 fn poll(
     completions: &mut CompletionQueue<'_>,

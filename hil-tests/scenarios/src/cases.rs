@@ -1,8 +1,8 @@
 //! Runs cases one after the other and tells each event: what a program that speaks [`crate::protocol`] does.
 
 use crate::board::Board;
-use crate::lab::Verdict;
 use crate::protocol::Event;
+use crate::qp_pair::Verdict;
 use crate::scenarios::measured::{self, Measurement};
 use crate::scenarios::{self, Needs, Scenario};
 use crate::way::{Way, Ways};
@@ -141,11 +141,11 @@ mod tests {
     use crate::board::SoftBoard;
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use mlx5_softdev::Personality;
+    use mlx5_softdev::DeviceProfile;
 
     fn lines(selection: Selection<'_>) -> Vec<String> {
         let mut lines = Vec::new();
-        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(Personality::default())));
+        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(DeviceProfile::default())));
         assert_eq!(run(selection, open, |event| lines.push(event.to_string())), Ok(true));
         lines
     }
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_guard_has_the_last_word() {
         let mut lines = Vec::new();
-        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(Personality::default())));
+        let open = || Ok::<Box<dyn Board>, &str>(Box::new(SoftBoard::new(DeviceProfile::default())));
         let guard = |case: &mut dyn FnMut() -> Verdict| case().and(Err("panicked".into()));
         let selection = Selection { filter: "r028_", ..Selection::default() };
         assert_eq!(run_guarded(selection, open, guard, |event| lines.push(event.to_string())), Ok(false));

@@ -10,7 +10,7 @@ extern crate alloc;
 pub mod board;
 pub mod cases;
 pub mod expected;
-pub mod lab;
 pub mod protocol;
+pub mod qp_pair;
 pub mod scenarios;
 pub mod way;

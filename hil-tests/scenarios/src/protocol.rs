@@ -111,9 +111,9 @@ struct OneLine<'a>(&'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut pieces = self.0.split(char::is_control);
-        f.write_str(pieces.next().unwrap_or_default())?;
-        pieces.try_for_each(|piece| write!(f, " {piece}"))
+        let mut parts = self.0.split(char::is_control);
+        f.write_str(parts.next().unwrap_or_default())?;
+        parts.try_for_each(|part| write!(f, " {part}"))
     }
 }
 

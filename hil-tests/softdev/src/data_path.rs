@@ -1,12 +1,12 @@
 //! Moves data between memory and wire bytes for one key, or for a list of data segments.
 
 use crate::faults::Faults;
-use crate::fetch::Piece;
+use crate::fetch::SendSegment;
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::object::mkey::Mkey;
-use crate::personality::Personality;
 use crate::pipeline::{BlockError, Span, Transform, room};
+use crate::profile::DeviceProfile;
 use crate::refusal::Refusal;
 use crate::transform;
 use crate::translate::{Asker, Right, Walk, lookup};
@@ -44,7 +44,7 @@ impl Range {
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'a> {
     pub(crate) objects: &'a Objects,
-    pub(crate) personality: &'a Personality,
+    pub(crate) profile: &'a DeviceProfile,
     pub(crate) faults: &'a Faults,
     pub(crate) asker: Asker,
 }
@@ -61,14 +61,14 @@ impl<'a> Path<'a> {
     /// Checks a range before any byte of it moves.
     fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Refusal> {
         let mkey = lookup(self.objects, self.asker, range.key, right, self.faults)?;
-        let transform = transform::decode(mkey, self.objects, self.personality, self.faults)?;
+        let transform = transform::decode(mkey, self.objects, self.profile, self.faults)?;
         let offset = range.address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
-        if range.length > u64::from(self.personality.max_message_bytes) {
+        if range.length > u64::from(self.profile.max_message_bytes) {
             return Err(Refusal::Length);
         }
         let span = match &transform {
             Some(transform) => {
-                transform.span(offset, range.length, self.personality.partial_blocks, self.faults)?
+                transform.span(offset, range.length, self.profile.partial_blocks, self.faults)?
             }
             None => {
                 Transform::default().span(offset, range.length, Default::default(), &Faults::default())?
@@ -86,7 +86,7 @@ impl<'a> Path<'a> {
     ) -> Result<(), Refusal> {
         let (objects, asker, faults) = (self.objects, self.asker, self.faults);
         let mut walk =
-            Walk { objects, asker, right: plan.right, faults, budget: self.personality.max_pieces, visit };
+            Walk { objects, asker, right: plan.right, faults, budget: self.profile.max_ranges, visit };
         // Assumption: the mkey's length bounds memory bytes (D26).
         walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }
@@ -109,8 +109,8 @@ impl<'a> Path<'a> {
         self.walk(&plan, |address, length| {
             let start = bytes.len();
             bytes.resize(start.saturating_add(length as usize), 0);
-            let piece = bytes.get_mut(start..).unwrap_or_default();
-            memory.read(address, piece).map_err(|_| Refusal::MemoryFault)
+            let part = bytes.get_mut(start..).unwrap_or_default();
+            memory.read(address, part).map_err(|_| Refusal::MemoryFault)
         })?;
         let Some(transform) = &plan.transform else { return Ok((bytes, None)) };
         let output = transform.transmit(&plan.span, bytes, self.faults)?;
@@ -135,9 +135,9 @@ impl<'a> Path<'a> {
         };
         let mut rest = bytes.as_slice();
         self.walk(&plan, |address, length| {
-            let (piece, tail) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
+            let (part, tail) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
             rest = tail;
-            memory.write(address, piece).map_err(|_| Refusal::MemoryFault)
+            memory.write(address, part).map_err(|_| Refusal::MemoryFault)
         })?;
         Ok(self.report(range.key, error))
     }
@@ -146,18 +146,18 @@ impl<'a> Path<'a> {
         error.map(|error| Report { mkey_index: Key::from_raw(key).index().get(), error })
     }
 
-    /// Gathers all pieces of a send request.
+    /// Gathers all data segments of a send request.
     pub(crate) fn gather_list(
         &self,
         memory: &impl Memory,
-        pieces: &[Piece],
+        segments: &[SendSegment],
     ) -> Result<(Vec<u8>, Vec<Report>), Refusal> {
         let mut message = Vec::new();
         let mut reports = Vec::new();
-        for piece in pieces {
-            let (bytes, report) = match piece {
-                Piece::Inline(bytes) => (bytes.clone(), None),
-                Piece::Memory(segment) => self.gather(memory, Range::of(segment), Right::LocalRead)?,
+        for segment in segments {
+            let (bytes, report) = match segment {
+                SendSegment::Inline(bytes) => (bytes.clone(), None),
+                SendSegment::Memory(segment) => self.gather(memory, Range::of(segment), Right::LocalRead)?,
             };
             reports.extend(report);
             if message.is_empty() {
@@ -166,7 +166,7 @@ impl<'a> Path<'a> {
                 message.try_reserve(bytes.len()).map_err(|_| Refusal::NoRoom)?;
                 message.extend_from_slice(&bytes);
             }
-            if message.len() > self.personality.max_message_bytes as usize {
+            if message.len() > self.profile.max_message_bytes as usize {
                 return Err(Refusal::Length);
             }
         }
@@ -213,10 +213,10 @@ impl<'a> Path<'a> {
         }
         let mut rest = message.as_slice();
         for range in ranges {
-            let (piece, tail) = rest.split_at_checked(range.length as usize).ok_or(Refusal::Length)?;
+            let (part, tail) = rest.split_at_checked(range.length as usize).ok_or(Refusal::Length)?;
             rest = tail;
-            let mut bytes = room(piece.len())?;
-            bytes.extend_from_slice(piece);
+            let mut bytes = room(part.len())?;
+            bytes.extend_from_slice(part);
             reports.extend(self.scatter(memory, range, Right::LocalWrite, bytes)?);
         }
         Ok(reports)

@@ -9,7 +9,7 @@ use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeyView};
 use crate::object::psv::{Psv, PsvView};
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
 use crate::object::{Objects, Pd};
-use crate::personality::{CryptoMode, Personality};
+use crate::profile::{CryptoMode, DeviceProfile};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
@@ -95,7 +95,7 @@ pub enum Numbered {
 #[derive(Debug)]
 pub struct Device<M> {
     pub(crate) memory: M,
-    pub(crate) personality: Personality,
+    pub(crate) profile: DeviceProfile,
     pub(crate) faults: Faults,
     pub(crate) objects: Objects,
     pub(crate) events: VecDeque<Event>,
@@ -107,10 +107,10 @@ pub struct Device<M> {
 
 impl<M: Memory> Device<M> {
     /// Makes a device without objects.
-    pub fn new(memory: M, personality: Personality) -> Self {
+    pub fn new(memory: M, profile: DeviceProfile) -> Self {
         Self {
             memory,
-            personality,
+            profile,
             faults: Faults::default(),
             objects: Objects::new(),
             events: VecDeque::new(),
@@ -135,8 +135,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns what kind of device this is.
-    pub fn personality(&self) -> &Personality {
-        &self.personality
+    pub fn profile(&self) -> &DeviceProfile {
+        &self.profile
     }
 
     /// Makes a protection domain and returns its number (ALLOC_PD).
@@ -199,7 +199,7 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without crypto.
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
-        if attributes.crypto && self.personality.crypto == CryptoMode::None {
+        if attributes.crypto && self.profile.crypto == CryptoMode::None {
             return Err(Error::CryptoMode);
         }
         self.insert_mkey(Mkey::indirect(attributes))
@@ -646,7 +646,7 @@ impl<M: Memory> Device<M> {
     }
 
     fn needs(&self, mode: CryptoMode) -> Result<(), Error> {
-        if self.personality.crypto == mode { Ok(()) } else { Err(Error::CryptoMode) }
+        if self.profile.crypto == mode { Ok(()) } else { Err(Error::CryptoMode) }
     }
 
     fn insert_mkey(&mut self, mkey: Mkey) -> Result<Key, Error> {

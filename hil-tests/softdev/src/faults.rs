@@ -9,7 +9,7 @@ pub struct Faults {
     pub tweak_not_advancing: bool,
     /// Row B: the wire signature covers plaintext, not ciphertext (R144).
     pub signature_over_plaintext: bool,
-    /// Interleaved pieces follow each other without gaps (R47).
+    /// The bytes of an interleaved layout follow each other without gaps (R47).
     pub stride_ignored: bool,
     /// Every key allows every access (R30, R31).
     pub access_flags_ignored: bool,

@@ -12,9 +12,9 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_mkey::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, WQEBB_BYTES};
 use zerocopy::FromBytes;
 
-/// A piece of what a send request sends.
+/// A data segment of a send request.
 #[derive(Clone, Debug)]
-pub(crate) enum Piece {
+pub(crate) enum SendSegment {
     Memory(DataSegment),
     Inline(Vec<u8>),
 }
@@ -39,8 +39,8 @@ pub(crate) enum Operation {
     Nop,
     Umr(Umr),
     SetPsv(Vec<SetPsvSegment>),
-    Send { pieces: Vec<Piece> },
-    Write { remote: RemoteAddressSegment, pieces: Vec<Piece> },
+    Send { segments: Vec<SendSegment> },
+    Write { remote: RemoteAddressSegment, segments: Vec<SendSegment> },
     Read { remote: RemoteAddressSegment, scatter: Vec<DataSegment> },
     Atomic { remote: RemoteAddressSegment, operands: AtomicSegment, scatter: Vec<DataSegment> },
 }
@@ -113,9 +113,11 @@ impl Wqe {
                 }
                 Operation::SetPsv(segments)
             }
-            Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => Operation::Send { pieces: pieces(rest)? },
+            Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => {
+                Operation::Send { segments: segments(rest)? }
+            }
             Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM => {
-                Operation::Write { remote: rest.take()?, pieces: pieces(rest)? }
+                Operation::Write { remote: rest.take()?, segments: segments(rest)? }
             }
             Opcode::RDMA_READ => Operation::Read { remote: rest.take()?, scatter: scatter(rest)? },
             Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => {
@@ -143,21 +145,21 @@ impl Reader<'_> {
 }
 
 /// Data segments and inline data; inline data is padded to 16 bytes.
-fn pieces(mut rest: Reader<'_>) -> Result<Vec<Piece>, Refusal> {
-    let mut pieces = Vec::new();
+fn segments(mut rest: Reader<'_>) -> Result<Vec<SendSegment>, Refusal> {
+    let mut segments = Vec::new();
     while !rest.0.is_empty() {
         let (header, data) = InlineHeader::read_from_prefix(rest.0).map_err(|_| Refusal::Malformed)?;
         let count = header.byte_count.get();
         if count & InlineHeader::INLINE == 0 {
-            pieces.push(Piece::Memory(rest.take()?));
+            segments.push(SendSegment::Memory(rest.take()?));
             continue;
         }
         let length = (count & !InlineHeader::INLINE) as usize;
-        pieces.push(Piece::Inline(data.get(..length).ok_or(Refusal::Malformed)?.to_vec()));
-        // The padding of the last piece may be cut off by the request's end.
+        segments.push(SendSegment::Inline(data.get(..length).ok_or(Refusal::Malformed)?.to_vec()));
+        // The padding of the last inline segment may be cut off by the request's end.
         rest.skip((length + 4).next_multiple_of(OCTOWORD_BYTES).min(rest.0.len()))?;
     }
-    Ok(pieces)
+    Ok(segments)
 }
 
 fn scatter(mut rest: Reader<'_>) -> Result<Vec<DataSegment>, Refusal> {

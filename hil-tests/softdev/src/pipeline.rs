@@ -9,7 +9,7 @@
 
 use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
-use crate::personality::PartialBlocks;
+use crate::profile::PartialBlocks;
 use crate::refusal::Refusal;
 use crate::signature::{Mismatch, Rule};
 use alloc::vec::Vec;

@@ -24,8 +24,8 @@ pub enum Refusal {
     Bounds = 0x07,
     /// Keys under keys, too deep.
     Depth = 0x08,
-    /// The range falls into too many pieces ([`crate::Personality::max_pieces`]).
-    Pieces = 0x09,
+    /// A data segment falls into too many ranges of memory ([`crate::DeviceProfile::max_ranges`]).
+    Ranges = 0x09,
     /// The key's address is no memory.
     MemoryFault = 0x0a,
     /// A key with a BSF stands under another key.

@@ -151,7 +151,7 @@ impl<M: Memory> Device<M> {
         }
         let path = crate::data_path::Path {
             objects: &self.objects,
-            personality: &self.personality,
+            profile: &self.profile,
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };
@@ -207,7 +207,7 @@ impl<M: Memory> Device<M> {
         let value = u64::from_le_bytes(bytes.try_into().map_err(|_| Refusal::Length)?);
         let path = crate::data_path::Path {
             objects: &self.objects,
-            personality: &self.personality,
+            profile: &self.profile,
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };

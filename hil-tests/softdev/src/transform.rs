@@ -3,8 +3,8 @@
 use crate::faults::Faults;
 use crate::object::Objects;
 use crate::object::mkey::{BsfBytes, Mkey};
-use crate::personality::{Personality, XtsEngine};
 use crate::pipeline::{Cipher, Domain, Order, Transform};
+use crate::profile::{DeviceProfile, XtsEngine};
 use crate::refusal::Refusal;
 use crate::signature::{CrcKind, Dif, GuardKind, Rule};
 use mlx5_mkey::types::BlockSize;
@@ -16,7 +16,7 @@ use mlx5_mkey::wire::bsf::{
 pub(crate) fn decode<'a>(
     mkey: &Mkey,
     objects: &'a Objects,
-    personality: &Personality,
+    profile: &DeviceProfile,
     faults: &Faults,
 ) -> Result<Option<Transform<'a>>, Refusal> {
     if !mkey.bsf_enabled {
@@ -29,7 +29,7 @@ pub(crate) fn decode<'a>(
         None => Transform::default(),
     };
     match &mkey.crypto_bsf {
-        Some(bytes) => transform.cipher = Some(cipher(bytes, mkey.pd, objects, personality, faults)?),
+        Some(bytes) => transform.cipher = Some(cipher(bytes, mkey.pd, objects, profile, faults)?),
         None if mkey.crypto => return Err(Refusal::CryptoUnconfigured),
         None => {}
     }
@@ -116,7 +116,7 @@ fn cipher<'a>(
     bytes: &BsfBytes,
     pd: u32,
     objects: &'a Objects,
-    personality: &Personality,
+    profile: &DeviceProfile,
     faults: &Faults,
 ) -> Result<Cipher<'a>, Refusal> {
     let bsf: CryptoBsf = zerocopy::transmute!(*bytes);
@@ -136,7 +136,7 @@ fn cipher<'a>(
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
         return Err(Refusal::Keytag);
     }
-    let single_block = personality.xts == XtsEngine::SingleBlock;
+    let single_block = profile.xts == XtsEngine::SingleBlock;
     let tweak = bsf.xts_initial_tweak;
     let tweak = if single_block { u128::from_le_bytes(tweak) } else { u128::from_be_bytes(tweak) };
     Ok(Cipher { key: &dek.cipher, order, unit, tweak, single_block })

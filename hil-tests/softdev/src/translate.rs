@@ -1,4 +1,4 @@
-//! From key, address and length to pieces of memory: rights, bounds, layouts, keys under keys.
+//! From key, address and length to ranges of memory: rights, bounds, layouts, keys under keys.
 
 use crate::faults::Faults;
 use crate::object::Objects;
@@ -72,7 +72,7 @@ pub(crate) fn lookup<'a>(
     if allowed || faults.access_flags_ignored { Ok(mkey) } else { Err(Refusal::Right) }
 }
 
-/// Walks over memory pieces. The visitor gets address and length of each, in order; no piece is empty.
+/// Walks over memory ranges. The visitor gets address and length of each, in order; no range is empty.
 pub(crate) struct Walk<'a, V> {
     pub(crate) objects: &'a Objects,
     pub(crate) asker: Asker,
@@ -109,11 +109,11 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
     }
 
     fn spend(&mut self) -> Result<(), Refusal> {
-        self.budget = self.budget.checked_sub(1).ok_or(Refusal::Pieces)?;
+        self.budget = self.budget.checked_sub(1).ok_or(Refusal::Ranges)?;
         Ok(())
     }
 
-    /// Visits a piece that another key holds.
+    /// Visits a range that another key holds.
     fn inner(&mut self, key: u32, address: u64, length: u64, depth: u8) -> Result<(), Refusal> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Refusal::Depth)?;

@@ -164,8 +164,8 @@ fn r157_tweak_carries_through_all_bytes() {
 
 #[test]
 fn d6_d7_single_block_engine() {
-    let personality = Personality { xts: XtsEngine::SingleBlock, ..Default::default() };
-    let mut host = Host::with(personality, |_| {});
+    let profile = DeviceProfile { xts: XtsEngine::SingleBlock, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
     let data = pattern(513, 2);
     let dek = host.dek(&XTS_KEY);
     let (at, key) = host.filled(&data);
@@ -250,8 +250,8 @@ fn crypto_reference(key: &[u8], data: &[u8]) -> Vec<u8> {
 #[test]
 fn m32_m35_wrapped_keys_need_a_login() {
     let wrap = |kek: &[u8; 32], plain: &[u8]| crypto::wrap_key(kek, plain).unwrap();
-    let personality = Personality { crypto: CryptoMode::Wrapped, ..Default::default() };
-    let mut host = Host::with(personality, |_| {});
+    let profile = DeviceProfile { crypto: CryptoMode::Wrapped, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
     let kek = [9; 32];
     let credential = [7; 40];
     let kek_id = host.device.import_kek(&kek).unwrap();

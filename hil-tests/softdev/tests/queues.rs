@@ -108,7 +108,7 @@ fn receiver_not_ready_waits_or_gives_up() {
     assert_eq!(host.poll_recv(B).unwrap().0.imm_inval.get(), 5);
 
     for limit in [0u8, 3] {
-        let mut host = Host::with(Personality::default(), |a| a.rnr_retry = Retries::Count(limit));
+        let mut host = Host::with(DeviceProfile::default(), |a| a.rnr_retry = Retries::Count(limit));
         host.post(A, send(Opcode::SEND, 0, &[]));
         host.ring(A);
         for _ in 0..limit {

@@ -6,8 +6,8 @@ use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 use proptest::prelude::*;
 
-fn small() -> Personality {
-    Personality { max_message_bytes: 1 << 20, max_pieces: 1 << 12, ..Default::default() }
+fn small() -> DeviceProfile {
+    DeviceProfile { max_message_bytes: 1 << 20, max_ranges: 1 << 12, ..Default::default() }
 }
 
 /// A world with keys of all kinds, so that random requests have something to hit.

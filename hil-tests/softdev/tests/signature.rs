@@ -327,8 +327,8 @@ fn r186_partial_blocks() {
     assert_eq!(out(&mut host, &mkey, 512), (data.clone(), vec![]));
     assert_eq!(out(&mut host, &mkey, 100).0, data[..100]);
     assert_eq!(into(&mut host, at, &mkey, &data[..300], 300), (data[..300].to_vec(), vec![]));
-    let personality = Personality { partial_blocks: PartialBlocks::Refuse, ..Default::default() };
-    let mut host = Host::with(personality, |_| {});
+    let profile = DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
     let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
     host.send_from(mkey.key, 0, 512);
     assert_eq!(host.bad(A).vendor(), Refusal::PartialBlock.vendor());
@@ -455,7 +455,7 @@ fn more_faults_show() {
 
 #[test]
 fn m19_draining_stops_behind_the_failing_request() {
-    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut host = Host::with(DeviceProfile::default(), |attributes| attributes.drain_sigerr = true);
     let mut memory = with_pi(&pattern(512, 7), 0x1234, 100);
     memory[0] ^= 1;
     let (_, mkey) = signed(&mut host, &memory, T10, Sig::None, 0xff, None);
@@ -527,7 +527,7 @@ fn data_and_protection_information_in_buffers_of_their_own() {
 
 #[test]
 fn a_read_into_a_signature_key_is_checked_and_drains() {
-    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut host = Host::with(DeviceProfile::default(), |attributes| attributes.drain_sigerr = true);
     let mut wire = with_pi(&pattern(512, 3), 0x1234, 100);
     wire[519] ^= 1;
     let (from, from_key) = host.filled(&wire);
@@ -542,7 +542,7 @@ fn a_read_into_a_signature_key_is_checked_and_drains() {
 
 #[test]
 fn the_responder_reports_to_its_receive_queue() {
-    let mut host = Host::with(Personality::default(), |attributes| attributes.drain_sigerr = true);
+    let mut host = Host::with(DeviceProfile::default(), |attributes| attributes.drain_sigerr = true);
     let mut wire = with_pi(&pattern(512, 3), 0x1234, 100);
     wire[514] ^= 1;
     let (_, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);

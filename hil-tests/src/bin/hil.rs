@@ -5,10 +5,10 @@
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard};
 use hil_tests::cases::{self, Selection};
-use hil_tests::lab::Verdict;
 use hil_tests::protocol::Event;
+use hil_tests::qp_pair::Verdict;
 use hil_tests::way::Ways;
-use mlx5_softdev::{CryptoMode, Personality};
+use mlx5_softdev::{CryptoMode, DeviceProfile};
 use std::error::Error;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -81,10 +81,10 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
 
 fn open(name: &str) -> Result<Box<dyn Board>, Box<dyn Error>> {
     Ok(match name {
-        "softdev" => Box::new(SoftBoard::new(Personality::default())),
+        "softdev" => Box::new(SoftBoard::new(DeviceProfile::default())),
         "softdev-wrapped" => {
             let crypto = CryptoMode::Wrapped;
-            Box::new(SoftBoard::new(Personality { crypto, ..Personality::default() }))
+            Box::new(SoftBoard::new(DeviceProfile { crypto, ..DeviceProfile::default() }))
         }
         "uverbs" => Box::new(DevxBoard::open("uverbs", None)?),
         device => Box::new(DevxBoard::open("device", Some(device))?),

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, MkeySpec, Port, PortEvent,
+    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, MkeySpec, QpEnd, QpEvent,
     RECEIVE_SLOTS, SEND_BLOCKS, Sender,
 };
 use crate::way::Way;
@@ -29,7 +29,7 @@ const UVERBS: &str = "uverbs";
 
 /// How long the device may take until everything is quiet: a bound for what never comes, far from what an emulated machine
 /// beside other work needs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a completion may take to be seen behind the counter that tells of it.
 const ARRIVAL: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub struct DevxBoard {
     queues: Vec<Watched>,
     events: Events,
     /// Events by queue pair that no scenario has asked for yet.
-    told: VecDeque<(u32, PortEvent)>,
+    told: VecDeque<(u32, QpEvent)>,
     /// Numbers of credential and KEK, if it is known what to log in with.
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
@@ -113,7 +113,7 @@ impl DevxBoard {
         Ok(id)
     }
 
-    fn port(&mut self) -> Result<(Port, Watched), DevxError> {
+    fn create_end(&mut self) -> Result<(QpEnd, Watched), DevxError> {
         let (cq, reader) = self.device.create_cq(COMPLETIONS as u32)?;
         let queue = self.device.create_qp::<SEND_BLOCKS, RECEIVE_SLOTS>(
             &self.pd,
@@ -131,12 +131,12 @@ impl DevxBoard {
         let completions: CompletionQueue<'static> = reader.leak();
         let record = send.record();
         let watched = Watched { control: leaked.control, record, peer: send.qpn(), _cq: cq };
-        Ok((Port { send: Sender::new(send), receive, completions }, watched))
+        Ok((QpEnd { send: Sender::new(send), receive, completions }, watched))
     }
 
-    fn watched(&mut self, port: &Port) -> &mut Watched {
-        let found = self.queues.iter_mut().find(|queue| queue.control.qpn() == port.send.qpn());
-        found.expect("a port of this board")
+    fn watched(&mut self, end: &QpEnd) -> &mut Watched {
+        let found = self.queues.iter_mut().find(|queue| queue.control.qpn() == end.send.qpn());
+        found.expect("an end of this board")
     }
 
     /// Whether a queue pair has taken up all that was published, or will not go on by itself. Completions follow.
@@ -238,9 +238,9 @@ impl Board for DevxBoard {
         self.load(key).expect("create DEK")
     }
 
-    fn connect(&mut self) -> (Port, Port) {
-        let (near, mut near_watched) = self.port().expect("make a queue pair");
-        let (far, mut far_watched) = self.port().expect("make a queue pair");
+    fn connect(&mut self) -> (QpEnd, QpEnd) {
+        let (near, mut near_watched) = self.create_end().expect("make a queue pair");
+        let (far, mut far_watched) = self.create_end().expect("make a queue pair");
         (near_watched.peer, far_watched.peer) = (far.send.qpn(), near.send.qpn());
         for watched in [&near_watched, &far_watched] {
             watched.control.connect_local(watched.peer).expect("connect");
@@ -250,7 +250,7 @@ impl Board for DevxBoard {
     }
 
     fn run_device(&mut self) -> bool {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let late = Instant::now() >= end;
             if self.queues.iter().all(Self::is_quiet) {
@@ -263,28 +263,28 @@ impl Board for DevxBoard {
         }
     }
 
-    fn patience(&self) -> u64 {
+    fn timeout(&self) -> u64 {
         u64::try_from(ARRIVAL.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn drain_on_signature_error(&mut self, port: &Port) {
-        let queue = self.watched(port);
+    fn drain_on_signature_error(&mut self, end: &QpEnd) {
+        let queue = self.watched(end);
         queue.control.restart(true).expect("restart a queue pair");
         queue.control.connect_local(queue.peer).expect("connect");
     }
 
-    fn drained_at(&mut self, port: &Port) -> Option<u16> {
-        let info = self.watched(port).control.query().expect("query a queue pair of this board");
+    fn drained_at(&mut self, end: &QpEnd) -> Option<u16> {
+        let info = self.watched(end).control.query().expect("query a queue pair of this board");
         (info.state == QpState::SQ_DRAINED).then_some(info.next_send_block)
     }
 
-    fn resume(&mut self, port: &Port) {
-        self.watched(port).control.resume().expect("resume a drained queue pair");
+    fn resume(&mut self, end: &QpEnd) {
+        self.watched(end).control.resume().expect("resume a drained queue pair");
     }
 
-    fn send_ring(&self, port: &Port) -> Option<u64> {
+    fn send_ring(&self, end: &QpEnd) -> Option<u64> {
         // The shim puts the record right behind the send ring. Whoever writes there looks first.
-        let record = ptr::from_ref(port.send.record()).expose_provenance() as u64;
+        let record = ptr::from_ref(end.send.record()).expose_provenance() as u64;
         record.checked_sub((SEND_BLOCKS * size_of::<Wqebb>()) as u64)
     }
 
@@ -292,8 +292,8 @@ impl Board for DevxBoard {
         u64::try_from(self.begin.elapsed().as_nanos()).ok()
     }
 
-    fn event(&mut self, port: &Port) -> Option<PortEvent> {
-        let number = port.send.qpn().get();
+    fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {
+        let number = end.send.qpn().get();
         let end = Instant::now() + EVENT_PATIENCE;
         loop {
             if let Some(place) = self.told.iter().position(|(of, _)| *of == number) {
@@ -302,9 +302,9 @@ impl Board for DevxBoard {
             let left = end.saturating_duration_since(Instant::now());
             let event = self.events.wait(Some(left)).expect("events of this board")?;
             let what = match event.kind {
-                EventKind::SQ_DRAINED => PortEvent::Drained,
-                EventKind::QP_ACCESS => PortEvent::AccessViolation,
-                _ => PortEvent::Error,
+                EventKind::SQ_DRAINED => QpEvent::Drained,
+                EventKind::QP_ACCESS => QpEvent::AccessViolation,
+                _ => QpEvent::Error,
             };
             self.told.push_back((event.cookie as u32, what));
         }

@@ -4,7 +4,7 @@ use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same, sign
 use super::scatter::Scattered;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::lab::{Lab, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, InterleavedEntry, Keytag, KlmEntry, Layout,
@@ -158,97 +158,97 @@ const GAP: u8 = 0x5c;
 // ── mlx5dv_wr_mkey_configure ──
 
 fn create(board: &mut dyn Board) -> Seen {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
-    lab.configure(mkey, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-    let moved = lab.tx(Tx::Write, mkey, 0, 64)?;
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    pair.configure(mkey, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+    let moved = pair.tx(Tx::Write, mkey, 0, 64)?;
     ensure!(moved.requester.is_some(), "an mkey without layout let 64 bytes through");
     Ok("configured (DRIVER1); without a layout it carries nothing".into())
 }
 
 fn list_layout(board: &mut dyn Board) -> Seen {
-    let mut lab = Lab::new(board);
-    let mr1 = lab.region(&[GAP; 100]);
-    let mr2 = lab.region(&[GAP; 4200]);
-    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let mut pair = QpPairFixture::new(board);
+    let mr1 = pair.region(&[GAP; 100]);
+    let mr2 = pair.region(&[GAP; 4200]);
+    let mkey = pair.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
     let sgl = [entry(mr1.address, 64, mr1.key), entry(mr2.address, 4096, mr2.key)];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
-    lab.configure(mkey, &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, &sgl)?;
+    pair.configure(mkey, &MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, &sgl)?;
     let data = pattern(4160);
-    lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
-    same("mr1", &lab.bytes(&mr1), &[&data[..64], &[GAP; 36]].concat())?;
-    same("mr2", &lab.bytes(&mr2), &[&data[64..], &[GAP; 104]].concat())?;
-    same("read back", &lab.tx(Tx::PeerRead, mkey, 0, 4160)?.ok()?, &data)?;
+    pair.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
+    same("mr1", &pair.bytes(&mr1), &[&data[..64], &[GAP; 36]].concat())?;
+    same("mr2", &pair.bytes(&mr2), &[&data[64..], &[GAP; 104]].concat())?;
+    same("read back", &pair.tx(Tx::PeerRead, mkey, 0, 4160)?.ok()?, &data)?;
     Ok("bytes 0-63 in mr1, 64-4159 in mr2, nothing beside them; peer READs the same".into())
 }
 
 fn interleaved_layout(board: &mut dyn Board) -> Seen {
-    let mut lab = Lab::new(board);
-    let mr1 = lab.region(&[GAP; 1100]);
-    let mr2 = lab.region(&[GAP; 40]);
+    let mut pair = QpPairFixture::new(board);
+    let mr1 = pair.region(&[GAP; 1100]);
+    let mr2 = pair.region(&[GAP; 40]);
     // One entry more than the layout has, as the page says.
-    let mkey = lab.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
+    let mkey = pair.mkey(MkeySpec { entries: 3, ..MkeySpec::default() });
     let entries = [
         InterleavedEntry { address: mr1.address, bytes: 512, skip: 4, key: mr1.key },
         InterleavedEntry { address: mr2.address, bytes: 8, skip: 0, key: mr2.key },
     ];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
     let config = MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
-    lab.configure(mkey, &config, Layout::Interleaved { repeat: 2, entries: &entries })?;
+    pair.configure(mkey, &config, Layout::Interleaved { repeat: 2, entries: &entries })?;
     let sent = pattern(1040);
-    lab.rx(Rx::PeerWrite, mkey, 0, &sent)?.ok()?;
-    let (found1, found2) = (lab.bytes(&mr1), lab.bytes(&mr2));
+    pair.rx(Rx::PeerWrite, mkey, 0, &sent)?.ok()?;
+    let (found1, found2) = (pair.bytes(&mr1), pair.bytes(&mr2));
     same("mr1 from 0", &found1[..512], &sent[..512])?;
     same("gap in mr1", &found1[512..516], &[GAP; 4])?;
     same("mr1 from 516", &found1[516..1028], &sent[520..1032])?;
     same("mr1 from 1028", &found1[1028..], &[GAP; 72])?;
     same("mr2", &found2[..16], &[&sent[512..520], &sent[1032..]].concat())?;
     same("mr2 from 16", &found2[16..], &[GAP; 24])?;
-    same("read back", &lab.tx(Tx::PeerRead, mkey, 0, 1040)?.ok()?, &sent)?;
+    same("read back", &pair.tx(Tx::PeerRead, mkey, 0, 1040)?.ok()?, &sent)?;
     Ok("0-511 mr1+0, 512-519 mr2+0, 520-1031 mr1+516, 1032-1039 mr2+8; mr1[512..516) intact".into())
 }
 
 fn access_override(board: &mut dyn Board) -> Seen {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let data = pattern(64);
-    let mr = lab.region(&data);
-    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let mr = pair.region(&data);
+    let mkey = pair.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
     let sgl = [entry(mr.address, 64, mr.key)];
     let access = |access| MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED };
-    lab.configure(mkey, &access(Access::REMOTE_READ), &sgl)?;
-    same("READ", &lab.tx(Tx::PeerRead, mkey, 0, 64)?.ok()?, &data)?;
-    refused(&mut lab, "WRITE under REMOTE_READ", |lab| lab.rx(Rx::PeerWrite, mkey, 0, &[1; 64]))?;
-    same("memory", &lab.bytes(&mr), &data)?;
+    pair.configure(mkey, &access(Access::REMOTE_READ), &sgl)?;
+    same("READ", &pair.tx(Tx::PeerRead, mkey, 0, 64)?.ok()?, &data)?;
+    refused(&mut pair, "WRITE under REMOTE_READ", |pair| pair.rx(Rx::PeerWrite, mkey, 0, &[1; 64]))?;
+    same("memory", &pair.bytes(&mr), &data)?;
 
-    lab.configure(mkey, &access(Access::REMOTE_WRITE), Layout::Unchanged)?;
+    pair.configure(mkey, &access(Access::REMOTE_WRITE), Layout::Unchanged)?;
     let new = [0xa7; 64];
-    lab.rx(Rx::PeerWrite, mkey, 0, &new)?.ok()?;
-    same("memory", &lab.bytes(&mr), &new)?;
-    let why = refused(&mut lab, "READ under REMOTE_WRITE", |lab| lab.tx(Tx::PeerRead, mkey, 0, 64))?;
+    pair.rx(Rx::PeerWrite, mkey, 0, &new)?.ok()?;
+    same("memory", &pair.bytes(&mr), &new)?;
+    let why = refused(&mut pair, "READ under REMOTE_WRITE", |pair| pair.tx(Tx::PeerRead, mkey, 0, 64))?;
     Ok(format!("after the second request WRITE passes and READ is refused: {why}"))
 }
 
 fn local_invalidate(board: &mut dyn Board) -> Seen {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let data = pattern(64);
-    let mr = lab.region(&data);
-    let mkey = lab.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
+    let mr = pair.region(&data);
+    let mkey = pair.mkey(MkeySpec { entries: 4, ..MkeySpec::default() });
     let sgl = [entry(mr.address, 64, mr.key)];
-    lab.configure(mkey, &OPEN, &sgl)?;
-    same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
-    lab.near
+    pair.configure(mkey, &OPEN, &sgl)?;
+    same("wire", &pair.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
+    pair.near
         .send
         .request(1)
         .signaled()
-        .invalidate_mkey(&mut lab.mkeys[mkey])
+        .invalidate_mkey(&mut pair.mkeys[mkey])
         .map_err(|error| error.to_string())?;
-    lab.near.send.ring_doorbell();
-    lab.run_device()?;
-    let done: Vec<_> = lab.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
+    pair.near.send.ring_doorbell();
+    pair.run_device()?;
+    let done: Vec<_> = pair.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
     ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");
-    let why = refused(&mut lab, "use after LOCAL_INV", |lab| lab.tx(Tx::Write, mkey, 0, 64))?;
-    lab.configure(mkey, &OPEN, &sgl)?;
-    same("wire", &lab.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
+    let why = refused(&mut pair, "use after LOCAL_INV", |pair| pair.tx(Tx::Write, mkey, 0, 64))?;
+    pair.configure(mkey, &OPEN, &sgl)?;
+    same("wire", &pair.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
     Ok(format!("use of the cleared mkey is refused: {why}"))
 }
 
@@ -258,12 +258,12 @@ const fn entry(address: u64, length: u32, key: Key) -> KlmEntry {
 
 /// Does what must be refused, connects anew, and returns the reason that the requester got.
 fn refused(
-    lab: &mut Lab<'_>,
+    pair: &mut QpPairFixture<'_>,
     what: &str,
-    act: impl FnOnce(&mut Lab<'_>) -> Result<crate::lab::Moved, String>,
+    act: impl FnOnce(&mut QpPairFixture<'_>) -> Result<crate::qp_pair::Moved, String>,
 ) -> Result<Syndrome, String> {
-    let moved = act(lab)?;
-    lab.reconnect();
+    let moved = act(pair)?;
+    pair.reconnect();
     moved.requester.map(|failure| failure.syndrome).ok_or_else(|| format!("{what} was not refused"))
 }
 
@@ -271,7 +271,7 @@ fn refused(
 
 /// A signature or crypto mkey, what is behind it and what ought to be seen on both sides.
 struct Setup<'b> {
-    lab: Lab<'b>,
+    pair: QpPairFixture<'b>,
     mkey: usize,
     signature: Option<BlockSignature>,
     crypto: Option<Crypto>,
@@ -287,15 +287,15 @@ impl<'b> Setup<'b> {
         signature: Option<BlockSignature>,
         crypto: Option<Crypto>,
     ) -> Result<Self, String> {
-        let mut lab = Lab::new(board);
+        let mut pair = QpPairFixture::new(board);
         let (has_signature, has_crypto) = (signature.is_some(), crypto.is_some());
         let spec =
             MkeySpec { entries: 4, signature: has_signature, crypto: has_crypto, ..MkeySpec::default() };
-        let mkey = lab.mkey(spec);
+        let mkey = pair.mkey(spec);
         let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
         let images = expected::images(data, signature.as_ref(), cipher);
-        let buffers = Scattered::holding(&mut lab, &[13, 2, 29, 7], &images.memory);
-        let mut setup = Self { lab, mkey, signature, crypto, buffers, images };
+        let buffers = Scattered::holding(&mut pair, &[13, 2, 29, 7], &images.memory);
+        let mut setup = Self { pair, mkey, signature, crypto, buffers, images };
         setup.configure()?;
         Ok(setup)
     }
@@ -308,12 +308,12 @@ impl<'b> Setup<'b> {
             crypto: self.crypto,
             ..OPEN
         };
-        self.lab.configure(self.mkey, &config, entries.as_slice())
+        self.pair.configure(self.mkey, &config, entries.as_slice())
     }
 
     /// Moves data out and compares the wire.
     fn transmit(&mut self, way: Tx) -> Verdict {
-        let wire = self.lab.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
+        let wire = self.pair.tx(way, self.mkey, 0, self.images.wire.len())?.ok()?;
         same("wire", &wire, &self.images.wire)?;
         self.quiet()
     }
@@ -321,20 +321,20 @@ impl<'b> Setup<'b> {
     /// Moves data in and compares memory.
     fn receive(&mut self, way: Rx) -> Verdict {
         let length = self.images.memory.len();
-        self.buffers.write(&mut self.lab, &vec![0; length]);
-        self.lab.rx(way, self.mkey, 0, &self.images.wire)?.ok()?;
-        same("memory", &self.buffers.read(&self.lab, length)?, &self.images.memory)?;
+        self.buffers.write(&mut self.pair, &vec![0; length]);
+        self.pair.rx(way, self.mkey, 0, &self.images.wire)?.ok()?;
+        same("memory", &self.buffers.read(&self.pair, length)?, &self.images.memory)?;
         self.quiet()
     }
 
     fn quiet(&mut self) -> Verdict {
-        if self.signature.is_some() { no_signature_error(&mut self.lab, self.mkey) } else { Ok(()) }
+        if self.signature.is_some() { no_signature_error(&mut self.pair, self.mkey) } else { Ok(()) }
     }
 
     /// Turns over a bit of memory at each of these places.
     fn spoil_memory(&mut self, places: &[usize]) {
         let spoilt = spoil(&self.images.memory, places);
-        self.buffers.write(&mut self.lab, &spoilt);
+        self.buffers.write(&mut self.pair, &spoilt);
     }
 
     fn lengths(&self) -> String {
@@ -360,8 +360,8 @@ fn sig_1(board: &mut dyn Board) -> Seen {
     setup.transmit(Tx::Send)?;
     // A byte of block 2: found out while it is sent.
     setup.spoil_memory(&[2 * 516 + 77]);
-    setup.lab.tx(Tx::Send, setup.mkey, 0, 4 * 512)?.ok()?;
-    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.tx(Tx::Send, setup.mkey, 0, 4 * 512)?.ok()?;
+    let error = signature_error(&mut setup.pair, setup.mkey)?;
     let blocks: Vec<&[u8]> = setup.images.memory.chunks(516).collect();
     let spoilt = spoil(blocks[2], &[77]);
     let computed = expected::signature(&Signature::Crc32(Seed::Ones), &spoilt[..512], 2);
@@ -392,8 +392,8 @@ fn sig_2_1(board: &mut dyn Board) -> Seen {
     // Of two wrong blocks the first is reported; once configured again, the mkey reports again.
     for places in [[4104 + 9, 2 * 4104 + 9], [100, 4104 + 9]] {
         let spoilt = spoil(&setup.images.wire, &places);
-        setup.lab.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
-        let error = signature_error(&mut setup.lab, setup.mkey)?;
+        setup.pair.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
+        let error = signature_error(&mut setup.pair, setup.mkey)?;
         ensure_eq!(error.kind, SignatureErrorKind::Guard, "kind of the signature error");
         ensure_eq!(error.block_index(), places[0] as u64 / 4104, "block of the signature error");
         setup.configure()?;
@@ -407,11 +407,11 @@ fn partial_check(board: &mut dyn Board) -> Seen {
     let signature = BlockSignature::wire(domain(dif, BlockSize::B512)).with_check_mask(!0x10);
     let mut setup = Setup::new(board, &pattern(512), Some(signature), None)?;
     let spoilt = spoil(&setup.images.wire, &[515]);
-    setup.lab.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
-    no_signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
+    no_signature_error(&mut setup.pair, setup.mkey)?;
     let spoilt = spoil(&setup.images.wire, &[514]);
-    setup.lab.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
-    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.rx(Rx::Receive, setup.mkey, 0, &spoilt)?.ok()?;
+    let error = signature_error(&mut setup.pair, setup.mkey)?;
     ensure_eq!((error.kind, error.found), (SignatureErrorKind::AppTag, 0xbbcd), "signature error");
     Ok(format!("mask ef: low byte changed: passes; high byte: {error}"))
 }
@@ -429,7 +429,7 @@ fn preserve(board: &mut dyn Board) -> Seen {
     }
     setup.images.wire = setup.images.memory.clone();
     let memory = setup.images.memory.clone();
-    setup.buffers.write(&mut setup.lab, &memory);
+    setup.buffers.write(&mut setup.pair, &memory);
     setup.transmit(Tx::Send)?;
     setup.receive(Rx::Receive)?;
     Ok("masks check cf, copy 30: tags feed and 0bad cross in both directions".into())
@@ -441,12 +441,12 @@ fn escape(board: &mut dyn Board) -> Seen {
     let mut setup = Setup::new(board, &pattern(2 * 512), Some(of(escaping)), None)?;
     let mut wire = setup.images.wire.clone();
     wire[512..516].copy_from_slice(&[0, 0, 0xff, 0xff]);
-    setup.lab.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
-    no_signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
+    no_signature_error(&mut setup.pair, setup.mkey)?;
     setup.signature = Some(of(T10Dif { escape: Escape::Never, ..escaping }));
     setup.configure()?;
-    setup.lab.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
-    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.rx(Rx::Receive, setup.mkey, 0, &wire)?.ok()?;
+    let error = signature_error(&mut setup.pair, setup.mkey)?;
     ensure_eq!((error.kind, error.found), (SignatureErrorKind::Guard, 0), "signature error");
     Ok(format!("wrong guard, tag FFFF: passes; without the flag: {error}"))
 }
@@ -502,8 +502,8 @@ fn crypto_2_1(board: &mut dyn Board) -> Seen {
     let mut setup = row_c(board)?;
     setup.receive(Rx::PeerWrite)?;
     let spoilt = spoil(&setup.images.wire, &[520 + 33]);
-    setup.lab.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
-    let error = signature_error(&mut setup.lab, setup.mkey)?;
+    setup.pair.rx(Rx::PeerWrite, setup.mkey, 0, &spoilt)?.ok()?;
+    let error = signature_error(&mut setup.pair, setup.mkey)?;
     ensure_eq!((error.kind, error.block_index()), (SignatureErrorKind::Guard, 1), "signature error");
     Ok(format!("{}; bit spoilt: {error}", setup.lengths()))
 }
@@ -520,7 +520,7 @@ fn keytag(board: &mut dyn Board) -> Seen {
     setup.crypto = Some(Crypto { keytag: Keytag(*b"disk-008"), ..right });
     let why = match setup.configure() {
         Ok(()) => {
-            refused(&mut setup.lab, "a wrong keytag", |lab| lab.tx(Tx::Write, mkey, 0, 512))?.to_string()
+            refused(&mut setup.pair, "a wrong keytag", |pair| pair.tx(Tx::Write, mkey, 0, 512))?.to_string()
         }
         Err(error) => error,
     };
@@ -544,7 +544,7 @@ fn job_sizes(board: &mut dyn Board, unit: BlockSize, jobs: [usize; 3]) -> Seen {
             let mut setup = Setup::new(board, &data, None, Some(crypto))?;
             let mkey = setup.mkey;
             let reason =
-                refused(&mut setup.lab, "a job of that size", |lab| lab.tx(Tx::Write, mkey, 0, job))?;
+                refused(&mut setup.pair, "a job of that size", |pair| pair.tx(Tx::Write, mkey, 0, job))?;
             why = format!("{} and {} pass, {job} is refused: {reason}", jobs[0], jobs[1]);
         }
     }

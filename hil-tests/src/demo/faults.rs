@@ -46,7 +46,7 @@ all! {
     ref_tag_not_advancing true "the T10-DIF reference tag is the same in every block",
     tweak_not_advancing true "every data unit uses the first one's tweak",
     signature_over_plaintext true "row B: the wire signature covers plaintext",
-    stride_ignored true "interleaved pieces follow each other without gaps",
+    stride_ignored true "the bytes of an interleaved layout follow each other without gaps",
     access_flags_ignored true "every key allows every access",
     local_inv_ignored true "LOCAL_INV leaves the key usable",
     // SEND with invalidation is not in the three pages.

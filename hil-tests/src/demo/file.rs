@@ -4,7 +4,7 @@ use super::kit::{KEY, OPEN, dif, domain, no_signature_error, same, signature_err
 use super::scatter::Scattered;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
-use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
 use mlx5_mkey::error::ConfigError;
 use mlx5_mkey::mkey::{
     BlockSignature, Crypto, Direction, Keytag, KlmEntry, Mkey, MkeyConfig, MkeyKind, Signature,
@@ -47,9 +47,9 @@ pub struct Report {
     pub padding: usize,
     /// Transfers in each direction.
     pub transfers: u64,
-    /// Lengths of the pieces that the first transfer was sent from.
+    /// Lengths of the ranges that the first transfer was sent from.
     pub source: Vec<usize>,
-    /// Lengths of the pieces that it was received into.
+    /// Lengths of the ranges that it was received into.
     pub target: Vec<usize>,
     /// The first bytes of the file.
     pub head: Vec<u8>,
@@ -99,7 +99,7 @@ pub fn run(board: &mut dyn Board, mut source: impl Read) -> io::Result<Report> {
 
 /// The way from a file's buffers over the wire to others.
 struct Trip<'b> {
-    lab: Lab<'b>,
+    pair: QpPairFixture<'b>,
     /// For both mkeys. Tweak and reference tag change from chunk to chunk.
     prepared: Result<PreparedConfig, ConfigError>,
     source: Scattered,
@@ -113,18 +113,18 @@ struct Trip<'b> {
 
 impl<'b> Trip<'b> {
     fn new(board: &'b mut dyn Board) -> Self {
-        let mut lab = Lab::new(board);
+        let mut pair = QpPairFixture::new(board);
         let spec = MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() };
-        let dek = lab.board.create_dek(DekSpec { key: &KEY, keytag: None });
-        let (out, back) = (lab.mkey(spec), lab.mkey(spec));
+        let dek = pair.board.create_dek(DekSpec { key: &KEY, keytag: None });
+        let (out, back) = (pair.mkey(spec), pair.mkey(spec));
         Self {
-            prepared: prepare(lab.mkeys[out].kind(), dek),
-            source: Scattered::new(&mut lab, SOURCE, CHUNK),
-            target: Scattered::new(&mut lab, TARGET, CHUNK),
-            far: lab.region(&vec![0; CHUNK / BLOCK * UNIT]),
+            prepared: prepare(pair.mkeys[out].kind(), dek),
+            source: Scattered::new(&mut pair, SOURCE, CHUNK),
+            target: Scattered::new(&mut pair, TARGET, CHUNK),
+            far: pair.region(&vec![0; CHUNK / BLOCK * UNIT]),
             out,
             back,
-            lab,
+            pair,
         }
     }
 
@@ -139,7 +139,7 @@ impl<'b> Trip<'b> {
             report.source = self.source.lengths(data.len());
             report.target = self.target.lengths(data.len());
             report.head = chunk.iter().take(SHOWN).copied().collect();
-            report.wqe = first_wqe(&mut self.lab, self.out, &prepared, &self.source.entries(data.len()))?;
+            report.wqe = first_wqe(&mut self.pair, self.out, &prepared, &self.source.entries(data.len()))?;
         }
         let far = Region { length: blocks * UNIT, ..self.far };
         let wire = self.send(&data, &prepared, &far, report)?;
@@ -172,15 +172,15 @@ impl<'b> Trip<'b> {
         far: &Region,
         report: &mut Report,
     ) -> Result<Vec<u8>, String> {
-        self.source.write(&mut self.lab, data);
+        self.source.write(&mut self.pair, data);
         let start = Instant::now();
-        self.lab.configure_prepared(self.out, prepared, self.source.entries(data.len()).as_slice())?;
-        let wire = self.lab.tx_to(Tx::Send, self.out, 0, far)?.ok()?;
+        self.pair.configure_prepared(self.out, prepared, self.source.entries(data.len()).as_slice())?;
+        let wire = self.pair.tx_to(Tx::Send, self.out, 0, far)?.ok()?;
         report.device_time += start.elapsed();
         let MkeyConfig { signature, crypto, .. } = prepared.config();
         let crypto = crypto.as_ref().map(|crypto| (crypto, &KEY[..]));
         same("wire", &wire, &expected::images(data, signature.signature(), crypto).wire)?;
-        no_signature_error(&mut self.lab, self.out)?;
+        no_signature_error(&mut self.pair, self.out)?;
         Ok(wire)
     }
 
@@ -193,13 +193,13 @@ impl<'b> Trip<'b> {
         far: &Region,
         report: &mut Report,
     ) -> Verdict {
-        self.target.write(&mut self.lab, &vec![0; length]);
+        self.target.write(&mut self.pair, &vec![0; length]);
         let start = Instant::now();
-        self.lab.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
-        self.lab.rx_from(Rx::Receive, self.back, 0, far)?.ok()?;
+        self.pair.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
+        self.pair.rx_from(Rx::Receive, self.back, 0, far)?.ok()?;
         report.device_time += start.elapsed();
-        let mut received = self.target.read(&self.lab, length)?;
-        no_signature_error(&mut self.lab, self.back)?;
+        let mut received = self.target.read(&self.pair, length)?;
+        no_signature_error(&mut self.pair, self.back)?;
         if received.drain(chunk.len()..).any(|byte| byte != 0) {
             return Err("the padding did not come back as zeros".into());
         }
@@ -217,10 +217,10 @@ impl<'b> Trip<'b> {
         let mut spoilt = wire.to_vec();
         spoilt[byte] ^= 1 << bit;
         let far = Region { length: wire.len(), ..self.far };
-        self.lab.board.write(far.address, &spoilt);
-        self.lab.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
-        self.lab.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
-        let error = signature_error(&mut self.lab, self.back)?;
+        self.pair.board.write(far.address, &spoilt);
+        self.pair.configure_prepared(self.back, prepared, self.target.entries(length).as_slice())?;
+        self.pair.rx_from(Rx::Receive, self.back, 0, &far)?.ok()?;
+        let error = signature_error(&mut self.pair, self.back)?;
         let crypto = prepared.config().crypto.ok_or("no cipher")?;
 
         let block = byte / UNIT;
@@ -279,7 +279,7 @@ impl Doorbell for NoDoorbell {
 /// Returns the bytes of the work request that configures an mkey, as the near side's send queue would write it next: posted
 /// to a ring that no device reads.
 fn first_wqe(
-    lab: &mut Lab<'_>,
+    pair: &mut QpPairFixture<'_>,
     mkey: usize,
     prepared: &PreparedConfig,
     entries: &[KlmEntry],
@@ -288,11 +288,11 @@ fn first_wqe(
     let mut ring = [Wqebb::ZERO; BLOCKS];
     let record = DoorbellRecord::new();
     let settings = SendQueueConfig {
-        first_block: lab.near.send.producer(),
-        ..SendQueueConfig::new(lab.near.send.qpn())
+        first_block: pair.near.send.producer(),
+        ..SendQueueConfig::new(pair.near.send.qpn())
     };
     let start = settings.first_block as usize % BLOCKS;
-    let mut mkey: Mkey = lab.mkeys[mkey].clone();
+    let mut mkey: Mkey = pair.mkeys[mkey].clone();
     let mut queue: SendQueue<'_, NoDoorbell, BLOCKS> =
         SendQueue::new(settings, &mut ring, &record, NoDoorbell).map_err(|error| error.to_string())?;
     let request = queue.request(0).signaled();
@@ -348,15 +348,15 @@ mod tests {
     #[test]
     fn the_first_work_request_is_the_one_that_the_device_reads() {
         let mut board = soft_board(Faults::default());
-        let mut lab = Lab::new(&mut board);
-        let mkey = lab.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
-        let mr = lab.region(&[0; BLOCK]);
+        let mut pair = QpPairFixture::new(&mut board);
+        let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, crypto: true, ..MkeySpec::default() });
+        let mr = pair.region(&[0; BLOCK]);
         let entries = [KlmEntry { address: mr.address, length: BLOCK as u32, key: mr.key }];
-        let prepared = prepare(lab.mkeys[mkey].kind(), DekId::default()).unwrap();
+        let prepared = prepare(pair.mkeys[mkey].kind(), DekId::default()).unwrap();
         // Not only at the start of a ring.
-        lab.configure_prepared(mkey, &prepared, &entries).unwrap();
-        let wqe = first_wqe(&mut lab, mkey, &prepared, &entries).unwrap();
-        let first = lab.near.send.producer();
+        pair.configure_prepared(mkey, &prepared, &entries).unwrap();
+        let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
+        let first = pair.near.send.producer();
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
         assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);
         assert_eq!(wqe[128..132], (BLOCK as u32).to_be_bytes());

@@ -1,6 +1,6 @@
 //! What examples, rows and the file have in common.
 
-use crate::lab::{Lab, Verdict};
+use crate::qp_pair::{QpPairFixture, Verdict};
 use mlx5_mkey::mkey::{Access, Domain, Escape, Guard, MkeyConfig, Signature, SignatureError, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 
@@ -59,8 +59,8 @@ pub(super) fn same(what: &str, found: &[u8], expected: &[u8]) -> Verdict {
 ///
 /// # Errors
 /// The signature error.
-pub(super) fn no_signature_error(lab: &mut Lab<'_>, mkey: usize) -> Verdict {
-    match lab.mkeys[mkey].check() {
+pub(super) fn no_signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Verdict {
+    match pair.mkeys[mkey].check() {
         Ok(None) => Ok(()),
         Ok(Some(error)) => Err(format!("signature error without cause: {error}")),
         Err(error) => Err(error.to_string()),
@@ -71,8 +71,8 @@ pub(super) fn no_signature_error(lab: &mut Lab<'_>, mkey: usize) -> Verdict {
 ///
 /// # Errors
 /// There was none.
-pub(super) fn signature_error(lab: &mut Lab<'_>, mkey: usize) -> Result<SignatureError, String> {
-    match lab.mkeys[mkey].check() {
+pub(super) fn signature_error(pair: &mut QpPairFixture<'_>, mkey: usize) -> Result<SignatureError, String> {
+    match pair.mkeys[mkey].check() {
         Ok(Some(error)) => Ok(error),
         Ok(None) => Err("a wrong signature was not reported".into()),
         Err(error) => Err(error.to_string()),

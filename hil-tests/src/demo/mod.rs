@@ -9,9 +9,9 @@ pub mod rows;
 mod scatter;
 
 use crate::board::SoftBoard;
-use mlx5_softdev::{Faults, Personality};
+use mlx5_softdev::{DeviceProfile, Faults};
 
 /// Makes a software device, broken as `faults` says.
 pub fn soft_board(faults: Faults) -> SoftBoard {
-    SoftBoard::new(Personality::default()).with_faults(faults)
+    SoftBoard::new(DeviceProfile::default()).with_faults(faults)
 }

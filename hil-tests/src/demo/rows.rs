@@ -4,7 +4,7 @@ use super::kit::{KEY, OPEN, dif, domain, no_signature_error, pattern, same};
 use super::scatter::Scattered;
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::lab::{Lab, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use mlx5_mkey::mkey::{
     BlockSignature, Crypto, Direction, Keytag, MkeyConfig, Signature, SignatureChange, SignatureOrder,
 };
@@ -141,30 +141,30 @@ impl Row {
 
     /// Moves the row's data in one way, through an mkey and ports of its own.
     fn transfer(&self, board: &mut dyn Board, way: Way, crypto: Crypto, images: &Images) -> Verdict {
-        let mut lab = Lab::new(board);
+        let mut pair = QpPairFixture::new(board);
         let signature = self.signature();
         let spec =
             MkeySpec { entries: 4, signature: signature.is_some(), crypto: true, ..MkeySpec::default() };
-        let mkey = lab.mkey(spec);
+        let mkey = pair.mkey(spec);
         let length = images.memory.len();
-        let buffers = Scattered::holding(&mut lab, &[5, 11, 3], &images.memory);
+        let buffers = Scattered::holding(&mut pair, &[5, 11, 3], &images.memory);
         let config = MkeyConfig {
             signature: signature.map_or(SignatureChange::Keep, SignatureChange::Set),
             crypto: Some(crypto),
             ..OPEN
         };
-        lab.configure(mkey, &config, buffers.entries(length).as_slice())?;
+        pair.configure(mkey, &config, buffers.entries(length).as_slice())?;
         match way {
             Way::Tx(way) => {
-                let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
+                let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
                 same("wire", &wire, &images.wire)?;
             }
             Way::Rx(way) => {
-                buffers.write(&mut lab, &vec![0; length]);
-                lab.rx(way, mkey, 0, &images.wire)?.ok()?;
-                same("memory", &buffers.read(&lab, length)?, &images.memory)?;
+                buffers.write(&mut pair, &vec![0; length]);
+                pair.rx(way, mkey, 0, &images.wire)?.ok()?;
+                same("memory", &buffers.read(&pair, length)?, &images.memory)?;
             }
         }
-        if signature.is_some() { no_signature_error(&mut lab, mkey) } else { Ok(()) }
+        if signature.is_some() { no_signature_error(&mut pair, mkey) } else { Ok(()) }
     }
 }

@@ -1,14 +1,14 @@
-//! One stream of bytes in several buffers, in uneven pieces.
+//! One stream of bytes in several buffers, in uneven ranges.
 
-use crate::lab::{Lab, Region};
+use crate::qp_pair::{QpPairFixture, Region};
 use mlx5_mkey::mkey::KlmEntry;
 
-/// The byte before, between and behind the pieces, which must stay.
+/// The byte before, between and behind the ranges, which must stay.
 const FILL: u8 = 0xb7;
-/// Bytes of it behind a piece.
+/// Bytes of it behind a range.
 const TAIL: usize = 9;
 
-/// Buffers that hold one stream. How long each piece is follows from the stream's length and the weights.
+/// Buffers that hold one stream. How long each range is follows from the stream's length and the weights.
 pub(super) struct Scattered {
     weights: &'static [u64],
     buffers: Vec<Region>,
@@ -16,28 +16,28 @@ pub(super) struct Scattered {
 
 impl Scattered {
     /// Makes one buffer per weight, with room for streams of up to `capacity` bytes.
-    pub(super) fn new(lab: &mut Lab<'_>, weights: &'static [u64], capacity: usize) -> Self {
+    pub(super) fn new(pair: &mut QpPairFixture<'_>, weights: &'static [u64], capacity: usize) -> Self {
         let total: u64 = weights.iter().sum();
         let buffers = weights
             .iter()
             .enumerate()
             .map(|(number, weight)| {
-                let piece = capacity as u64 * weight / total + 1;
-                lab.region(&vec![FILL; piece as usize + head(number) + TAIL])
+                let range = capacity as u64 * weight / total + 1;
+                pair.region(&vec![FILL; range as usize + head(number) + TAIL])
             })
             .collect();
         Self { weights, buffers }
     }
 
     /// Makes buffers that hold these bytes.
-    pub(super) fn holding(lab: &mut Lab<'_>, weights: &'static [u64], bytes: &[u8]) -> Self {
-        let scattered = Self::new(lab, weights, bytes.len());
-        scattered.write(lab, bytes);
+    pub(super) fn holding(pair: &mut QpPairFixture<'_>, weights: &'static [u64], bytes: &[u8]) -> Self {
+        let scattered = Self::new(pair, weights, bytes.len());
+        scattered.write(pair, bytes);
         scattered
     }
 
-    /// Returns number, address and length of each piece that is not empty.
-    fn pieces(&self, length: usize) -> impl Iterator<Item = (&Region, u64, usize)> {
+    /// Returns number, address and length of each range that is not empty.
+    fn ranges(&self, length: usize) -> impl Iterator<Item = (&Region, u64, usize)> {
         let total: u64 = self.weights.iter().sum();
         let mut weight = 0;
         let mut start = 0;
@@ -57,23 +57,23 @@ impl Scattered {
             length: bytes as u32,
             key: buffer.key,
         };
-        self.pieces(length).map(entry).collect()
+        self.ranges(length).map(entry).collect()
     }
 
-    /// Returns the lengths of the pieces of a stream of `length` bytes.
+    /// Returns the lengths of the ranges of a stream of `length` bytes.
     pub(super) fn lengths(&self, length: usize) -> Vec<usize> {
-        self.pieces(length).map(|(_, _, bytes)| bytes).collect()
+        self.ranges(length).map(|(_, _, bytes)| bytes).collect()
     }
 
-    /// Writes a stream into the buffers, and the fill around its pieces.
-    pub(super) fn write(&self, lab: &mut Lab<'_>, bytes: &[u8]) {
+    /// Writes a stream into the buffers, and the fill around its ranges.
+    pub(super) fn write(&self, pair: &mut QpPairFixture<'_>, bytes: &[u8]) {
         for buffer in &self.buffers {
-            lab.board.write(buffer.address, &vec![FILL; buffer.length]);
+            pair.board.write(buffer.address, &vec![FILL; buffer.length]);
         }
         let mut rest = bytes;
-        for (_, address, length) in self.pieces(bytes.len()) {
-            let (piece, behind) = rest.split_at(length);
-            lab.board.write(address, piece);
+        for (_, address, length) in self.ranges(bytes.len()) {
+            let (range, behind) = rest.split_at(length);
+            pair.board.write(address, range);
             rest = behind;
         }
     }
@@ -81,22 +81,22 @@ impl Scattered {
     /// Reads a stream out of the buffers.
     ///
     /// # Errors
-    /// Bytes around the pieces were touched.
-    pub(super) fn read(&self, lab: &Lab<'_>, length: usize) -> Result<Vec<u8>, String> {
+    /// Bytes around the ranges were touched.
+    pub(super) fn read(&self, pair: &QpPairFixture<'_>, length: usize) -> Result<Vec<u8>, String> {
         let mut stream = Vec::with_capacity(length);
-        for (buffer, address, piece) in self.pieces(length) {
-            let mut bytes = lab.bytes(buffer);
+        for (buffer, address, range) in self.ranges(length) {
+            let mut bytes = pair.bytes(buffer);
             let start = (address - buffer.address) as usize;
-            stream.extend(bytes.drain(start..start + piece));
+            stream.extend(bytes.drain(start..start + range));
             if bytes.iter().any(|&byte| byte != FILL) {
-                return Err("bytes beside a piece of the layout were overwritten".into());
+                return Err("bytes beside a range of the layout were overwritten".into());
             }
         }
         Ok(stream)
     }
 }
 
-/// Returns the bytes before the piece in buffer `number`: no two pieces are aligned alike.
+/// Returns the bytes before the range in buffer `number`: no two ranges are aligned alike.
 const fn head(number: usize) -> usize {
     2 * number % 15 + 1
 }
@@ -109,23 +109,23 @@ mod tests {
     use mlx5_softdev::Faults;
 
     #[test]
-    fn pieces_make_up_the_stream_and_guard_what_is_beside_them() {
+    fn ranges_make_up_the_stream_and_guard_what_is_beside_them() {
         let mut board = soft_board(Faults::default());
-        let mut lab = Lab::new(&mut board);
-        let scattered = Scattered::new(&mut lab, &[3, 1, 8, 5], 1000);
+        let mut pair = QpPairFixture::new(&mut board);
+        let scattered = Scattered::new(&mut pair, &[3, 1, 8, 5], 1000);
         for length in [1, 2, 17, 999, 1000] {
             let stream = pattern(length);
-            scattered.write(&mut lab, &stream);
-            assert_eq!(scattered.read(&lab, length), Ok(stream));
+            scattered.write(&mut pair, &stream);
+            assert_eq!(scattered.read(&pair, length), Ok(stream));
             assert_eq!(scattered.lengths(length).iter().sum::<usize>(), length);
             assert!(scattered.entries(length).iter().all(|entry| entry.length > 0));
         }
         assert_eq!(scattered.lengths(1000), [176, 59, 470, 295]);
-        let (_, address, length) = scattered.pieces(1000).nth(2).unwrap();
+        let (_, address, length) = scattered.ranges(1000).nth(2).unwrap();
         for beside in [address - 1, address + length as u64] {
-            scattered.write(&mut lab, &[1; 1000]);
-            lab.board.write(beside, &[0]);
-            assert!(scattered.read(&lab, 1000).is_err());
+            scattered.write(&mut pair, &[1; 1000]);
+            pair.board.write(beside, &[0]);
+            assert!(scattered.read(&pair, 1000).is_err());
         }
     }
 }

@@ -7,8 +7,8 @@ use mlx5_mkey::types::{DekId, Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev::{
-    Access, Arena, CqAttributes, DekAttributes, Device, Event, KeyMaterial, KeySize, Memory, MkeyAttributes,
-    MkeyView, Numbered, Peer, Personality, PsvView, QpAttributes, QpState, QpView, Retries, XtsEngine,
+    Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Event, KeyMaterial, KeySize, Memory,
+    MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, Retries, XtsEngine,
 };
 use std::fmt::Debug;
 use std::io;
@@ -149,8 +149,8 @@ fn refused(error: impl Debug) -> io::Error {
 
 impl Side {
     fn new(engine: XtsEngine, dek: DekId, key: &[u8]) -> io::Result<Self> {
-        let personality = Personality { xts: engine, ..Personality::default() };
-        let mut device = Device::new(Arena::new(BASE, BYTES), personality);
+        let profile = DeviceProfile { xts: engine, ..DeviceProfile::default() };
+        let mut device = Device::new(Arena::new(BASE, BYTES), profile);
         let pd = device.alloc_pd().map_err(refused)?;
         let mut cqs = [(0, 0); 2];
         for (at, (cq, _)) in cqs.iter_mut().enumerate() {

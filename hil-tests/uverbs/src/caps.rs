@@ -1,6 +1,6 @@
 //! What the device says it can do (QUERY_HCA_CAP): bits and numbers at their places.
 
-use mlx5_softdev::{CryptoMode, Personality, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
 
 /// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
 struct Field {
@@ -21,7 +21,7 @@ const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
-/// `cmd_hca_cap`, whatever the personality.
+/// `cmd_hca_cap`, whatever the profile.
 const GENERAL: &[Field] = &[
     number(0x11, 0, 8, 15),    // log_max_qp_sz
     number(0x13, 3, 5, 16),    // log_max_qp
@@ -64,33 +64,33 @@ const KIND_GENERAL_2: u16 = 0x20;
 const BYTES: usize = 0x1000;
 
 /// Returns the capability structure of a kind, `None` for a kind that the device does not have.
-pub(crate) fn capabilities(op_mod: u16, personality: &Personality) -> Option<Vec<u8>> {
+pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BYTES];
-    let crypto = personality.crypto != CryptoMode::None;
+    let crypto = profile.crypto != CryptoMode::None;
     match op_mod >> 1 {
         KIND_GENERAL => {
             put_all(&mut bytes, GENERAL);
-            if personality.drain_sigerr {
+            if profile.drain_sigerr {
                 put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
             }
             let mut objects = 0;
             if crypto {
                 put(&mut bytes, &flag(0x8d, 1)); // crypto
-                let engine = match personality.xts {
+                let engine = match profile.xts {
                     XtsEngine::SingleBlock => flag(0x7e, 1), // aes_xts_single_block_le_tweak
                     XtsEngine::MultiBlock => flag(0x7e, 2),  // aes_xts_multi_block_be_tweak
                 };
                 put(&mut bytes, &engine);
                 objects |= OBJECT_DEK;
             }
-            if personality.crypto == CryptoMode::Wrapped {
+            if profile.crypto == CryptoMode::Wrapped {
                 objects |= OBJECT_LOGIN;
             }
             put(&mut bytes, &number(0x80, 0, 64, objects)); // general_obj_types
         }
         KIND_ATOMIC => put_all(&mut bytes, ATOMIC),
         KIND_CRYPTO if crypto => {
-            if personality.crypto == CryptoMode::Wrapped {
+            if profile.crypto == CryptoMode::Wrapped {
                 put(&mut bytes, &flag(0, 0)); // wrapped_crypto_operational
                 put(&mut bytes, &number(3, 0, 8, 4)); // wrapped_import_method: AES-XTS
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn fields_stand_in_their_bits() {
-        let caps = capabilities(1, &Personality::default()).unwrap();
+        let caps = capabilities(1, &DeviceProfile::default()).unwrap();
         assert_eq!(caps[0x90], 0x80);
         assert_eq!(caps[0x52..0x54], [3, 0xf0]);
         assert_eq!(caps[0x7e] & 0x60, 0x20);
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn the_two_import_modes_exclude_each_other() {
-        let wrapped = Personality { crypto: CryptoMode::Wrapped, ..Personality::default() };
+        let wrapped = DeviceProfile { crypto: CryptoMode::Wrapped, ..DeviceProfile::default() };
         let caps = capabilities(0x35, &wrapped).unwrap();
         assert_eq!((caps[0] >> 7, caps[3]), (1, 4));
-        let caps = capabilities(0x35, &Personality::default()).unwrap();
+        let caps = capabilities(0x35, &DeviceProfile::default()).unwrap();
         assert_eq!((caps[0] >> 7, caps[3]), (0, 0));
-        let none = Personality { crypto: CryptoMode::None, ..Personality::default() };
+        let none = DeviceProfile { crypto: CryptoMode::None, ..DeviceProfile::default() };
         assert!(capabilities(0x35, &none).is_none());
     }
 }

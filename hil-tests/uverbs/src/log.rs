@@ -55,7 +55,7 @@ fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String 
     }
 }
 
-/// Writes a line in one piece. A program that has closed its standard error gets none.
+/// Writes a line with one call. A program that has closed its standard error gets none.
 fn print(text: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }

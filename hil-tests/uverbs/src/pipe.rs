@@ -61,7 +61,7 @@ fn with_pipe(body: impl FnOnce(&mut Pipe) -> Option<()>) -> Option<()> {
     Some(())
 }
 
-/// Fills `out` from an address on. Returns how many bytes were read before the first bad address, by pieces of the
+/// Fills `out` from an address on. Returns how many bytes were read before the first bad address, in chunks of the
 /// pipe's size.
 pub(crate) fn load(address: u64, out: &mut [u8]) -> usize {
     let chunks = out.chunks_mut(CHUNK).scan(address, |next, chunk| {

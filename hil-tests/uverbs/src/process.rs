@@ -11,8 +11,8 @@ use mlx5_softdev::{Fault, Memory};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// The kernel takes no more pieces in one call (UIO_MAXIOV).
-const MAX_PIECES: usize = 1024;
+/// The kernel takes no more ranges in one call (UIO_MAXIOV).
+const MAX_IOVECS: usize = 1024;
 
 /// How often a doorbell record that changes under our eyes is read again.
 const RETRIES: usize = 8;
@@ -24,7 +24,7 @@ static BY_PIPE: AtomicBool = AtomicBool::new(false);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessMemory;
 
-fn piece(address: u64, length: usize) -> libc::iovec {
+fn iovec(address: u64, length: usize) -> libc::iovec {
     libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
 }
 
@@ -42,22 +42,22 @@ fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize
     by_pipe()
 }
 
-/// Reads the pieces, which are as long as `out` together, one after the other into it. Returns how many bytes were read
+/// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes were read
 /// before the first bad address.
-fn readv(out: &mut [u8], pieces: &[libc::iovec]) -> usize {
+fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
     // kernel, which reports those that are not mapped. Getpid cannot fail.
     let call = || unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const local, 1, pieces.as_ptr(), pieces.len() as u64, 0)
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };
     moved(call, || {
         let mut done = 0;
-        for piece in pieces {
-            let part = out.get_mut(done..done + piece.iov_len).unwrap_or_default();
-            let read = pipe::load(piece.iov_base.addr() as u64, part);
+        for iovec in iovecs {
+            let part = out.get_mut(done..done + iovec.iov_len).unwrap_or_default();
+            let read = pipe::load(iovec.iov_base.addr() as u64, part);
             done += read;
-            if read < piece.iov_len {
+            if read < iovec.iov_len {
                 break;
             }
         }
@@ -72,11 +72,11 @@ impl ProcessMemory {
     /// are equal.
     pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
         out.clear();
-        for chunk in addresses.chunks(MAX_PIECES / 2) {
-            let pieces: Vec<_> =
-                chunk.iter().flat_map(|address| [piece(*address, 8), piece(*address, 8)]).collect();
+        for chunk in addresses.chunks(MAX_IOVECS / 2) {
+            let iovecs: Vec<_> =
+                chunk.iter().flat_map(|address| [iovec(*address, 8), iovec(*address, 8)]).collect();
             let mut bytes = vec![0; chunk.len() * 16];
-            let read = readv(&mut bytes, &pieces);
+            let read = readv(&mut bytes, &iovecs);
             for (index, address) in chunk.iter().enumerate() {
                 let pair = bytes.get(index * 16..index * 16 + 16).filter(|_| read >= index * 16 + 16);
                 let equal = pair.map(|pair| pair.split_at(8)).filter(|(first, second)| first == second);
@@ -100,7 +100,7 @@ impl ProcessMemory {
         let mut twice = [0; 16];
         for _ in 0..RETRIES {
             let both = twice.get_mut(..2 * length).unwrap_or_default();
-            if readv(both, &[piece(address, length), piece(address, length)]) < 2 * length {
+            if readv(both, &[iovec(address, length), iovec(address, length)]) < 2 * length {
                 return Err(Fault { address, length: length as u64 });
             }
             let (first, second) = both.split_at(length);
@@ -123,7 +123,7 @@ impl Memory for ProcessMemory {
         // One call moves up to 2 GiB less a page.
         while done < length {
             let rest = out.get_mut(done..).unwrap_or_default();
-            let read = readv(rest, &[piece(address.wrapping_add(done as u64), length - done)]);
+            let read = readv(rest, &[iovec(address.wrapping_add(done as u64), length - done)]);
             if read == 0 {
                 return Err(Fault { address, length: length as u64 });
             }
@@ -138,7 +138,7 @@ impl Memory for ProcessMemory {
             let rest = bytes.get(done..).unwrap_or_default();
             let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
             let from = address.wrapping_add(done as u64);
-            let remote = piece(from, rest.len());
+            let remote = iovec(from, rest.len());
             // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
             // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
             let call = || unsafe {

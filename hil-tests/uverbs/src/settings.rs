@@ -1,6 +1,6 @@
 //! What the environment asks for.
 
-use mlx5_softdev::{CryptoMode, Personality, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub(crate) struct Settings {
     /// Where devices meet.
     pub(crate) directory: PathBuf,
     /// What kind of device it is.
-    pub(crate) personality: Personality,
+    pub(crate) profile: DeviceProfile,
     /// Every request is printed.
     pub(crate) log: bool,
 }
@@ -41,15 +41,15 @@ impl Settings {
             ("none", CryptoMode::None),
         ];
         let xts = [("multi-block", XtsEngine::MultiBlock), ("single-block", XtsEngine::SingleBlock)];
-        let personality = Personality {
+        let profile = DeviceProfile {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
             drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
             max_message_bytes: MAX_MESSAGE,
-            ..Personality::default()
+            ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
-        Ok(Self { directory: directory(), personality, log })
+        Ok(Self { directory: directory(), profile, log })
     }
 }
 

@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
 
 /// How long a request waits for the queue pair that it is sent to to become ready, as a requester would retry.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An arm word that no program has written.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
@@ -73,11 +73,11 @@ impl State {
     /// # Errors
     /// [`Errno::IO`] when the fabric cannot be joined.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
-        let mut device = Device::new(ProcessMemory, settings.personality);
+        let mut device = Device::new(ProcessMemory, settings.profile);
         let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
-        let factory = match settings.personality.crypto {
+        let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
         };
@@ -338,7 +338,7 @@ impl State {
     fn receive(&mut self) -> bool {
         let mut ready = Vec::new();
         for (since, message) in std::mem::take(&mut self.early) {
-            if self.is_early(&message) && since.elapsed() < PATIENCE {
+            if self.is_early(&message) && since.elapsed() < TIMEOUT {
                 self.early.push((since, message));
             } else {
                 ready.push(message);
@@ -432,8 +432,8 @@ impl State {
     }
 
     fn log_requests(&mut self) {
-        let engine = match self.device.personality().xts {
-            _ if self.device.personality().crypto == CryptoMode::None => None,
+        let engine = match self.device.profile().xts {
+            _ if self.device.profile().crypto == CryptoMode::None => None,
             XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
             XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
         };

@@ -1,6 +1,6 @@
 //! Changes of a queue pair that is initialised or sends.
 
-use super::rights::QpRights;
+use super::access::QpAccess;
 use crate::command::{Command, GeneralCapabilities, RnrTimer};
 use crate::error::CommandError;
 use crate::types::Qpn;
@@ -13,7 +13,7 @@ use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpChange {
     /// What the peer may do.
-    pub rights: Option<QpRights>,
+    pub access: Option<QpAccess>,
     /// How long the peer waits when there is no receive request.
     pub rnr_timer: Option<RnrTimer>,
 }
@@ -21,8 +21,8 @@ pub struct QpChange {
 impl QpChange {
     fn write(&self, qpc: &mut Qpc) -> QpOptional {
         let mut mask = QpOptional::new();
-        if let Some(rights) = self.rights {
-            qpc.rights.set(rights.to_wire().into_bits());
+        if let Some(access) = self.access {
+            qpc.rights.set(access.to_wire().into_bits());
             mask = mask.with_remote_read(true).with_remote_write(true).with_atomic(true);
         }
         if let Some(timer) = self.rnr_timer {
@@ -67,19 +67,19 @@ macro_rules! changes {
 changes! {
     /// Changes a queue pair that is ready to send (RTS2RTS_QP).
     Rts2Rts = RTS2RTS_QP, AdjustQpRequest;
-    /// Lets a queue pair send again whose send queue was drained after a signature error (SQD_RTS_QP; M22).
-    DrainedToSend = SQD_RTS_QP, ModifyQpRequest;
+    /// Lets a queue pair send again whose send queue was drained after a signature error (SQD_RTS_QP).
+    Sqd2Rts = SQD_RTS_QP, ModifyQpRequest;
     /// Lets a queue pair send again whose send queue failed (SQERR2RTS_QP). Reliable connections go to full error instead.
-    FailedToSend = SQERR2RTS_QP, ModifyQpRequest;
+    SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
 /// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain the send queue,
-/// since neither rdma-core nor the kernel asks for it earlier (`mlx5_modify_qp_drain_sigerr`; M19).
+/// since neither rdma-core nor the kernel asks for it earlier (`mlx5_modify_qp_drain_sigerr`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};
 /// use mlx5_mkey::types::Qpn;
-/// let command = Init2Init { qp: Qpn::new(0x11)?, drain_signature_errors: Some(true), rights: None };
+/// let command = Init2Init { qp: Qpn::new(0x11)?, drain_signature_errors: Some(true), access: None };
 /// let mut mailbox = [0; Init2Init::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x0e]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -93,11 +93,11 @@ pub struct Init2Init {
     /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
     pub drain_signature_errors: Option<bool>,
     /// What the peer may do.
-    pub rights: Option<QpRights>,
+    pub access: Option<QpAccess>,
 }
 
 impl Init2Init {
-    /// Refuses what the device cannot do (M42).
+    /// Refuses what the device cannot do.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
@@ -120,7 +120,7 @@ impl Command for Init2Init {
     fn write(&self, input: &mut AdjustQpRequest) {
         input.header = RequestHeader::new(Self::OPCODE);
         input.qpn.set(self.qp.get());
-        let mut mask = QpChange { rights: self.rights, rnr_timer: None }.write(&mut input.qpc);
+        let mut mask = QpChange { access: self.access, rnr_timer: None }.write(&mut input.qpc);
         if let Some(drain) = self.drain_signature_errors {
             input.qpc.pd.set(QpcPd::new().with_drain_sigerr(drain).into_bits());
             mask.set_drain_sigerr(true);

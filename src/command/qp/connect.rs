@@ -1,8 +1,8 @@
 //! From reset to ready to send.
 
+use super::access::QpAccess;
 use super::path::{Path, PathMtu};
-use super::rights::QpRights;
-use crate::command::{AckTimeout, Command, LogMessage, LogReads, Psn, Retries, RnrTimer};
+use crate::command::{AckTimeout, Command, LogMaxRdAtomic, LogMessage, Psn, Retries, RnrTimer};
 use crate::error::CommandError;
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
@@ -14,16 +14,16 @@ use crate::wire::prm::qp_context::{
 /// Takes a queue pair from reset to initialised (RST2INIT_QP): from here on receives can be posted.
 ///
 /// ```
-/// use mlx5_mkey::command::{Command, InitQp, QpRights};
+/// use mlx5_mkey::command::{Command, QpAccess, Rst2Init};
 /// use mlx5_mkey::types::Qpn;
-/// let command = InitQp { qp: Qpn::new(0x11)?, port: 1, pkey_index: 0, rights: QpRights::READ_WRITE };
-/// let mut mailbox = [0; InitQp::INPUT];
+/// let command = Rst2Init { qp: Qpn::new(0x11)?, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE };
+/// let mut mailbox = [0; Rst2Init::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x02]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct InitQp {
+pub struct Rst2Init {
     /// The queue pair.
     pub qp: Qpn,
     /// Port of the device, from 1.
@@ -31,7 +31,7 @@ pub struct InitQp {
     /// Entry of the partition key table; 0 for RoCE.
     pub pkey_index: u16,
     /// What the peer may do.
-    pub rights: QpRights,
+    pub access: QpAccess,
 }
 
 /// Starts a change of state.
@@ -41,7 +41,7 @@ fn start(opcode: Opcode, qp: Qpn, input: &mut ModifyQpRequest) -> &mut Qpc {
     &mut input.qpc
 }
 
-impl Command for InitQp {
+impl Command for Rst2Init {
     const OPCODE: Opcode = Opcode::RST2INIT_QP;
     type Input = ModifyQpRequest;
     type Output = NumberReply;
@@ -52,7 +52,7 @@ impl Command for InitQp {
         qpc.state.set(QpcState::new().with_pm_state(QpcState::MIGRATED).into_bits());
         qpc.primary_path.flags.set(PathFlags::new().with_pkey_index(self.pkey_index).into_bits());
         qpc.primary_path.port.set(PathPort::new().with_vhca_port_num(self.port).into_bits());
-        qpc.rights.set(self.rights.to_wire().into_bits());
+        qpc.rights.set(self.access.to_wire().into_bits());
     }
 
     fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
@@ -63,9 +63,9 @@ impl Command for InitQp {
 /// Connects a queue pair and makes it ready to receive (INIT2RTR_QP).
 ///
 /// ```
-/// use mlx5_mkey::command::{Command, LogMessage, LogReads, Path, PathMtu, Psn, ReadyToReceive, RnrTimer};
+/// use mlx5_mkey::command::{Command, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, RnrTimer};
 /// use mlx5_mkey::types::Qpn;
-/// let command = ReadyToReceive {
+/// let command = Init2Rtr {
 ///     qp: Qpn::new(0x11)?,
 ///     remote_qp: Qpn::new(0x12)?,
 ///     path: Path::Loopback,
@@ -73,16 +73,16 @@ impl Command for InitQp {
 ///     mtu: PathMtu::B4096,
 ///     log_max_message: LogMessage::new(30)?,
 ///     first_psn: Psn::new(0)?,
-///     log_reads: LogReads::new(4)?,
+///     log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
 ///     rnr_timer: RnrTimer::new(12)?,
 /// };
-/// let mut mailbox = [0; ReadyToReceive::INPUT];
+/// let mut mailbox = [0; Init2Rtr::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x03]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct ReadyToReceive {
+pub struct Init2Rtr {
     /// The queue pair.
     pub qp: Qpn,
     /// The peer's queue pair.
@@ -98,12 +98,12 @@ pub struct ReadyToReceive {
     /// Number of the first packet that comes.
     pub first_psn: Psn,
     /// RDMA READs and atomics of the peer in flight.
-    pub log_reads: LogReads,
+    pub log_max_rd_atomic: LogMaxRdAtomic,
     /// How long the peer waits when there is no receive request.
     pub rnr_timer: RnrTimer,
 }
 
-impl Command for ReadyToReceive {
+impl Command for Init2Rtr {
     const OPCODE: Opcode = Opcode::INIT2RTR_QP;
     type Input = ModifyQpRequest;
     type Output = NumberReply;
@@ -115,7 +115,7 @@ impl Command for ReadyToReceive {
         qpc.sizes.set(sizes.into_bits());
         qpc.peer.set(QpcPeer::new().with_remote_qpn(self.remote_qp.get()).into_bits());
         self.path.write(self.port, &mut qpc.primary_path);
-        qpc.rights.set(QpcRights::new().with_log_rra_max(self.log_reads.get()).into_bits());
+        qpc.rights.set(QpcRights::new().with_log_rra_max(self.log_max_rd_atomic.get()).into_bits());
         let receive =
             QpcReceive::new().with_min_rnr_nak(self.rnr_timer.get()).with_next_rcv_psn(self.first_psn.get());
         qpc.receive.set(receive.into_bits());
@@ -129,29 +129,29 @@ impl Command for ReadyToReceive {
 /// Makes a queue pair ready to send (RTR2RTS_QP).
 ///
 /// ```
-/// use mlx5_mkey::command::{AckTimeout, Command, LogReads, Psn, ReadyToSend, Retries};
+/// use mlx5_mkey::command::{AckTimeout, Command, LogMaxRdAtomic, Psn, Retries, Rtr2Rts};
 /// use mlx5_mkey::types::Qpn;
-/// let command = ReadyToSend {
+/// let command = Rtr2Rts {
 ///     qp: Qpn::new(0x11)?,
 ///     first_psn: Psn::new(0)?,
-///     log_reads: LogReads::new(4)?,
+///     log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
 ///     ack_timeout: AckTimeout::new(14)?,
 ///     retries: Retries::new(7)?,
 ///     rnr_retries: Retries::MAX,
 /// };
-/// let mut mailbox = [0; ReadyToSend::INPUT];
+/// let mut mailbox = [0; Rtr2Rts::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x04]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct ReadyToSend {
+pub struct Rtr2Rts {
     /// The queue pair.
     pub qp: Qpn,
     /// Number of the first packet that goes.
     pub first_psn: Psn,
     /// Own RDMA READs and atomics in flight.
-    pub log_reads: LogReads,
+    pub log_max_rd_atomic: LogMaxRdAtomic,
     /// How long to wait for an acknowledgement.
     pub ack_timeout: AckTimeout,
     /// Retries after that.
@@ -160,7 +160,7 @@ pub struct ReadyToSend {
     pub rnr_retries: Retries,
 }
 
-impl Command for ReadyToSend {
+impl Command for Rtr2Rts {
     const OPCODE: Opcode = Opcode::RTR2RTS_QP;
     type Input = ModifyQpRequest;
     type Output = NumberReply;
@@ -169,7 +169,7 @@ impl Command for ReadyToSend {
     fn write(&self, input: &mut ModifyQpRequest) {
         let qpc = start(Self::OPCODE, self.qp, input);
         let retry = QpcRetry::new()
-            .with_log_sra_max(self.log_reads.get())
+            .with_log_sra_max(self.log_max_rd_atomic.get())
             .with_retry_count(self.retries.get())
             .with_rnr_retry(self.rnr_retries.get());
         qpc.retry.set(retry.into_bits());

@@ -79,7 +79,7 @@ pub enum TimestampFormat {
 /// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
 ///
 /// The receive ring is first, the send ring behind it. Received data never goes into completion entries: addresses of an
-/// mkey may start at 0, which that cannot tell from none (M6, M43). The reply is the queue pair's number; it is in reset.
+/// mkey may start at 0, which that cannot tell from none. The reply is the queue pair's number; it is in reset.
 ///
 /// ```
 /// use mlx5_mkey::command::{

@@ -1,6 +1,6 @@
 //! What the device says of a queue pair.
 
-use super::rights::QpRights;
+use super::access::QpAccess;
 use crate::command::{Command, Psn, UserIndex};
 use crate::error::CommandError;
 use crate::types::Qpn;
@@ -77,10 +77,10 @@ pub struct QpInfo {
     /// A signature error stops the send queue.
     pub drain_signature_errors: bool,
     /// What the peer may do.
-    pub rights: QpRights,
+    pub access: QpAccess,
     /// Largest packet, as a code: see [`PathMtu`](super::PathMtu).
     pub mtu: u8,
-    /// Received data may go into completion entries, which breaks addresses that start at 0 (M43).
+    /// Received data may go into completion entries, which breaks addresses that start at 0.
     pub scatters_to_cqe: bool,
 }
 
@@ -115,7 +115,7 @@ impl Command for QueryQp {
 
     fn read(&self, output: &QueryQpReply) -> Result<QpInfo, CommandError> {
         let qpc = &output.qpc;
-        let rights = QpcRights::from_bits(qpc.rights.get());
+        let access = QpcRights::from_bits(qpc.rights.get());
         let scatter = QpcScatter::from_bits(qpc.scatter.get());
         let psn = |word: u32| Psn::new(word & Psn::MAX.get()).unwrap_or_default();
         Ok(QpInfo {
@@ -128,10 +128,10 @@ impl Command for QueryQp {
             next_receive_psn: psn(qpc.receive.get()),
             user_index: UserIndex::new(qpc.user_index.get() & UserIndex::MAX.get()).unwrap_or_default(),
             drain_signature_errors: QpcPd::from_bits(qpc.pd.get()).drain_sigerr(),
-            rights: QpRights {
-                remote_read: rights.rre(),
-                remote_write: rights.rwe(),
-                remote_atomic: rights.rae(),
+            access: QpAccess {
+                remote_read: access.rre(),
+                remote_write: access.rwe(),
+                remote_atomic: access.rae(),
             },
             mtu: QpcSizes::from_bits(qpc.sizes.get()).mtu(),
             scatters_to_cqe: scatter.cs_req() != 0 || scatter.cs_res() != 0,

@@ -187,7 +187,7 @@ fn a_report_explains_which_keys_are_taken() {
         assert_eq!(report.to_string(), format!("no AES-XTS: {why}"));
     }
 
-    // M35: the two forms exclude each other.
+    // The two forms exclude each other.
     let dek = |key| CreateDek { pd: pd(), key, opaque: [0; 8] };
     let plain_key = dek(DekKey::Plain128 { key: &[0; 32], keytag: None });
     let wrapped_key = dek(DekKey::Wrapped128(&[0; 40]));

@@ -108,7 +108,7 @@ fn m6_m43_data_never_goes_to_completion_entries() {
 
 #[test]
 fn m55_from_reset_to_ready() {
-    let init = InitQp { qp: qp(), port: 2, pkey_index: 0x1234, rights: QpRights::READ_WRITE };
+    let init = Rst2Init { qp: qp(), port: 2, pkey_index: 0x1234, access: QpAccess::READ_WRITE };
     let golden = [
         (0, 0x0502_0000),
         (0x8, 0x0012_3456),
@@ -119,7 +119,7 @@ fn m55_from_reset_to_ready() {
     ];
     words(&init, &golden);
 
-    let loopback = ReadyToReceive {
+    let loopback = Init2Rtr {
         qp: qp(),
         remote_qp: Qpn::new(0x65_4321).unwrap(),
         path: Path::Loopback,
@@ -127,7 +127,7 @@ fn m55_from_reset_to_ready() {
         mtu: PathMtu::B4096,
         log_max_message: LogMessage::new(30).unwrap(),
         first_psn: Psn::new(0x0a_0b0c).unwrap(),
-        log_reads: LogReads::new(4).unwrap(),
+        log_max_rd_atomic: LogMaxRdAtomic::new(4).unwrap(),
         rnr_timer: RnrTimer::new(12).unwrap(),
     };
     let common = [
@@ -142,10 +142,7 @@ fn m55_from_reset_to_ready() {
     words(&loopback, &with(&[(0x30, 0x8000_0000), (0x54, 0x0002_0000)]));
     let five = Priority::new(5).unwrap();
     let infiniband = Path::Infiniband(InfinibandPath { lid: 0xbeef, service_level: five });
-    words(
-        &ReadyToReceive { path: infiniband, ..loopback },
-        &with(&[(0x34, 0x0000_beef), (0x54, 0x0502_0000)]),
-    );
+    words(&Init2Rtr { path: infiniband, ..loopback }, &with(&[(0x34, 0x0000_beef), (0x54, 0x0502_0000)]));
     let roce = Path::Roce(RocePath {
         source_gid_index: 3,
         gid: core::array::from_fn(|index| index as u8 + 0x10),
@@ -157,7 +154,7 @@ fn m55_from_reset_to_ready() {
         priority: Priority::new(6).unwrap(),
     });
     words(
-        &ReadyToReceive { path: roce, ..loopback },
+        &Init2Rtr { path: roce, ..loopback },
         &with(&[
             (0x38, 0x0003_0040),
             (0x3c, 0x06aa_bcde),
@@ -171,10 +168,10 @@ fn m55_from_reset_to_ready() {
         ]),
     );
 
-    let send = ReadyToSend {
+    let send = Rtr2Rts {
         qp: qp(),
         first_psn: Psn::new(0x0d_0e0f).unwrap(),
-        log_reads: LogReads::new(3).unwrap(),
+        log_max_rd_atomic: LogMaxRdAtomic::new(3).unwrap(),
         ack_timeout: AckTimeout::new(14).unwrap(),
         retries: Retries::new(5).unwrap(),
         rnr_retries: Retries::new(6).unwrap(),
@@ -186,19 +183,19 @@ fn m55_from_reset_to_ready() {
 
 #[test]
 fn m19_draining_is_asked_for_as_rdma_core_does() {
-    let drain = Init2Init { qp: qp(), drain_signature_errors: Some(true), rights: None };
+    let drain = Init2Init { qp: qp(), drain_signature_errors: Some(true), access: None };
     let golden = [(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0x0000_0800), (0x1c, 0x0400_0000)];
     words(&drain, &golden);
     let stop = Init2Init { drain_signature_errors: Some(false), ..drain };
     words(&stop, &[(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0x0000_0800)]);
-    let rights = Init2Init { drain_signature_errors: None, rights: Some(QpRights::READ_WRITE), ..drain };
-    words(&rights, &[(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0xe), (0xa8, 0x0000_c000)]);
+    let access = Init2Init { drain_signature_errors: None, access: Some(QpAccess::READ_WRITE), ..drain };
+    words(&access, &[(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0xe), (0xa8, 0x0000_c000)]);
 }
 
 #[test]
 fn m42_draining_is_refused_where_there_is_none() {
     let (none, drain) =
-        (general(&[]), Init2Init { qp: qp(), drain_signature_errors: Some(true), rights: None });
+        (general(&[]), Init2Init { qp: qp(), drain_signature_errors: Some(true), access: None });
     let missing = drain.check(&none).unwrap_err().to_string();
     assert_eq!(missing, "INIT2INIT_QP: the device has no draining on signature errors");
     let able = GeneralCapabilities { drain_signature_errors: true, ..none };
@@ -209,14 +206,14 @@ fn m42_draining_is_refused_where_there_is_none() {
 
 #[test]
 fn m55_changes_among_the_sending_states() {
-    let rights = QpRights { remote_atomic: true, ..Default::default() };
-    let change = QpChange { rights: Some(rights), rnr_timer: Some(RnrTimer::new(9).unwrap()) };
+    let access = QpAccess { remote_atomic: true, ..Default::default() };
+    let change = QpChange { access: Some(access), rnr_timer: Some(RnrTimer::new(9).unwrap()) };
     let body = [(0x8, 0x0012_3456), (0x10, 0x4e), (0xa8, 0x0001_2000), (0xac, 0x0900_0000)];
     let with = |opcode: u32| [&[(0, opcode << 16)], &body[..]].concat();
     words(&Rts2Rts { qp: qp(), change }, &with(0x505));
-    words(&DrainedToSend { qp: qp(), change }, &with(0x50c));
-    words(&FailedToSend { qp: qp(), change }, &with(0x506));
-    let plain = DrainedToSend { qp: qp(), change: QpChange::default() };
+    words(&Sqd2Rts { qp: qp(), change }, &with(0x50c));
+    words(&SqErr2Rts { qp: qp(), change }, &with(0x506));
+    let plain = Sqd2Rts { qp: qp(), change: QpChange::default() };
     words(&plain, &[(0, 0x050c_0000), (0x8, 0x0012_3456)]);
     words(&QpToError(qp()), &[(0, 0x0507_0000), (0x8, 0x0012_3456)]);
     words(&QpToReset(qp()), &[(0, 0x050a_0000), (0x8, 0x0012_3456)]);
@@ -253,7 +250,7 @@ fn queue_pairs_are_queried() {
         next_receive_psn: Psn::new(0x0a_0b0c).unwrap(),
         user_index: UserIndex::new(0x76_5432).unwrap(),
         drain_signature_errors: true,
-        rights: QpRights { remote_read: true, ..Default::default() },
+        access: QpAccess { remote_read: true, ..Default::default() },
         mtu: 3,
         scatters_to_cqe: true,
     };

@@ -67,7 +67,7 @@ fn survives<C: Command>(command: C, length: usize, reply: &[u8]) {
 fn all_survive(length: usize, reply: &[u8], number: u32) {
     let small = number & 0xff_ffff;
     let qp = Qpn::from_low_bits(number);
-    let change = QpChange { rights: Some(QpRights::READ_WRITE), rnr_timer: Some(RnrTimer::MAX) };
+    let change = QpChange { access: Some(QpAccess::READ_WRITE), rnr_timer: Some(RnrTimer::MAX) };
     survives(QueryGeneralCapabilities, length, reply);
     survives(QueryCryptoCapabilities, length, reply);
     survives(AllocPd, length, reply);
@@ -77,10 +77,10 @@ fn all_survive(length: usize, reply: &[u8], number: u32) {
     survives(CreatePsv::<1>::new(Pdn::new(small).unwrap()), length, reply);
     survives(CreatePsv::<4>::new(pd()), length, reply);
     survives(create_qp(), length, reply);
-    survives(InitQp { qp, port: 1, pkey_index: 0, rights: QpRights::default() }, length, reply);
-    survives(Init2Init { qp, drain_signature_errors: Some(true), rights: None }, length, reply);
+    survives(Rst2Init { qp, port: 1, pkey_index: 0, access: QpAccess::default() }, length, reply);
+    survives(Init2Init { qp, drain_signature_errors: Some(true), access: None }, length, reply);
     survives(Rts2Rts { qp, change }, length, reply);
-    survives(DrainedToSend { qp, change }, length, reply);
+    survives(Sqd2Rts { qp, change }, length, reply);
     survives(QueryQp(qp), length, reply);
     survives(QpToError(qp), length, reply);
     survives(DestroyMkey(MkeyIndex::from_low_bits(number)), length, reply);

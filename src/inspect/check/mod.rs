@@ -4,7 +4,7 @@ mod bsf;
 mod report;
 mod umr;
 
-use super::data_path::{DataPath, Piece};
+use super::data_path::{DataPath, DataSegmentView};
 use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, Severity};
 use super::request::{Body, WorkRequest};
@@ -103,7 +103,7 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         opcode => {
             let (head, _) = data_path_octowords(opcode)?;
             let whole = bytes.len() / OCTOWORD_BYTES;
-            // Any number of pieces may follow; an inline one that ends too late is found with the pieces.
+            // Any number of data segments may follow; inline data that ends too late is found with them.
             (whole < head).then_some(head)
         }
     }
@@ -138,12 +138,12 @@ fn set_psv(segment: &SetPsvSegment, report: &mut Report<'_>) {
 
 fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
     let brings_in = transfer.atomic().is_some() || transfer.opcode() == Opcode::RDMA_READ;
-    for (index, (offset, piece)) in transfer.pieces().enumerate() {
-        match piece {
-            Piece::Memory(segment) => {
-                report.when(segment.byte_count.get() == 0, offset, Problem::PieceIs2Gib { index });
+    for (index, (offset, segment)) in transfer.data_segments().enumerate() {
+        match segment {
+            DataSegmentView::Memory(segment) => {
+                report.when(segment.byte_count.get() == 0, offset, Problem::SegmentIs2Gib { index });
             }
-            Piece::Inline { length, bytes } => {
+            DataSegmentView::Inline { length, bytes } => {
                 let room = bytes.len();
                 report.when(brings_in, offset, Problem::InlineNotAllowed);
                 report.when(length as usize > room, offset, Problem::InlineOverrun { length, room });
@@ -151,7 +151,7 @@ fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
         }
     }
     if transfer.atomic().is_some() {
-        let one = transfer.pieces().count() == 1 && transfer.length() == size_of::<u64>() as u64;
+        let one = transfer.data_segments().count() == 1 && transfer.length() == size_of::<u64>() as u64;
         let at = 2 * OCTOWORD_BYTES + size_of::<AtomicSegment>();
         report.when(!one, at, Problem::AtomicOperand);
     }

@@ -193,7 +193,7 @@ fn interleaved(
         let offset = UMR_ENTRIES + size_of::<StridedHeader>() + index * OCTOWORD_BYTES;
         let (stride, bytes) = (entry.stride.get(), entry.byte_count.get());
         sum += u64::from(bytes);
-        report.when(bytes == 0, offset, Problem::PieceEmpty { index });
+        report.when(bytes == 0, offset, Problem::StridedEntryEmpty { index });
         report.when(stride < bytes, offset, Problem::StrideTooSmall { index, stride, bytes });
     }
     report.when(count == 0, count_at, Problem::EmptyLayout);

@@ -72,7 +72,7 @@ fn each_fault_is_found() {
         (interleaved, ENTRIES + 3, &[0xff], StridedLength { mapped: 1534, length: 1048 }),
         (interleaved, ENTRIES + 11, &[0], RepeatZero),
         (interleaved, ENTRIES + 16, &[1], StrideTooSmall { index: 0, stride: 0x104, bytes: 0x200 }),
-        (interleaved, ENTRIES + 35, &[0], PieceEmpty { index: 1 }),
+        (interleaved, ENTRIES + 35, &[0], StridedEntryEmpty { index: 1 }),
         (full, SIGNATURE, &[0x90], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
         (full, CRYPTO_AT, &[0x81], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
         (full, CRYPTO_AT, &[0xc0], BsfOrder),
@@ -180,7 +180,7 @@ fn set_psv_and_transfers_are_checked() {
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge]));
     let read = read.unwrap();
     let found = problems(&patched(read.clone(), 32, &[0, 0, 0, 0]), &DeviceContext::UNKNOWN);
-    assert_eq!(found, [Problem::PieceIs2Gib { index: 0 }]);
+    assert_eq!(found, [Problem::SegmentIs2Gib { index: 0 }]);
     let found = problems(&patched(read.clone(), 32, &[0x80]), &DeviceContext::UNKNOWN);
     assert_eq!(found, [Problem::InlineNotAllowed]);
     let found = problems(&patched(read, 7, &[1]), &DeviceContext::UNKNOWN);

@@ -165,15 +165,15 @@ proptest! {
         let Body::DataPath(transfer) = request.body() else { return Err(TestCaseError::fail("no transfer")) };
         let place = transfer.remote().map(|remote| (remote.address.get(), remote.rkey.get()));
         prop_assert_eq!(place, Some((address, rkey)));
-        let pieces: Vec<_> = transfer.pieces().map(|(_, piece)| piece).collect();
+        let segments: Vec<_> = transfer.data_segments().map(|(_, segment)| segment).collect();
         match &inline {
-            Some(data) if data.is_empty() => prop_assert!(pieces.is_empty()),
+            Some(data) if data.is_empty() => prop_assert!(segments.is_empty()),
             Some(data) => {
-                prop_assert_eq!(pieces, [Piece::Inline { length: data.len() as u32, bytes: data }]);
+                prop_assert_eq!(segments, [DataSegmentView::Inline { length: data.len() as u32, bytes: data }]);
             }
             None => {
-                let want: Vec<_> = sges.iter().map(|sge| Piece::Memory(sge.to_wire())).collect();
-                prop_assert_eq!(pieces, want);
+                let want: Vec<_> = sges.iter().map(|sge| DataSegmentView::Memory(sge.to_wire())).collect();
+                prop_assert_eq!(segments, want);
             }
         }
         exercise(&bytes);

@@ -272,7 +272,7 @@ fn m17_cancelled_requests_become_nops_and_keep_their_name() {
     assert_eq!(queue.cancel(3, 6), Ok(1), "posted, but not published");
     queue.ring_doorbell();
     let rung = queue.doorbell().seen.last().unwrap().0;
-    assert_eq!(rung, [0, 0, 6, Opcode::NOP.0, 0, 0, 0x77, 2], "the doorbell says what stands in the ring");
+    assert_eq!(rung, [0, 0, 6, Opcode::NOP.0, 0, 0, 0x77, 2], "the doorbell repeats the start of the NOP");
     assert_eq!(ring[0].0[..4], [0, 0, 0, Opcode::SEND.0]);
     assert_eq!(ring[2].0[..4], [0, 0, 2, Opcode::SEND.0]);
     assert_eq!(ring[4].0[..4], [0, 0, 4, Opcode::NOP.0]);
@@ -332,7 +332,7 @@ fn d16_an_invalidated_mkey_wants_everything() {
 }
 
 #[test]
-fn a_settled_mkey_is_held_to_the_limits_of_the_queue() {
+fn an_mkey_in_a_known_state_is_held_to_the_limits_of_the_queue() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     // Room for one block of layout or BSFs.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };

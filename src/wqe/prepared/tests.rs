@@ -151,12 +151,12 @@ fn all_configs() -> impl Iterator<Item = (Mkey, MkeyConfig)> {
 fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     let anew = PreparedConfig::new(mkey.kind(), config).unwrap();
     assert_eq!((changed, changed.config()), (&anew, config));
-    let settled: fn(&mut Mkey) = |_| ();
+    let unchanged: fn(&mut Mkey) = |_| ();
     let hurt: fn(&mut Mkey) = |mkey| {
         hurt(mkey);
     };
     let (mut one, mut other) = (mkey.clone(), mkey.clone());
-    for step in [settled, settled, hurt, Mkey::forget] {
+    for step in [unchanged, unchanged, hurt, Mkey::forget] {
         step(&mut one);
         step(&mut other);
         // Over the ring's end, behind it with a look for room, and then without.

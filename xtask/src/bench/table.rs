@@ -61,9 +61,9 @@ const BOARDS: [&str; 2] = ["aarch64-cortex-a72", "aarch64-cortex-a78"];
 
 /// The lines of the README, and what it calls them.
 const LINES: [(&str, &str); 5] = [
-    ("io_list4", "whole I/O, 4 pieces"),
-    ("io_xts4", "whole I/O, 4 pieces, AES-XTS"),
-    ("io_t10dif_xts4", "whole I/O, 4 pieces, T10-DIF, AES-XTS"),
+    ("io_list4", "whole I/O, 4 entries"),
+    ("io_xts4", "whole I/O, 4 entries, AES-XTS"),
+    ("io_t10dif_xts4", "whole I/O, 4 entries, T10-DIF, AES-XTS"),
     ("rdma_write", "RDMA WRITE"),
     ("completion1", "completion"),
 ];

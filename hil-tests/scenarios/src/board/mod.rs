@@ -35,8 +35,8 @@ impl Doorbell for AnyDoorbell {
 /// The queue of a [`Sender`].
 pub type PortSendQueue = SendQueue<'static, AnyDoorbell, SEND_BLOCKS>;
 
-/// One end of a connection: queues that the board has made and wired to another port.
-pub struct Port {
+/// One end of a connection: queues that the board has made and wired to another end.
+pub struct QpEnd {
     /// Where work is posted.
     pub send: Sender,
     /// Where buffers for the peer's messages are posted.
@@ -74,9 +74,9 @@ impl DekSpec<'_> {
     }
 }
 
-/// What happened to a port's queue pair, other than completions.
+/// What happened to an end's queue pair, other than completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortEvent {
+pub enum QpEvent {
     /// Its send queue stands still (SQ_DRAINED).
     Drained,
     /// The peer asked for what it has no right to: the queue pair is in error.
@@ -125,7 +125,7 @@ pub trait Board {
     /// Returns what it can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Returns the way in which requests are posted to the ports of a [`crate::lab::Lab`], to be set before one is made.
+    /// Returns the way in which requests are posted to the ends of a [`crate::qp_pair::QpPairFixture`], to be set before one is made.
     fn way(&mut self) -> &mut Way;
 
     /// Gives memory of `length` bytes that device and test share, and returns its address.
@@ -146,40 +146,40 @@ pub trait Board {
     /// Loads a data encryption key.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
 
-    /// Makes two ports that are connected to each other and ready to send.
-    fn connect(&mut self) -> (Port, Port);
+    /// Makes two ends that are connected to each other and ready to send.
+    fn connect(&mut self) -> (QpEnd, QpEnd);
 
     /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
-    /// completions may still be on their way, as long as [`Board::patience`] says.
+    /// completions may still be on their way, as long as [`Board::timeout`] says.
     #[must_use]
     fn run_device(&mut self) -> bool;
 
     /// Returns how many nanoseconds a completion may take to arrive behind [`Board::run_device`]: none, where the device works
     /// there and nowhere else. Without a clock nobody waits.
-    fn patience(&self) -> u64 {
+    fn timeout(&self) -> u64 {
         0
     }
 
-    /// Stops a port's send queue on signature errors from now on (`drain_sigerr`, M19).
-    fn drain_on_signature_error(&mut self, port: &Port);
+    /// Stops an end's send queue on signature errors from now on (`drain_sigerr`, M19).
+    fn drain_on_signature_error(&mut self, end: &QpEnd);
 
     /// Returns the block at which a drained send queue will go on, `None` where it is not drained (QUERY_QP).
-    fn drained_at(&mut self, port: &Port) -> Option<u16>;
+    fn drained_at(&mut self, end: &QpEnd) -> Option<u16>;
 
     /// Lets a drained send queue go on (SQD to RTS).
-    fn resume(&mut self, port: &Port);
+    fn resume(&mut self, end: &QpEnd);
 
-    /// Returns the address of a port's send ring, blocks of 64 bytes, for requests that the library does not write; `None`
+    /// Returns the address of an end's send ring, blocks of 64 bytes, for requests that the library does not write; `None`
     /// where the board does not show it.
-    fn send_ring(&self, port: &Port) -> Option<u64>;
+    fn send_ring(&self, end: &QpEnd) -> Option<u64>;
 
     /// Returns the time since some moment, `None` where there is no clock.
     fn nanoseconds(&self) -> Option<u64> {
         None
     }
 
-    /// Returns the oldest event of a port that was not returned yet; waits a moment for one, where devices take time.
-    fn event(&mut self, port: &Port) -> Option<PortEvent>;
+    /// Returns the oldest event of an end that was not returned yet; waits a moment for one, where devices take time.
+    fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
 
     /// Returns the board's logins, if it has any. It is logged in from the start.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {

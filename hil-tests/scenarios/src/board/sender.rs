@@ -1,4 +1,4 @@
-//! A port's send queue, to which scenarios post in the way that the board says.
+//! The send queue, to which scenarios post in the way that the board says.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Takes the queue of a port; requests are posted one by one.
+    /// Takes the queue of an end; requests are posted one by one.
     pub fn new(queue: PortSendQueue) -> Self {
         let (qpn, record) = (queue.qpn(), queue.record());
         let queue = NonNull::from(Box::leak(Box::new(queue)));

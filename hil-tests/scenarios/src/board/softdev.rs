@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, HostMemory, MkeySpec, Port,
-    PortEvent, RECEIVE_SLOTS, SEND_BLOCKS, Sender,
+    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, HostMemory, MkeySpec, QpEnd,
+    QpEvent, RECEIVE_SLOTS, SEND_BLOCKS, Sender,
 };
 use crate::way::Way;
 use alloc::boxed::Box;
@@ -22,8 +22,8 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev as softdev;
 use softdev::factory;
 use softdev::{
-    CryptoMode, Device, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer, Personality, QpState,
-    Retries,
+    CryptoMode, Device, DeviceProfile, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer,
+    QpState, Retries,
 };
 
 /// Entries of a receive slot.
@@ -43,7 +43,7 @@ pub struct SoftBoard {
     /// Send rings by the number of their queue pair.
     rings: Vec<(u32, u64)>,
     /// Events by queue pair that no scenario has asked for yet.
-    events: VecDeque<(u32, PortEvent)>,
+    events: VecDeque<(u32, QpEvent)>,
     /// Numbers of KEK and credential, if the device takes wrapped keys.
     factory: Option<(u32, u32)>,
     login: Option<u32>,
@@ -52,15 +52,15 @@ pub struct SoftBoard {
 
 impl SoftBoard {
     /// Makes a device of the given kind.
-    pub fn new(personality: Personality) -> Self {
-        Self::with_memory(personality, HostMemory::default())
+    pub fn new(profile: DeviceProfile) -> Self {
+        Self::with_memory(profile, HostMemory::default())
     }
 
     /// Makes a device of the given kind that shares this memory.
-    pub fn with_memory(personality: Personality, memory: HostMemory) -> Self {
-        let mut device = Device::new(memory, personality);
+    pub fn with_memory(profile: DeviceProfile, memory: HostMemory) -> Self {
+        let mut device = Device::new(memory, profile);
         let pd = device.alloc_pd().expect("a new device has numbers left");
-        let factory = (personality.crypto == CryptoMode::Wrapped)
+        let factory = (profile.crypto == CryptoMode::Wrapped)
             .then(|| factory::commission(&mut device).expect("a new device can be commissioned"));
         let mut board = Self {
             device,
@@ -89,7 +89,7 @@ impl SoftBoard {
         &mut self.device
     }
 
-    fn create_port(&mut self) -> Port {
+    fn create_end(&mut self) -> QpEnd {
         let memory = self.device.memory_mut();
         // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
@@ -132,7 +132,7 @@ impl SoftBoard {
         let qpn = Qpn::from_low_bits(qpn);
         let doorbell = AnyDoorbell(Box::new(Silent));
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
-        Port {
+        QpEnd {
             send: Sender::new(
                 SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, doorbell).expect("send queue"),
             ),
@@ -158,11 +158,11 @@ impl Board for SoftBoard {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let xts = match self.device.personality().xts {
+        let xts = match self.device.profile().xts {
             softdev::XtsEngine::MultiBlock => XtsEngine::MultiBlock,
             softdev::XtsEngine::SingleBlock => XtsEngine::SingleBlock,
         };
-        let xts = (self.device.personality().crypto != CryptoMode::None).then_some(xts);
+        let xts = (self.device.profile().crypto != CryptoMode::None).then_some(xts);
         Capabilities { xts, signature: true, drain: true, login: self.factory.is_some(), hardware: false }
     }
 
@@ -218,8 +218,8 @@ impl Board for SoftBoard {
         self.load(KeyMaterial::Plaintext(&spec.bytes()), spec.bytes().len()).expect("create DEK")
     }
 
-    fn connect(&mut self) -> (Port, Port) {
-        let (a, b) = (self.create_port(), self.create_port());
+    fn connect(&mut self) -> (QpEnd, QpEnd) {
+        let (a, b) = (self.create_end(), self.create_end());
         let (qpn_a, qpn_b) = (a.send.qpn().get(), b.send.qpn().get());
         for (from, to) in [(qpn_a, qpn_b), (qpn_b, qpn_a)] {
             self.device.connect(from, Peer::Local(to)).expect("connect");
@@ -233,33 +233,33 @@ impl Board for SoftBoard {
         true
     }
 
-    fn drain_on_signature_error(&mut self, port: &Port) {
-        self.device.set_drain_sigerr(port.send.qpn().get(), true).expect("queue pair of this board");
+    fn drain_on_signature_error(&mut self, end: &QpEnd) {
+        self.device.set_drain_sigerr(end.send.qpn().get(), true).expect("queue pair of this board");
     }
 
-    fn drained_at(&mut self, port: &Port) -> Option<u16> {
-        let view = self.device.query(port.send.qpn().get()).expect("queue pair of this board");
+    fn drained_at(&mut self, end: &QpEnd) -> Option<u16> {
+        let view = self.device.query(end.send.qpn().get()).expect("queue pair of this board");
         (view.state == QpState::SendQueueDrained).then_some(view.hw_sq_wqebb_counter)
     }
 
-    fn resume(&mut self, port: &Port) {
-        let qpn = port.send.qpn().get();
+    fn resume(&mut self, end: &QpEnd) {
+        let qpn = end.send.qpn().get();
         self.device.modify(qpn, QpState::ReadyToSend).expect("drained queue pair of this board");
     }
 
-    fn send_ring(&self, port: &Port) -> Option<u64> {
-        let mine = |(qpn, _): &&(u32, u64)| *qpn == port.send.qpn().get();
+    fn send_ring(&self, end: &QpEnd) -> Option<u64> {
+        let mine = |(qpn, _): &&(u32, u64)| *qpn == end.send.qpn().get();
         self.rings.iter().find(mine).map(|(_, ring)| *ring)
     }
 
-    fn event(&mut self, port: &Port) -> Option<PortEvent> {
+    fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {
         self.events.extend(self.device.take_events().into_iter().filter_map(|event| match event {
-            Event::SqDrained(number) => Some((number, PortEvent::Drained)),
-            Event::QpAccess(number) => Some((number, PortEvent::AccessViolation)),
-            Event::QpFatal(number) => Some((number, PortEvent::Error)),
+            Event::SqDrained(number) => Some((number, QpEvent::Drained)),
+            Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
+            Event::QpFatal(number) => Some((number, QpEvent::Error)),
             Event::CqError(_) => None,
         }));
-        let number = port.send.qpn().get();
+        let number = end.send.qpn().get();
         let place = self.events.iter().position(|(of, _)| *of == number)?;
         self.events.remove(place).map(|(_, event)| event)
     }

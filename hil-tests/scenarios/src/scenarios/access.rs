@@ -1,9 +1,9 @@
 //! Access rights: what each flag lets happen, to whom.
 
-use super::rig::{PLAIN, Rig, fails, pattern, rx_refusal, tx_refusal};
+use super::fixture::{MkeyFixture, PLAIN, fails, pattern, rx_refusal, tx_refusal};
 use super::{Scenario, scenario};
-use crate::board::{Board, PortEvent};
-use crate::lab::{Rx, Tx, Verdict};
+use crate::board::{Board, QpEvent};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -21,21 +21,21 @@ pub(super) const ALL: &[Scenario] = &[
 
 const BYTES: usize = 96;
 
-fn grant(rig: &mut Rig<'_>, access: Access) -> Verdict {
-    rig.change(&MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
+fn grant(fixture: &mut MkeyFixture<'_>, access: Access) -> Verdict {
+    fixture.change(&MkeyConfig { access: Some(access), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)
 }
 
 /// The man page's example: READ is set, then WRITE; only WRITE is left.
 fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
-    rig.install(&data, None, None)?;
-    grant(&mut rig, Access::REMOTE_READ)?;
-    rig.out(Tx::PeerRead, 0, &data)?;
-    grant(&mut rig, Access::REMOTE_WRITE)?;
+    fixture.install(&data, None, None)?;
+    grant(&mut fixture, Access::REMOTE_READ)?;
+    fixture.out(Tx::PeerRead, 0, &data)?;
+    grant(&mut fixture, Access::REMOTE_WRITE)?;
     let other = pattern(BYTES, 2);
-    rig.store(Rx::PeerWrite, &other, &other)?;
-    let moved = rig.lab.tx(Tx::PeerRead, rig.mkey, 0, BYTES)?;
+    fixture.store(Rx::PeerWrite, &other, &other)?;
+    let moved = fixture.pair.tx(Tx::PeerRead, fixture.mkey, 0, BYTES)?;
     fails("RDMA READ after it was taken away", &moved, Some(Syndrome::REMOTE_ACCESS), None)?;
     ensure_eq!(moved.wire, [0xee; BYTES], "the refused reader's buffer");
     Ok(())
@@ -43,39 +43,39 @@ fn r028_write_replaces_read(board: &mut dyn Board) -> Verdict {
 
 /// Flags of 0 leave the owner's right to read, which no request can take away, and nothing else.
 fn r029_no_flags_leave_reading_by_the_owner(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 1);
-    rig.install(&data, None, None)?;
-    grant(&mut rig, Access::NONE)?;
-    rig.out(Tx::Send, 0, &data)?;
-    rig.out(Tx::Write, 0, &data)?;
+    fixture.install(&data, None, None)?;
+    grant(&mut fixture, Access::NONE)?;
+    fixture.out(Tx::Send, 0, &data)?;
+    fixture.out(Tx::Write, 0, &data)?;
     for way in Rx::ALL {
-        let moved = rig.lab.rx(way, rig.mkey, 0, &[0x11; BYTES])?;
+        let moved = fixture.pair.rx(way, fixture.mkey, 0, &[0x11; BYTES])?;
         let (requester, receiver) = rx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        rig.holds(&data)?;
-        rig.lab.reconnect();
+        fixture.holds(&data)?;
+        fixture.pair.reconnect();
     }
     Ok(())
 }
 
 /// The requester learns of a refused access, and so does the side whose key it was, by the receive that it has posted.
 fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(BYTES, 1), None, None)?;
-    grant(&mut rig, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-    let buffer = rig.lab.region(&[0; BYTES]);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(BYTES, 1), None, None)?;
+    grant(&mut fixture, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    let buffer = fixture.pair.region(&[0; BYTES]);
     let sge = Sge { address: buffer.address, length: BYTES as u32, lkey: buffer.key };
-    rig.lab.near.receive.post(77, &[sge]).map_err(|error| error.to_string())?;
-    rig.lab.near.receive.publish();
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
-    let request = rig.lab.far.send.request(78).signaled().rdma_read(remote, &[sge]);
+    fixture.pair.near.receive.post(77, &[sge]).map_err(|error| error.to_string())?;
+    fixture.pair.near.receive.publish();
+    let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
+    let request = fixture.pair.far.send.request(78).signaled().rdma_read(remote, &[sge]);
     request.map_err(|error| error.to_string())?;
-    rig.lab.far.send.ring_doorbell();
-    rig.lab.run_device()?;
+    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.run_device()?;
     for (side, id, expected, found) in [
-        ("requester", 78, Syndrome::REMOTE_ACCESS, rig.lab.wait_far(1)?),
-        ("responder", 77, Syndrome::LOCAL_ACCESS, rig.lab.wait_near(1)?),
+        ("requester", 78, Syndrome::REMOTE_ACCESS, fixture.pair.wait_far(1)?),
+        ("responder", 77, Syndrome::LOCAL_ACCESS, fixture.pair.wait_near(1)?),
     ] {
         let syndromes: Vec<_> = found
             .iter()
@@ -87,11 +87,11 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
         ensure_eq!(syndromes, vec![(id, Some(expected))], "{side}");
     }
     ensure_eq!(
-        rig.lab.board.event(&rig.lab.near),
-        Some(PortEvent::AccessViolation),
+        fixture.pair.board.event(&fixture.pair.near),
+        Some(QpEvent::AccessViolation),
         "event of the responder"
     );
-    ensure_eq!(rig.lab.board.event(&rig.lab.far), None, "event of the requester");
+    ensure_eq!(fixture.pair.board.event(&fixture.pair.far), None, "event of the requester");
     Ok(())
 }
 
@@ -99,22 +99,22 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
 fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     const FLAGS: [Access; 4] =
         [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(BYTES, 3);
-    rig.install(&data, None, None)?;
+    fixture.install(&data, None, None)?;
     for set in 0..16u8 {
         let chosen = FLAGS.iter().enumerate().filter(|(bit, _)| set >> bit & 1 != 0);
         let access = chosen.fold(Access::NONE, |all, (_, flag)| all | *flag);
-        grant(&mut rig, access)?;
+        grant(&mut fixture, access)?;
         for way in Tx::ALL {
             let allowed = way != Tx::PeerRead || access.contains(Access::REMOTE_READ);
-            let moved = rig.lab.tx(way, rig.mkey, 0, BYTES)?;
+            let moved = fixture.pair.tx(way, fixture.mkey, 0, BYTES)?;
             let (requester, receiver) = if allowed { (None, None) } else { tx_refusal(way) };
             fails(format_args!("{way:?} with flags {set:#06b}"), &moved, requester, receiver)?;
             let bytes = if allowed { data.clone() } else { vec![0xee; BYTES] };
             ensure_eq!(moved.wire, bytes, "{way:?} with flags {set:#06b}");
             if !allowed {
-                rig.lab.reconnect();
+                fixture.pair.reconnect();
             }
         }
         for (way, flag) in [
@@ -124,18 +124,18 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
         ] {
             let allowed = access.contains(flag);
             let (old, new) = (pattern(BYTES, set), pattern(BYTES, set | 0x80));
-            rig.write(&old);
-            let moved = rig.lab.rx(way, rig.mkey, 0, &new)?;
+            fixture.write(&old);
+            let moved = fixture.pair.rx(way, fixture.mkey, 0, &new)?;
             let (requester, receiver) = if allowed { (None, None) } else { rx_refusal(way) };
             fails(format_args!("{way:?} with flags {set:#06b}"), &moved, requester, receiver)?;
-            rig.holds(if allowed { &new } else { &old })?;
+            fixture.holds(if allowed { &new } else { &old })?;
             if !allowed {
-                rig.lab.reconnect();
+                fixture.pair.reconnect();
             }
         }
-        atomic(&mut rig, access.contains(Access::REMOTE_ATOMIC))
+        atomic(&mut fixture, access.contains(Access::REMOTE_ATOMIC))
             .map_err(|error| format!("atomic with flags {set:#06b}: {error}"))?;
-        rig.write(&data);
+        fixture.write(&data);
     }
     Ok(())
 }
@@ -143,28 +143,28 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
 /// Lets the peer add to eight bytes at offset 8, which lie in one entry.
 ///
 /// Assumption: a device's atomics on memory are in the byte order of its host, little endian on every board known here.
-fn atomic(rig: &mut Rig<'_>, allowed: bool) -> Verdict {
-    rig.write(&[0; 16]);
-    rig.write(&replaced_word(7));
-    let old = rig.lab.region(&[0xee; 8]);
+fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
+    fixture.write(&[0; 16]);
+    fixture.write(&replaced_word(7));
+    let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
-    let remote = Remote { address: 8, rkey: rig.lab.key(rig.mkey) };
-    let request = rig.lab.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
+    let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
+    let request = fixture.pair.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
     request.map_err(|error| error.to_string())?;
-    rig.lab.far.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let completions = rig.lab.wait_far(1)?;
-    rig.lab.poll_near()?;
+    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let completions = fixture.pair.wait_far(1)?;
+    fixture.pair.poll_near()?;
     let [completion] = completions.as_slice() else { return Err(format!("completions {completions:?}")) };
     match completion.outcome {
         Outcome::Sent { bytes: 8, .. } if allowed => {
-            ensure_eq!(rig.lab.bytes(&old), 7u64.to_le_bytes(), "old value");
-            rig.holds(&replaced_word(10))
+            ensure_eq!(fixture.pair.bytes(&old), 7u64.to_le_bytes(), "old value");
+            fixture.holds(&replaced_word(10))
         }
         Outcome::Failed(Failure { syndrome: Syndrome::REMOTE_ACCESS, .. }) => {
             ensure!(!allowed, "refused");
-            rig.holds(&replaced_word(7))?;
-            rig.lab.reconnect();
+            fixture.holds(&replaced_word(7))?;
+            fixture.pair.reconnect();
             Ok(())
         }
         outcome => Err(format!("{outcome:?}")),

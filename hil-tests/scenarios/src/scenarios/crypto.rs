@@ -1,11 +1,11 @@
 //! AES-XTS on what passes through an mkey.
 
-use super::rig::{CRYPTO, KEY_128, KEY_256, Rig, crypto, part, pattern, same};
+use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, part, pattern, same};
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec};
 use crate::ensure;
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
     Crypto, Direction, Keytag, Layout, MkeyConfig, SignatureOrder, job_size_allowed,
@@ -33,44 +33,44 @@ use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
 
 const UNIT: BlockSize = BlockSize::B512;
 
-fn dek(rig: &mut Rig<'_>, key: &[u8]) -> DekId {
-    rig.lab.board.create_dek(DekSpec { key, keytag: None })
+fn dek(fixture: &mut MkeyFixture<'_>, key: &[u8]) -> DekId {
+    fixture.pair.board.create_dek(DekSpec { key, keytag: None })
 }
 
 /// Installs properties over plain or encrypted memory, whichever they ask for, and moves everything both ways.
-fn round_trip(rig: &mut Rig<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
+fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: &[u8]) -> Verdict {
     let images = expected::images(data, None, Some((crypto, key)));
-    rig.install(&images.memory, None, Some(crypto))?;
-    rig.both_ways(&images)
+    fixture.install(&images.memory, None, Some(crypto))?;
+    fixture.both_ways(&images)
 }
 
 /// No transfer may go through or change a byte on either side.
 ///
 /// Assumption: which syndrome a real device gives is not known (gap 7); that it gives one is.
-fn nothing_moves(rig: &mut Rig<'_>, what: &str, length: usize) -> Verdict {
+fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
     for way in Tx::ALL {
-        let moved = rig.lab.tx(way, rig.mkey, 0, length)?;
+        let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
         ensure!(moved.requester.is_some(), "{what}: {way:?} went through");
         same(&moved.wire, &vec![0xee; length]).map_err(|error| format!("{what}: {way:?}: {error}"))?;
-        rig.lab.reconnect();
+        fixture.pair.reconnect();
     }
-    let before = rig.lab.bytes(&rig.memory);
+    let before = fixture.pair.bytes(&fixture.memory);
     for way in Rx::ALL {
-        let moved = rig.lab.rx(way, rig.mkey, 0, &pattern(length, 0x77))?;
+        let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(length, 0x77))?;
         ensure!(moved.requester.is_some(), "{what}: {way:?} went through");
-        rig.holds(&before).map_err(|error| format!("{what}: {way:?}: {error}"))?;
-        rig.lab.reconnect();
+        fixture.holds(&before).map_err(|error| format!("{what}: {way:?}: {error}"))?;
+        fixture.pair.reconnect();
     }
     Ok(())
 }
 
 /// Another key, tweak and direction; the old ones leave no trace.
 fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let (first, second) = (dek(&mut rig, &KEY_128), dek(&mut rig, &KEY_256));
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let (first, second) = (dek(&mut fixture, &KEY_128), dek(&mut fixture, &KEY_256));
     let data = pattern(2048, 1);
     let old = crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, first);
-    round_trip(&mut rig, &data, &old, &KEY_128)?;
+    round_trip(&mut fixture, &data, &old, &KEY_128)?;
     let changes: [(Crypto, &[u8]); 4] = [
         (Crypto { tweak: Tweak::from_lba(9), ..old }, &KEY_128),
         (Crypto { dek: second, ..old }, &KEY_256),
@@ -78,37 +78,37 @@ fn r058_new_properties_replace_the_old(board: &mut dyn Board) -> Verdict {
         (Crypto { direction: DecryptOnTx, ..old }, &KEY_128),
     ];
     for (number, (new, key)) in changes.iter().enumerate() {
-        rig.change(&MkeyConfig { crypto: Some(*new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
+        fixture.change(&MkeyConfig { crypto: Some(*new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
         let images = expected::images(&data, None, Some((new, key)));
-        rig.write(&images.memory);
-        rig.both_ways(&images).map_err(|error| format!("change {number}: {error}"))?;
+        fixture.write(&images.memory);
+        fixture.both_ways(&images).map_err(|error| format!("change {number}: {error}"))?;
     }
     Ok(())
 }
 
 /// Layout and rights are not enough: without crypto properties the key refuses all traffic.
 fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    rig.install(&pattern(512, 1), None, None)?;
-    nothing_moves(&mut rig, "unconfigured crypto", 512)?;
-    let dek = dek(&mut rig, &KEY_128);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    fixture.install(&pattern(512, 1), None, None)?;
+    nothing_moves(&mut fixture, "unconfigured crypto", 512)?;
+    let dek = dek(&mut fixture, &KEY_128);
     let new = crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek);
-    rig.change(&MkeyConfig { crypto: Some(new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
-    rig.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
+    fixture.change(&MkeyConfig { crypto: Some(new), ..MkeyConfig::UNCHANGED }, Layout::Unchanged)?;
+    fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
 /// A single unit works on engines of both kinds, which take the tweak in opposite byte orders (D7).
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
     for key in keys {
-        let dek = dek(&mut rig, key);
+        let dek = dek(&mut fixture, key);
         for data_unit in BlockSize::ALL {
             for direction in [EncryptOnTx, DecryptOnTx] {
                 let tweak = Tweak::new(0x0102_0304_0506_0708);
                 let new = Crypto { tweak, ..crypto(direction, AfterCryptoOnTx, data_unit, dek) };
                 let data = pattern(data_unit.bytes() as usize, 1);
-                round_trip(&mut rig, &data, &new, key)
+                round_trip(&mut fixture, &data, &new, key)
                     .map_err(|error| format!("{direction:?}, {data_unit:?}: {error}"))?;
             }
         }
@@ -118,30 +118,30 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
 
 /// Vectors 2 and 4 of IEEE 1619, the data unit sequence numbers given as tweaks.
 fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek2 = dek(&mut rig, &[[0x11; 16], [0x22; 16]].concat());
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek2 = dek(&mut fixture, &[[0x11; 16], [0x22; 16]].concat());
     let new =
         Crypto { tweak: Tweak::new(0x33_3333_3333), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek2) };
-    rig.install(&[0x44; 32], None, Some(&new))?;
+    fixture.install(&[0x44; 32], None, Some(&new))?;
     let cipher = [
         0xc4, 0x54, 0x18, 0x5e, 0x6a, 0x16, 0x93, 0x6e, 0x39, 0x33, 0x40, 0x38, 0xac, 0xef, 0x83, 0x8b, 0xfb,
         0x18, 0x6f, 0xff, 0x74, 0x80, 0xad, 0xc4, 0x28, 0x93, 0x82, 0xec, 0xd6, 0xd3, 0x94, 0xf0,
     ];
     for way in Tx::ALL {
-        rig.out(way, 0, &cipher)?;
+        fixture.out(way, 0, &cipher)?;
     }
     for way in Rx::ALL {
-        rig.store(way, &cipher, &[0x44; 32])?;
+        fixture.store(way, &cipher, &[0x44; 32])?;
     }
     let key4 = [
         0x27, 0x18, 0x28, 0x18, 0x28, 0x45, 0x90, 0x45, 0x23, 0x53, 0x60, 0x28, 0x74, 0x71, 0x35, 0x26, 0x31,
         0x41, 0x59, 0x26, 0x53, 0x58, 0x97, 0x93, 0x23, 0x84, 0x62, 0x64, 0x33, 0x83, 0x27, 0x95,
     ];
-    let dek4 = dek(&mut rig, &key4);
+    let dek4 = dek(&mut fixture, &key4);
     let data: Vec<u8> = (0..512u32).map(|byte| byte as u8).collect();
     let new = Crypto { tweak: Tweak::new(0), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek4) };
-    rig.install(&data, None, Some(&new))?;
-    let wire = rig.lab.tx(Tx::Send, rig.mkey, 0, 512)?.ok()?;
+    fixture.install(&data, None, Some(&new))?;
+    let wire = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 512)?.ok()?;
     let start =
         [0x27, 0xa7, 0x47, 0x9b, 0xef, 0xa1, 0xd4, 0x76, 0x48, 0x9f, 0x30, 0x8c, 0xd4, 0xcf, 0xa6, 0xe2];
     let end =
@@ -152,32 +152,32 @@ fn r133_published_vectors(board: &mut dyn Board) -> Verdict {
 
 /// What one direction does to bytes when sending, the other does when receiving.
 fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig, &KEY_128);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture, &KEY_128);
     let data = pattern(512, 1);
-    rig.install(&data, None, Some(&crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek)))?;
-    let sent = rig.lab.tx(Tx::Send, rig.mkey, 0, 512)?.ok()?;
+    fixture.install(&data, None, Some(&crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek)))?;
+    let sent = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 512)?.ok()?;
     ensure!(sent != data, "sent in plain");
-    rig.install(&[0; 512], None, Some(&crypto(DecryptOnTx, AfterCryptoOnTx, UNIT, dek)))?;
+    fixture.install(&[0; 512], None, Some(&crypto(DecryptOnTx, AfterCryptoOnTx, UNIT, dek)))?;
     for way in Rx::ALL {
-        rig.store(way, &data, &sent)?;
+        fixture.store(way, &data, &sent)?;
     }
     for way in Tx::ALL {
-        rig.out(way, 0, &data)?;
+        fixture.out(way, 0, &data)?;
     }
     Ok(())
 }
 
 /// Both orders put the same bytes on the wire, although they are encoded differently (D5).
 fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig, &KEY_256);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture, &KEY_256);
     let data = pattern(3 * 512, 1);
     for direction in [EncryptOnTx, DecryptOnTx] {
         let mut wires = Vec::new();
         for order in [AfterCryptoOnTx, BeforeCryptoOnTx] {
-            rig.install(&data, None, Some(&crypto(direction, order, UNIT, dek)))?;
-            wires.push(rig.lab.tx(Tx::Write, rig.mkey, 0, data.len())?.ok()?);
+            fixture.install(&data, None, Some(&crypto(direction, order, UNIT, dek)))?;
+            wires.push(fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?.ok()?);
         }
         ensure!(wires.windows(2).all(|pair| pair.first() == pair.last()), "{direction:?}: orders differ");
         ensure!(wires.first() != Some(&data), "{direction:?}: nothing was done");
@@ -187,15 +187,15 @@ fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdic
 
 /// Each size of unit under keys of both sizes, three units.
 fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
     for key in keys {
-        let dek = dek(&mut rig, key);
+        let dek = dek(&mut fixture, key);
         for data_unit in BlockSize::ALL {
             for order in [AfterCryptoOnTx, BeforeCryptoOnTx] {
                 let data = pattern(3 * data_unit.bytes() as usize, 1);
                 let new = crypto(EncryptOnTx, order, data_unit, dek);
-                round_trip(&mut rig, &data, &new, key)
+                round_trip(&mut fixture, &data, &new, key)
                     .map_err(|error| format!("{} bits, {data_unit:?}, {order:?}: {error}", key.len() * 4))?;
             }
         }
@@ -207,8 +207,8 @@ fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: it carries from the low into the high half (gap 4).
 fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig, &KEY_128);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture, &KEY_128);
     let data = [0u8; 4 * 512];
     for first in [0u128, 0xfe, 0xffff_ffff, u128::from(u64::MAX) - 1, 0xabcd << 64, u128::MAX - 1] {
         let new = Crypto { tweak: Tweak::new(first), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek) };
@@ -217,12 +217,12 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
                 expected::encrypt(&KEY_128, UNIT, Tweak::new(first.wrapping_add(unit)), &[0; 512])
             })
             .collect();
-        rig.install(&data, None, Some(&new))?;
+        fixture.install(&data, None, Some(&new))?;
         for way in Tx::ALL {
-            rig.out(way, 0, &units).map_err(|error| format!("from {first:#x}: {error}"))?;
+            fixture.out(way, 0, &units).map_err(|error| format!("from {first:#x}: {error}"))?;
         }
         for way in Rx::ALL {
-            rig.store(way, &units, &data).map_err(|error| format!("from {first:#x}: {error}"))?;
+            fixture.store(way, &units, &data).map_err(|error| format!("from {first:#x}: {error}"))?;
         }
     }
     Ok(())
@@ -232,24 +232,27 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: as block numbers of signatures do; not published for tweaks (gap 4).
 fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig, &KEY_128);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture, &KEY_128);
     let data = pattern(4 * 520, 1);
     for (data_unit, unit) in [(UNIT, 512), (BlockSize::B520, 520)] {
         for direction in [EncryptOnTx, DecryptOnTx] {
             let new = crypto(direction, AfterCryptoOnTx, data_unit, dek);
             let data = part(&data, 0..4 * unit);
             let images = expected::images(data, None, Some((&new, &KEY_128)));
-            rig.install(&images.memory, None, Some(&new))?;
+            fixture.install(&images.memory, None, Some(&new))?;
             for (from, to) in [(1, 4), (2, 3), (3, 4), (0, 2)] {
                 let (from, to) = (from * unit, to * unit);
                 for way in Tx::ALL {
-                    rig.out(way, from as u64, part(&images.wire, from..to))
+                    fixture
+                        .out(way, from as u64, part(&images.wire, from..to))
                         .map_err(|error| format!("{direction:?}, {from}..{to}: {error}"))?;
                 }
                 for way in Rx::ALL {
-                    rig.take(way, from as u64, part(&images.wire, from..to))?;
-                    rig.holds(&images.memory).map_err(|error| format!("{way:?}, {from}..{to}: {error}"))?;
+                    fixture.take(way, from as u64, part(&images.wire, from..to))?;
+                    fixture
+                        .holds(&images.memory)
+                        .map_err(|error| format!("{way:?}, {from}..{to}: {error}"))?;
                 }
             }
         }
@@ -259,29 +262,30 @@ fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
 
 /// A DEK that was never made.
 fn r159_a_missing_key(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     let nobody = DekId::from_low_bits(0x00ff_fffe);
-    rig.install(&pattern(512, 1), None, Some(&crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, nobody)))?;
-    nothing_moves(&mut rig, "missing DEK", 512)
+    fixture.install(&pattern(512, 1), None, Some(&crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, nobody)))?;
+    nothing_moves(&mut fixture, "missing DEK", 512)
 }
 
 /// The keytag must be the DEK's; where the DEK has none, whatever stands there is not looked at.
 fn r160_keytags(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = [1, 2, 3, 4, 5, 6, 7, 8];
     let data = pattern(512, 1);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
     for key in keys {
-        let tagged = rig.lab.board.create_dek(DekSpec { key, keytag: Some(tag) });
-        let plain = dek(&mut rig, key);
+        let tagged = fixture.pair.board.create_dek(DekSpec { key, keytag: Some(tag) });
+        let plain = dek(&mut fixture, key);
         for (dek, keytag) in [(tagged, tag), (plain, [0; 8]), (plain, tag)] {
             let new = Crypto { keytag: Keytag(keytag), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek) };
-            round_trip(&mut rig, &data, &new, key).map_err(|error| format!("keytag {keytag:?}: {error}"))?;
+            round_trip(&mut fixture, &data, &new, key)
+                .map_err(|error| format!("keytag {keytag:?}: {error}"))?;
         }
         for wrong in [[0; 8], [1, 2, 3, 4, 5, 6, 7, 9], [9, 2, 3, 4, 5, 6, 7, 8]] {
             let new = Crypto { keytag: Keytag(wrong), ..crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, tagged) };
-            rig.install(&data, None, Some(&new))?;
-            nothing_moves(&mut rig, "wrong keytag", 512)?;
+            fixture.install(&data, None, Some(&new))?;
+            nothing_moves(&mut fixture, "wrong keytag", 512)?;
         }
     }
     Ok(())
@@ -291,12 +295,12 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: a device refuses other sizes (gap 3), and those that the rule lets through but AES-XTS cannot encrypt (D8).
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig, &KEY_128);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture, &KEY_128);
     let data = pattern(2080, 1);
     for data_unit in [UNIT, BlockSize::B520] {
         let new = crypto(EncryptOnTx, AfterCryptoOnTx, data_unit, dek);
-        rig.install(&data, None, Some(&new))?;
+        fixture.install(&data, None, Some(&new))?;
         for job in [16, 47, 128, 496, 504, 511, 512, 520, 528, 536, 544, 640, 1024, 1040, 1056, 1568, 2048] {
             let job_size = job as u64;
             let good =
@@ -304,17 +308,17 @@ fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
             let what = format!("{job} bytes in units of {}", data_unit.bytes());
             if good {
                 let wire = expected::images(part(&data, 0..job), None, Some((&new, &KEY_128))).wire;
-                rig.out(Tx::Send, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
-                rig.take(Rx::Receive, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
+                fixture.out(Tx::Send, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
+                fixture.take(Rx::Receive, 0, &wire).map_err(|error| format!("{what}: {error}"))?;
             } else {
-                let moved = rig.lab.tx(Tx::Send, rig.mkey, 0, job)?;
+                let moved = fixture.pair.tx(Tx::Send, fixture.mkey, 0, job)?;
                 ensure!(moved.requester.is_some(), "{what} went out");
-                rig.lab.reconnect();
-                let moved = rig.lab.rx(Rx::Receive, rig.mkey, 0, part(&data, 0..job))?;
+                fixture.pair.reconnect();
+                let moved = fixture.pair.rx(Rx::Receive, fixture.mkey, 0, part(&data, 0..job))?;
                 ensure!(moved.receiver.is_some(), "{what} came in");
-                rig.lab.reconnect();
+                fixture.pair.reconnect();
             }
-            rig.holds(&data).map_err(|error| format!("{what}: {error}"))?;
+            fixture.holds(&data).map_err(|error| format!("{what}: {error}"))?;
         }
     }
     Ok(())

@@ -1,10 +1,10 @@
 //! Requests that move data: every opcode through an mkey, lists of entries, failures and what is behind them.
 
-use super::rig::{DIF, PLAIN, Rig, SIGNATURE, domain, entry, flipped, part, pattern, same};
+use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, same};
 use super::{Scenario, scenario};
 use crate::board::{Board, COMPLETIONS};
 use crate::expected;
-use crate::lab::{Lab, Region, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r016_inline_data_through_the_peers_mkey, NOTHING, ["R16"]),
     scenario!(r016_immediate_data_beside_an_mkey, NOTHING, ["R16"]),
     scenario!(r016_messages_of_nothing, NOTHING, ["R16"]),
-    scenario!(r016_many_pieces_and_mkeys_in_one_message, SIGNATURE, ["R16", "R2"]),
+    scenario!(r016_many_segments_and_mkeys_in_one_message, SIGNATURE, ["R16", "R2"]),
     scenario!(r016_a_long_message, NOTHING, ["R16"]),
     scenario!(r016_a_message_longer_than_its_buffers, NOTHING, ["R16"]),
     scenario!(r016_a_failure_flushes_what_is_behind_it, NOTHING, ["R16", "R32"]),
@@ -35,25 +35,25 @@ fn whole(region: &Region) -> Sge {
     Sge { address: region.address, length: region.length as u32, lkey: region.key }
 }
 
-fn ring_and_run(lab: &mut Lab<'_>) -> Verdict {
-    lab.near.send.ring_doorbell();
-    lab.far.send.ring_doorbell();
-    lab.run_device()
+fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
+    pair.near.send.ring_doorbell();
+    pair.far.send.ring_doorbell();
+    pair.run_device()
 }
 
 /// More completions than the queue has entries: the owner bit tells old from new in every lap.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let mut next = 0u64;
     while next < 5 * COMPLETIONS as u64 {
         let first = next;
         for _ in 0..97 {
-            lab.near.send.request(next).signaled().nop().map_err(text)?;
+            pair.near.send.request(next).signaled().nop().map_err(text)?;
             next += 1;
         }
-        ensure!(lab.poll_near()?.is_empty(), "completed before it was rung");
-        ring_and_run(&mut lab)?;
-        let ids: Vec<u64> = lab.wait_near(97)?.iter().map(|completion| completion.id).collect();
+        ensure!(pair.poll_near()?.is_empty(), "completed before it was rung");
+        ring_and_run(&mut pair)?;
+        let ids: Vec<u64> = pair.wait_near(97)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first..next).collect::<Vec<_>>(), "completions");
     }
     Ok(())
@@ -63,30 +63,34 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: little endian, as the hosts of all boards known here.
 fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&[0x10u64.to_le_bytes(), 0x20u64.to_le_bytes(), [0; 8], [0; 8]].concat(), None, None)?;
-    let entries = [entry(&rig.memory, 8..16), entry(&rig.memory, 0..8)];
-    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
-    let old = rig.lab.region(&[0; 8]);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&[0x10u64.to_le_bytes(), 0x20u64.to_le_bytes(), [0; 8], [0; 8]].concat(), None, None)?;
+    let entries = [entry(&fixture.memory, 8..16), entry(&fixture.memory, 0..8)];
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    let old = fixture.pair.region(&[0; 8]);
     let sge = whole(&old);
-    let remote = |address| Remote { address, rkey: rig.lab.key(rig.mkey) };
+    let remote = |address| Remote { address, rkey: fixture.pair.key(fixture.mkey) };
     let (first, second) = (remote(0), remote(8));
-    let mut queue = |post: &mut dyn FnMut(&mut Lab<'_>) -> Verdict, kind, value: u64| {
-        post(&mut rig.lab)?;
-        ring_and_run(&mut rig.lab)?;
-        let completions = rig.lab.wait_far(1)?;
+    let mut queue = |post: &mut dyn FnMut(&mut QpPairFixture<'_>) -> Verdict, kind, value: u64| {
+        post(&mut fixture.pair)?;
+        ring_and_run(&mut fixture.pair)?;
+        let completions = fixture.pair.wait_far(1)?;
         let outcome = completions.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Sent { kind, bytes: 8 }), "completion");
-        ensure_eq!(rig.lab.bytes(&old), value.to_le_bytes(), "old value of {kind:?}");
+        ensure_eq!(fixture.pair.bytes(&old), value.to_le_bytes(), "old value of {kind:?}");
         Ok(())
     };
     let kind = RequestKind::FetchAdd;
-    queue(&mut |lab| lab.far.send.request(1).signaled().fetch_add(first, 5, &sge).map_err(text), kind, 0x20)?;
+    queue(
+        &mut |pair| pair.far.send.request(1).signaled().fetch_add(first, 5, &sge).map_err(text),
+        kind,
+        0x20,
+    )?;
     let kind = RequestKind::CompareSwap;
     let mut swap = |compare, value| {
         queue(
-            &mut |lab| {
-                lab.far.send.request(2).signaled().compare_swap(second, compare, 0x99, &sge).map_err(text)
+            &mut |pair| {
+                pair.far.send.request(2).signaled().compare_swap(second, compare, 0x99, &sge).map_err(text)
             },
             kind,
             value,
@@ -95,155 +99,157 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
     swap(0x11, 0x10)?;
     swap(0x10, 0x10)?;
     swap(0x10, 0x99)?;
-    rig.holds(&[0x99u64.to_le_bytes(), 0x25u64.to_le_bytes()].concat())
+    fixture.holds(&[0x99u64.to_le_bytes(), 0x25u64.to_le_bytes()].concat())
 }
 
 /// Data that stands in the request itself goes into the peer's mkey.
 fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(300, 1), None, None)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(300, 1), None, None)?;
     for length in [1, 11, 12, 13, 28, 60, 61, 300] {
         let data = pattern(length, length as u8);
-        let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+        let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
         let payload = Payload::Inline(&data);
-        rig.lab.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
-        let buffer = Sge { address: 0, length: 300, lkey: rig.lab.key(rig.mkey) };
-        ring_and_run(&mut rig.lab)?;
-        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
-        rig.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
-        rig.write(&[0; 300]);
-        rig.lab.near.receive.post(2, &[buffer]).map_err(text)?;
-        rig.lab.near.receive.publish();
-        rig.lab.far.send.request(3).signaled().send(payload).map_err(text)?;
-        ring_and_run(&mut rig.lab)?;
-        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
-        let received = rig.lab.wait_near(1)?;
+        fixture.pair.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
+        let buffer = Sge { address: 0, length: 300, lkey: fixture.pair.key(fixture.mkey) };
+        ring_and_run(&mut fixture.pair)?;
+        ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
+        fixture.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
+        fixture.write(&[0; 300]);
+        fixture.pair.near.receive.post(2, &[buffer]).map_err(text)?;
+        fixture.pair.near.receive.publish();
+        fixture.pair.far.send.request(3).signaled().send(payload).map_err(text)?;
+        ring_and_run(&mut fixture.pair)?;
+        ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
+        let received = fixture.pair.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
         let message = Outcome::Received { message: Message::Send, bytes: length as u32 };
         ensure_eq!(outcome, Some(message), "receive of {length} bytes");
-        rig.holds(&data).map_err(|error| format!("send of {length} bytes: {error}"))?;
+        fixture.holds(&data).map_err(|error| format!("send of {length} bytes: {error}"))?;
     }
     Ok(())
 }
 
 /// 32 bits beside the data, with a send and with a write.
 fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(40, 1);
-    rig.install(&[0; 40], None, None)?;
-    let source = rig.lab.region(&data);
-    let (sge, inside) = (whole(&source), Sge { address: 0, length: 40, lkey: rig.lab.key(rig.mkey) });
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
+    fixture.install(&[0; 40], None, None)?;
+    let source = fixture.pair.region(&data);
+    let (sge, inside) =
+        (whole(&source), Sge { address: 0, length: 40, lkey: fixture.pair.key(fixture.mkey) });
+    let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
     for write in [false, true] {
-        rig.write(&[0; 40]);
-        rig.lab
+        fixture.write(&[0; 40]);
+        fixture
+            .pair
             .near
             .receive
             .post(1, if write { &[] } else { core::slice::from_ref(&inside) })
             .map_err(text)?;
-        rig.lab.near.receive.publish();
-        let request = rig.lab.far.send.request(2).signaled().solicited();
+        fixture.pair.near.receive.publish();
+        let request = fixture.pair.far.send.request(2).signaled().solicited();
         let (posted, message) = if write {
             (request.rdma_write_imm(remote, 0x1234_5678, &[sge]), Message::WriteImm(0x1234_5678))
         } else {
             (request.send_imm(0x8765_4321, &[sge]), Message::SendImm(0x8765_4321))
         };
         posted.map_err(text)?;
-        ring_and_run(&mut rig.lab)?;
-        let received = rig.lab.wait_near(1)?;
+        ring_and_run(&mut fixture.pair)?;
+        let received = fixture.pair.wait_near(1)?;
         let outcome = received.first().map(|completion| completion.outcome);
         ensure_eq!(outcome, Some(Outcome::Received { message, bytes: 40 }), "receiver");
-        ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of the sender");
-        rig.holds(&data)?;
+        ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the sender");
+        fixture.holds(&data)?;
     }
     Ok(())
 }
 
 /// Messages without data go through and take a receive all the same.
 fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    lab.near.receive.post(1, &[]).map_err(text)?;
-    lab.near.receive.publish();
-    lab.far.send.request(2).signaled().send(&[]).map_err(text)?;
-    ring_and_run(&mut lab)?;
-    let received: Vec<_> = lab.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
+    let mut pair = QpPairFixture::new(board);
+    pair.near.receive.post(1, &[]).map_err(text)?;
+    pair.near.receive.publish();
+    pair.far.send.request(2).signaled().send(&[]).map_err(text)?;
+    ring_and_run(&mut pair)?;
+    let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
     ensure_eq!(received, vec![Outcome::Received { message: Message::Send, bytes: 0 }], "receiver");
-    ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
+    ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
     Ok(())
 }
 
 /// One message out of two mkeys, one of them signing, and plain memory; into as many.
-fn r016_many_pieces_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
+fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
     let data = pattern(1024, 1);
     let signature = BlockSignature::wire(domain(Signature::Crc32c(Seed::Ones)));
     let signed = expected::images(&data, Some(&signature), None).wire;
     let (first, second, third) =
-        (lab.region(&data), lab.region(&pattern(100, 2)), lab.region(&pattern(60, 3)));
-    let (signing, plain) = (lab.mkey(SIGNATURE), lab.mkey(PLAIN));
+        (pair.region(&data), pair.region(&pattern(100, 2)), pair.region(&pattern(60, 3)));
+    let (signing, plain) = (pair.mkey(SIGNATURE), pair.mkey(PLAIN));
     let (ones, twos) = ([entry(&first, 0..1024)], [entry(&second, 50..100), entry(&second, 0..50)]);
     let config = MkeyConfig {
         access: Some(Access::ALL),
         signature: SignatureChange::Set(signature),
         ..MkeyConfig::UNCHANGED
     };
-    lab.configure(signing, &config, &ones)?;
-    lab.configure(plain, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &twos)?;
+    pair.configure(signing, &config, &ones)?;
+    pair.configure(plain, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &twos)?;
     let sges = [
-        Sge { address: 10, length: 80, lkey: lab.key(plain) },
-        Sge { address: 0, length: 1032, lkey: lab.key(signing) },
+        Sge { address: 10, length: 80, lkey: pair.key(plain) },
+        Sge { address: 0, length: 1032, lkey: pair.key(signing) },
         whole(&third),
     ];
     let space = [part(&pattern(100, 2), 50..100), part(&pattern(100, 2), 0..50)].concat();
     let wire = [part(&space, 10..90), &signed, &pattern(60, 3)].concat();
 
-    let target = lab.region(&vec![0; wire.len()]);
+    let target = pair.region(&vec![0; wire.len()]);
     let remote = Remote { address: target.address, rkey: target.key };
-    lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-    ring_and_run(&mut lab)?;
-    ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
-    same(&lab.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
+    pair.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+    ring_and_run(&mut pair)?;
+    ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
+    same(&pair.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
 
-    lab.board.write(first.address, &[0; 1024]);
-    lab.board.write(second.address, &[0; 100]);
-    lab.board.write(third.address, &[0; 60]);
-    lab.near.receive.post(2, &sges).map_err(text)?;
-    lab.near.receive.publish();
-    lab.far.send.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
-    ring_and_run(&mut lab)?;
-    ensure_eq!(lab.wait_near(1)?.len(), 1, "completions");
-    ensure_eq!(lab.wait_far(1)?.len(), 1, "completions of the sender");
-    same(&lab.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
-    same(&lab.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
+    pair.board.write(first.address, &[0; 1024]);
+    pair.board.write(second.address, &[0; 100]);
+    pair.board.write(third.address, &[0; 60]);
+    pair.near.receive.post(2, &sges).map_err(text)?;
+    pair.near.receive.publish();
+    pair.far.send.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
+    ring_and_run(&mut pair)?;
+    ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
+    ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
+    same(&pair.bytes(&first), &data).map_err(|error| format!("signed mkey: {error}"))?;
+    same(&pair.bytes(&third), &pattern(60, 3)).map_err(|error| format!("plain memory: {error}"))?;
     // Ten bytes at each end of the plain mkey's space were in no entry: in memory they lie side by side.
     let back = [part(&space, 50..90), &[0; 20], part(&space, 10..50)].concat();
-    same(&lab.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
-    let check = lab.mkeys.get_mut(signing).map(|mkey| mkey.check());
+    same(&pair.bytes(&second), &back).map_err(|error| format!("plain mkey: {error}"))?;
+    let check = pair.mkeys.get_mut(signing).map(|mkey| mkey.check());
     ensure_eq!(check, Some(Ok(None)), "signature error");
     Ok(())
 }
 
 /// A message of many packets.
 fn r016_a_long_message(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(200_001, 1);
-    rig.install(&data, None, None)?;
-    rig.both_ways(&expected::Images { memory: data.clone(), wire: data })
+    fixture.install(&data, None, None)?;
+    fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })
 }
 
 /// Too little room fails on both sides, each with its own reason.
 fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(64, 1), None, None)?;
-    let source = rig.lab.region(&[9; 64]);
-    let short = Sge { address: 0, length: 63, lkey: rig.lab.key(rig.mkey) };
-    rig.lab.near.receive.post(1, &[short]).map_err(text)?;
-    rig.lab.near.receive.publish();
-    rig.lab.far.send.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
-    ring_and_run(&mut rig.lab)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(64, 1), None, None)?;
+    let source = fixture.pair.region(&[9; 64]);
+    let short = Sge { address: 0, length: 63, lkey: fixture.pair.key(fixture.mkey) };
+    fixture.pair.near.receive.post(1, &[short]).map_err(text)?;
+    fixture.pair.near.receive.publish();
+    fixture.pair.far.send.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
+    ring_and_run(&mut fixture.pair)?;
     for (side, expected, completions) in [
-        ("receiver", Syndrome::LOCAL_LENGTH, rig.lab.wait_near(1)?),
-        ("sender", Syndrome::REMOTE_INVALID_REQUEST, rig.lab.wait_far(1)?),
+        ("receiver", Syndrome::LOCAL_LENGTH, fixture.pair.wait_near(1)?),
+        ("sender", Syndrome::REMOTE_INVALID_REQUEST, fixture.pair.wait_far(1)?),
     ] {
         let outcome = completions.first().map(|completion| completion.outcome);
         ensure!(
@@ -257,24 +263,24 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
 /// The failed request completes as such, signalled or not; what was posted behind it completes as flushed, in order, and so
 /// do the receives; nothing of it is executed.
 fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    let target = rig.lab.region(&[0; 8]);
-    let source = rig.lab.region(&[1; 8]);
-    let unconfigured = Sge { address: 0, length: 8, lkey: rig.lab.key(rig.mkey) };
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let target = fixture.pair.region(&[0; 8]);
+    let source = fixture.pair.region(&[1; 8]);
+    let unconfigured = Sge { address: 0, length: 8, lkey: fixture.pair.key(fixture.mkey) };
     let remote = Remote { address: target.address, rkey: target.key };
     for id in 20..23 {
-        rig.lab.near.receive.post(id, &[whole(&source)]).map_err(text)?;
+        fixture.pair.near.receive.post(id, &[whole(&source)]).map_err(text)?;
     }
-    rig.lab.near.receive.publish();
-    rig.lab.near.send.request(1).signaled().nop().map_err(text)?;
-    rig.lab.near.send.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
-    rig.lab.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
-    rig.lab.near.send.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
-    rig.lab.near.send.request(5).signaled().nop().map_err(text)?;
-    ring_and_run(&mut rig.lab)?;
+    fixture.pair.near.receive.publish();
+    fixture.pair.near.send.request(1).signaled().nop().map_err(text)?;
+    fixture.pair.near.send.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
+    fixture.pair.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    fixture.pair.near.send.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    fixture.pair.near.send.request(5).signaled().nop().map_err(text)?;
+    ring_and_run(&mut fixture.pair)?;
     let mut sent = Vec::new();
     let mut received = Vec::new();
-    for completion in rig.lab.wait_near(8)? {
+    for completion in fixture.pair.wait_near(8)? {
         let syndrome = match completion.outcome {
             Outcome::Failed(failure) => Some(failure.syndrome),
             _ => None,
@@ -285,22 +291,22 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let (failed, done) = (Some(Syndrome::LOCAL_PROTECTION), None);
     ensure_eq!(sent, vec![(1, done), (2, failed), (3, flushed), (4, flushed), (5, flushed)], "send queue");
     ensure_eq!(received, vec![(20, flushed), (21, flushed), (22, flushed)], "receive queue");
-    ensure_eq!(rig.lab.bytes(&target), [0; 8], "the target of flushed writes");
-    ensure_eq!(rig.lab.near.send.outstanding(), 0, "outstanding requests");
+    ensure_eq!(fixture.pair.bytes(&target), [0; 8], "the target of flushed writes");
+    ensure_eq!(fixture.pair.near.send.outstanding(), 0, "outstanding requests");
     Ok(())
 }
 
 /// Two transfers, one bad and one good, of two mkeys in one chain: only the bad one's mkey tells.
 fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let own = domain(Signature::T10Dif(DIF));
     let stream = expected::sign(&pattern(512, 1), Some(&own));
     let mut mkeys = Vec::new();
     for bytes in [flipped(&stream, 9, 1), stream.clone()] {
-        let region = lab.region(&bytes);
+        let region = pair.region(&bytes);
         let entries = [entry(&region, 0..520)];
-        let mkey = lab.mkey(SIGNATURE);
-        lab.configure(
+        let mkey = pair.mkey(SIGNATURE);
+        pair.configure(
             mkey,
             &MkeyConfig {
                 access: Some(Access::NONE),
@@ -311,20 +317,20 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
         )?;
         mkeys.push(mkey);
     }
-    let target = lab.region(&[0; 512]);
+    let target = pair.region(&[0; 512]);
     let remote = Remote { address: target.address, rkey: target.key };
     for (id, mkey) in (1..).zip(&mkeys) {
-        let sge = Sge { address: 0, length: 512, lkey: lab.key(*mkey) };
-        lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        let sge = Sge { address: 0, length: 512, lkey: pair.key(*mkey) };
+        pair.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    ring_and_run(&mut lab)?;
-    let ids: Vec<u64> = lab.wait_near(2)?.iter().map(|completion| completion.id).collect();
+    ring_and_run(&mut pair)?;
+    let ids: Vec<u64> = pair.wait_near(2)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![1, 2], "completions");
-    same(&lab.bytes(&target), part(&stream, 0..512))?;
+    same(&pair.bytes(&target), part(&stream, 0..512))?;
     let told: Vec<bool> = mkeys
         .iter()
-        .map(|mkey| matches!(lab.mkeys.get_mut(*mkey).map(|mkey| mkey.check()), Some(Ok(Some(_)))))
+        .map(|mkey| matches!(pair.mkeys.get_mut(*mkey).map(|mkey| mkey.check()), Some(Ok(Some(_)))))
         .collect();
     ensure_eq!(told, vec![true, false], "mkeys with an error");
-    same(&lab.tx(Tx::Send, *mkeys.last().ok_or("two mkeys")?, 0, 512)?.ok()?, part(&stream, 0..512))
+    same(&pair.tx(Tx::Send, *mkeys.last().ok_or("two mkeys")?, 0, 512)?.ok()?, part(&stream, 0..512))
 }

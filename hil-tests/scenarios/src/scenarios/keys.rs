@@ -1,13 +1,13 @@
 //! Keys: not yet in service, taken out of it from either side, back in it, and under another tag.
 
-use super::rig::{
-    BOTH, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, domain, fails, flipped, pattern, reports, rx_refusal,
-    same, tx_refusal,
+use super::fixture::{
+    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, fails, flipped, pattern, reports,
+    rx_refusal, same, tx_refusal,
 };
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -38,32 +38,32 @@ fn text(error: impl core::fmt::Display) -> String {
 }
 
 /// No way in or out: the key is refused on either side, and the memory stays as it is.
-fn refuses_all(rig: &mut Rig<'_>, length: usize) -> Verdict {
-    let before = rig.lab.bytes(&rig.memory);
+fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdict {
+    let before = fixture.pair.bytes(&fixture.memory);
     for way in Tx::ALL {
-        let moved = rig.lab.tx(way, rig.mkey, 0, length)?;
+        let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
         let (requester, receiver) = tx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
         ensure!(moved.wire.iter().all(|byte| *byte == 0xee), "{way:?}: bytes moved");
-        rig.lab.reconnect();
+        fixture.pair.reconnect();
     }
     for way in Rx::ALL {
-        let moved = rig.lab.rx(way, rig.mkey, 0, &pattern(length, 0x44))?;
+        let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(length, 0x44))?;
         let (requester, receiver) = rx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        rig.holds(&before).map_err(|error| format!("{way:?}: {error}"))?;
-        rig.lab.reconnect();
+        fixture.holds(&before).map_err(|error| format!("{way:?}: {error}"))?;
+        fixture.pair.reconnect();
     }
     Ok(())
 }
 
 /// Takes the mkey out of service and waits until it is done.
-pub(super) fn invalidate(rig: &mut Rig<'_>) -> Verdict {
-    let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
-    rig.lab.near.send.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let completions = rig.lab.wait_near(1)?;
+pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
+    let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
+    fixture.pair.near.send.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let completions = fixture.pair.wait_near(1)?;
     ensure!(
         matches!(completions.as_slice(), [completion] if completion.id == 9
             && matches!(completion.outcome, Outcome::Sent { kind: RequestKind::LocalInvalidate, .. })),
@@ -74,27 +74,27 @@ pub(super) fn invalidate(rig: &mut Rig<'_>) -> Verdict {
 
 /// LOCAL_INV: afterwards nothing goes through; a whole configuration brings the key back.
 fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
-    rig.install(&data, None, None)?;
-    invalidate(&mut rig)?;
-    refuses_all(&mut rig, 100)?;
+    fixture.install(&data, None, None)?;
+    invalidate(&mut fixture)?;
+    refuses_all(&mut fixture, 100)?;
     let new = pattern(100, 2);
-    rig.install(&new, None, None)?;
-    rig.both_ways(&expected::Images { memory: new.clone(), wire: new })
+    fixture.install(&new, None, None)?;
+    fixture.both_ways(&expected::Images { memory: new.clone(), wire: new })
 }
 
 /// What an invalidated key held counts as unknown (D16): each part must be given again, or nothing is posted.
 fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), Some((&crypto, &KEY_128)));
-    rig.install(&images.memory, Some(&signature), Some(&crypto))?;
-    invalidate(&mut rig)?;
-    let entries = rig.entries();
+    fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
+    invalidate(&mut fixture)?;
+    let entries = fixture.entries();
     let whole = MkeyConfig {
         access: Some(Access::ALL),
         signature: SignatureChange::Set(signature),
@@ -109,48 +109,48 @@ fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> V
         (MkeyConfig { crypto: None, ..whole }, list, ConfigPart::Crypto),
     ] {
         let refused = Err(PostError::Config(ConfigError::StateUnknown { missing }));
-        ensure_eq!(rig.lab.try_configure(rig.mkey, &config, layout), refused, "without {missing}");
+        ensure_eq!(fixture.pair.try_configure(fixture.mkey, &config, layout), refused, "without {missing}");
     }
-    refuses_all(&mut rig, 520)?;
-    rig.change(&whole, list)?;
-    rig.both_ways(&images)
+    refuses_all(&mut fixture, 520)?;
+    fixture.change(&whole, list)?;
+    fixture.both_ways(&images)
 }
 
 /// A request behind the invalidation, rung together with it, finds the key gone; one before it does not.
 fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let target = rig.lab.region(&[0; 128]);
-    let sge = Sge { address: 0, length: 64, lkey: rig.lab.key(rig.mkey) };
+    fixture.install(&data, None, None)?;
+    let target = fixture.pair.region(&[0; 128]);
+    let sge = Sge { address: 0, length: 64, lkey: fixture.pair.key(fixture.mkey) };
     let remote = |offset| Remote { address: target.address + offset, rkey: target.key };
-    rig.lab.near.send.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
-    let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
-    rig.lab.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;
-    rig.lab.near.send.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let outcomes: Vec<(u64, bool)> = rig
-        .lab
+    fixture.pair.near.send.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
+    let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
+    fixture.pair.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;
+    fixture.pair.near.send.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let outcomes: Vec<(u64, bool)> = fixture
+        .pair
         .wait_near(2)?
         .iter()
         .map(|completion| (completion.id, matches!(completion.outcome, Outcome::Failed(_))))
         .collect();
     ensure_eq!(outcomes, vec![(1, false), (3, true)], "completions and whether they failed");
-    same(&rig.lab.bytes(&target), &[&data[..], &[0; 64]].concat())
+    same(&fixture.pair.bytes(&target), &[&data[..], &[0; 64]].concat())
 }
 
-/// Sends a message that invalidates the rig's key; returns what both sides' completions say.
-fn send_invalidate(rig: &mut Rig<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
-    let (note, inbox) = (rig.lab.region(&[7; 8]), rig.lab.region(&[0; 8]));
+/// Sends a message that invalidates the fixture's key; returns what both sides' completions say.
+fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
+    let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    rig.lab.near.receive.post(1, &[buffer]).map_err(text)?;
-    rig.lab.near.receive.publish();
+    fixture.pair.near.receive.post(1, &[buffer]).map_err(text)?;
+    fixture.pair.near.receive.publish();
     let message = Sge { address: note.address, length: 8, lkey: note.key };
-    rig.lab.far.send.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
-    rig.lab.far.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let (near, far) = (rig.lab.wait_near(1)?, rig.lab.wait_far(1)?);
+    fixture.pair.far.send.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
+    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let (near, far) = (fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?);
     match (near.as_slice(), far.as_slice()) {
         ([near], [far]) => Ok((near.outcome, far.outcome)),
         other => Err(format!("completions {other:?}")),
@@ -159,53 +159,53 @@ fn send_invalidate(rig: &mut Rig<'_>, key: Key) -> Result<(Outcome, Outcome), St
 
 /// SEND with invalidation: the receiver's completion names the key, which is out of service then.
 fn r012_the_peer_invalidates(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
-    rig.install(&pattern(64, 1), None, None)?;
-    let key = rig.lab.key(rig.mkey);
-    let (near, far) = send_invalidate(&mut rig, key)?;
+    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
+    fixture.install(&pattern(64, 1), None, None)?;
+    let key = fixture.pair.key(fixture.mkey);
+    let (near, far) = send_invalidate(&mut fixture, key)?;
     ensure_eq!(near, Outcome::Received { message: Message::SendInvalidate(key), bytes: 8 }, "receiver");
     ensure!(matches!(far, Outcome::Sent { .. }), "sender: {far:?}");
-    rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?.forget();
-    refuses_all(&mut rig, 64)?;
+    fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?.forget();
+    refuses_all(&mut fixture, 64)?;
     let new = pattern(64, 2);
-    rig.install(&new, None, None)?;
-    rig.out(Tx::PeerRead, 0, &new)
+    fixture.install(&new, None, None)?;
+    fixture.out(Tx::PeerRead, 0, &new)
 }
 
 /// A key that was not made for it withstands; sender and receiver are told.
 fn r012_the_peer_may_not_invalidate_every_key(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let key = rig.lab.key(rig.mkey);
-    let (near, far) = send_invalidate(&mut rig, key)?;
+    fixture.install(&data, None, None)?;
+    let key = fixture.pair.key(fixture.mkey);
+    let (near, far) = send_invalidate(&mut fixture, key)?;
     let syndrome = |outcome| match outcome {
         Outcome::Failed(failure) => Some(failure.syndrome),
         _ => None,
     };
     ensure_eq!(syndrome(far), Some(Syndrome::REMOTE_ACCESS), "sender");
     ensure_eq!(syndrome(near), Some(Syndrome::LOCAL_ACCESS), "receiver");
-    rig.lab.reconnect();
+    fixture.pair.reconnect();
     for way in Tx::ALL {
-        rig.out(way, 0, &data)?;
+        fixture.out(way, 0, &data)?;
     }
     Ok(())
 }
 
 /// Taken out of service while an error was pending, and back: errors are reported as ever.
 fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(1024, 1), Some(&signature), None);
     for round in 0..3 {
-        rig.install(&images.memory, Some(&signature), None)?;
-        rig.both_ways(&images)?;
+        fixture.install(&images.memory, Some(&signature), None)?;
+        fixture.both_ways(&images)?;
         if round != 1 {
-            let error = rig.take_bad(Rx::PeerWrite, &flipped(&images.wire, 521, 1))?;
+            let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 521, 1))?;
             reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
                 .map_err(|error| format!("round {round}: {error}"))?;
         }
-        invalidate(&mut rig)?;
+        invalidate(&mut fixture)?;
     }
     Ok(())
 }
@@ -213,29 +213,29 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
 /// The key's low byte is its owner's: with the next configuration the old key is refused and the new one works. An
 /// invalidation in between changes nothing of that (D11).
 fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let old = rig.lab.mkeys.get(rig.mkey).cloned().ok_or("no such mkey")?;
+    fixture.install(&data, None, None)?;
+    let old = fixture.pair.mkeys.get(fixture.mkey).cloned().ok_or("no such mkey")?;
     for tag in [0x5a, 0xff, 0x01] {
-        let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
+        let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
         mkey.set_tag(tag).map_err(text)?;
         if tag == 0xff {
-            invalidate(&mut rig)?;
+            invalidate(&mut fixture)?;
         }
-        rig.install(&data, None, None)?;
-        ensure_eq!(rig.lab.key(rig.mkey).tag(), tag, "tag");
+        fixture.install(&data, None, None)?;
+        ensure_eq!(fixture.pair.key(fixture.mkey).tag(), tag, "tag");
         for way in Tx::ALL {
-            rig.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
+            fixture.out(way, 0, &data).map_err(|error| format!("tag {tag:#x}: {error}"))?;
         }
         // The same mkey under its first tag.
-        rig.lab.mkeys.push(old.clone());
-        let stale = rig.lab.mkeys.len() - 1;
+        fixture.pair.mkeys.push(old.clone());
+        let stale = fixture.pair.mkeys.len() - 1;
         for way in Tx::ALL {
-            let moved = rig.lab.tx(way, stale, 0, 64)?;
+            let moved = fixture.pair.tx(way, stale, 0, 64)?;
             let (requester, receiver) = tx_refusal(way);
             fails(format_args!("{way:?} with the old key"), &moved, requester, receiver)?;
-            rig.lab.reconnect();
+            fixture.pair.reconnect();
         }
     }
     Ok(())
@@ -243,21 +243,21 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
 
 /// An mkey of any kind that was made and never configured.
 fn r032_a_key_without_a_configuration(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    refuses_all(&mut rig, 1)?;
-    if rig.lab.board.capabilities().signature {
-        rig.mkey = rig.lab.mkey(SIGNATURE);
-        refuses_all(&mut rig, 1)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    refuses_all(&mut fixture, 1)?;
+    if fixture.pair.board.capabilities().signature {
+        fixture.mkey = fixture.pair.mkey(SIGNATURE);
+        refuses_all(&mut fixture, 1)?;
     }
     Ok(())
 }
 
 /// A key whose index belongs to no mkey.
 fn r048_a_key_that_nobody_made(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(64, 1), None, None)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(64, 1), None, None)?;
     let attributes = MkeyAttributes::plain(Key::from_raw(0xffff_fe00), 8);
-    rig.lab.mkeys.push(Mkey::new(attributes));
-    rig.mkey = rig.lab.mkeys.len() - 1;
-    refuses_all(&mut rig, 64)
+    fixture.pair.mkeys.push(Mkey::new(attributes));
+    fixture.mkey = fixture.pair.mkeys.len() - 1;
+    refuses_all(&mut fixture, 64)
 }

@@ -1,9 +1,11 @@
 //! Layouts: which byte of an mkey is which byte of memory.
 
-use super::rig::{BOTH, PLAIN, Rig, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal};
+use super::fixture::{
+    BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
+};
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
-use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq, expected};
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{
@@ -30,23 +32,23 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r040_interleaved_after_list, NOTHING, ["R40"]),
     scenario!(r043_the_pattern_repeats, NOTHING, ["R43", "R44", "R45", "R46"]),
     scenario!(r047_skipped_bytes_are_left_alone, NOTHING, ["R47"]),
-    scenario!(r048_a_piece_under_a_wrong_key, NOTHING, ["R48"]),
+    scenario!(r048_an_entry_with_a_wrong_key, NOTHING, ["R48"]),
     scenario!(r049_interleaved_example, NOTHING, ["R49", "R43", "R47", "R4"]),
 ];
 
-fn lay(lab: &mut Lab<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
-    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
+fn lay(pair: &mut QpPairFixture<'_>, mkey: usize, layout: Layout<'_>) -> Verdict {
+    pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, layout)
 }
 
 /// The layout in force must map `bytes` bytes.
-fn has_length(lab: &Lab<'_>, mkey: usize, bytes: u64) -> Verdict {
-    ensure_eq!(lab.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
+fn has_length(pair: &QpPairFixture<'_>, mkey: usize, bytes: u64) -> Verdict {
+    ensure_eq!(pair.mkeys.get(mkey).map(|mkey| mkey.length()), Some(bytes), "length");
     Ok(())
 }
 
-fn out(lab: &mut Lab<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
+fn out(pair: &mut QpPairFixture<'_>, mkey: usize, offset: u64, expected: &[u8]) -> Verdict {
     for way in Tx::ALL {
-        let bytes = lab.tx(way, mkey, offset, expected.len())?.ok()?;
+        let bytes = pair.tx(way, mkey, offset, expected.len())?.ok()?;
         same(&bytes, expected)
             .map_err(|error| format!("{way:?} of {} at {offset}: {error}", expected.len()))?;
     }
@@ -61,22 +63,22 @@ fn interleaved(repeat: u32, entries: &[InterleavedEntry]) -> Layout<'_> {
     Layout::Interleaved { repeat, entries }
 }
 
-/// Pieces of odd sizes out of order, read and written around each boundary.
+/// Entries of odd sizes out of order, read and written around each boundary.
 fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
-    let (first, second) = (lab.region(&pattern(700, 1)), lab.region(&pattern(300, 2)));
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
+    let (first, second) = (pair.region(&pattern(700, 1)), pair.region(&pattern(300, 2)));
     let cuts = [(first, 400..533), (second, 7..8), (first, 3..70), (second, 100..299), (first, 600..700)];
     let mut entries = Vec::new();
     let mut space = Vec::new();
     let mut edges = vec![0];
     for (region, range) in cuts {
         entries.push(entry(&region, range.clone()));
-        space.extend_from_slice(part(&lab.bytes(&region), range));
+        space.extend_from_slice(part(&pair.bytes(&region), range));
         edges.push(space.len());
     }
-    lay(&mut lab, mkey, Layout::List(&entries))?;
-    out(&mut lab, mkey, 0, &space)?;
+    lay(&mut pair, mkey, Layout::List(&entries))?;
+    out(&mut pair, mkey, 0, &space)?;
     for edge in edges {
         for (before, after) in [(1, 1), (2, 0), (0, 3), (40, 50)] {
             let range = edge.saturating_sub(before)..(edge + after).min(space.len());
@@ -84,12 +86,12 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
                 continue;
             }
             let offset = range.start as u64;
-            out(&mut lab, mkey, offset, part(&space, range.clone()))?;
+            out(&mut pair, mkey, offset, part(&space, range.clone()))?;
             for (salt, way) in (10..).zip(Rx::ALL) {
                 let new = pattern(range.len(), salt);
-                lab.rx(way, mkey, offset, &new)?.ok()?;
+                pair.rx(way, mkey, offset, &new)?.ok()?;
                 space.splice(range.clone(), new);
-                let all = lab.tx(Tx::Write, mkey, 0, space.len())?.ok()?;
+                let all = pair.tx(Tx::Write, mkey, 0, space.len())?.ok()?;
                 same(&all, &space).map_err(|error| format!("after {way:?} to {range:?}: {error}"))?;
             }
         }
@@ -98,41 +100,41 @@ fn r002_every_byte_across_every_boundary(board: &mut dyn Board) -> Verdict {
 }
 
 /// Makes a cipher with a key that differs from this one in its last byte; returns both.
-fn cipher(lab: &mut Lab<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
+fn cipher(pair: &mut QpPairFixture<'_>, mut key: [u8; 32], lba: u64) -> (Crypto, [u8; 32]) {
     if let Some(last) = key.last_mut() {
         *last ^= 0x77;
     }
-    let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
+    let dek = pair.board.create_dek(DekSpec { key: &key, keytag: None });
     let order = SignatureOrder::BeforeCryptoOnTx;
-    let crypto = super::rig::crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let crypto = super::fixture::crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     (Crypto { tweak: Tweak::from_lba(lba), ..crypto }, key)
 }
 
 /// Data must look like this on the wire, and come in where the rights allow it.
-fn in_force(lab: &mut Lab<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
+fn in_force(pair: &mut QpPairFixture<'_>, mkey: usize, images: &expected::Images, access: Access) -> Verdict {
     for way in Tx::ALL {
-        let wire = lab.tx(way, mkey, 0, images.wire.len())?.ok()?;
+        let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
         same(&wire, &images.wire).map_err(|error| format!("{way:?}: {error}"))?;
     }
     for (way, flag) in [(Rx::Receive, Access::LOCAL_WRITE), (Rx::PeerWrite, Access::REMOTE_WRITE)] {
-        let moved = lab.rx(way, mkey, 0, &images.wire)?;
+        let moved = pair.rx(way, mkey, 0, &images.wire)?;
         let allowed = access.contains(flag);
         ensure_eq!(moved.requester.is_none(), allowed, "{way:?} goes through");
         if !allowed {
-            lab.reconnect();
+            pair.reconnect();
         }
     }
-    let check = lab.mkeys.get_mut(mkey).map(|mkey| mkey.check());
+    let check = pair.mkeys.get_mut(mkey).map(|mkey| mkey.check());
     ensure_eq!(check, Some(Ok(None)), "signature error");
     Ok(())
 }
 
 /// Configures all four features, then any subset of them anew: what is named changes, what is not stays.
 fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let data = [pattern(1024, 1), pattern(1024, 2)];
-    let regions = data.each_ref().map(|bytes| lab.region(bytes));
-    let signatures = [Signature::Crc64Xp10(Seed::Ones), Signature::T10Dif(super::rig::DIF)]
+    let regions = data.each_ref().map(|bytes| pair.region(bytes));
+    let signatures = [Signature::Crc64Xp10(Seed::Ones), Signature::T10Dif(super::fixture::DIF)]
         .map(|signature| BlockSignature::wire(domain(signature)));
     let rights = [Access::REMOTE_READ | Access::LOCAL_WRITE, Access::REMOTE_READ | Access::REMOTE_WRITE];
     let [old_signature, new_signature] = signatures;
@@ -140,12 +142,13 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
     let [old_rights, new_rights] = rights;
     let [old_data, new_data] = data;
     let [(old_crypto, old_key), (new_crypto, new_key)] =
-        &[(super::rig::KEY_128, 0x1000), ([0x5a; 32], 0x7777)].map(|(key, lba)| cipher(&mut lab, key, lba));
+        &[(super::fixture::KEY_128, 0x1000), ([0x5a; 32], 0x7777)]
+            .map(|(key, lba)| cipher(&mut pair, key, lba));
     for subset in 0..16u8 {
         let on = |bit: u8| subset >> bit & 1 != 0;
-        let mkey = lab.mkey(BOTH);
+        let mkey = pair.mkey(BOTH);
         let entries = [entry(&old_region, 0..500), entry(&old_region, 500..1024)];
-        lab.configure(
+        pair.configure(
             mkey,
             &MkeyConfig {
                 access: Some(old_rights),
@@ -155,7 +158,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
             &entries,
         )?;
         let halves = [stream(&new_region, 0, 256, 256), stream(&new_region, 256, 256, 256)];
-        lab.configure(
+        pair.configure(
             mkey,
             &MkeyConfig {
                 access: on(0).then_some(new_rights),
@@ -169,7 +172,7 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
         let (crypto, key) = if on(3) { (new_crypto, new_key) } else { (old_crypto, old_key) };
         let images = expected::images(data, Some(signature), Some((crypto, key)));
         let access = if on(0) { new_rights } else { old_rights };
-        in_force(&mut lab, mkey, &images, access)
+        in_force(&mut pair, mkey, &images, access)
             .map_err(|error| format!("subset {subset:#06b}: {error}"))?;
     }
     Ok(())
@@ -177,72 +180,72 @@ fn r005_every_subset_of_features_replaces_just_itself(board: &mut dyn Board) -> 
 
 /// A configuration of nothing changes nothing, and makes a new key valid: with no memory behind it.
 fn r008_no_setter_keeps_everything(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(100, 1);
-    rig.install(&data, None, None)?;
-    rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+    fixture.install(&data, None, None)?;
+    fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
     for way in Tx::ALL {
-        rig.out(way, 0, &data)?;
+        fixture.out(way, 0, &data)?;
     }
-    let empty = rig.lab.mkey(PLAIN);
-    rig.lab.configure(empty, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-    let moved = rig.lab.tx(Tx::Send, empty, 0, 1)?;
+    let empty = fixture.pair.mkey(PLAIN);
+    fixture.pair.configure(empty, &MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+    let moved = fixture.pair.tx(Tx::Send, empty, 0, 1)?;
     let (requester, receiver) = tx_refusal(Tx::Send);
     fails("a byte of an mkey without a layout", &moved, requester, receiver)
 }
 
 /// "Inline" is the configuration; the data behind it is read when a request uses it.
 fn r015_memory_is_read_when_used(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(200, 1), None, None)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(200, 1), None, None)?;
     for (salt, way) in (2..).zip(Tx::ALL) {
         let new = pattern(200, salt);
-        rig.write(&new);
-        rig.out(way, 0, &new)?;
+        fixture.write(&new);
+        fixture.out(way, 0, &new)?;
     }
     Ok(())
 }
 
 /// A shorter layout elsewhere: nothing of the old one can be reached.
 fn r034_a_new_layout_ends_the_old_one(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.install(&pattern(300, 1), None, None)?;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.install(&pattern(300, 1), None, None)?;
     let data = pattern(80, 2);
-    let other = rig.lab.region(&data);
-    rig.change(&MkeyConfig::UNCHANGED, &[entry(&other, 0..80)])?;
-    rig.out(Tx::PeerRead, 0, &data)?;
+    let other = fixture.pair.region(&data);
+    fixture.change(&MkeyConfig::UNCHANGED, &[entry(&other, 0..80)])?;
+    fixture.out(Tx::PeerRead, 0, &data)?;
     for way in Tx::ALL {
-        let moved = rig.lab.tx(way, rig.mkey, 0, 81)?;
+        let moved = fixture.pair.tx(way, fixture.mkey, 0, 81)?;
         let (requester, receiver) = tx_refusal(way);
         fails(format_args!("{way:?} past the new end"), &moved, requester, receiver)?;
-        rig.lab.reconnect();
+        fixture.pair.reconnect();
     }
     Ok(())
 }
 
 /// Address k in a request is byte k of the space; a range that ends behind the space moves nothing at all.
 fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
+    fixture.install(&data, None, None)?;
     for offset in [0, 1, 17, 63] {
         for way in Tx::ALL {
-            rig.out(way, offset, part(&data, offset as usize..64))?;
+            fixture.out(way, offset, part(&data, offset as usize..64))?;
         }
     }
     for (offset, length) in [(64, 1), (63, 2), (0, 65), (u64::from(u32::MAX), 4), (u64::MAX, 1)] {
         for way in Tx::ALL {
-            let moved = rig.lab.tx(way, rig.mkey, offset, length)?;
+            let moved = fixture.pair.tx(way, fixture.mkey, offset, length)?;
             let (requester, receiver) = tx_refusal(way);
             fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
-            rig.lab.reconnect();
+            fixture.pair.reconnect();
         }
         for way in Rx::ALL {
-            let moved = rig.lab.rx(way, rig.mkey, offset, &pattern(length, 9))?;
+            let moved = fixture.pair.rx(way, fixture.mkey, offset, &pattern(length, 9))?;
             let (requester, receiver) = rx_refusal(way);
             fails(format_args!("{way:?} of {length} at {offset:#x}"), &moved, requester, receiver)?;
-            rig.holds(&data)?;
-            rig.lab.reconnect();
+            fixture.holds(&data)?;
+            fixture.pair.reconnect();
         }
     }
     Ok(())
@@ -250,32 +253,32 @@ fn r035_offsets_count_from_zero_and_end_at_the_length(board: &mut dyn Board) -> 
 
 /// A list in place of an interleaved layout is a plain list.
 fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
     let data = pattern(400, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
-    lay(&mut lab, mkey, interleaved(9, &streams))?;
+    lay(&mut pair, mkey, interleaved(9, &streams))?;
     let entries = [entry(&region, 50..60), entry(&region, 0..90)];
-    lay(&mut lab, mkey, Layout::List(&entries))?;
-    out(&mut lab, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
+    lay(&mut pair, mkey, Layout::List(&entries))?;
+    out(&mut pair, mkey, 0, &[part(&data, 50..60), part(&data, 0..90)].concat())
 }
 
 /// The longest layouts that fit into a request: 52 octowords behind its first two blocks.
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(MkeySpec { entries: ROOM as u16, ..PLAIN });
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(MkeySpec { entries: ROOM as u16, ..PLAIN });
     let data = pattern(ROOM * 20, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let mut entries = Vec::new();
     let mut space = Vec::new();
     for number in (0..ROOM).rev() {
         entries.push(entry(&region, number * 20..number * 20 + 13));
         space.extend_from_slice(part(&data, number * 20..number * 20 + 13));
     }
-    lay(&mut lab, mkey, Layout::List(&entries))?;
-    out(&mut lab, mkey, 0, &space)?;
+    lay(&mut pair, mkey, Layout::List(&entries))?;
+    out(&mut pair, mkey, 0, &space)?;
     // The header of an interleaved layout takes the room of an entry.
     let mut streams = Vec::new();
     let mut space = Vec::new();
@@ -288,65 +291,65 @@ fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
             space.extend_from_slice(part(&data, at..at + 6));
         }
     }
-    lay(&mut lab, mkey, interleaved(2, &streams))?;
-    out(&mut lab, mkey, 0, &space)
+    lay(&mut pair, mkey, interleaved(2, &streams))?;
+    out(&mut pair, mkey, 0, &space)
 }
 
 /// Lists that fill a block of the request, and lists that do not. The empty one leaves nothing to reach.
 fn r038_lists_of_any_length(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(MkeySpec { entries: 16, ..PLAIN });
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(MkeySpec { entries: 16, ..PLAIN });
     let data = pattern(1600, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     for count in [1, 2, 3, 4, 5, 7, 8, 9, 16] {
         let starts = (0..count).map(|number| (number * 37 + 11) % 16 * 100);
         let entries: Vec<KlmEntry> = starts.clone().map(|start| entry(&region, start..start + 61)).collect();
-        lay(&mut lab, mkey, Layout::List(&entries))?;
+        lay(&mut pair, mkey, Layout::List(&entries))?;
         let space: Vec<u8> = starts.flat_map(|start| part(&data, start..start + 61).to_vec()).collect();
-        out(&mut lab, mkey, 0, &space).map_err(|error| format!("{count} entries: {error}"))?;
+        out(&mut pair, mkey, 0, &space).map_err(|error| format!("{count} entries: {error}"))?;
     }
-    lay(&mut lab, mkey, Layout::List(&[]))?;
-    let moved = lab.tx(Tx::Send, mkey, 0, 1)?;
+    lay(&mut pair, mkey, Layout::List(&[]))?;
+    let moved = pair.tx(Tx::Send, mkey, 0, 1)?;
     ensure!(moved.requester.is_some(), "a byte came out of an empty list");
     Ok(())
 }
 
 /// The man page's example: 64 bytes of one region, 4096 of another; a write of 4160 bytes fills both.
 fn r039_list_example(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(MkeySpec { entries: 2, ..PLAIN });
-    let (mr1, mr2) = (lab.region(&[0x11; 64]), lab.region(&[0x22; 4096]));
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(MkeySpec { entries: 2, ..PLAIN });
+    let (mr1, mr2) = (pair.region(&[0x11; 64]), pair.region(&[0x22; 4096]));
     let entries = [entry(&mr1, 0..64), entry(&mr2, 0..4096)];
     let rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
-    lab.configure(mkey, &MkeyConfig { access: Some(rights), ..MkeyConfig::UNCHANGED }, &entries)?;
-    has_length(&lab, mkey, 4160)?;
+    pair.configure(mkey, &MkeyConfig { access: Some(rights), ..MkeyConfig::UNCHANGED }, &entries)?;
+    has_length(&pair, mkey, 4160)?;
     let data = pattern(4160, 1);
-    lab.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
-    same(&lab.bytes(&mr1), part(&data, 0..64)).map_err(|error| format!("mr1: {error}"))?;
-    same(&lab.bytes(&mr2), part(&data, 64..4160)).map_err(|error| format!("mr2: {error}"))?;
-    out(&mut lab, mkey, 0, &data)
+    pair.rx(Rx::PeerWrite, mkey, 0, &data)?.ok()?;
+    same(&pair.bytes(&mr1), part(&data, 0..64)).map_err(|error| format!("mr1: {error}"))?;
+    same(&pair.bytes(&mr2), part(&data, 64..4160)).map_err(|error| format!("mr2: {error}"))?;
+    out(&mut pair, mkey, 0, &data)
 }
 
 /// An interleaved layout in place of a list.
 fn r040_interleaved_after_list(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
     let data = pattern(400, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let entries = [entry(&region, 50..60), entry(&region, 0..90)];
-    lay(&mut lab, mkey, Layout::List(&entries))?;
+    lay(&mut pair, mkey, Layout::List(&entries))?;
     let streams = [stream(&region, 0, 10, 5), stream(&region, 200, 3, 1)];
-    lay(&mut lab, mkey, interleaved(2, &streams))?;
+    lay(&mut pair, mkey, interleaved(2, &streams))?;
     let space = [part(&data, 0..10), part(&data, 200..203), part(&data, 15..25), part(&data, 204..207)];
-    out(&mut lab, mkey, 0, &space.concat())
+    out(&mut pair, mkey, 0, &space.concat())
 }
 
 /// One to five streams, repeated once and more often; the length is the sum of a cycle times the repetitions.
 fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
     let data = pattern(5000, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let shapes = [(24, 8), (1, 0), (7, 93), (16, 16), (50, 1)];
     for count in 1..=shapes.len() {
         for repeat in [1, 2, 17] {
@@ -361,17 +364,17 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
                     space.extend_from_slice(part(&data, at..at + *bytes as usize));
                 }
             }
-            lay(&mut lab, mkey, interleaved(repeat, &streams))?;
-            has_length(&lab, mkey, space.len() as u64)
+            lay(&mut pair, mkey, interleaved(repeat, &streams))?;
+            has_length(&pair, mkey, space.len() as u64)
                 .map_err(|error| format!("{count} streams, {repeat} times: {error}"))?;
-            out(&mut lab, mkey, 0, &space)?;
+            out(&mut pair, mkey, 0, &space)?;
             let half = space.len() / 2;
-            out(&mut lab, mkey, half as u64, part(&space, half..space.len()))?;
+            out(&mut pair, mkey, half as u64, part(&space, half..space.len()))?;
             ensure!(
-                lab.tx(Tx::PeerRead, mkey, 0, space.len() + 1)?.requester.is_some(),
+                pair.tx(Tx::PeerRead, mkey, 0, space.len() + 1)?.requester.is_some(),
                 "a byte came from behind {count} streams, {repeat} times"
             );
-            lab.reconnect();
+            pair.reconnect();
         }
     }
     Ok(())
@@ -379,63 +382,63 @@ fn r043_the_pattern_repeats(board: &mut dyn Board) -> Verdict {
 
 /// Bytes in the gaps are neither read nor written.
 fn r047_skipped_bytes_are_left_alone(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
-    let region = lab.region(&[0x55; 120]);
-    lay(&mut lab, mkey, interleaved(6, &[stream(&region, 0, 13, 7)]))?;
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
+    let region = pair.region(&[0x55; 120]);
+    lay(&mut pair, mkey, interleaved(6, &[stream(&region, 0, 13, 7)]))?;
     for (salt, way) in (1..).zip(Rx::ALL) {
         let new = pattern(78, salt);
-        lab.rx(way, mkey, 0, &new)?.ok()?;
+        pair.rx(way, mkey, 0, &new)?.ok()?;
         let memory: Vec<u8> = new.chunks(13).flat_map(|entry| [entry, &[0x55; 7]].concat()).collect();
-        same(&lab.bytes(&region), &memory).map_err(|error| format!("{way:?}: {error}"))?;
-        out(&mut lab, mkey, 0, &new)?;
+        same(&pair.bytes(&region), &memory).map_err(|error| format!("{way:?}: {error}"))?;
+        out(&mut pair, mkey, 0, &new)?;
     }
     Ok(())
 }
 
 /// An entry whose region's key is wrong stops a transfer that reaches it, and only such a one.
-fn r048_a_piece_under_a_wrong_key(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
+fn r048_an_entry_with_a_wrong_key(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
     let data = pattern(64, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let wrong = Key::from_raw(region.key.get() ^ 1);
     let strange = Region { key: wrong, ..region };
     let entries = [entry(&region, 0..32), entry(&strange, 32..64)];
-    lay(&mut lab, mkey, Layout::List(&entries))?;
-    out(&mut lab, mkey, 0, part(&data, 0..32))?;
+    lay(&mut pair, mkey, Layout::List(&entries))?;
+    out(&mut pair, mkey, 0, part(&data, 0..32))?;
     for way in Tx::ALL {
-        let moved = lab.tx(way, mkey, 0, 64)?;
+        let moved = pair.tx(way, mkey, 0, 64)?;
         let (requester, receiver) = tx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        lab.reconnect();
+        pair.reconnect();
     }
     for way in Rx::ALL {
-        let moved = lab.rx(way, mkey, 0, &[9; 64])?;
+        let moved = pair.rx(way, mkey, 0, &[9; 64])?;
         let (requester, receiver) = rx_refusal(way);
         fails(format_args!("{way:?}"), &moved, requester, receiver)?;
-        same(&lab.bytes(&region), &data).map_err(|error| format!("{way:?}: {error}"))?;
-        lab.reconnect();
+        same(&pair.bytes(&region), &data).map_err(|error| format!("{way:?}: {error}"))?;
+        pair.reconnect();
     }
     Ok(())
 }
 
 /// The man page's example: blocks of 512 bytes with gaps of 4, protection information of 8 bytes behind each other.
 fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(MkeySpec { entries: 3, ..PLAIN });
-    let (mr1, mr2) = (lab.region(&[0x11; 1028]), lab.region(&[0x22; 16]));
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(MkeySpec { entries: 3, ..PLAIN });
+    let (mr1, mr2) = (pair.region(&[0x11; 1028]), pair.region(&[0x22; 16]));
     let streams = [stream(&mr1, 0, 512, 4), stream(&mr2, 0, 8, 0)];
-    lay(&mut lab, mkey, interleaved(2, &streams))?;
-    has_length(&lab, mkey, 1040)?;
+    lay(&mut pair, mkey, interleaved(2, &streams))?;
+    has_length(&pair, mkey, 1040)?;
     let data = pattern(1040, 1);
     for way in Rx::ALL {
-        lab.board.write(mr1.address, &[0x11; 1028]);
-        lab.rx(way, mkey, 0, &data)?.ok()?;
+        pair.board.write(mr1.address, &[0x11; 1028]);
+        pair.rx(way, mkey, 0, &data)?.ok()?;
         let blocks = [part(&data, 0..512), &[0x11; 4], part(&data, 520..1032)].concat();
-        same(&lab.bytes(&mr1), &blocks).map_err(|error| format!("{way:?}, mr1: {error}"))?;
+        same(&pair.bytes(&mr1), &blocks).map_err(|error| format!("{way:?}, mr1: {error}"))?;
         let protection = [part(&data, 512..520), part(&data, 1032..1040)].concat();
-        same(&lab.bytes(&mr2), &protection).map_err(|error| format!("{way:?}, mr2: {error}"))?;
+        same(&pair.bytes(&mr2), &protection).map_err(|error| format!("{way:?}, mr2: {error}"))?;
     }
-    out(&mut lab, mkey, 0, &data)
+    out(&mut pair, mkey, 0, &data)
 }

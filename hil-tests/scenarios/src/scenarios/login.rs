@@ -1,10 +1,10 @@
 //! Logins: wrapped keys are loaded under one, and keys that are loaded live on without.
 
-use super::rig::{CRYPTO, KEY_128, KEY_256, Rig, crypto, flipped, pattern};
+use super::fixture::{CRYPTO, KEY_128, KEY_256, MkeyFixture, crypto, flipped, pattern};
 use super::{Scenario, scenario};
 use crate::board::{Board, Commissioned, DekSpec};
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use mlx5_mkey::mkey::{Crypto, Direction, Keytag, SignatureOrder};
@@ -27,12 +27,12 @@ const FORMS: [DekSpec<'static>; 4] = [
     DekSpec { key: &KEY_256, keytag: Some(TAG) },
 ];
 
-fn logins<'r>(rig: &'r mut Rig<'_>) -> Result<&'r mut dyn Commissioned, String> {
-    rig.lab.board.commissioned().ok_or_else(|| "the board says that it has logins, and has none".into())
+fn logins<'r>(fixture: &'r mut MkeyFixture<'_>) -> Result<&'r mut dyn Commissioned, String> {
+    fixture.pair.board.commissioned().ok_or_else(|| "the board says that it has logins, and has none".into())
 }
 
-fn load(rig: &mut Rig<'_>, spec: DekSpec<'_>) -> Result<DekId, String> {
-    let logins = logins(rig)?;
+fn load(fixture: &mut MkeyFixture<'_>, spec: DekSpec<'_>) -> Result<DekId, String> {
+    let logins = logins(fixture)?;
     let wrapped = logins.wrap(spec);
     logins.load_wrapped(&wrapped)
 }
@@ -44,10 +44,10 @@ fn with(dek: DekId, spec: DekSpec<'_>) -> Crypto {
 }
 
 /// Moves a data unit both ways through an mkey that is configured anew.
-fn works(rig: &mut Rig<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
+fn works(fixture: &mut MkeyFixture<'_>, crypto: &Crypto, spec: DekSpec<'_>) -> Verdict {
     let images = expected::images(&pattern(512, 1), None, Some((crypto, spec.key)));
-    rig.install(&images.memory, None, Some(crypto))?;
-    rig.both_ways(&images)
+    fixture.install(&images.memory, None, Some(crypto))?;
+    fixture.both_ways(&images)
 }
 
 /// The login ends while keys are loaded: an mkey that uses one goes on, another that is configured with one afterwards works
@@ -66,44 +66,45 @@ fn m28_keys_outlive_a_revoked_login(board: &mut dyn Board) -> Verdict {
 
 fn keys_outlive(board: &mut dyn Board, lose: fn(&mut dyn Commissioned) -> Result<(), String>) -> Verdict {
     let [_, _, spec, tagged] = FORMS;
-    let mut rig = Rig::new(board, CRYPTO);
-    let (dek, other) = (load(&mut rig, spec)?, load(&mut rig, tagged)?);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let (dek, other) = (load(&mut fixture, spec)?, load(&mut fixture, tagged)?);
     let crypto = with(dek, spec);
     let images = expected::images(&pattern(512, 2), None, Some((&crypto, spec.key)));
-    rig.install(&images.memory, None, Some(&crypto))?;
-    rig.both_ways(&images)?;
-    ensure!(logins(&mut rig)?.logged_in(), "no login, though keys could be loaded");
-    lose(logins(&mut rig)?)?;
-    ensure!(!logins(&mut rig)?.logged_in(), "still logged in");
-    ensure!(load(&mut rig, spec).is_err(), "a key was loaded though the login is lost");
+    fixture.install(&images.memory, None, Some(&crypto))?;
+    fixture.both_ways(&images)?;
+    ensure!(logins(&mut fixture)?.logged_in(), "no login, though keys could be loaded");
+    lose(logins(&mut fixture)?)?;
+    ensure!(!logins(&mut fixture)?.logged_in(), "still logged in");
+    ensure!(load(&mut fixture, spec).is_err(), "a key was loaded though the login is lost");
     let lost = |error| format!("without the login: {error}");
     for way in Tx::ALL {
-        rig.out(way, 0, &images.wire).map_err(lost)?;
+        fixture.out(way, 0, &images.wire).map_err(lost)?;
     }
     for way in Rx::ALL {
-        rig.store(way, &images.wire, &images.memory).map_err(lost)?;
+        fixture.store(way, &images.wire, &images.memory).map_err(lost)?;
     }
     // Configured after the login is gone, with the same key and with one that was not used yet.
-    works(&mut rig, &with(dek, spec), spec).map_err(lost)?;
-    works(&mut rig, &with(other, tagged), tagged).map_err(lost)?;
-    logins(&mut rig)?.log_out();
-    logins(&mut rig)?.log_in()?;
-    let again = load(&mut rig, spec)?;
+    works(&mut fixture, &with(dek, spec), spec).map_err(lost)?;
+    works(&mut fixture, &with(other, tagged), tagged).map_err(lost)?;
+    logins(&mut fixture)?.log_out();
+    logins(&mut fixture)?.log_in()?;
+    let again = load(&mut fixture, spec)?;
     for dek in [dek, again] {
-        works(&mut rig, &with(dek, spec), spec).map_err(|error| format!("with the next login: {error}"))?;
+        works(&mut fixture, &with(dek, spec), spec)
+            .map_err(|error| format!("with the next login: {error}"))?;
     }
     Ok(())
 }
 
 /// Keys of both sizes, with and without a tag; one whose wrapping was damaged is refused, wherever that is.
 fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     for spec in FORMS {
         let what =
             format!("{} bytes, {}", spec.key.len(), if spec.keytag.is_some() { "tagged" } else { "no tag" });
-        let dek = load(&mut rig, spec).map_err(|error| format!("{what}: {error}"))?;
-        works(&mut rig, &with(dek, spec), spec).map_err(|error| format!("{what}: {error}"))?;
-        let wrapped = logins(&mut rig)?.wrap(spec);
+        let dek = load(&mut fixture, spec).map_err(|error| format!("{what}: {error}"))?;
+        works(&mut fixture, &with(dek, spec), spec).map_err(|error| format!("{what}: {error}"))?;
+        let wrapped = logins(&mut fixture)?.wrap(spec);
         ensure_eq!(
             wrapped.len(),
             spec.key.len() + spec.keytag.map_or(0, |tag| tag.len()) + 8,
@@ -112,7 +113,7 @@ fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
         for at in [0, 8, wrapped.len() / 2, wrapped.len() - 1] {
             let damaged = flipped(&wrapped, at, 1);
             ensure!(
-                logins(&mut rig)?.load_wrapped(&damaged).is_err(),
+                logins(&mut fixture)?.load_wrapped(&damaged).is_err(),
                 "{what}: loaded with byte {at} damaged"
             );
         }
@@ -123,10 +124,10 @@ fn m32_wrapped_keys_in_all_forms(board: &mut dyn Board) -> Verdict {
 /// Without a login no key is loaded; with the next one it is.
 fn m35_no_login_no_key(board: &mut dyn Board) -> Verdict {
     let [spec, ..] = FORMS;
-    let mut rig = Rig::new(board, CRYPTO);
-    logins(&mut rig)?.log_out();
-    ensure!(load(&mut rig, spec).is_err(), "a key was loaded without a login");
-    logins(&mut rig)?.log_in()?;
-    let dek = load(&mut rig, spec)?;
-    works(&mut rig, &with(dek, spec), spec)
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    logins(&mut fixture)?.log_out();
+    ensure!(load(&mut fixture, spec).is_err(), "a key was loaded without a login");
+    logins(&mut fixture)?.log_in()?;
+    let dek = load(&mut fixture, spec)?;
+    works(&mut fixture, &with(dek, spec), spec)
 }

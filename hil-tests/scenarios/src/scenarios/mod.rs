@@ -8,19 +8,19 @@
 mod access;
 mod crypto;
 mod data_path;
+mod fixture;
 mod keys;
 mod layout;
 mod login;
 pub mod measured;
 mod prepared;
 mod refusal;
-mod rig;
 mod rows;
 mod signature;
 mod state;
 
 use crate::board::{Board, Capabilities};
-use crate::lab::Verdict;
+use crate::qp_pair::Verdict;
 
 /// One thing that a device must do.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! Configurations that are prepared once and posted to many mkeys of a kind: a pool.
 
+use super::fixture::{BOTH, DIF, KEY_128, MkeyFixture, PLAIN, crypto, domain, flipped, pattern, reports};
 use super::keys::invalidate;
-use super::rig::{BOTH, DIF, KEY_128, PLAIN, Rig, crypto, domain, flipped, pattern, reports};
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected::{self, Images};
-use crate::lab::{Region, Rx, Verdict};
+use crate::qp_pair::{Region, Rx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,39 +29,40 @@ fn text(error: impl core::fmt::Display) -> String {
     format!("{error}")
 }
 
-/// An mkey of a pool: its number among the lab's, and its memory.
+/// An mkey of a pool: its number among the pair's, and its memory.
 struct Member {
     mkey: usize,
     memory: Region,
 }
 
 /// Makes the mkeys of a pool, with room for `bytes` bytes behind each.
-fn pool(rig: &mut Rig<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
-    let mut member = |_| Member { mkey: rig.lab.mkey(spec), memory: rig.lab.region(&vec![0; bytes]) };
+fn pool(fixture: &mut MkeyFixture<'_>, spec: MkeySpec, bytes: usize) -> Vec<Member> {
+    let mut member =
+        |_| Member { mkey: fixture.pair.mkey(spec), memory: fixture.pair.region(&vec![0; bytes]) };
     (0..MKEYS).map(&mut member).collect()
 }
 
 /// Takes a member to hand.
-fn choose(rig: &mut Rig<'_>, member: &Member) {
-    (rig.mkey, rig.memory) = (member.mkey, member.memory);
+fn choose(fixture: &mut MkeyFixture<'_>, member: &Member) {
+    (fixture.mkey, fixture.memory) = (member.mkey, member.memory);
 }
 
 /// Configures all members in one chain, each over its own memory; then each must move its own data.
 fn configure(
-    rig: &mut Rig<'_>,
+    fixture: &mut MkeyFixture<'_>,
     members: &[Member],
     prepared: &PreparedConfig,
     images: impl Fn(u8) -> Images,
 ) -> Verdict {
     for (salt, member) in (0..).zip(members) {
-        choose(rig, member);
-        rig.write(&images(salt).memory);
-        let entries = rig.entries();
-        rig.lab.post_prepared(rig.mkey, prepared, &entries).map_err(text)?;
+        choose(fixture, member);
+        fixture.write(&images(salt).memory);
+        let entries = fixture.entries();
+        fixture.pair.post_prepared(fixture.mkey, prepared, &entries).map_err(text)?;
     }
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let done = rig.lab.wait_near(members.len())?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let done = fixture.pair.wait_near(members.len())?;
     ensure_eq!(done.len(), members.len(), "completions");
     ensure!(
         done.iter()
@@ -69,24 +70,24 @@ fn configure(
         "configuring completed with {done:?}"
     );
     for (salt, member) in (0..).zip(members) {
-        choose(rig, member);
-        rig.both_ways(&images(salt)).map_err(|error| format!("mkey {salt} of the pool: {error}"))?;
+        choose(fixture, member);
+        fixture.both_ways(&images(salt)).map_err(|error| format!("mkey {salt} of the pool: {error}"))?;
     }
     Ok(())
 }
 
 /// The layout is each mkey's own, and is given with each request.
 fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    let mut members = pool(&mut rig, PLAIN, 300);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let mut members = pool(&mut fixture, PLAIN, 300);
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    let prepared = rig.lab.prepare(rig.mkey, &config).map_err(text)?;
+    let prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(text)?;
     for round in 0..u8::try_from(members.len()).unwrap_or(MKEYS) {
         let images = |salt| {
             let data = pattern(300, round << 4 | salt);
             Images { memory: data.clone(), wire: data }
         };
-        configure(&mut rig, &members, &prepared, images)
+        configure(&mut fixture, &members, &prepared, images)
             .map_err(|error| format!("round {round}: {error}"))?;
         // The next time each mkey has the memory of another.
         let first = members.first().map(|member| member.memory).ok_or("an empty pool")?;
@@ -100,9 +101,9 @@ fn r010_a_pool_shares_a_configuration(board: &mut dyn Board) -> Verdict {
 /// Each mkey has PSVs and a count of errors of its own. One that waits for its count, and one that was taken out of service,
 /// take the same configuration; then it is changed in place for all of them.
 fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let members = pool(&mut rig, BOTH, 520);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let members = pool(&mut fixture, BOTH, 520);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::BeforeCryptoOnTx;
     let mut cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let (memory, mut dif) = (domain(Signature::Crc64Xp10(Seed::Ones)), DIF);
@@ -112,25 +113,25 @@ fn r010_a_pool_shares_signature_and_cipher(board: &mut dyn Board) -> Verdict {
         signature: SignatureChange::Set(signature),
         crypto: Some(cipher),
     };
-    let mut prepared = rig.lab.prepare(rig.mkey, &config).map_err(text)?;
+    let mut prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(text)?;
     for round in 0..4u8 {
         let signature = BlockSignature::both(memory, domain(Signature::T10Dif(dif)));
         let images = |salt| {
             let data = pattern(512, round << 4 | salt);
             expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)))
         };
-        configure(&mut rig, &members, &prepared, images)
+        configure(&mut fixture, &members, &prepared, images)
             .map_err(|error| format!("round {round}: {error}"))?;
         let [.., first, last] = members.as_slice() else { return Err("a small pool".into()) };
-        choose(&mut rig, first);
-        let error = rig.take_bad(Rx::PeerWrite, &flipped(&images(0).wire, 9, 1))?;
+        choose(&mut fixture, first);
+        let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images(0).wire, 9, 1))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 0, 520)?;
         for other in members.iter().filter(|other| other.mkey != first.mkey) {
-            choose(&mut rig, other);
-            rig.no_error("another mkey of the pool")?;
+            choose(&mut fixture, other);
+            fixture.no_error("another mkey of the pool")?;
         }
-        choose(&mut rig, last);
-        invalidate(&mut rig)?;
+        choose(&mut fixture, last);
+        invalidate(&mut fixture)?;
         if round % 2 == 1 {
             (cipher.tweak, dif.app_tag, dif.ref_tag) =
                 (Tweak::from_lba(round.into()), round.into(), !DIF.ref_tag);

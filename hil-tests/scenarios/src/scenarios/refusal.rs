@@ -1,13 +1,13 @@
 //! What the library refuses: ring, counters and mkey are as before, and the old configuration goes on working.
 
-use super::rig::{
-    BOTH, CRYPTO, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
+use super::fixture::{
+    BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, flipped, part, pattern,
     reports, same,
 };
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec, SEND_BLOCKS};
 use crate::expected::{self, Images};
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::format;
 use alloc::string::String;
@@ -38,33 +38,33 @@ fn text(error: impl core::fmt::Display) -> String {
 
 /// A configuration must be refused for this reason, and leave no trace.
 fn refused(
-    rig: &mut Rig<'_>,
+    fixture: &mut MkeyFixture<'_>,
     what: &str,
     config: &MkeyConfig,
     layout: Layout<'_>,
     error: PostError,
 ) -> Verdict {
-    refused_by(rig, what, error, |rig| rig.lab.try_configure(rig.mkey, config, layout))
+    refused_by(fixture, what, error, |fixture| fixture.pair.try_configure(fixture.mkey, config, layout))
 }
 
 /// What is posted must be refused for this reason, and leave no trace.
 fn refused_by(
-    rig: &mut Rig<'_>,
+    fixture: &mut MkeyFixture<'_>,
     what: &str,
     error: PostError,
-    post: impl FnOnce(&mut Rig<'_>) -> Result<(), PostError>,
+    post: impl FnOnce(&mut MkeyFixture<'_>) -> Result<(), PostError>,
 ) -> Verdict {
-    let state = |rig: &mut Rig<'_>| {
-        let queue = rig.lab.near.send.queue();
+    let state = |fixture: &mut MkeyFixture<'_>| {
+        let queue = fixture.pair.near.send.queue();
         let counters = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
-        (counters, rig.lab.mkeys.get(rig.mkey).cloned())
+        (counters, fixture.pair.mkeys.get(fixture.mkey).cloned())
     };
-    let before = state(rig);
-    ensure_eq!(post(rig), Err(error), "{what}");
-    ensure!(state(rig) == before, "{what}: refused, and yet something has changed");
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(rig.lab.poll_near()?, vec![], "{what}: completions of nothing");
+    let before = state(fixture);
+    ensure_eq!(post(fixture), Err(error), "{what}");
+    ensure!(state(fixture) == before, "{what}: refused, and yet something has changed");
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(fixture.pair.poll_near()?, vec![], "{what}: completions of nothing");
     Ok(())
 }
 
@@ -78,19 +78,19 @@ fn too_many<const LIST: usize, const STREAMS: usize>(
     entries: u16,
     max: u16,
 ) -> Verdict {
-    let mut rig = Rig::new(board, MkeySpec { entries, ..PLAIN });
+    let mut fixture = MkeyFixture::new(board, MkeySpec { entries, ..PLAIN });
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let entries = [entry(&rig.memory, 0..1); LIST];
+    fixture.install(&data, None, None)?;
+    let entries = [entry(&fixture.memory, 0..1); LIST];
     let change = MkeyConfig::UNCHANGED;
     let error = config(ConfigError::TooManyEntries { entries: LIST as u32, max });
-    refused(&mut rig, &format!("{LIST} entries"), &change, Layout::List(&entries), error)?;
-    let (address, key) = (rig.memory.address, rig.memory.key);
+    refused(&mut fixture, &format!("{LIST} entries"), &change, Layout::List(&entries), error)?;
+    let (address, key) = (fixture.memory.address, fixture.memory.key);
     let streams = [InterleavedEntry { address, bytes: 1, skip: 0, key }; STREAMS];
     let layout = Layout::Interleaved { repeat: 1, entries: &streams };
     let error = config(ConfigError::TooManyEntries { entries: STREAMS as u32, max: max - 1 });
-    refused(&mut rig, &format!("{STREAMS} streams"), &change, layout, error)?;
-    rig.both_ways(&Images { memory: data.clone(), wire: data })
+    refused(&mut fixture, &format!("{STREAMS} streams"), &change, layout, error)?;
+    fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// The room behind the first two blocks of a request is 52 entries; an interleaved layout's header takes one.
@@ -100,22 +100,23 @@ fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
 
 /// With a signature in force the length has 32 bits; without one it has 64 (D24).
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(512, 1), Some(&signature), None);
-    rig.install(&images.memory, Some(&signature), None)?;
-    let huge = KlmEntry { address: rig.memory.address, length: KlmEntry::MAX_BYTES, key: rig.memory.key };
+    fixture.install(&images.memory, Some(&signature), None)?;
+    let huge =
+        KlmEntry { address: fixture.memory.address, length: KlmEntry::MAX_BYTES, key: fixture.memory.key };
     let entries = [huge, huge];
     let error = config(ConfigError::LengthOver32Bits { mebibytes: 4096 });
     let layout = Layout::List(&entries);
-    refused(&mut rig, "4 GiB with a signature", &MkeyConfig::UNCHANGED, layout, error)?;
-    rig.both_ways(&images)?;
+    refused(&mut fixture, "4 GiB with a signature", &MkeyConfig::UNCHANGED, layout, error)?;
+    fixture.both_ways(&images)?;
     // Four good bytes at offset 4 GiB.
-    let entries = [huge, huge, entry(&rig.memory, 8..12)];
+    let entries = [huge, huge, entry(&fixture.memory, 8..12)];
     let signature = SignatureChange::Reset;
-    rig.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
+    fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
     for way in Tx::ALL {
-        rig.out(way, 1 << 32, part(&images.memory, 8..12))?;
+        fixture.out(way, 1 << 32, part(&images.memory, 8..12))?;
     }
     Ok(())
 }
@@ -127,32 +128,32 @@ fn r052_more_entries_than_the_mkey_holds(board: &mut dyn Board) -> Verdict {
 
 /// Only an mkey that was made for it takes a signature.
 fn r119_a_signature_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
+    fixture.install(&data, None, None)?;
     let signature = SignatureChange::Set(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let change = MkeyConfig { access: Some(Access::NONE), signature, ..MkeyConfig::UNCHANGED };
-    refused(&mut rig, "signature", &change, Layout::Unchanged, config(ConfigError::NotASignatureMkey))?;
-    rig.both_ways(&Images { memory: data.clone(), wire: data })
+    refused(&mut fixture, "signature", &change, Layout::Unchanged, config(ConfigError::NotASignatureMkey))?;
+    fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// Only an mkey that was made for it takes crypto.
 fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    fixture.install(&data, None, None)?;
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::AfterCryptoOnTx;
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B512, dek);
     let change = MkeyConfig { access: Some(Access::NONE), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
-    refused(&mut rig, "crypto", &change, Layout::Unchanged, config(ConfigError::NotACryptoMkey))?;
-    rig.both_ways(&Images { memory: data.clone(), wire: data })
+    refused(&mut fixture, "crypto", &change, Layout::Unchanged, config(ConfigError::NotACryptoMkey))?;
+    fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
 /// Signatures on both sides with the cipher outside of them, given at once or one after the other (D4).
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let own = domain(Signature::T10Dif(DIF));
     let both = BlockSignature::both(own, own);
     for direction in [Direction::EncryptOnTx, Direction::DecryptOnTx] {
@@ -168,22 +169,22 @@ fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
         let bad = crypto(direction, outside, BlockSize::B512, dek);
         let data = pattern(1024, 1);
         let images = expected::images(&data, Some(&both), Some((&good, &KEY_128)));
-        rig.install(&images.memory, Some(&both), Some(&good))?;
+        fixture.install(&images.memory, Some(&both), Some(&good))?;
         let error = config(ConfigError::BothSignaturesOutsideCipher);
         let change = MkeyConfig { crypto: Some(bad), ..MkeyConfig::UNCHANGED };
-        refused(&mut rig, "crypto behind the signatures", &change, Layout::Unchanged, error)?;
-        rig.both_ways(&images)?;
+        refused(&mut fixture, "crypto behind the signatures", &change, Layout::Unchanged, error)?;
+        fixture.both_ways(&images)?;
         let images = expected::images(&data, None, Some((&bad, &KEY_128)));
-        rig.install(&images.memory, None, Some(&bad))?;
+        fixture.install(&images.memory, None, Some(&bad))?;
         let change = MkeyConfig { signature: SignatureChange::Set(both), ..MkeyConfig::UNCHANGED };
-        refused(&mut rig, "signatures behind the crypto", &change, Layout::Unchanged, error)?;
-        rig.both_ways(&images)?;
+        refused(&mut fixture, "signatures behind the crypto", &change, Layout::Unchanged, error)?;
+        fixture.both_ways(&images)?;
     }
     Ok(())
 }
 
 /// All that an mkey of this kind can have.
-fn protection(rig: &mut Rig<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
+fn protection(fixture: &mut MkeyFixture<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Option<Crypto>) {
     let signature = spec.signature.then_some(BlockSignature::wire(domain(Signature::T10Dif(DIF))));
     let (order, unit) = if spec.signature {
         (SignatureOrder::BeforeCryptoOnTx, BlockSize::B520)
@@ -191,7 +192,7 @@ fn protection(rig: &mut Rig<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Opt
         (SignatureOrder::AfterCryptoOnTx, BlockSize::B512)
     };
     let crypto = spec.crypto.then(|| {
-        let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+        let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
         crypto(Direction::EncryptOnTx, order, unit, dek)
     });
     (signature, crypto)
@@ -199,14 +200,14 @@ fn protection(rig: &mut Rig<'_>, spec: MkeySpec) -> (Option<BlockSignature>, Opt
 
 /// Installs data under a signature and a cipher; returns what it looks like on both sides.
 fn protect(
-    rig: &mut Rig<'_>,
+    fixture: &mut MkeyFixture<'_>,
     data: &[u8],
     signature: Option<BlockSignature>,
     crypto: Option<Crypto>,
 ) -> Result<Images, String> {
     let cipher = crypto.as_ref().map(|crypto| (crypto, &KEY_128[..]));
     let images = expected::images(data, signature.as_ref(), cipher);
-    rig.install(&images.memory, signature.as_ref(), crypto.as_ref())?;
+    fixture.install(&images.memory, signature.as_ref(), crypto.as_ref())?;
     Ok(images)
 }
 
@@ -234,26 +235,26 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
     let has = board.capabilities();
     let made = |spec: &MkeySpec| (has.signature || !spec.signature) && (has.xts.is_some() || !spec.crypto);
     for spec in [PLAIN, SIGNATURE, CRYPTO, BOTH].into_iter().filter(made) {
-        let mut rig = Rig::new(board, spec);
-        let (signature, crypto) = protection(&mut rig, spec);
-        let images = protect(&mut rig, &pattern(512, 1), signature, crypto)?;
-        let elsewhere = [entry(&rig.lab.region(&[0; 64]), 0..64)];
-        let kind = rig.lab.mkeys.get(rig.mkey).ok_or("no such mkey")?.kind();
+        let mut fixture = MkeyFixture::new(board, spec);
+        let (signature, crypto) = protection(&mut fixture, spec);
+        let images = protect(&mut fixture, &pattern(512, 1), signature, crypto)?;
+        let elsewhere = [entry(&fixture.pair.region(&[0; 64]), 0..64)];
+        let kind = fixture.pair.mkeys.get(fixture.mkey).ok_or("no such mkey")?.kind();
         let keeping = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
         for other in other_kinds(kind) {
             let signature =
                 if other.signature.is_some() { SignatureChange::Reset } else { SignatureChange::Keep };
             let crypto = crypto.filter(|_| other.crypto.is_some());
             for change in [keeping, MkeyConfig { signature, crypto, ..keeping }] {
-                let prepared = rig.lab.near.send.way().prepare(other, &change).map_err(text)?;
+                let prepared = fixture.pair.near.send.way().prepare(other, &change).map_err(text)?;
                 let what = format!("{change:?}, prepared for {other:?}, on {kind:?}");
                 let error = config(ConfigError::OtherKind);
-                refused_by(&mut rig, &what, error, |rig| {
-                    rig.lab.post_prepared(rig.mkey, &prepared, &elsewhere)
+                refused_by(&mut fixture, &what, error, |fixture| {
+                    fixture.pair.post_prepared(fixture.mkey, &prepared, &elsewhere)
                 })?;
             }
         }
-        rig.both_ways(&images).map_err(|error| format!("{spec:?}: {error}"))?;
+        fixture.both_ways(&images).map_err(|error| format!("{spec:?}: {error}"))?;
     }
     Ok(())
 }
@@ -262,13 +263,13 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
 fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
     let data = pattern(512, 1);
     for (spec, most) in [(SIGNATURE, 48usize), (CRYPTO, 48), (BOTH, 44)] {
-        let mut rig = Rig::new(board, MkeySpec { entries: 52, ..spec });
-        let (signature, crypto) = protection(&mut rig, spec);
-        let images = protect(&mut rig, &data, signature, crypto)?;
+        let mut fixture = MkeyFixture::new(board, MkeySpec { entries: 52, ..spec });
+        let (signature, crypto) = protection(&mut fixture, spec);
+        let images = protect(&mut fixture, &data, signature, crypto)?;
         let entries = |count: usize| -> Vec<KlmEntry> {
             let ends = (1..count).map(|number| number * 10).chain([512]);
             let starts = (0..count).map(|number| number * 10);
-            starts.zip(ends).map(|(start, end)| entry(&rig.memory, start..end)).collect()
+            starts.zip(ends).map(|(start, end)| entry(&fixture.memory, start..end)).collect()
         };
         let (fitting, over) = (entries(most), entries(most + 1));
         let change = MkeyConfig {
@@ -278,70 +279,72 @@ fn r173_layout_and_bsfs_share_their_room(board: &mut dyn Board) -> Verdict {
         };
         let bytes = 832 + 64;
         let error = config(ConfigError::BsfDoesNotFit { bytes, max: 832 });
-        refused(&mut rig, "an entry too many", &change, Layout::List(&over), error)?;
-        rig.both_ways(&images)?;
-        rig.change(&change, &fitting[..])?;
-        rig.both_ways(&images).map_err(|error| format!("{most} entries: {error}"))?;
+        refused(&mut fixture, "an entry too many", &change, Layout::List(&over), error)?;
+        fixture.both_ways(&images)?;
+        fixture.change(&change, &fitting[..])?;
+        fixture.both_ways(&images).map_err(|error| format!("{most} entries: {error}"))?;
     }
     Ok(())
 }
 
 /// After an error the next configuration has to arm the mkey again; if it is refused, the one after it does.
 fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
     let images = expected::images(&pattern(1024, 1), Some(&signature), None);
-    rig.install(&images.memory, Some(&signature), None)?;
+    fixture.install(&images.memory, Some(&signature), None)?;
     let bad = flipped(&images.wire, 520, 1);
     for round in 0..3 {
-        let error = rig.take_bad(Rx::Receive, &bad).map_err(|error| format!("round {round}: {error}"))?;
+        let error = fixture.take_bad(Rx::Receive, &bad).map_err(|error| format!("round {round}: {error}"))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
-        let entries = [entry(&rig.memory, 0..1); 9];
+        let entries = [entry(&fixture.memory, 0..1); 9];
         let layout = Layout::List(&entries);
         let too_many = config(ConfigError::TooManyEntries { entries: 9, max: 8 });
-        refused(&mut rig, "9 entries", &MkeyConfig::UNCHANGED, layout, too_many)?;
-        rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-        rig.write(&images.memory);
-        rig.both_ways(&images)?;
+        refused(&mut fixture, "9 entries", &MkeyConfig::UNCHANGED, layout, too_many)?;
+        fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+        fixture.write(&images.memory);
+        fixture.both_ways(&images)?;
     }
     Ok(())
 }
 
 /// A configuration of three work requests finds room for two: nothing of it is posted, and what was posted runs.
 fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let (first, second) = (domain(Signature::T10Dif(DIF)), domain(Signature::Crc32(Seed::Ones)));
     let old = BlockSignature::wire(first);
     let images = expected::images(&pattern(1024, 1), Some(&old), None);
-    rig.install(&images.memory, Some(&old), None)?;
+    fixture.install(&images.memory, Some(&old), None)?;
     let new = BlockSignature::both(second, first);
     let change = MkeyConfig { signature: SignatureChange::Set(new), ..MkeyConfig::UNCHANGED };
     for free in 0..5u16 {
         let mut id = 0;
-        while rig.lab.near.send.free_blocks() > u32::from(free) {
+        while fixture.pair.near.send.free_blocks() > u32::from(free) {
             id += 1;
-            rig.lab.near.send.request(id).signaled().nop().map_err(text)?;
+            fixture.pair.near.send.request(id).signaled().nop().map_err(text)?;
         }
         ensure_eq!(
-            rig.lab.try_configure(rig.mkey, &change, Layout::Unchanged),
+            fixture.pair.try_configure(fixture.mkey, &change, Layout::Unchanged),
             Err(PostError::RingFull { needed: 5, free }),
             "with {free} blocks free"
         );
-        ensure_eq!(rig.lab.near.send.free_blocks(), u32::from(free), "free blocks");
-        rig.lab.near.send.ring_doorbell();
-        rig.lab.run_device()?;
-        let ids: Vec<u64> = rig
-            .lab
+        ensure_eq!(fixture.pair.near.send.free_blocks(), u32::from(free), "free blocks");
+        fixture.pair.near.send.ring_doorbell();
+        fixture.pair.run_device()?;
+        let ids: Vec<u64> = fixture
+            .pair
             .wait_near(usize::try_from(id).unwrap_or(usize::MAX))?
             .iter()
             .map(|completion| completion.id)
             .collect();
         ensure_eq!(ids, (1..=id).collect::<Vec<_>>(), "completions of what was posted");
-        ensure_eq!(rig.lab.near.send.free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
-        rig.out(Tx::Send, 0, &images.wire).map_err(|error| format!("with {free} blocks free: {error}"))?;
+        ensure_eq!(fixture.pair.near.send.free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
+        fixture
+            .out(Tx::Send, 0, &images.wire)
+            .map_err(|error| format!("with {free} blocks free: {error}"))?;
     }
     let images = expected::images(&pattern(1024, 2), Some(&new), None);
-    rig.install(&images.memory, Some(&new), None)?;
-    let wire = rig.lab.tx(Tx::Write, rig.mkey, 0, images.wire.len())?.ok()?;
+    fixture.install(&images.memory, Some(&new), None)?;
+    let wire = fixture.pair.tx(Tx::Write, fixture.mkey, 0, images.wire.len())?.ok()?;
     same(&wire, &images.wire)
 }

@@ -1,10 +1,10 @@
 //! The ten rows of the man page `mlx5dv_wr_set_mkey_crypto`: signature and cipher in one mkey, and what is left over.
 
-use super::rig::{BOTH, DIF, KEY_128, KEY_256, Rig, crypto, domain, pattern};
+use super::fixture::{BOTH, DIF, KEY_128, KEY_256, MkeyFixture, crypto, domain, pattern};
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec};
 use crate::expected;
-use crate::lab::{Tx, Verdict};
+use crate::qp_pair::{Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -46,9 +46,9 @@ fn row(
 ) -> Verdict {
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
     let crc64 = |first: Domain| Domain { signature: Signature::Crc64Xp10(Seed::Ones), ..first };
-    let mut rig = Rig::new(board, BOTH);
+    let mut fixture = MkeyFixture::new(board, BOTH);
     for key in keys {
-        let dek = rig.lab.board.create_dek(DekSpec { key, keytag: None });
+        let dek = fixture.pair.board.create_dek(DekSpec { key, keytag: None });
         for change in [core::convert::identity as fn(Domain) -> Domain, crc64] {
             // The second signature stays a T10-DIF, so that E and I also convert between kinds.
             let memory = memory.map(change);
@@ -63,8 +63,8 @@ fn row(
             let data = pattern(3 * 512, key.len() as u8);
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, key)));
             ensure!(images.wire != images.memory, "the images are the same");
-            rig.install(&images.memory, signature.as_ref(), Some(&crypto))?;
-            rig.both_ways(&images).map_err(|error| {
+            fixture.install(&images.memory, signature.as_ref(), Some(&crypto))?;
+            fixture.both_ways(&images).map_err(|error| {
                 format!("key of {} bytes, memory {memory:?}, wire {wire:?}: {error}", key.len())
             })?;
         }
@@ -163,8 +163,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
         (DecryptOnTx, AfterCryptoOnTx, [Row, Row, Row, Row]),
         (DecryptOnTx, BeforeCryptoOnTx, [Row, Row, Leftover, Refused]),
     ];
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let data = pattern(1024, 1);
     for (direction, order, statuses) in table {
         let signatures = [
@@ -188,13 +188,13 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
                     ..MkeyConfig::UNCHANGED
                 };
                 let refused = Err(PostError::Config(ConfigError::BothSignaturesOutsideCipher));
-                let posted = rig.lab.try_configure(rig.mkey, &config, Layout::List(&[]));
+                let posted = fixture.pair.try_configure(fixture.mkey, &config, Layout::List(&[]));
                 ensure_eq!(posted, refused, "{what}");
                 continue;
             }
             let images = expected::images(&data, signature.as_ref(), Some((&crypto, &KEY_128)));
-            rig.install(&images.memory, signature.as_ref(), Some(&crypto))?;
-            rig.both_ways(&images).map_err(|error| format!("{what} ({status:?}): {error}"))?;
+            fixture.install(&images.memory, signature.as_ref(), Some(&crypto))?;
+            fixture.both_ways(&images).map_err(|error| format!("{what} ({status:?}): {error}"))?;
         }
     }
     Ok(())
@@ -203,8 +203,8 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
 /// An engine of single units does the rows whose mkey is one unit long in memory, and the library refuses the others
 /// (D25: the memory length counts, signature included).
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let data = pattern(512, 1);
     let rows = [
         ("A", EncryptOnTx, AfterCryptoOnTx, None, true),
@@ -223,21 +223,21 @@ fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
         let (memory, wire) = domains.unwrap_or((None, None));
         let crypto = crypto(direction, order, unit(direction, order, memory, wire), dek);
         let images = expected::images(&data, signature.as_ref(), Some((&crypto, &KEY_128)));
-        let installed = rig.install(&images.memory, signature.as_ref(), Some(&crypto));
+        let installed = fixture.install(&images.memory, signature.as_ref(), Some(&crypto));
         ensure_eq!(installed.is_ok(), fits, "row {name} is taken ({installed:?})");
         if fits {
-            rig.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
+            fixture.both_ways(&images).map_err(|error| format!("row {name}: {error}"))?;
         }
     }
     // Two units are refused before anything is posted, and the last row that fitted still works.
     let crypto = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, dek);
     let images = expected::images(&data, None, Some((&crypto, &KEY_128)));
-    rig.install(&images.memory, None, Some(&crypto))?;
-    let long = rig.lab.region(&[0; 513]);
-    let entries = [super::rig::entry(&long, 0..513)];
+    fixture.install(&images.memory, None, Some(&crypto))?;
+    let long = fixture.pair.region(&[0; 513]);
+    let entries = [super::fixture::entry(&long, 0..513)];
     let refused =
         Err(PostError::Config(ConfigError::LengthOverDataUnit { length: 513, unit: BlockSize::B512 }));
-    let posted = rig.lab.try_configure(rig.mkey, &MkeyConfig::UNCHANGED, &entries);
+    let posted = fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries);
     ensure_eq!(posted, refused, "513 bytes in units of 512");
-    rig.out(Tx::Send, 0, &images.wire)
+    fixture.out(Tx::Send, 0, &images.wire)
 }

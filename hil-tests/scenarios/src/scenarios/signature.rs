@@ -1,12 +1,12 @@
 //! Block signatures: made, checked, stripped, copied and converted, in either domain and both ways.
 
-use super::rig::{
-    DIF, Rig, SIGNATURE, dif_domain, domain, entry, flipped, part, pattern, replaced, reports, same,
+use super::fixture::{
+    DIF, MkeyFixture, SIGNATURE, dif_domain, domain, entry, flipped, part, pattern, replaced, reports, same,
 };
 use super::{Scenario, scenario};
 use crate::board::Board;
 use crate::expected;
-use crate::lab::{Region, Rx, Tx, Verdict};
+use crate::qp_pair::{Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::string::ToString;
@@ -96,36 +96,46 @@ impl Input {
 }
 
 /// Moves a stream from its side to the other and returns what arrives there; errors stay with the mkey.
-fn pass(rig: &mut Rig<'_>, input: Input, stream: &[u8], output_length: usize) -> Result<Vec<u8>, String> {
+fn pass(
+    fixture: &mut MkeyFixture<'_>,
+    input: Input,
+    stream: &[u8],
+    output_length: usize,
+) -> Result<Vec<u8>, String> {
     match input {
         Input::Memory => {
-            rig.write(stream);
-            rig.lab.tx(Tx::Write, rig.mkey, 0, output_length)?.ok()
+            fixture.write(stream);
+            fixture.pair.tx(Tx::Write, fixture.mkey, 0, output_length)?.ok()
         }
         Input::Wire => {
-            rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, stream)?.ok()?;
-            Ok(rig.lab.board.read(rig.memory.address, output_length))
+            fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, stream)?.ok()?;
+            Ok(fixture.pair.board.read(fixture.memory.address, output_length))
         }
     }
 }
 
 /// Moves a stream and says whether a wrong signature was reported.
-fn noticed(rig: &mut Rig<'_>, input: Input, stream: &[u8], output_length: usize) -> Result<bool, String> {
-    pass(rig, input, stream, output_length)?;
-    Ok(rig.error()?.is_some())
+fn noticed(
+    fixture: &mut MkeyFixture<'_>,
+    input: Input,
+    stream: &[u8],
+    output_length: usize,
+) -> Result<bool, String> {
+    pass(fixture, input, stream, output_length)?;
+    Ok(fixture.error()?.is_some())
 }
 
 /// Every kind of signature and size of block in one arrangement, several blocks, both ways and by each kind of request.
 fn arrangement(board: &mut dyn Board, arrange: fn(Domain) -> BlockSignature) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for block_size in BlockSize::ALL {
         let blocks = if block_size.bytes() > 1000 { 2 } else { 3 };
         let data = pattern(blocks * block_size.bytes() as usize, blocks as u8);
         for signature in KINDS {
             let block = arrange(Domain { signature, block_size });
             let images = expected::images(&data, Some(&block), None);
-            rig.install(&images.memory, Some(&block), None)?;
-            rig.both_ways(&images).map_err(|error| format!("{signature:?}, {block_size:?}: {error}"))?;
+            fixture.install(&images.memory, Some(&block), None)?;
+            fixture.both_ways(&images).map_err(|error| format!("{signature:?}, {block_size:?}: {error}"))?;
         }
     }
     Ok(())
@@ -143,12 +153,12 @@ fn r073_in_memory_alone(board: &mut dyn Board) -> Verdict {
 
 /// Data in one region, its protection information in another, interleaved by the layout: stripped, or passed on.
 fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
     let data = pattern(4 * 512, 1);
     let stream = expected::sign(&data, Some(&own));
     let fields: Vec<u8> = stream.chunks(520).flat_map(|block| part(block, 512..520)).copied().collect();
-    let (first, second) = (rig.lab.region(&data), rig.lab.region(&fields));
+    let (first, second) = (fixture.pair.region(&data), fixture.pair.region(&fields));
     let entry = |region: &Region, bytes| InterleavedEntry {
         address: region.address,
         bytes,
@@ -159,21 +169,22 @@ fn r073_protection_information_in_its_own_memory(board: &mut dyn Board) -> Verdi
     for (block, wire) in [(BlockSignature::memory(own), &data), (BlockSignature::both(own, own), &stream)] {
         let (access, signature) = (Some(Access::ALL), SignatureChange::Set(block));
         let layout = Layout::Interleaved { repeat: 4, entries: &entries };
-        rig.change(&MkeyConfig { access, signature, ..MkeyConfig::UNCHANGED }, layout)?;
+        fixture.change(&MkeyConfig { access, signature, ..MkeyConfig::UNCHANGED }, layout)?;
         for way in Tx::ALL {
-            rig.out(way, 0, wire)?;
+            fixture.out(way, 0, wire)?;
         }
         for way in Rx::ALL {
-            rig.lab.board.write(first.address, &[0; 4 * 512]);
-            rig.lab.board.write(second.address, &[0; 4 * 8]);
-            rig.take(way, 0, wire)?;
-            same(&rig.lab.bytes(&first), &data).map_err(|error| format!("{way:?}, data: {error}"))?;
-            same(&rig.lab.bytes(&second), &fields).map_err(|error| format!("{way:?}, fields: {error}"))?;
+            fixture.pair.board.write(first.address, &[0; 4 * 512]);
+            fixture.pair.board.write(second.address, &[0; 4 * 8]);
+            fixture.take(way, 0, wire)?;
+            same(&fixture.pair.bytes(&first), &data).map_err(|error| format!("{way:?}, data: {error}"))?;
+            same(&fixture.pair.bytes(&second), &fields)
+                .map_err(|error| format!("{way:?}, fields: {error}"))?;
         }
-        rig.lab.board.write(second.address + 3 * 8 + 7, &[0]);
-        let error = rig.out_bad(Tx::Write, wire.len())?;
+        fixture.pair.board.write(second.address + 3 * 8 + 7, &[0]);
+        let error = fixture.out_bad(Tx::Write, wire.len())?;
         reports(&error, SignatureErrorKind::RefTag, DomainKind::Memory, 3, 520)?;
-        rig.lab.board.write(second.address, &fields);
+        fixture.pair.board.write(second.address, &fields);
     }
     Ok(())
 }
@@ -205,15 +216,15 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
         }
     })?;
     // Small blocks on one side, large ones on the other.
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(2 * 4096, 9);
     for (signature, output) in KINDS.into_iter().zip(KINDS.into_iter().cycle().skip(3)) {
         let small = Domain { signature, block_size: BlockSize::B512 };
         let large = Domain { signature: output, block_size: BlockSize::B4096 };
         for block in [BlockSignature::both(small, large), BlockSignature::both(large, small)] {
             let images = expected::images(&data, Some(&block), None);
-            rig.install(&images.memory, Some(&block), None)?;
-            rig.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+            fixture.install(&images.memory, Some(&block), None)?;
+            fixture.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
         }
     }
     Ok(())
@@ -221,32 +232,32 @@ fn r075_converted(board: &mut dyn Board) -> Verdict {
 
 /// The man page's example 1: CRC32 behind each 512 bytes of memory, nothing on the wire.
 fn r066_crc32_in_memory_example(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::memory(domain(Signature::Crc32(Seed::Zeros)));
     let data = pattern(4 * 512, 1);
     let images = expected::images(&data, Some(&block), None);
     ensure_eq!(images.memory.len(), 4 * 516, "bytes in memory");
-    rig.install(&images.memory, Some(&block), None)?;
-    rig.both_ways(&images)?;
-    rig.write(&flipped(&images.memory, 2 * 516 + 513, 0x10));
-    let error = rig.out_bad(Tx::Send, data.len())?;
+    fixture.install(&images.memory, Some(&block), None)?;
+    fixture.both_ways(&images)?;
+    fixture.write(&flipped(&images.memory, 2 * 516 + 513, 0x10));
+    let error = fixture.out_bad(Tx::Send, data.len())?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 2, 516)
 }
 
 /// The man page's example 2: T10-DIF behind each 4096 bytes on the wire, nothing in memory; the peer reads and writes.
 fn r068_t10dif_on_the_wire_example(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B4096));
     let data = pattern(3 * 4096, 1);
     let images = expected::images(&data, Some(&block), None);
     ensure_eq!(images.wire.len(), 3 * 4104, "bytes on the wire");
-    rig.install(&images.memory, Some(&block), None)?;
-    rig.out(Tx::PeerRead, 0, &images.wire)?;
-    rig.store(Rx::PeerWrite, &images.wire, &data)?;
-    let error = rig.take_bad(Rx::PeerWrite, &flipped(&images.wire, 4104 + 100, 1))?;
+    fixture.install(&images.memory, Some(&block), None)?;
+    fixture.out(Tx::PeerRead, 0, &images.wire)?;
+    fixture.store(Rx::PeerWrite, &images.wire, &data)?;
+    let error = fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 4104 + 100, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 4104)?;
     // The data is stored all the same: only the mkey tells.
-    rig.holds(&flipped(&data, 4096 + 100, 1))
+    fixture.holds(&flipped(&data, 4096 + 100, 1))
 }
 
 /// Each bit of the mask stands for one byte of the signature on the side that data comes from: alone it makes that byte
@@ -260,13 +271,13 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
         Signature::Crc32c(Seed::Ones),
         Signature::Crc64Xp10(Seed::Ones),
     ];
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     for (kind, input) in kinds.into_iter().flat_map(|kind| Input::ALL.map(|input| (kind, input))) {
         let (own, length) = (domain(kind), kind.bytes() as usize);
         let stride = 512 + length;
         let stream = expected::sign(&data, Some(&own));
-        rig.install(&pattern(1040, 2), None, None)?;
+        fixture.install(&pattern(1040, 2), None, None)?;
         let converted = input.both(own, domain(t10(T10Dif { app_tag: 0, ref_tag: 1, ..DIF })));
         for (arrangement, output) in [(input.alone(own), 1024), (converted, 1040)] {
             for byte in 0..length {
@@ -278,13 +289,13 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
                 let others: Vec<u8> = field.iter().zip(rest).map(|(byte, bits)| byte ^ bits).collect();
                 let bad_others = replaced(&stream, stride + 512, &others);
 
-                rig.set_signature(&arrangement.with_check_mask(bit))?;
+                fixture.set_signature(&arrangement.with_check_mask(bit))?;
                 ensure!(
-                    !noticed(&mut rig, input, &bad_others, output)?,
+                    !noticed(&mut fixture, input, &bad_others, output)?,
                     "{what} checked alone: other bytes count"
                 );
-                pass(&mut rig, input, &bad, output)?;
-                let error = rig.error()?.ok_or_else(|| format!("{what} checked alone goes unnoticed"))?;
+                pass(&mut fixture, input, &bad, output)?;
+                let error = fixture.error()?.ok_or_else(|| format!("{what} checked alone goes unnoticed"))?;
                 let part = match (kind, byte) {
                     (Signature::T10Dif(_), 2 | 3) => SignatureErrorKind::AppTag,
                     (Signature::T10Dif(_), 4..) => SignatureErrorKind::RefTag,
@@ -292,8 +303,8 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
                 };
                 reports(&error, part, input.domain(), 1, stride as u32)
                     .map_err(|error| format!("{what}: {error}"))?;
-                rig.set_signature(&arrangement.with_check_mask(!bit))?;
-                ensure!(!noticed(&mut rig, input, &bad, output)?, "{what} unchecked, and reported");
+                fixture.set_signature(&arrangement.with_check_mask(!bit))?;
+                ensure!(!noticed(&mut fixture, input, &bad, output)?, "{what} unchecked, and reported");
             }
         }
     }
@@ -302,23 +313,27 @@ fn r077_every_bit_of_the_check_mask(board: &mut dyn Board) -> Verdict {
 
 /// Mask bits behind the end of a signature mean nothing.
 fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32(Seed::Zeros));
     let stream = expected::sign(&pattern(512, 1), Some(&own));
     let bad = flipped(&stream, 514, 1);
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     for input in Input::ALL {
         for (mask, counts) in
             [(0xf0, true), (0xff, true), (0x20, true), (0x2f, true), (0x0f, false), (0xdf, false)]
         {
-            rig.set_signature(&input.alone(own).with_check_mask(mask))?;
-            ensure!(!noticed(&mut rig, input, &stream, 512)?, "a good signature is reported");
-            ensure_eq!(noticed(&mut rig, input, &bad, 512)?, counts, "{input:?}, mask {mask:#04x}: reported");
+            fixture.set_signature(&input.alone(own).with_check_mask(mask))?;
+            ensure!(!noticed(&mut fixture, input, &stream, 512)?, "a good signature is reported");
+            ensure_eq!(
+                noticed(&mut fixture, input, &bad, 512)?,
+                counts,
+                "{input:?}, mask {mask:#04x}: reported"
+            );
         }
         for mask in [0xf0, 0xff] {
             let block = input.both(own, own).with_check_mask(0).with_copy_mask(mask);
-            rig.set_signature(&block.map_err(|error| error.to_string())?)?;
-            same(&pass(&mut rig, input, &bad, 516)?, &bad)
+            fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
+            same(&pass(&mut fixture, input, &bad, 516)?, &bad)
                 .map_err(|error| format!("{input:?}, copy mask {mask:#04x}: {error}"))?;
         }
     }
@@ -327,20 +342,20 @@ fn r078_irrelevant_bits_of_masks(board: &mut dyn Board) -> Verdict {
 
 /// Half of the application tag is checked; the other half is the application's.
 fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
     let stream = expected::sign(&pattern(512, 1), Some(&own));
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     for input in Input::ALL {
         for (mask, checked, free) in [(0xef, 2, 3), (0xdf, 3, 2)] {
-            rig.set_signature(&input.alone(own).with_check_mask(mask))?;
+            fixture.set_signature(&input.alone(own).with_check_mask(mask))?;
             let what = format!("{input:?}, mask {mask:#04x}");
             ensure!(
-                !noticed(&mut rig, input, &flipped(&stream, 512 + free, 0xff), 512)?,
+                !noticed(&mut fixture, input, &flipped(&stream, 512 + free, 0xff), 512)?,
                 "{what}: free byte"
             );
             ensure!(
-                noticed(&mut rig, input, &flipped(&stream, 512 + checked, 1), 512)?,
+                noticed(&mut fixture, input, &flipped(&stream, 512 + checked, 1), 512)?,
                 "{what}: checked byte"
             );
         }
@@ -350,17 +365,17 @@ fn r081_one_byte_of_the_app_tag(board: &mut dyn Board) -> Verdict {
 
 /// A CRC of the same type and block size on both sides is copied, whatever the seeds: the output has the input's.
 fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     for kind in [Signature::Crc32, Signature::Crc32c, Signature::Crc64Xp10] {
         let (zeros, ones) = (domain(kind(Seed::Zeros)), domain(kind(Seed::Ones)));
         let stream = expected::sign(&data, Some(&zeros));
-        rig.install(&stream, None, None)?;
+        fixture.install(&stream, None, None)?;
         for input in Input::ALL {
-            rig.set_signature(&input.both(zeros, ones))?;
-            same(&pass(&mut rig, input, &stream, stream.len())?, &stream)
+            fixture.set_signature(&input.both(zeros, ones))?;
+            same(&pass(&mut fixture, input, &stream, stream.len())?, &stream)
                 .map_err(|error| format!("{:?}, {input:?}: {error}", zeros.signature))?;
-            rig.no_error(input)?;
+            fixture.no_error(input)?;
         }
     }
     Ok(())
@@ -369,11 +384,11 @@ fn r084_a_crc_is_copied_whole(board: &mut dyn Board) -> Verdict {
 /// Guard, application tag and reference tag are copied each for itself, where the parameters agree; then corruption
 /// travels on. Where they differ the output has its own.
 fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(512, 1);
     let own = dif_domain(DIF, BlockSize::B512);
     let odd = replaced(&expected::sign(&data, Some(&own)), 512, &[1, 2, 3, 4, 5, 6, 7, 8]);
-    rig.install(&odd, None, None)?;
+    fixture.install(&odd, None, None)?;
     for same_parts in 0..8u8 {
         let on = |bit: u8| same_parts >> bit & 1 != 0;
         let other = dif_domain(
@@ -391,8 +406,8 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
         };
         let field = [choose(on(0), 512..514), choose(on(1), 514..516), choose(on(2), 516..520)].concat();
         for input in Input::ALL {
-            rig.set_signature(&input.both(own, other).with_check_mask(0))?;
-            same(&pass(&mut rig, input, &odd, 520)?, &[&data[..], &field].concat())
+            fixture.set_signature(&input.both(own, other).with_check_mask(0))?;
+            same(&pass(&mut fixture, input, &odd, 520)?, &[&data[..], &field].concat())
                 .map_err(|error| format!("same parts {same_parts:#05b}, {input:?}: {error}"))?;
         }
     }
@@ -401,7 +416,7 @@ fn r085_parts_that_agree_are_copied(board: &mut dyn Board) -> Verdict {
 
 /// Each bit of a copy mask takes one byte of the signature over, and all others are calculated for the output.
 fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     let pairs = [
         (t10(DIF), t10(T10Dif { app_tag: 0x1234, ref_tag: 9, seed: Seed::Zeros, ..DIF })),
@@ -418,7 +433,7 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
                 *byte ^= 0x5a;
             }
         }
-        rig.install(&odd, None, None)?;
+        fixture.install(&odd, None, None)?;
         for mask in (0..length).map(|byte| 0x80u8 >> byte).chain([0, 0xff, 0xa5]) {
             let mixed: Vec<u8> = (odd.iter().zip(&computed).enumerate())
                 .map(|(at, (copied, own))| {
@@ -428,8 +443,8 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
                 .collect();
             for input in Input::ALL {
                 let block = input.both(domain(from), domain(to)).with_check_mask(0).with_copy_mask(mask);
-                rig.set_signature(&block.map_err(|error| error.to_string())?)?;
-                same(&pass(&mut rig, input, &odd, odd.len())?, &mixed)
+                fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
+                same(&pass(&mut fixture, input, &odd, odd.len())?, &mixed)
                     .map_err(|error| format!("{from:?}, mask {mask:#04x}, {input:?}: {error}"))?;
             }
         }
@@ -439,52 +454,52 @@ fn r086_every_bit_of_the_copy_mask(board: &mut dyn Board) -> Verdict {
 
 /// The hardware test of copy masks: one byte of the application tag comes from the input, the other from the output.
 fn r087_app_tag_5678_from_two_domains(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = [0xa5; 512];
     let from = dif_domain(T10Dif { app_tag: 0x5600, ..DIF }, BlockSize::B512);
     let to = dif_domain(T10Dif { app_tag: 0x0078, ..DIF }, BlockSize::B512);
     let stream = expected::sign(&data, Some(&from));
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     let mask = check_mask::T10DIF_GUARD | check_mask::T10DIF_REF_TAG | 0x20;
     for input in Input::ALL {
         let block = input.both(from, to).with_copy_mask(mask).map_err(|error| error.to_string())?;
-        rig.set_signature(&block)?;
+        fixture.set_signature(&block)?;
         let field = [0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a];
-        same(&pass(&mut rig, input, &stream, 520)?, &[&data[..], &field].concat())
+        same(&pass(&mut fixture, input, &stream, 520)?, &[&data[..], &field].concat())
             .map_err(|error| format!("{input:?}: {error}"))?;
-        rig.no_error(input)?;
+        fixture.no_error(input)?;
     }
     Ok(())
 }
 
 /// The man page's use case: bytes that nobody knows beforehand are not checked, and arrive as they came.
 fn r092_unknown_bytes_pass_and_arrive(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
     let stream = expected::sign(&pattern(1024, 1), Some(&own));
     let unknown = replaced(&replaced(&stream, 514, &[0xde, 0xad]), 520 + 514, &[0xbe, 0xef]);
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     for input in Input::ALL {
         let checked = !check_mask::T10DIF_APP_TAG;
         let block = input.both(own, own).with_check_mask(checked).with_copy_mask(check_mask::T10DIF_APP_TAG);
-        rig.set_signature(&block.map_err(|error| error.to_string())?)?;
-        same(&pass(&mut rig, input, &unknown, 1040)?, &unknown)
+        fixture.set_signature(&block.map_err(|error| error.to_string())?)?;
+        same(&pass(&mut fixture, input, &unknown, 1040)?, &unknown)
             .map_err(|error| format!("{input:?}: {error}"))?;
-        rig.no_error(input)?;
-        ensure!(noticed(&mut rig, input, &flipped(&unknown, 512, 1), 1040)?, "{input:?}: a wrong guard");
+        fixture.no_error(input)?;
+        ensure!(noticed(&mut fixture, input, &flipped(&unknown, 512, 1), 1040)?, "{input:?}: a wrong guard");
     }
     Ok(())
 }
 
 /// Equal blocks have equal CRCs, the third as the first.
 fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for seed in [Seed::Zeros, Seed::Ones] {
         for kind in [Signature::Crc32, Signature::Crc32c, Signature::Crc64Xp10] {
             let block = BlockSignature::wire(domain(kind(seed)));
-            rig.install(&[0x3c; 4 * 512], Some(&block), None)?;
+            fixture.install(&[0x3c; 4 * 512], Some(&block), None)?;
             let stride = 512 + kind(seed).bytes() as usize;
-            let wire = rig.lab.tx(Tx::Send, rig.mkey, 0, 4 * stride)?.ok()?;
+            let wire = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 4 * stride)?.ok()?;
             let mut blocks = wire.chunks(stride);
             let first = blocks.next().unwrap_or(&[]);
             ensure!(blocks.all(|block| block == first), "{:?}: blocks differ", kind(seed));
@@ -513,16 +528,16 @@ fn r105_golden_values(board: &mut dyn Board) -> Verdict {
             &[0x5a, 0x5a, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a],
         ),
     ];
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (kind, field) in golden {
         let signed = [&A5[..], field].concat();
-        rig.install(&A5, Some(&BlockSignature::wire(domain(kind))), None)?;
+        fixture.install(&A5, Some(&BlockSignature::wire(domain(kind))), None)?;
         for way in Tx::ALL {
-            rig.out(way, 0, &signed).map_err(|error| format!("{kind:?} on the wire: {error}"))?;
+            fixture.out(way, 0, &signed).map_err(|error| format!("{kind:?} on the wire: {error}"))?;
         }
-        rig.install(&[&[0; 512], field].concat(), Some(&BlockSignature::memory(domain(kind))), None)?;
+        fixture.install(&[&[0; 512], field].concat(), Some(&BlockSignature::memory(domain(kind))), None)?;
         for way in Rx::ALL {
-            rig.store(way, &A5, &signed).map_err(|error| format!("{kind:?} in memory: {error}"))?;
+            fixture.store(way, &A5, &signed).map_err(|error| format!("{kind:?} in memory: {error}"))?;
         }
     }
     Ok(())
@@ -530,7 +545,7 @@ fn r105_golden_values(board: &mut dyn Board) -> Verdict {
 
 /// Block n has the first tag plus n, modulo 2^32, or always the first.
 fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (ref_tag, ref_remap, expected) in [
         (5, true, [5u32, 6, 7, 8]),
         (5, false, [5; 4]),
@@ -538,8 +553,8 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
         (0xffff_ffff, false, [0xffff_ffff; 4]),
     ] {
         let own = dif_domain(T10Dif { ref_tag, ref_remap, ..DIF }, BlockSize::B512);
-        rig.install(&[0; 2048], Some(&BlockSignature::wire(own)), None)?;
-        let wire = rig.lab.tx(Tx::Send, rig.mkey, 0, 4 * 520)?.ok()?;
+        fixture.install(&[0; 2048], Some(&BlockSignature::wire(own)), None)?;
+        let wire = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 4 * 520)?.ok()?;
         let tags: Vec<u32> = wire
             .chunks(520)
             .filter_map(|block| block.last_chunk::<4>())
@@ -547,20 +562,20 @@ fn r108_reference_tags(board: &mut dyn Board) -> Verdict {
             .collect();
         ensure_eq!(tags, expected, "first tag {ref_tag:#x}, remap {ref_remap}");
         for way in Rx::ALL {
-            rig.store(way, &wire, &[0; 2048])?;
+            fixture.store(way, &wire, &[0; 2048])?;
         }
-        rig.install(&wire, Some(&BlockSignature::memory(own)), None)?;
-        rig.out(Tx::Write, 0, &[0; 2048])?;
+        fixture.install(&wire, Some(&BlockSignature::memory(own)), None)?;
+        fixture.out(Tx::Write, 0, &[0; 2048])?;
     }
     Ok(())
 }
 
 /// A wrong tag is reported as what it is; of several in a block the guard comes first, then the application tag.
 fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(DIF, BlockSize::B512);
     let stream = expected::sign(&pattern(3 * 512, 1), Some(&own));
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     let last = 2 * 520 + 512;
     let guard = part(&stream, last..last + 2).iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     use SignatureErrorKind as Kind;
@@ -571,14 +586,14 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
         (Some((2, &[1, 2, 3, 4, 5, 6])), Kind::AppTag, 0x0102, 0x5678),
     ] {
         for input in Input::ALL {
-            rig.set_signature(&input.alone(own))?;
+            fixture.set_signature(&input.alone(own))?;
             let bad = match field {
                 Some((at, bytes)) => replaced(&stream, last + at, bytes),
                 // All three wrong at once.
                 None => (0..8).fold(stream.clone(), |stream, at| flipped(&stream, last + at, 0xff)),
             };
-            pass(&mut rig, input, &bad, 3 * 512)?;
-            let error = rig.error()?.ok_or_else(|| format!("{kind:?}, {input:?}: not reported"))?;
+            pass(&mut fixture, input, &bad, 3 * 512)?;
+            let error = fixture.error()?.ok_or_else(|| format!("{kind:?}, {input:?}: not reported"))?;
             reports(&error, kind, input.domain(), 2, 520).map_err(|error| format!("{kind:?}: {error}"))?;
             ensure_eq!((error.found, error.computed), (found, computed), "{kind:?}: found and computed");
         }
@@ -588,19 +603,19 @@ fn r111_wrong_tags_are_told_apart(board: &mut dyn Board) -> Verdict {
 
 /// Sends blocks with these tags and a wrong guard; returns which of them were reported.
 fn escaped(board: &mut dyn Board, escape: Escape, tags: &[([u8; 6], bool)]) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = dif_domain(T10Dif { escape, ..DIF }, BlockSize::B512);
     let stream = expected::sign(&pattern(1024, 1), Some(&own));
-    rig.install(&stream, None, None)?;
+    fixture.install(&stream, None, None)?;
     for (tags, passes) in tags {
         let bad = replaced(&flipped(&stream, 520 + 512, 0xff), 520 + 514, tags);
         for input in Input::ALL {
-            rig.set_signature(&input.alone(own))?;
-            let reported = noticed(&mut rig, input, &bad, 1024)?;
+            fixture.set_signature(&input.alone(own))?;
+            let reported = noticed(&mut fixture, input, &bad, 1024)?;
             ensure_eq!(reported, !passes, "{escape:?}, tags {tags:02x?}, {input:?}: reported");
             // The first block has ordinary tags and counts as ever.
-            rig.set_signature(&input.alone(own))?;
-            let first = noticed(&mut rig, input, &flipped(&bad, 7, 1), 1024)?;
+            fixture.set_signature(&input.alone(own))?;
+            let first = noticed(&mut fixture, input, &flipped(&bad, 7, 1), 1024)?;
             ensure!(first, "{escape:?}, {input:?}: the other block goes unnoticed");
         }
     }
@@ -625,7 +640,7 @@ fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
 /// The values that hardware tests assert for 512 bytes of A5: what the stream held and what the device computed (D1), and
 /// the last byte of the failing block (D2).
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));
     let crc32 = domain(Signature::Crc32(Seed::Zeros));
     for (own, at, to, found, computed, offset) in [
@@ -636,25 +651,27 @@ fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
         (crc32, 512, 0x96, 0x969a_ca21, 0x699a_ca21, 515),
     ] {
         let stream = replaced(&expected::sign(&[0xa5; 512], Some(&own)), at, &[to]);
-        rig.install(&stream, None, None)?;
+        fixture.install(&stream, None, None)?;
         for input in Input::ALL {
-            rig.set_signature(&input.alone(own))?;
-            pass(&mut rig, input, &stream, 512)?;
-            let error = rig.error()?.ok_or_else(|| format!("{own:?}, {input:?}: not reported"))?;
+            fixture.set_signature(&input.alone(own))?;
+            pass(&mut fixture, input, &stream, 512)?;
+            let error = fixture.error()?.ok_or_else(|| format!("{own:?}, {input:?}: not reported"))?;
             ensure_eq!((error.found, error.computed), (found, computed), "{own:?}: found and computed");
             ensure_eq!(error.offset, offset, "{own:?}: offset");
             ensure_eq!(error.kind, SignatureErrorKind::Guard, "{own:?}: kind");
         }
     }
     // The same, behind an interleaved layout of data and protection information.
-    let (data, field) =
-        (rig.lab.region(&[0xa5; 512]), rig.lab.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]));
+    let (data, field) = (
+        fixture.pair.region(&[0xa5; 512]),
+        fixture.pair.region(&[0xec, 0x7d, 0x56, 0x78, 0xf0, 0xde, 0xbc, 0x9a]),
+    );
     let entries = [entry(&data, 0..512), entry(&field, 0..8)];
-    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
-    rig.set_signature(&BlockSignature::memory(t10_ones))?;
-    rig.out(Tx::Send, 0, &[0xa5; 512])?;
-    rig.lab.board.write(data.address, &[0x5a]);
-    let error = rig.out_bad(Tx::Send, 512)?;
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    fixture.set_signature(&BlockSignature::memory(t10_ones))?;
+    fixture.out(Tx::Send, 0, &[0xa5; 512])?;
+    fixture.pair.board.write(data.address, &[0x5a]);
+    let error = fixture.out_bad(Tx::Send, 512)?;
     ensure_eq!((error.found, error.computed, error.offset), (0xec7d, 0x9916, 519), "two regions");
     Ok(())
 }

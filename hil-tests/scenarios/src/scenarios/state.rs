@@ -1,13 +1,13 @@
 //! What an mkey remembers: signatures that stay, end or start anew; errors, kept and recovered from; draining.
 
-use super::rig::{
-    BOTH, DIF, KEY_128, PLAIN, Rig, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part, pattern,
-    reports, same,
+use super::fixture::{
+    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, dif_domain, domain, entry, flipped, part,
+    pattern, reports, same,
 };
 use super::{Scenario, scenario};
-use crate::board::{Board, DekSpec, PortEvent};
+use crate::board::{Board, DekSpec, QpEvent};
 use crate::expected;
-use crate::lab::{Lab, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -60,81 +60,84 @@ fn text(error: impl core::fmt::Display) -> String {
 
 /// A chain of configurations and transfers on one queue, rung once, executes in order.
 fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(PLAIN);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(PLAIN);
     let data = pattern(3 * 64, 1);
-    let (source, target) = (lab.region(&data), lab.region(&[0; 3 * 64]));
+    let (source, target) = (pair.region(&data), pair.region(&[0; 3 * 64]));
     for number in 0..3u64 {
         let start = number as usize * 64;
         let entries = [entry(&source, start..start + 64)];
-        lab.try_configure(mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
+        pair.try_configure(mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
         let remote = Remote { address: target.address + number * 64, rkey: target.key };
-        let sge = Sge { address: 0, length: 64, lkey: lab.key(mkey) };
-        lab.near.send.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        lab.near.send.request(200 + number).nop().map_err(text)?;
+        let sge = Sge { address: 0, length: 64, lkey: pair.key(mkey) };
+        pair.near.send.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.send.request(200 + number).nop().map_err(text)?;
     }
-    lab.near.send.ring_doorbell();
-    lab.run_device()?;
-    let ids: Vec<u64> = lab.wait_near(6)?.iter().map(|completion| completion.id).collect();
+    pair.near.send.ring_doorbell();
+    pair.run_device()?;
+    let ids: Vec<u64> = pair.wait_near(6)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
-    same(&lab.bytes(&target), &data)
+    same(&pair.bytes(&target), &data)
 }
 
 /// Posted is not published: until the doorbell is rung nothing happens.
 fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, PLAIN);
-    rig.lab.near.send.hold_back();
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.pair.near.send.hold_back();
     let data = pattern(64, 1);
-    rig.install(&data, None, None)?;
-    let other = rig.lab.region(&pattern(64, 2));
+    fixture.install(&data, None, None)?;
+    let other = fixture.pair.region(&pattern(64, 2));
     let entries = [entry(&other, 0..64)];
-    rig.lab.try_configure(rig.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
-    rig.lab.run_device()?;
-    ensure!(rig.lab.poll_near()?.is_empty(), "an unrung request completed");
+    fixture.pair.try_configure(fixture.mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
+    fixture.pair.run_device()?;
+    ensure!(fixture.pair.poll_near()?.is_empty(), "an unrung request completed");
     // The far side's request is rung, the near side's configuration still not.
-    let target = rig.lab.region(&[0; 64]);
+    let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
-    let remote = Remote { address: 0, rkey: rig.lab.key(rig.mkey) };
-    rig.lab.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
-    rig.lab.far.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(rig.lab.wait_far(1)?.len(), 1, "completions of the reader");
-    same(&rig.lab.bytes(&target), &data).map_err(|error| format!("before the doorbell: {error}"))?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(rig.lab.wait_near(1)?.len(), 1, "completions behind the doorbell");
-    rig.out(Tx::PeerRead, 0, &pattern(64, 2))
+    let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
+    fixture.pair.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
+    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the reader");
+    same(&fixture.pair.bytes(&target), &data).map_err(|error| format!("before the doorbell: {error}"))?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(fixture.pair.wait_near(1)?.len(), 1, "completions behind the doorbell");
+    fixture.out(Tx::PeerRead, 0, &pattern(64, 2))
 }
 
 /// New rights change neither layout nor signature, a new layout neither rights nor signature.
 fn r010_other_fields_stay(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     let images = expected::images(&data, Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
     let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
-    rig.change(&rights, Layout::Unchanged)?;
+    fixture.change(&rights, Layout::Unchanged)?;
     for way in Tx::ALL {
-        rig.out(way, 0, &images.wire)?;
+        fixture.out(way, 0, &images.wire)?;
     }
-    let entries = rig.entries();
-    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
+    let entries = fixture.entries();
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
     for way in Tx::ALL {
-        rig.out(way, 0, &images.wire)?;
+        fixture.out(way, 0, &images.wire)?;
     }
-    ensure!(rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, &images.wire)?.requester.is_some(), "rights came back");
+    ensure!(
+        fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &images.wire)?.requester.is_some(),
+        "rights came back"
+    );
     Ok(())
 }
 
 /// The request behind a configuration uses it, although nobody has waited: layout, signature and cipher.
 fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(BOTH);
-    let dek = lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(BOTH);
+    let dek = pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let signature = WIRE;
     for round in 0..20u8 {
         let data = pattern(1024, round);
-        let (source, target) = (lab.region(&data), lab.region(&[0; 1040]));
+        let (source, target) = (pair.region(&data), pair.region(&[0; 1040]));
         let order = SignatureOrder::BeforeCryptoOnTx;
         let crypto = Crypto {
             tweak: Tweak::from_lba(round.into()),
@@ -146,59 +149,59 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
             signature: SignatureChange::Set(signature),
             crypto: Some(crypto),
         };
-        let prepared = lab.prepare(mkey, &config).map_err(text)?;
-        let mkey = lab.mkeys.get_mut(mkey).ok_or("no such mkey")?;
-        lab.near.send.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
+        let prepared = pair.prepare(mkey, &config).map_err(text)?;
+        let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+        pair.near.send.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
         let remote = Remote { address: target.address, rkey: target.key };
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
-        lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        lab.near.send.ring_doorbell();
-        lab.run_device()?;
-        let completions = lab.wait_near(1)?;
+        pair.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.send.ring_doorbell();
+        pair.run_device()?;
+        let completions = pair.wait_near(1)?;
         ensure!(
             matches!(completions.as_slice(), [completion] if completion.id == 2),
             "round {round}: {completions:?}"
         );
         let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
-        same(&lab.bytes(&target), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
+        same(&pair.bytes(&target), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
     Ok(())
 }
 
 /// A configuration that nobody wants to hear of completes silently.
 fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let number = lab.mkey(SIGNATURE);
+    let mut pair = QpPairFixture::new(board);
+    let number = pair.mkey(SIGNATURE);
     let config = MkeyConfig { signature: SignatureChange::Set(WIRE), ..MkeyConfig::UNCHANGED };
-    let prepared = lab.prepare(number, &config).map_err(text)?;
-    let mkey = lab.mkeys.get_mut(number).ok_or("no such mkey")?;
-    lab.near.send.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
-    lab.near.send.ring_doorbell();
-    lab.run_device()?;
-    ensure_eq!(lab.poll_near()?, vec![], "completions");
-    ensure!(lab.near.send.outstanding() > 0, "retired without a completion");
-    lab.near.send.request(2).signaled().nop().map_err(text)?;
-    lab.near.send.ring_doorbell();
-    lab.run_device()?;
-    ensure_eq!(lab.wait_near(1)?.len(), 1, "completions behind a signalled request");
-    ensure_eq!(lab.near.send.outstanding(), 0, "requests left behind it");
+    let prepared = pair.prepare(number, &config).map_err(text)?;
+    let mkey = pair.mkeys.get_mut(number).ok_or("no such mkey")?;
+    pair.near.send.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
+    pair.near.send.ring_doorbell();
+    pair.run_device()?;
+    ensure_eq!(pair.poll_near()?, vec![], "completions");
+    ensure!(pair.near.send.outstanding() > 0, "retired without a completion");
+    pair.near.send.request(2).signaled().nop().map_err(text)?;
+    pair.near.send.ring_doorbell();
+    pair.run_device()?;
+    ensure_eq!(pair.wait_near(1)?.len(), 1, "completions behind a signalled request");
+    ensure_eq!(pair.near.send.outstanding(), 0, "requests left behind it");
     Ok(())
 }
 
 /// Up to three work requests configure an mkey, and one completion says that it is done.
 fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let number = lab.mkey(SIGNATURE);
+    let mut pair = QpPairFixture::new(board);
+    let number = pair.mkey(SIGNATURE);
     let own = domain(Signature::T10Dif(DIF));
     let other = domain(Signature::Crc32(Seed::Ones));
     for (block, psvs) in [(BlockSignature::both(own, other), 2), (BlockSignature::memory(own), 1), (WIRE, 1)]
     {
         let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
-        lab.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
-        ensure_eq!(lab.near.send.outstanding(), 1 + psvs, "work requests");
-        lab.near.send.ring_doorbell();
-        lab.run_device()?;
-        let completions = lab.wait_near(1)?;
+        pair.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
+        ensure_eq!(pair.near.send.outstanding(), 1 + psvs, "work requests");
+        pair.near.send.ring_doorbell();
+        pair.run_device()?;
+        let completions = pair.wait_near(1)?;
         ensure!(
             matches!(completions.as_slice(), [completion] if matches!(
                 completion.outcome,
@@ -206,90 +209,90 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
             )),
             "{completions:?}"
         );
-        ensure_eq!(lab.near.send.outstanding(), 0, "work requests left");
+        ensure_eq!(pair.near.send.outstanding(), 0, "work requests left");
     }
     Ok(())
 }
 
 /// After a reset data passes as it is: nothing is checked, made or stripped. Layout and rights stay, and so does the key.
 fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::T10Dif(DIF));
     for block in [WIRE, BlockSignature::memory(own), BlockSignature::both(own, own)] {
         let data = pattern(1040, 1);
-        rig.install(&data, Some(&block), None)?;
-        rig.change(
+        fixture.install(&data, Some(&block), None)?;
+        fixture.change(
             &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
             Layout::Unchanged,
         )?;
-        rig.both_ways(&expected::Images { memory: data.clone(), wire: data })?;
+        fixture.both_ways(&expected::Images { memory: data.clone(), wire: data })?;
     }
     Ok(())
 }
 
 /// The same on an mkey with crypto, where an empty signature is written (D23): the cipher stays.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let data = pattern(1040, 1);
-    rig.install(&data, Some(&WIRE), Some(&crypto))?;
-    rig.change(
+    fixture.install(&data, Some(&WIRE), Some(&crypto))?;
+    fixture.change(
         &MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED },
         Layout::Unchanged,
     )?;
-    rig.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
+    fixture.both_ways(&expected::images(&data, None, Some((&crypto, &KEY_128))))
 }
 
 /// Only the layout is replaced: data elsewhere is still signed, and still checked.
 fn r025_the_signature_outlives_a_new_layout(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
-    rig.out(Tx::Send, 0, &images.wire)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
+    fixture.out(Tx::Send, 0, &images.wire)?;
     let other = expected::images(&pattern(2048, 2), Some(&WIRE), None);
-    rig.memory = rig.lab.region(&other.memory);
-    let entries = rig.entries();
-    rig.change(&MkeyConfig::UNCHANGED, &entries)?;
-    rig.both_ways(&other)?;
-    let error = rig.take_bad(Rx::Receive, &flipped(&other.wire, 3 * 520 + 4, 1))?;
+    fixture.memory = fixture.pair.region(&other.memory);
+    let entries = fixture.entries();
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    fixture.both_ways(&other)?;
+    let error = fixture.take_bad(Rx::Receive, &flipped(&other.wire, 3 * 520 + 4, 1))?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
 /// Another kind of signature, in another domain, takes effect as a whole; nothing is left of the first.
 fn r055_a_new_signature_is_complete(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     let crc32 = domain(Signature::Crc32(Seed::Ones));
     let crc64 = dif_domain(T10Dif { app_tag: 1, ref_remap: false, ..DIF }, BlockSize::B520);
     let first = dif_domain(DIF, BlockSize::B512);
-    rig.install(&data, Some(&BlockSignature::wire(first).with_check_mask(0)), None)?;
+    fixture.install(&data, Some(&BlockSignature::wire(first).with_check_mask(0)), None)?;
     for block in
         [BlockSignature::wire(crc32), BlockSignature::memory(crc32), BlockSignature::both(first, crc32)]
     {
         let images = expected::images(&data, Some(&block), None);
-        rig.memory = rig.lab.region(&images.memory);
-        let entries = rig.entries();
+        fixture.memory = fixture.pair.region(&images.memory);
+        let entries = fixture.entries();
         let signature = SignatureChange::Set(block);
-        rig.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
-        rig.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
+        fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
+        fixture.both_ways(&images).map_err(|error| format!("{block:?}: {error}"))?;
     }
     let data = pattern(1040, 2);
     let block = BlockSignature::wire(crc64);
     let images = expected::images(&data, Some(&block), None);
-    rig.install(&images.memory, Some(&block), None)?;
-    rig.both_ways(&images)
+    fixture.install(&images.memory, Some(&block), None)?;
+    fixture.both_ways(&images)
 }
 
 /// From making an mkey to using it, as the man page has it.
 fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(SIGNATURE);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(SIGNATURE);
     let data = pattern(512, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let entries = [entry(&region, 0..512)];
-    lab.configure(
+    pair.configure(
         mkey,
         &MkeyConfig {
             access: Some(Access::REMOTE_READ),
@@ -298,79 +301,79 @@ fn r059_creation_to_transfer(board: &mut dyn Board) -> Verdict {
         },
         &entries,
     )?;
-    let wire = lab.tx(Tx::PeerRead, mkey, 0, 520)?.ok()?;
+    let wire = pair.tx(Tx::PeerRead, mkey, 0, 520)?.ok()?;
     same(&wire, &expected::images(&data, Some(&WIRE), None).wire)
 }
 
 /// A configuration of nine blocks begins at each slot of the ring in turn, and so breaks over its end everywhere.
 fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let (memory, wire) = (domain(Signature::Crc64Xp10(Seed::Ones)), domain(Signature::T10Dif(DIF)));
     let signature = BlockSignature::both(memory, wire);
     let order = SignatureOrder::BeforeCryptoOnTx;
     let crypto = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let data = pattern(512, 1);
     let images = expected::images(&data, Some(&signature), Some((&crypto, &KEY_128)));
-    rig.install(&images.memory, Some(&signature), Some(&crypto))?;
+    fixture.install(&images.memory, Some(&signature), Some(&crypto))?;
     let cuts = [0, 100, 200, 300, 400, 520];
     let entries: Vec<KlmEntry> = cuts
         .windows(2)
         .filter_map(|pair| Some(*pair.first()?..*pair.last()?))
-        .map(|range| entry(&rig.memory, range))
+        .map(|range| entry(&fixture.memory, range))
         .collect();
     let config = MkeyConfig {
         access: Some(Access::ALL),
         signature: SignatureChange::Set(signature),
         crypto: Some(crypto),
     };
-    let far = rig.lab.region(&[0; 520]);
-    let key = rig.lab.key(rig.mkey);
+    let far = fixture.pair.region(&[0; 520]);
+    let key = fixture.pair.key(fixture.mkey);
     let (remote, sge) =
         (Remote { address: far.address, rkey: far.key }, Sge { address: 0, length: 520, lkey: key });
-    let before = rig.lab.near.send.producer();
+    let before = fixture.pair.near.send.producer();
     for round in 0..crate::board::SEND_BLOCKS {
-        rig.lab.board.write(far.address, &[0; 520]);
-        rig.lab.try_configure(rig.mkey, &config, &entries[..]).map_err(text)?;
-        rig.lab.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        rig.lab.near.send.ring_doorbell();
-        rig.lab.run_device()?;
-        ensure_eq!(rig.lab.wait_near(2)?.len(), 2, "round {round}: completions");
-        same(&rig.lab.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
+        fixture.pair.board.write(far.address, &[0; 520]);
+        fixture.pair.try_configure(fixture.mkey, &config, &entries[..]).map_err(text)?;
+        fixture.pair.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        fixture.pair.near.send.ring_doorbell();
+        fixture.pair.run_device()?;
+        ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
+        same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
     // An odd number of blocks a round: 256 rounds have begun at 256 different slots.
-    let blocks = rig.lab.near.send.producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
+    let blocks = fixture.pair.near.send.producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
     Ok(())
 }
 
 /// Blocks are numbered modulo 2^16, which is no multiple of anything that a request takes.
 fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let target = lab.region(&[0; 800]);
+    let mut pair = QpPairFixture::new(board);
+    let target = pair.region(&[0; 800]);
     let remote = Remote { address: target.address, rkey: target.key };
     let mut id = 0u64;
-    while lab.near.send.producer() < 0x1_0000 + 100 {
+    while pair.near.send.producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
         let first = id;
         // Fourteen blocks each, seventeen requests at once.
         for _ in 0..17 {
             id += 1;
-            let request = lab.near.send.request(id).signaled();
+            let request = pair.near.send.request(id).signaled();
             request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
         }
-        lab.near.send.ring_doorbell();
-        lab.run_device()?;
-        let ids: Vec<u64> = lab.wait_near(17)?.iter().map(|completion| completion.id).collect();
+        pair.near.send.ring_doorbell();
+        pair.run_device()?;
+        let ids: Vec<u64> = pair.wait_near(17)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first + 1..=id).collect::<Vec<_>>(), "completions");
-        same(&lab.bytes(&target), &data).map_err(|error| format!("request {id}: {error}"))?;
+        same(&pair.bytes(&target), &data).map_err(|error| format!("request {id}: {error}"))?;
     }
     Ok(())
 }
 
 /// A second configuration with other tags is in force at once, in both domains: its SET_PSVs have run.
 fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let data = pattern(1024, 1);
     for (app_tag, ref_tag) in [(1, 10), (2, 20), (0xabcd, 0xffff_ffff)] {
         let first = dif_domain(T10Dif { app_tag, ref_tag, ..DIF }, BlockSize::B512);
@@ -379,8 +382,10 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
             [BlockSignature::wire(first), BlockSignature::memory(first), BlockSignature::both(first, second)]
         {
             let images = expected::images(&data, Some(&block), None);
-            rig.install(&images.memory, Some(&block), None)?;
-            rig.both_ways(&images).map_err(|error| format!("tags {app_tag:#x}, {ref_tag:#x}: {error}"))?;
+            fixture.install(&images.memory, Some(&block), None)?;
+            fixture
+                .both_ways(&images)
+                .map_err(|error| format!("tags {app_tag:#x}, {ref_tag:#x}: {error}"))?;
         }
     }
     Ok(())
@@ -388,95 +393,95 @@ fn r176_set_psv_starts_the_signature(board: &mut dyn Board) -> Verdict {
 
 /// The very first transfer behind the very first configuration reports its error.
 fn r179_the_first_configuration_arms_the_mkey(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
-    let error = rig.take_bad(Rx::Receive, &flipped(&images.wire, 516, 1))?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let error = fixture.take_bad(Rx::Receive, &flipped(&images.wire, 516, 1))?;
     reports(&error, SignatureErrorKind::RefTag, DomainKind::Wire, 0, 520)
 }
 
 /// Error, check, configuration, error: as often as you like.
 fn r180_errors_are_reported_again_after_recovery(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let own = domain(Signature::Crc32c(Seed::Ones));
     let block = BlockSignature::both(own, own);
     let stream = expected::sign(&pattern(1024, 1), Some(&own));
-    rig.install(&stream, Some(&block), None)?;
+    fixture.install(&stream, Some(&block), None)?;
     for round in 0..5u64 {
         let at = (round % 2) as usize;
         let bad = flipped(&stream, at * 516 + 3, 1);
         let (error, side) = if round % 3 == 0 {
-            (rig.take_bad(Rx::PeerWrite, &bad)?, DomainKind::Wire)
+            (fixture.take_bad(Rx::PeerWrite, &bad)?, DomainKind::Wire)
         } else {
-            rig.write(&bad);
-            (rig.out_bad(Tx::Send, bad.len())?, DomainKind::Memory)
+            fixture.write(&bad);
+            (fixture.out_bad(Tx::Send, bad.len())?, DomainKind::Memory)
         };
         reports(&error, SignatureErrorKind::Guard, side, at as u64, 516)
             .map_err(|error| format!("round {round}: {error}"))?;
-        rig.set_signature(&block)?;
-        rig.store(Rx::Receive, &stream, &stream).map_err(|error| format!("round {round}: {error}"))?;
+        fixture.set_signature(&block)?;
+        fixture.store(Rx::Receive, &stream, &stream).map_err(|error| format!("round {round}: {error}"))?;
     }
     Ok(())
 }
 
 /// After an error any configuration arms the mkey again, with the signature that is in force.
 fn r180_recovery_without_a_new_signature(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
     for round in 0..4usize {
-        let error = rig.take_bad(Rx::Receive, &flipped(&images.wire, round % 2 * 520 + 512, 1))?;
+        let error = fixture.take_bad(Rx::Receive, &flipped(&images.wire, round % 2 * 520 + 512, 1))?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, (round % 2) as u64, 520)?;
         if round % 2 == 0 {
-            rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+            fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
         } else {
-            let entries = rig.entries();
-            rig.change(&MkeyConfig::UNCHANGED, &entries)?;
+            let entries = fixture.entries();
+            fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
         }
-        rig.both_ways(&images)?;
+        fixture.both_ways(&images)?;
     }
     Ok(())
 }
 
 /// An mkey that could have a signature and has none moves data as it is.
 fn r181_no_spurious_errors_without_a_signature(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
-    let mkey = lab.mkey(SIGNATURE);
+    let mut pair = QpPairFixture::new(board);
+    let mkey = pair.mkey(SIGNATURE);
     let data = pattern(1040, 1);
-    let region = lab.region(&data);
+    let region = pair.region(&data);
     let entries = [entry(&region, 0..1040)];
-    lab.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)?;
+    pair.configure(mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)?;
     for way in Tx::ALL {
-        same(&lab.tx(way, mkey, 0, 1040)?.ok()?, &data)?;
+        same(&pair.tx(way, mkey, 0, 1040)?.ok()?, &data)?;
     }
     for way in Rx::ALL {
-        lab.rx(way, mkey, 0, &data)?.ok()?;
+        pair.rx(way, mkey, 0, &data)?.ok()?;
     }
-    let check = lab.mkeys.get_mut(mkey).map(|mkey| mkey.check());
+    let check = pair.mkeys.get_mut(mkey).map(|mkey| mkey.check());
     ensure_eq!(check, Some(Ok(None)), "signature error");
-    let plain = lab.mkey(PLAIN);
-    let check = lab.mkeys.get_mut(plain).map(|mkey| mkey.check());
+    let plain = pair.mkey(PLAIN);
+    let check = pair.mkeys.get_mut(plain).map(|mkey| mkey.check());
     ensure_eq!(check, Some(Err(CheckError::NotASignatureMkey)), "an mkey that has none to ask for");
     Ok(())
 }
 
 /// The transfer completes well in every way, data arrives, and the error is asked for apart.
 fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
     let bad = flipped(&images.wire, 700, 1);
-    rig.install(&images.memory, Some(&WIRE), None)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
     for way in Rx::ALL {
-        rig.set_signature(&WIRE)?;
-        let error = rig.take_bad(way, &bad)?;
+        fixture.set_signature(&WIRE)?;
+        let error = fixture.take_bad(way, &bad)?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
-        rig.holds(&flipped(&images.memory, 692, 1)).map_err(|error| format!("{way:?}: {error}"))?;
+        fixture.holds(&flipped(&images.memory, 692, 1)).map_err(|error| format!("{way:?}: {error}"))?;
     }
     let memory = BlockSignature::memory(domain(Signature::T10Dif(DIF)));
-    rig.install(&bad, Some(&memory), None)?;
+    fixture.install(&bad, Some(&memory), None)?;
     for way in Tx::ALL {
-        rig.set_signature(&memory)?;
-        let error = rig.out_bad(way, 1024)?;
+        fixture.set_signature(&memory)?;
+        let error = fixture.out_bad(way, 1024)?;
         reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 1, 520)
             .map_err(|error| format!("{way:?}: {error}"))?;
     }
@@ -486,66 +491,66 @@ fn r182_transfer_completes_and_error_is_told_apart(board: &mut dyn Board) -> Ver
 /// The mkey is taken out of service behind the transfer, in one chain, before anybody polls: the error still names block and
 /// values.
 fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
-    let far = rig.lab.region(&flipped(&images.wire, 700, 1));
-    let sge = Sge { address: 0, length: far.length as u32, lkey: rig.lab.key(rig.mkey) };
-    let send = &mut rig.lab.near.send;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
+    let far = fixture.pair.region(&flipped(&images.wire, 700, 1));
+    let sge = Sge { address: 0, length: far.length as u32, lkey: fixture.pair.key(fixture.mkey) };
+    let send = &mut fixture.pair.near.send;
     send.request(1)
         .signaled()
         .rdma_read(Remote { address: far.address, rkey: far.key }, &[sge])
         .map_err(text)?;
-    let mkey = rig.lab.mkeys.get_mut(rig.mkey).ok_or("no such mkey")?;
+    let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
     send.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
     send.ring_doorbell();
-    rig.lab.run_device()?;
-    let done: Vec<_> = rig.lab.wait_near(2)?.iter().map(|work| (work.id, work.outcome)).collect();
+    fixture.pair.run_device()?;
+    let done: Vec<_> = fixture.pair.wait_near(2)?.iter().map(|work| (work.id, work.outcome)).collect();
     let invalidated = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
     ensure!(matches!(done[..], [(1, Outcome::Sent { .. }), (2, last)] if last == invalidated), "{done:?}");
-    let error = rig.error()?.ok_or("not reported")?;
+    let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)
 }
 
 /// Of several wrong blocks, in one transfer and in the next, the first is reported; asked again, there is none.
 fn r183_the_first_error_is_kept(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
     let two = flipped(&flipped(&images.wire, 520 + 512, 1), 2 * 520 + 519, 1);
-    rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, &two)?.ok()?;
-    rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, &flipped(&images.wire, 5, 1))?.ok()?;
-    let error = rig.error()?.ok_or("not reported")?;
+    fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
+    fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &flipped(&images.wire, 5, 1))?.ok()?;
+    let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
-    ensure_eq!(rig.error()?, None, "asked again");
+    ensure_eq!(fixture.error()?, None, "asked again");
     // Quiet until the next configuration: the check alone does not arm the mkey.
-    rig.lab.rx(Rx::PeerWrite, rig.mkey, 0, &two)?.ok()?;
-    ensure_eq!(rig.error()?, None, "before the next configuration");
-    let counts = rig.lab.mkeys.get(rig.mkey).and_then(|mkey| mkey.error_count());
+    fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &two)?.ok()?;
+    ensure_eq!(fixture.error()?, None, "before the next configuration");
+    let counts = fixture.pair.mkeys.get(fixture.mkey).and_then(|mkey| mkey.error_count());
     ensure_eq!(counts.map(|count| count.seen), Some(2), "errors counted, the first configuration as one");
     Ok(())
 }
 
 /// Of two mkeys the one is told whose data was wrong, by either side's completions.
 fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
-    let mut lab = Lab::new(board);
+    let mut pair = QpPairFixture::new(board);
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
-    let region = lab.region(&images.memory);
+    let region = pair.region(&images.memory);
     let entries = [entry(&region, 0..512)];
     let config = MkeyConfig {
         access: Some(Access::ALL),
         signature: SignatureChange::Set(WIRE),
         ..MkeyConfig::UNCHANGED
     };
-    let mkeys = [lab.mkey(SIGNATURE), lab.mkey(SIGNATURE), lab.mkey(SIGNATURE)];
+    let mkeys = [pair.mkey(SIGNATURE), pair.mkey(SIGNATURE), pair.mkey(SIGNATURE)];
     for mkey in mkeys {
-        lab.configure(mkey, &config, &entries)?;
+        pair.configure(mkey, &config, &entries)?;
     }
     for (mkey, way) in mkeys.into_iter().zip(Rx::ALL) {
-        lab.rx(way, mkey, 0, &flipped(&images.wire, 0, 1))?.ok()?;
-        ensure_eq!(core::mem::take(&mut lab.signature_errors), vec![mkey], "mkeys that polls have named");
+        pair.rx(way, mkey, 0, &flipped(&images.wire, 0, 1))?.ok()?;
+        ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![mkey], "mkeys that polls have named");
         for other in mkeys {
-            let check = lab.mkeys.get_mut(other).map(|mkey| mkey.check());
+            let check = pair.mkeys.get_mut(other).map(|mkey| mkey.check());
             let reported = matches!(check, Some(Ok(Some(_))));
             ensure_eq!(reported, other == mkey, "bad data in mkey {mkey}: mkey {other} is told");
         }
@@ -555,27 +560,27 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
 
 /// Two transfers of whole blocks equal one: reference tags and tweaks go on by the offset.
 fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let own = domain(Signature::T10Dif(DIF));
     let other = domain(Signature::T10Dif(T10Dif { app_tag: 1, ref_tag: 0, ..DIF }));
     let unit = BlockSize::B520;
     let cipher = crypto(Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, unit, dek);
     for signature in [WIRE, BlockSignature::both(own, other)] {
         let images = expected::images(&pattern(4 * 512, 1), Some(&signature), Some((&cipher, &KEY_128)));
-        rig.install(&images.memory, Some(&signature), Some(&cipher))?;
+        fixture.install(&images.memory, Some(&signature), Some(&cipher))?;
         for cut in [520, 2 * 520, 3 * 520] {
             let (first, second) = (part(&images.wire, 0..cut), part(&images.wire, cut..images.wire.len()));
             for way in Tx::ALL {
                 // The second half first: nothing depends on what went before.
-                rig.out(way, cut as u64, second)?;
-                rig.out(way, 0, first)?;
+                fixture.out(way, cut as u64, second)?;
+                fixture.out(way, 0, first)?;
             }
             for way in Rx::ALL {
-                rig.write(&vec![0; images.memory.len()]);
-                rig.take(way, cut as u64, second)?;
-                rig.take(way, 0, first)?;
-                rig.holds(&images.memory).map_err(|error| format!("{way:?}, cut at {cut}: {error}"))?;
+                fixture.write(&vec![0; images.memory.len()]);
+                fixture.take(way, cut as u64, second)?;
+                fixture.take(way, 0, first)?;
+                fixture.holds(&images.memory).map_err(|error| format!("{way:?}, cut at {cut}: {error}"))?;
             }
         }
     }
@@ -584,42 +589,42 @@ fn r185_halves_equal_the_whole(board: &mut dyn Board) -> Verdict {
 
 /// Both halves as two entries of one request, the second first: each begins with its own block number and tweak.
 fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
     let order = SignatureOrder::BeforeCryptoOnTx;
     let cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), Some((&cipher, &KEY_128)));
-    rig.install(&images.memory, Some(&WIRE), Some(&cipher))?;
-    let key = rig.lab.key(rig.mkey);
+    fixture.install(&images.memory, Some(&WIRE), Some(&cipher))?;
+    let key = fixture.pair.key(fixture.mkey);
     let sges = [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
-    let target = rig.lab.region(&[0; 2080]);
+    let target = fixture.pair.region(&[0; 2080]);
     let remote = Remote { address: target.address, rkey: target.key };
-    rig.lab.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 1)?, vec![1], "completions of the write");
+    fixture.pair.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 1)?, vec![1], "completions of the write");
     let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
-    same(&rig.lab.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
-    rig.write(&[0; 4 * 512]);
-    rig.lab.near.send.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 1)?, vec![2], "completions of the read");
-    rig.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
-    rig.no_error("halves in one request")
+    same(&fixture.pair.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
+    fixture.write(&[0; 4 * 512]);
+    fixture.pair.near.send.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 1)?, vec![2], "completions of the read");
+    fixture.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
+    fixture.no_error("halves in one request")
 }
 
 /// A wrong block in the second of two transfers is counted from the mkey's start.
 ///
 /// Assumption: with a signature in one domain alone, too, the offset counts bytes of that domain (gap 14).
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
-    rig.take(Rx::PeerWrite, 0, part(&images.wire, 0..1040))?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
+    fixture.take(Rx::PeerWrite, 0, part(&images.wire, 0..1040))?;
     let second = flipped(part(&images.wire, 1040..2080), 520 + 9, 1);
-    rig.lab.rx(Rx::PeerWrite, rig.mkey, 1040, &second)?.ok()?;
-    let error = rig.error()?.ok_or("not reported")?;
+    fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 1040, &second)?.ok()?;
+    let error = fixture.error()?.ok_or("not reported")?;
     reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 3, 520)
 }
 
@@ -627,14 +632,14 @@ fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
 ///
 /// Assumption: nothing is published; real devices may do either. A device must not do anything else.
 fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(1024, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
     for length in [100, 512, 519, 521, 1039] {
-        let moved = rig.lab.tx(Tx::Write, rig.mkey, 0, length)?;
+        let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, length)?;
         if moved.requester.is_some() {
             same(&moved.wire, &vec![0xee; length]).map_err(|error| format!("refused, but {error}"))?;
-            rig.lab.reconnect();
+            fixture.pair.reconnect();
         } else {
             let start = length / 520 * 520;
             same(part(&moved.wire, 0..start), part(&images.wire, 0..start))?;
@@ -642,112 +647,112 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
             same(part(&moved.wire, start..start + data), part(&images.wire, start..start + data))
                 .map_err(|error| format!("{length} bytes: {error}"))?;
         }
-        rig.no_error(length)?;
+        fixture.no_error(length)?;
     }
     Ok(())
 }
 
 /// A near side that stops on errors, with an mkey whose memory holds a wrong signature, and memory of the far side.
-fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(Rig<'b>, Remote, Sge), String> {
-    let mut rig = Rig::new(board, SIGNATURE);
-    rig.lab.board.drain_on_signature_error(&rig.lab.near);
+fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    fixture.pair.board.drain_on_signature_error(&fixture.pair.near);
     let own = domain(Signature::T10Dif(DIF));
     let stream = expected::sign(&pattern(512, 1), Some(&own));
-    rig.install(
+    fixture.install(
         &if bad { flipped(&stream, 0, 1) } else { stream },
         Some(&BlockSignature::memory(own)),
         None,
     )?;
-    let far = rig.lab.region(&[0; 512]);
-    let sge = Sge { address: 0, length: 512, lkey: rig.lab.key(rig.mkey) };
-    Ok((rig, Remote { address: far.address, rkey: far.key }, sge))
+    let far = fixture.pair.region(&[0; 512]);
+    let sge = Sge { address: 0, length: 512, lkey: fixture.pair.key(fixture.mkey) };
+    Ok((fixture, Remote { address: far.address, rkey: far.key }, sge))
 }
 
 /// The next `count` completions of the near side.
-fn ids(rig: &mut Rig<'_>, count: usize) -> Result<Vec<u64>, String> {
-    Ok(rig.lab.wait_near(count)?.iter().map(|completion| completion.id).collect())
+fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> {
+    Ok(fixture.pair.wait_near(count)?.iter().map(|completion| completion.id).collect())
 }
 
 /// The queue stops behind the failing transfer, before the next request; resumed, it goes on there.
 ///
 /// Assumption: the transfer itself completes well even so (D27).
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
-    let (mut rig, remote, sge) = draining(board, true)?;
-    rig.lab.near.send.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    let next = rig.lab.near.send.producer() as u16;
-    rig.lab.near.send.request(2).fenced().signaled().nop().map_err(text)?;
-    rig.lab.near.send.request(3).signaled().nop().map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 1)?, vec![1], "completions before the queue stops");
-    ensure_eq!(rig.lab.board.event(&rig.lab.near), Some(PortEvent::Drained), "event of the queue");
-    ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), Some(next), "where the queue stands");
-    ensure!(rig.error()?.is_some(), "no error with it");
-    rig.lab.board.resume(&rig.lab.near);
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 2)?, vec![2, 3], "completions after it goes on");
-    ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), None, "the queue goes on");
-    ensure_eq!(rig.lab.board.event(&rig.lab.near), None, "event of a queue that goes on");
+    let (mut fixture, remote, sge) = draining(board, true)?;
+    fixture.pair.near.send.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+    let next = fixture.pair.near.send.producer() as u16;
+    fixture.pair.near.send.request(2).fenced().signaled().nop().map_err(text)?;
+    fixture.pair.near.send.request(3).signaled().nop().map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 1)?, vec![1], "completions before the queue stops");
+    ensure_eq!(fixture.pair.board.event(&fixture.pair.near), Some(QpEvent::Drained), "event of the queue");
+    ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), Some(next), "where the queue stands");
+    ensure!(fixture.error()?.is_some(), "no error with it");
+    fixture.pair.board.resume(&fixture.pair.near);
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 2)?, vec![2, 3], "completions after it goes on");
+    ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "the queue goes on");
+    ensure_eq!(fixture.pair.board.event(&fixture.pair.near), None, "event of a queue that goes on");
     Ok(())
 }
 
 /// While the queue stands, the message that tells of good data is cancelled: it completes and never arrives. What has
 /// another name goes out, and what was executed cannot be cancelled any more.
 fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verdict {
-    let (mut rig, remote, sge) = draining(board, true)?;
-    let (note, inbox) = (rig.lab.region(&[0x44; 8]), rig.lab.region(&[0; 16]));
+    let (mut fixture, remote, sge) = draining(board, true)?;
+    let (note, inbox) = (fixture.pair.region(&[0x44; 8]), fixture.pair.region(&[0; 16]));
     let message = Sge { address: note.address, length: 8, lkey: note.key };
     for number in 0..2 {
         let buffer = Sge { address: inbox.address + number * 8, length: 8, lkey: inbox.key };
-        rig.lab.far.receive.post(number, &[buffer]).map_err(text)?;
+        fixture.pair.far.receive.post(number, &[buffer]).map_err(text)?;
     }
-    rig.lab.far.receive.publish();
-    rig.lab.near.send.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    rig.lab.near.send.request(7).fenced().signaled().send(&[message]).map_err(text)?;
-    rig.lab.near.send.request(8).signaled().send(&[message]).map_err(text)?;
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 1)?, vec![7], "completions before the queue stops");
-    let stand = rig.lab.board.drained_at(&rig.lab.near).ok_or("the queue does not stand")?;
+    fixture.pair.far.receive.publish();
+    fixture.pair.near.send.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+    fixture.pair.near.send.request(7).fenced().signaled().send(&[message]).map_err(text)?;
+    fixture.pair.near.send.request(8).signaled().send(&[message]).map_err(text)?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 1)?, vec![7], "completions before the queue stops");
+    let stand = fixture.pair.board.drained_at(&fixture.pair.near).ok_or("the queue does not stand")?;
     let nowhere = stand.wrapping_sub(1);
-    let refused = rig.lab.near.send.cancel(7, nowhere);
+    let refused = fixture.pair.near.send.cancel(7, nowhere);
     ensure_eq!(refused, Err(PostError::NotOutstanding { counter: nowhere }), "cancel where nothing stands");
-    ensure_eq!(rig.lab.near.send.cancel(9, stand), Ok(0), "requests with another name");
-    ensure_eq!(rig.lab.near.send.cancel(7, stand), Ok(1), "cancelled requests");
-    rig.lab.board.resume(&rig.lab.near);
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 2)?, vec![7, 8], "completions after it goes on");
-    let arrived: Vec<u64> = rig.lab.wait_far(1)?.iter().map(|completion| completion.id).collect();
+    ensure_eq!(fixture.pair.near.send.cancel(9, stand), Ok(0), "requests with another name");
+    ensure_eq!(fixture.pair.near.send.cancel(7, stand), Ok(1), "cancelled requests");
+    fixture.pair.board.resume(&fixture.pair.near);
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 2)?, vec![7, 8], "completions after it goes on");
+    let arrived: Vec<u64> = fixture.pair.wait_far(1)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(arrived, vec![0], "messages that arrived");
     // Checked, configured anew and with good data, the same transfer does not stop the queue.
-    ensure!(rig.error()?.is_some(), "no error");
-    rig.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
-    rig.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
-    rig.out(Tx::Write, 0, &pattern(512, 1))
+    ensure!(fixture.error()?.is_some(), "no error");
+    fixture.write(&expected::sign(&pattern(512, 1), Some(&domain(Signature::T10Dif(DIF)))));
+    fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+    fixture.out(Tx::Write, 0, &pattern(512, 1))
 }
 
 /// Good data does not stop the queue, and neither does wrong data that the peer wrote.
 ///
 /// Assumption: only the send queue's own transfers stop it.
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {
-    let (mut rig, remote, sge) = draining(board, false)?;
+    let (mut fixture, remote, sge) = draining(board, false)?;
     for id in 1..4 {
-        rig.lab.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        fixture.pair.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    ensure_eq!(ids(&mut rig, 3)?, vec![1, 2, 3], "completions");
-    ensure_eq!(rig.lab.board.drained_at(&rig.lab.near), None, "where the queue stands");
-    rig.no_error("good data")?;
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    ensure_eq!(ids(&mut fixture, 3)?, vec![1, 2, 3], "completions");
+    ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "where the queue stands");
+    fixture.no_error("good data")?;
     let images = expected::images(&pattern(512, 1), Some(&WIRE), None);
-    rig.install(&images.memory, Some(&WIRE), None)?;
-    rig.take_bad(Rx::PeerWrite, &flipped(&images.wire, 1, 1))?;
+    fixture.install(&images.memory, Some(&WIRE), None)?;
+    fixture.take_bad(Rx::PeerWrite, &flipped(&images.wire, 1, 1))?;
     ensure_eq!(
-        rig.lab.board.drained_at(&rig.lab.near),
+        fixture.pair.board.drained_at(&fixture.pair.near),
         None,
         "where the queue stands behind the peer's data"
     );
-    rig.out(Tx::Send, 0, &expected::images(&flipped(&images.memory, 1, 1), Some(&WIRE), None).wire)?;
-    ensure_eq!(rig.lab.board.event(&rig.lab.near), None, "event of a queue that never stood");
+    fixture.out(Tx::Send, 0, &expected::images(&flipped(&images.memory, 1, 1), Some(&WIRE), None).wire)?;
+    ensure_eq!(fixture.pair.board.event(&fixture.pair.near), None, "event of a queue that never stood");
     Ok(())
 }

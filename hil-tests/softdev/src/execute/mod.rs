@@ -105,8 +105,8 @@ impl<M: Memory> Device<M> {
                 segments.iter().try_for_each(|segment| self.set_psv(pd, segment))?;
                 Ok(Outcome::Done)
             }
-            Operation::Send { pieces } => {
-                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &pieces)?;
+            Operation::Send { segments } => {
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &segments)?;
                 let payload = match wqe.posted.opcode {
                     Opcode::SEND_IMM => Payload::Immediate(immediate),
                     Opcode::SEND_INVAL => Payload::Invalidate(immediate),
@@ -116,8 +116,8 @@ impl<M: Memory> Device<M> {
                 let request = Request::Send { data, payload, solicited };
                 Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
             }
-            Operation::Write { remote, pieces } => {
-                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &pieces)?;
+            Operation::Write { remote, segments } => {
+                let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &segments)?;
                 let immediate = (wqe.posted.opcode == Opcode::RDMA_WRITE_IMM).then_some(immediate);
                 let (rkey, address) = (remote.rkey.get(), remote.address.get());
                 let bytes = data.len() as u32;
@@ -149,7 +149,7 @@ impl<M: Memory> Device<M> {
     fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Refusal> {
         let sum: u64 = scatter.iter().map(|segment| crate::data_path::Range::of(segment).length).sum();
         let length = u32::try_from(sum).map_err(|_| Refusal::Length)?;
-        if length > self.personality.max_message_bytes { Err(Refusal::Length) } else { Ok(length) }
+        if length > self.profile.max_message_bytes { Err(Refusal::Length) } else { Ok(length) }
     }
 
     fn set_psv(&mut self, pd: u32, segment: &SetPsvSegment) -> Result<(), Refusal> {
@@ -166,7 +166,7 @@ impl<M: Memory> Device<M> {
     pub(crate) fn path(&self, qpn: u32, pd: u32) -> Path<'_> {
         Path {
             objects: &self.objects,
-            personality: &self.personality,
+            profile: &self.profile,
             faults: &self.faults,
             asker: Asker { pd, qpn },
         }
@@ -273,7 +273,7 @@ impl<M: Memory> Device<M> {
     ) -> Result<Vec<Report>, Refusal> {
         let path = Path {
             objects: &self.objects,
-            personality: &self.personality,
+            profile: &self.profile,
             faults: &self.faults,
             asker: Asker { pd, qpn },
         };

@@ -87,9 +87,9 @@ impl MkeyAttributes {
 /// Where the bytes of a key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// In one piece of memory from this address on: a registered region.
+    /// Contiguous from this address on: a registered region.
     Direct(u64),
-    /// Piece after piece.
+    /// Entry after entry.
     List(Vec<Klm>),
     /// Cycles over several streams.
     Strided(StridedHeader, Vec<StridedEntry>),

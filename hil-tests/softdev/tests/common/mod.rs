@@ -82,7 +82,7 @@ pub const B: usize = 1;
 
 impl Host {
     pub fn new() -> Self {
-        Self::with(Personality::default(), |_| {})
+        Self::with(DeviceProfile::default(), |_| {})
     }
 
     pub fn with_faults(set: impl Fn(&mut Faults)) -> Self {
@@ -93,8 +93,8 @@ impl Host {
         host
     }
 
-    pub fn with(personality: Personality, change: impl Fn(&mut QpAttributes)) -> Self {
-        let mut device = Device::new(Arena::new(BASE, SIZE), personality);
+    pub fn with(profile: DeviceProfile, change: impl Fn(&mut QpAttributes)) -> Self {
+        let mut device = Device::new(Arena::new(BASE, SIZE), profile);
         let pd = device.alloc_pd().unwrap();
         let mut next = BASE + 4096;
         let mut take = |bytes: u64| {
@@ -521,10 +521,10 @@ impl Config {
         self
     }
 
-    pub fn list(mut self, pieces: &[(u64, u32, Key)]) -> Self {
+    pub fn list(mut self, entries: &[(u64, u32, Key)]) -> Self {
         self.mask |= 1;
-        self.context.len = pieces.iter().map(|piece| u64::from(piece.1)).sum::<u64>().into();
-        self.entries = pieces
+        self.context.len = entries.iter().map(|entry| u64::from(entry.1)).sum::<u64>().into();
+        self.entries = entries
             .iter()
             .map(|(address, length, key)| {
                 let klm =
@@ -535,9 +535,9 @@ impl Config {
         self
     }
 
-    /// Pieces of (address, bytes, skip, key).
-    pub fn strided(mut self, repeat: u32, pieces: &[(u64, u16, u16, Key)]) -> Self {
-        let cycle: u32 = pieces.iter().map(|piece| u32::from(piece.1)).sum();
+    /// Entries of (address, bytes, skip, key).
+    pub fn strided(mut self, repeat: u32, entries: &[(u64, u16, u16, Key)]) -> Self {
+        let cycle: u32 = entries.iter().map(|entry| u32::from(entry.1)).sum();
         self.mask |= 1;
         self.context.len = (u64::from(cycle) * u64::from(repeat)).into();
         let header = StridedHeader {
@@ -545,10 +545,10 @@ impl Config {
             op: StridedHeader::OPCODE.into(),
             repeat_count: repeat.into(),
             reserved: 0.into(),
-            num_entries: (pieces.len() as u16).into(),
+            num_entries: (entries.len() as u16).into(),
         };
         self.entries = vec![zerocopy::transmute!(header)];
-        for (address, bytes, skip, key) in pieces {
+        for (address, bytes, skip, key) in entries {
             let entry = StridedEntry {
                 stride: (bytes + skip).into(),
                 byte_count: (*bytes).into(),

@@ -153,7 +153,7 @@ pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let outcome = command.u16(6).and_then(|kind| {
-        let caps = caps::capabilities(kind, call.state.device.personality());
+        let caps = caps::capabilities(kind, call.state.device.profile());
         Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
     });
     answer(call, OTHER_OUT, outcome)
@@ -296,7 +296,7 @@ fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
         length += 8;
     }
     let pd = command.u24(at(0xd))?;
-    let key = match call.state.device.personality().crypto {
+    let key = match call.state.device.profile().crypto {
         CryptoMode::Wrapped => {
             let login = valid_login(call).ok_or(Status::from(Error::NoLogin))?;
             KeyMaterial::Wrapped { bytes: command.bytes(at(0x40), length + 8)?, login }

@@ -204,7 +204,7 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, number: u32, command: &[u
             }
             if mask.drain_sigerr() {
                 let drain = QpcPd::from_bits(request.qpc.pd.get()).drain_sigerr();
-                if drain && !call.state.device.personality().drain_sigerr {
+                if drain && !call.state.device.profile().drain_sigerr {
                     return Err(Status::BAD_PARAMETER);
                 }
                 call.state.device.set_drain_sigerr(number, drain)?;

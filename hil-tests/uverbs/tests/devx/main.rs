@@ -31,7 +31,7 @@ use verbs::{Buffer, Counts, Opened};
 type Outcome<T = ()> = Result<T, DevxError>;
 
 /// So long a test waits for what must come.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
 /// So long it waits for what must not.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(20));
 
@@ -69,7 +69,7 @@ impl Bench {
 impl Bench {
     /// Waits for a completion, which must be a good one.
     fn completed(&mut self) {
-        let end = Instant::now() + PATIENCE.unwrap();
+        let end = Instant::now() + TIMEOUT.unwrap();
         let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
         let completion = loop {
             if let Some(completion) = self.completions.poll(&mut router) {
@@ -92,7 +92,7 @@ fn draining() -> QueuePairSpec {
 
 /// Waits for the next event, which must come.
 fn next(events: &Events) -> Event {
-    events.wait(PATIENCE).unwrap().expect("an event")
+    events.wait(TIMEOUT).unwrap().expect("an event")
 }
 
 /// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check fails.
@@ -274,7 +274,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
         }
         let qpns: Vec<_> = table.iter_mut().map(|queue| queue.qpn()).collect();
         let mut completed = |table: &mut QpTable<_, 4>| {
-            let end = Instant::now() + PATIENCE.unwrap();
+            let end = Instant::now() + TIMEOUT.unwrap();
             loop {
                 if let Some(completion) = completions.poll(&mut table.router(&mut [])) {
                     return completion.map(|completion| completion.work().map(|work| (work.qpn, work.id)));

@@ -121,7 +121,7 @@ fn what_is_not_known_must_be_given() {
         ]
         .map(|(config, layout, missing)| (PreparedConfig::new(kind, &config).unwrap(), layout, missing));
         for lose in losses {
-            let mut settled = mkey.clone();
+            let mut twin = mkey.clone();
             lose(&mut mkey);
             assert_eq!((mkey.signature(), mkey.crypto(), mkey.length()), (None, None, 0));
             for (prepared, layout, missing) in &parts {
@@ -129,12 +129,12 @@ fn what_is_not_known_must_be_given() {
                 assert_eq!(refusal(&mut mkey, prepared, *layout), refused);
             }
             configured(&mut mkey, &all, LIST);
-            assert_eq!(mkey, settled);
+            assert_eq!(mkey, twin);
             // All of it is known again.
             for (prepared, layout, _) in &parts {
                 let found = configured(&mut mkey, prepared, *layout);
-                assert_eq!(found, configured(&mut settled, prepared, *layout));
-                assert_eq!(mkey, settled);
+                assert_eq!(found, configured(&mut twin, prepared, *layout));
+                assert_eq!(mkey, twin);
             }
         }
     }
@@ -148,11 +148,11 @@ fn the_rule_of_two_signatures_minds_what_is_kept() {
     let both = SignatureChange::Set(BlockSignature::both(dif(1, 2), dif(1, 2)));
     let outside = Some(Crypto { order: SignatureOrder::AfterCryptoOnTx, ..crypto(1) });
     let sign = prepare(MkeyConfig { signature: both, ..MkeyConfig::UNCHANGED });
-    let encipher = prepare(MkeyConfig { crypto: outside, ..MkeyConfig::UNCHANGED });
+    let encrypt = prepare(MkeyConfig { crypto: outside, ..MkeyConfig::UNCHANGED });
     let reset = prepare(MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED });
     configured(&mut mkey, &sign, LIST);
-    assert_eq!(refusal(&mut mkey, &encipher, LIST), ConfigError::BothSignaturesOutsideCipher);
+    assert_eq!(refusal(&mut mkey, &encrypt, LIST), ConfigError::BothSignaturesOutsideCipher);
     configured(&mut mkey, &reset, LIST);
-    configured(&mut mkey, &encipher, LIST);
+    configured(&mut mkey, &encrypt, LIST);
     assert_eq!(refusal(&mut mkey, &sign, LIST), ConfigError::BothSignaturesOutsideCipher);
 }

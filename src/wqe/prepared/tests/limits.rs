@@ -44,7 +44,7 @@ fn a_layout_fits_or_not_however_it_is_posted() {
 }
 
 #[test]
-fn an_mkey_has_room_for_so_many_entries() {
+fn an_mkey_has_room_for_its_entries() {
     let mut mkey = mkey(false, None);
     let prepared = unchanged(&mkey);
     let refused = |entries, max| ConfigError::TooManyEntries { entries, max };
@@ -147,15 +147,15 @@ fn a_layout_that_stays_is_held_to_the_limit_too() {
     let mut mkey = mkey(true, Some(XtsEngine::SingleBlock));
     let plain = unchanged(&mkey);
     configured(&mut mkey, &plain, Layout::List(&[entry(0, GIB_2); 2]));
-    let encipher = MkeyConfig { crypto: Some(crypto(1)), ..MkeyConfig::UNCHANGED };
-    let encipher = PreparedConfig::new(mkey.kind(), &encipher).unwrap();
+    let encrypt = MkeyConfig { crypto: Some(crypto(1)), ..MkeyConfig::UNCHANGED };
+    let encrypt = PreparedConfig::new(mkey.kind(), &encrypt).unwrap();
     let over = |length| ConfigError::LengthOverDataUnit { length, unit: BlockSize::B4096 };
-    assert_eq!(refusal(&mut mkey, &encipher, Layout::Unchanged), over(u32::MAX));
+    assert_eq!(refusal(&mut mkey, &encrypt, Layout::Unchanged), over(u32::MAX));
     let signature = SignatureChange::Set(BlockSignature::wire(dif(1, 2)));
     let sign = PreparedConfig::new(mkey.kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED }).unwrap();
     let refused = ConfigError::LengthOver32Bits { mebibytes: 4096 };
     assert_eq!(refusal(&mut mkey, &sign, Layout::Unchanged), refused);
     // What is in force bounds the layouts behind it.
-    configured(&mut mkey, &encipher, LIST);
+    configured(&mut mkey, &encrypt, LIST);
     assert_eq!(refusal(&mut mkey, &plain, Layout::List(&[entry(0, 4097)])), over(4097));
 }

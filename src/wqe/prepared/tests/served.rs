@@ -109,11 +109,11 @@ fn an_mkey_of_another_kind_is_refused() {
         let prepared = PreparedConfig::new(made_for.kind(), &config).unwrap();
         for posted_on in &kinds {
             let fresh = Mkey::new(*posted_on);
-            // Known and told everything: what is refused is not refused for that. And not known at all.
-            let (mut settled, mut forgotten) = (fresh.clone(), fresh.clone());
-            settled.note_state_known();
+            // Known, and nothing pending: what is refused is not refused for that. And not known at all.
+            let (mut without_flags, mut forgotten) = (fresh.clone(), fresh.clone());
+            without_flags.note_state_known();
             forgotten.forget();
-            for (mut mkey, known) in [(fresh, true), (settled, true), (forgotten, false)] {
+            for (mut mkey, known) in [(fresh, true), (without_flags, true), (forgotten, false)] {
                 if made_for.kind() != posted_on.kind() {
                     assert_eq!(refusal(&mut mkey, &prepared, LIST), ConfigError::OtherKind);
                 } else if whole || known {

@@ -17,7 +17,7 @@ const FOLDER: &str = ".mlx5-mkey-hil";
 /// `ssh` ends so when it is ssh that failed.
 const NO_CONNECTION: i32 = 255;
 /// How long a short command over there, or copying the program, may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Between attempts to reach a machine that boots; one that has just been reset is not to be caught before it goes down.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -148,7 +148,7 @@ fn quote(word: &str) -> String {
 fn finish(mut command: Command) -> Result<(), Trouble> {
     let explain = |error: std::io::Error| format!("ssh: {error}");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(explain)?;
-    let Some(status) = run::wait(&mut child, PATIENCE).map_err(explain)? else {
+    let Some(status) = run::wait(&mut child, TIMEOUT).map_err(explain)? else {
         // It has ended or it is ended now; either way it is waited for.
         let _ = child.kill();
         let _ = child.wait();

@@ -5,7 +5,7 @@ use hil_tests::demo::examples::Example;
 use hil_tests::demo::faults::Fault;
 use hil_tests::demo::file::{APP_TAG, BLOCK, FIRST_LBA, Report, UNIT};
 use hil_tests::demo::rows::{Moved, Outcome, Way};
-use hil_tests::lab::{Rx, Tx};
+use hil_tests::qp_pair::{Rx, Tx};
 use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
 use mlx5_mkey::mkey::XtsEngine;
 use std::io::{self, IsTerminal, Write};
@@ -233,9 +233,9 @@ pub(super) fn file(out: &mut impl Write, painter: Painter, name: &str, report: &
 }
 
 fn details(out: &mut impl Write, painter: Painter, report: &Report) -> io::Result<()> {
-    for (what, pieces) in [("sent from", &report.source), ("received into", &report.target)] {
-        let list = pieces.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
-        writeln!(out, "  {what:<13} {} buffers: {list} bytes", pieces.len())?;
+    for (what, lengths) in [("sent from", &report.source), ("received into", &report.target)] {
+        let list = lengths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
+        writeln!(out, "  {what:<13} {} buffers: {list} bytes", lengths.len())?;
     }
     if !report.wire.is_empty() {
         writeln!(out, "  file, first bytes")?;

@@ -24,7 +24,7 @@ const REMOTE_READ: u32 = 4;
 
 /// An I/O as a program has it that uses libmlx5.
 struct RefIo {
-    pieces: [IbvSge; MAX_ENTRIES],
+    sges: [IbvSge; MAX_ENTRIES],
     count: u16,
     streams: [Interleaved; 3],
     data: IbvSge,
@@ -48,7 +48,7 @@ impl RefIo {
         let [a, b, c, ..] = io.entries;
         let Sge { address, length, lkey } = io.data;
         Self {
-            pieces: io.entries.map(sge),
+            sges: io.entries.map(sge),
             count: io.count as u16,
             streams: [a, b, c].map(stream),
             data: IbvSge { address, length, lkey: lkey.get() },
@@ -174,10 +174,10 @@ impl Libmlx5 {
     /// Two of the setters that were told.
     #[inline(always)]
     unsafe fn list(mlx5: *mut Mlx5QpEx, io: &RefIo) {
-        // SAFETY: see the contract; the pieces live during the call.
+        // SAFETY: see the contract; the sges live during the call.
         unsafe {
             ((*mlx5).set_mkey_access)(mlx5, REMOTE_READ);
-            ((*mlx5).set_mkey_list)(mlx5, io.count, io.pieces.as_ptr());
+            ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
         }
     }
 
@@ -291,10 +291,10 @@ impl Libmlx5 {
 
     #[inline(never)]
     fn new_list<const BATCHED: usize>(&self, requests: usize) -> Result<(), Fault> {
-        // SAFETY: one setter behind the builder; the pieces live during the call.
+        // SAFETY: one setter behind the builder; the sges live during the call.
         self.post::<BATCHED>(requests, SIGNALED | INLINE, |_, mlx5, io| unsafe {
             Self::configure(mlx5, io, 1);
-            ((*mlx5).set_mkey_list)(mlx5, io.count, io.pieces.as_ptr());
+            ((*mlx5).set_mkey_list)(mlx5, io.count, io.sges.as_ptr());
         })
     }
 

@@ -1,10 +1,10 @@
 //! AES-XTS: job sizes, tweaks, rows that are in no table, and how keys are refused.
 
-use super::super::rig::{BOTH, CRYPTO, DIF, KEY_128, Rig, crypto, dif_domain, part, pattern};
+use super::super::fixture::{BOTH, CRYPTO, DIF, KEY_128, MkeyFixture, crypto, dif_domain, part, pattern};
 use super::{Measurement, Tell, compared, fitting, measurement, send, side};
 use crate::board::{Board, DekSpec};
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use alloc::string::String;
 use mlx5_mkey::mkey::{BlockSignature, Crypto, Direction, Keytag, SignatureOrder};
 use mlx5_mkey::types::{BlockSize, DekId, Tweak};
@@ -19,14 +19,14 @@ pub(super) const ALL: &[Measurement] = &[
 use Direction::{DecryptOnTx, EncryptOnTx};
 use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
 
-fn dek(rig: &mut Rig<'_>) -> DekId {
-    rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
+fn dek(fixture: &mut MkeyFixture<'_>) -> DekId {
+    fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None })
 }
 
 /// Sizes that break the rule, and those that keep it and that AES-XTS cannot encrypt (528 + 1040 k in units of 520).
 fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture);
     let data = pattern(3200, 1);
     for (data_unit, name, sizes) in [
         (BlockSize::B512, "512", &[15, 47, 504, 511, 520, 1000][..]),
@@ -34,8 +34,8 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     ] {
         let new = crypto(EncryptOnTx, AfterCryptoOnTx, data_unit, dek);
         for &size in sizes {
-            rig.install(&data, None, Some(&new))?;
-            let told = match send(&mut rig, Tx::Send, 0, size) {
+            fixture.install(&data, None, Some(&new))?;
+            let told = match send(&mut fixture, Tx::Send, 0, size) {
                 Err(what) => what,
                 Ok(wire) => {
                     // Of what can be encrypted, whole units are certain.
@@ -59,15 +59,15 @@ fn gap03_job_sizes(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 
 /// Which tweak the second unit has where the first is at the end of a range, and the first of a transfer from the middle.
 fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
-    let dek = dek(&mut rig);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let dek = dek(&mut fixture);
     let unit = BlockSize::B512;
     let high = 0xabcd_u128 << 64;
     let low = u128::from(u64::MAX);
     for (what, first) in [("2^64 - 1", low), ("ABCD, then 64 ones", high | low), ("2^128 - 1", u128::MAX)] {
         let new = Crypto { tweak: Tweak::new(first), ..crypto(EncryptOnTx, AfterCryptoOnTx, unit, dek) };
-        rig.install(&[0; 1024], None, Some(&new))?;
-        let told = match send(&mut rig, Tx::Send, 0, 1024) {
+        fixture.install(&[0; 1024], None, Some(&new))?;
+        let told = match send(&mut fixture, Tx::Send, 0, 1024) {
             Err(what) => what,
             Ok(wire) => {
                 let is = |tweak| {
@@ -86,8 +86,8 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         tell(&format!("tweak behind {what}"), &told);
     }
     let new = Crypto { tweak: Tweak::from_lba(9), ..crypto(EncryptOnTx, AfterCryptoOnTx, unit, dek) };
-    rig.install(&[0; 2048], None, Some(&new))?;
-    let told = match send(&mut rig, Tx::Send, 1024, 512) {
+    fixture.install(&[0; 2048], None, Some(&new))?;
+    let told = match send(&mut fixture, Tx::Send, 1024, 512) {
         Err(what) => what,
         Ok(wire) => {
             let is = |lba| expected::encrypt(&KEY_128, unit, Tweak::from_lba(lba), &[0; 512]) == wire;
@@ -100,8 +100,8 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 
 /// The two combinations that no row of the table has and no provider refuses (R153).
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, BOTH);
-    let dek = dek(&mut rig);
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = dek(&mut fixture);
     let data = pattern(1024, 1);
     let own = dif_domain(DIF, BlockSize::B512);
     for (what, direction, order, signature) in [
@@ -110,14 +110,14 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
     ] {
         let new = crypto(direction, order, BlockSize::B512, dek);
         let images = expected::images(&data, Some(&signature), Some((&new, &KEY_128)));
-        rig.install(&images.memory, Some(&signature), Some(&new))?;
-        let found = send(&mut rig, Tx::Send, 0, images.wire.len());
-        let error = rig.error()?.map_or(String::new(), |error| format!("; {error}"));
+        fixture.install(&images.memory, Some(&signature), Some(&new))?;
+        let found = send(&mut fixture, Tx::Send, 0, images.wire.len());
+        let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{what}, out"), &format!("{}{error}", compared(found, &images.wire)));
-        rig.install(&vec![0; images.memory.len()], Some(&signature), Some(&new))?;
-        let done = super::receive(&mut rig, Rx::PeerWrite, 0, &images.wire);
-        let stored = done.map(|_| rig.lab.bytes(&rig.memory));
-        let error = rig.error()?.map_or(String::new(), |error| format!("; {error}"));
+        fixture.install(&vec![0; images.memory.len()], Some(&signature), Some(&new))?;
+        let done = super::receive(&mut fixture, Rx::PeerWrite, 0, &images.wire);
+        let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
+        let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{what}, in"), &format!("{}{error}", compared(stored, &images.memory)));
     }
     Ok(())
@@ -125,22 +125,22 @@ fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Ver
 
 /// The syndromes of a wrong keytag, a missing DEK, and crypto that was never configured, at both sides.
 fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, CRYPTO);
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
     let tag = Some([1, 2, 3, 4, 5, 6, 7, 8]);
     let data = pattern(512, 1);
-    rig.install(&data, None, None)?;
-    refused(&mut rig, tell, "crypto that was never configured");
+    fixture.install(&data, None, None)?;
+    refused(&mut fixture, tell, "crypto that was never configured");
     let new = crypto(EncryptOnTx, AfterCryptoOnTx, BlockSize::B512, DekId::from_low_bits(0x00ff_fffe));
-    if rig.install(&data, None, Some(&new)).is_ok() {
-        refused(&mut rig, tell, "missing DEK");
+    if fixture.install(&data, None, Some(&new)).is_ok() {
+        refused(&mut fixture, tell, "missing DEK");
     } else {
         tell("missing DEK", "refused when it is configured");
-        rig.lab.reconnect();
+        fixture.pair.reconnect();
     }
-    let dek = rig.lab.board.create_dek(DekSpec { key: &KEY_128, keytag: tag });
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: tag });
     let wrong = Crypto { keytag: Keytag([9; 8]), dek, ..new };
-    if rig.install(&data, None, Some(&wrong)).is_ok() {
-        refused(&mut rig, tell, "wrong keytag");
+    if fixture.install(&data, None, Some(&wrong)).is_ok() {
+        refused(&mut fixture, tell, "wrong keytag");
     } else {
         tell("wrong keytag", "refused when it is configured");
     }
@@ -148,8 +148,8 @@ fn gap07_how_keys_are_refused(board: &mut dyn Board, tell: Tell<'_>) -> Verdict 
 }
 
 /// Tells what each way of using the mkey comes to.
-fn refused(rig: &mut Rig<'_>, tell: Tell<'_>, what: &str) {
-    let mut told = |way: &str, moved: Result<crate::lab::Moved, String>| {
+fn refused(fixture: &mut MkeyFixture<'_>, tell: Tell<'_>, what: &str) {
+    let mut told = |way: &str, moved: Result<crate::qp_pair::Moved, String>| {
         let value = match moved {
             Err(what) => format!("no completion ({what})"),
             Ok(moved) => format!("requester {}, receiver {}", side(moved.requester), side(moved.receiver)),
@@ -157,11 +157,11 @@ fn refused(rig: &mut Rig<'_>, tell: Tell<'_>, what: &str) {
         tell(&format!("{what}, {way}"), &value);
     };
     for (way, name) in [(Tx::Send, "sent"), (Tx::PeerRead, "read by the peer")] {
-        told(name, rig.lab.tx(way, rig.mkey, 0, 512));
-        rig.lab.reconnect();
+        told(name, fixture.pair.tx(way, fixture.mkey, 0, 512));
+        fixture.pair.reconnect();
     }
     for (way, name) in [(Rx::Receive, "received"), (Rx::PeerWrite, "written by the peer")] {
-        told(name, rig.lab.rx(way, rig.mkey, 0, &[0; 512]));
-        rig.lab.reconnect();
+        told(name, fixture.pair.rx(way, fixture.mkey, 0, &[0; 512]));
+        fixture.pair.reconnect();
     }
 }

@@ -1,10 +1,12 @@
 //! Signatures: values, masks, parts of blocks, tags and offsets.
 
-use super::super::rig::{DIF, Rig, SIGNATURE, dif_domain, domain, flipped, part, pattern, replaced};
+use super::super::fixture::{
+    DIF, MkeyFixture, SIGNATURE, dif_domain, domain, flipped, part, pattern, replaced,
+};
 use super::{Measurement, Tell, compared, fitting, hex, measurement, receive, send};
 use crate::board::Board;
 use crate::expected;
-use crate::lab::{Rx, Tx, Verdict};
+use crate::qp_pair::{Rx, Tx, Verdict};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{BlockSignature, Domain, Escape, Guard, Signature, T10Dif};
@@ -22,9 +24,9 @@ pub(super) const ALL: &[Measurement] = &[
 const WIRE: Domain = dif_domain(DIF, BlockSize::B512);
 
 /// What the device puts behind a block on the wire.
-fn field(rig: &mut Rig<'_>, kind: Signature, block: &[u8]) -> Result<Vec<u8>, String> {
-    rig.install(block, Some(&BlockSignature::wire(domain(kind))), None)?;
-    let wire = send(rig, Tx::Send, 0, 512 + kind.bytes() as usize)?;
+fn field(fixture: &mut MkeyFixture<'_>, kind: Signature, block: &[u8]) -> Result<Vec<u8>, String> {
+    fixture.install(block, Some(&BlockSignature::wire(domain(kind))), None)?;
+    let wire = send(fixture, Tx::Send, 0, 512 + kind.bytes() as usize)?;
     Ok(part(&wire, 512..wire.len()).to_vec())
 }
 
@@ -40,13 +42,13 @@ fn sum(block: &[u8], start: u32) -> u16 {
 
 /// The guard of three blocks with both seeds. Only zeros show where the sum starts.
 fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (seed, name) in [(Seed::Zeros, "zeros"), (Seed::Ones, "ones")] {
         let blocks = [("zeros", vec![0; 512]), ("A5", vec![0xa5; 512]), ("a pattern", pattern(512, 1))];
         let kind = Signature::T10Dif(T10Dif { guard: Guard::IpChecksum, seed, ..DIF });
         let mut fits = [true; 4];
         for (what, block) in &blocks {
-            let field = field(&mut rig, kind, block)?;
+            let field = field(&mut fixture, kind, block)?;
             let guard = part(&field, 0..2).iter().fold(0, |word, byte| word << 8 | u16::from(*byte));
             tell(&format!("guard of {what}, seed {name}"), &format!("{guard:#06x}"));
             let sums = [sum(block, 0), !sum(block, 0), sum(block, 0xffff), !sum(block, 0xffff)];
@@ -65,7 +67,7 @@ fn gap01_internet_checksum(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 
 /// With one bit set alone: which bytes of the signature in memory, turned over, are noticed?
 fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let kinds = [
         ("CRC32", Signature::Crc32(Seed::Ones)),
         ("CRC32C", Signature::Crc32c(Seed::Ones)),
@@ -79,9 +81,9 @@ fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> 
             let block = BlockSignature::memory(domain(kind)).with_check_mask(1 << bit);
             let mut noticed = String::new();
             for byte in 0..length {
-                rig.install(&flipped(&stream, 512 + byte, 0xff), Some(&block), None)?;
-                send(&mut rig, Tx::Write, 0, 512)?;
-                if rig.error()?.is_some() {
+                fixture.install(&flipped(&stream, 512 + byte, 0xff), Some(&block), None)?;
+                send(&mut fixture, Tx::Write, 0, 512)?;
+                if fixture.error()?.is_some() {
                     noticed += &format!(" {byte}");
                 }
             }
@@ -94,29 +96,29 @@ fn gap02_byte_order_of_the_check_mask(board: &mut dyn Board, tell: Tell<'_>) -> 
 
 /// Transfers of whole blocks out of the middle, of parts of blocks, and from inside a block, both ways.
 fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(2048, 1), Some(&BlockSignature::wire(WIRE)), None);
     for (offset, length) in
         [(520, 1040), (0, 100), (0, 512), (0, 519), (0, 521), (520, 512), (8, 520), (260, 1040)]
     {
         let wire = part(&images.wire, offset..offset + length);
         let block = BlockSignature::wire(WIRE);
-        rig.install(&images.memory, Some(&block), None)?;
-        let out = compared(send(&mut rig, Tx::Write, offset as u64, length), wire);
-        let error = rig.error()?.map_or(String::new(), |error| format!("; {error}"));
+        fixture.install(&images.memory, Some(&block), None)?;
+        let out = compared(send(&mut fixture, Tx::Write, offset as u64, length), wire);
+        let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{length} bytes from {offset} on, out"), &format!("{out}{error}"));
-        rig.install(&[0; 2048], Some(&block), None)?;
-        let done = receive(&mut rig, Rx::PeerWrite, offset as u64, wire);
+        fixture.install(&[0; 2048], Some(&block), None)?;
+        let done = receive(&mut fixture, Rx::PeerWrite, offset as u64, wire);
         // What of the wire is data.
         let data = |at: usize| at / 520 * 512 + (at % 520).min(512);
         let (from, to) = (data(offset), data(offset + length));
-        let stored = done.map(|_| rig.lab.bytes(&rig.memory));
+        let stored = done.map(|_| fixture.pair.bytes(&fixture.memory));
         let mut memory = vec![0; 2048];
         if let (Some(target), Some(data)) = (memory.get_mut(from..to), images.memory.get(from..to)) {
             target.copy_from_slice(data);
         }
         let taken = compared(stored, &memory);
-        let error = rig.error()?.map_or(String::new(), |error| format!("; {error}"));
+        let error = fixture.error()?.map_or(String::new(), |error| format!("; {error}"));
         tell(&format!("{length} bytes from {offset} on, in"), &format!("{taken}{error}"));
     }
     Ok(())
@@ -125,7 +127,7 @@ fn gap06_parts_of_protected_blocks(board: &mut dyn Board, tell: Tell<'_>) -> Ver
 /// The second of three blocks is escaped, with a wrong guard. Which reference tag does the third have to have, and what is
 /// made of the escaped one's field where another is asked for?
 fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (escape, name) in [(Escape::AppTag, "by app tag"), (Escape::AppAndRefTag, "by both tags")] {
         let dif = T10Dif { escape, ref_remap: true, ..DIF };
         let own = dif_domain(dif, BlockSize::B512);
@@ -134,26 +136,30 @@ fn gap08_reference_tags_behind_an_escaped_block(board: &mut dyn Board, tell: Tel
         let mut fits = Vec::new();
         for (what, step) in [("first + 2", 2_u32), ("first + 1", 1), ("first", 0)] {
             let tag = DIF.ref_tag.wrapping_add(step).to_be_bytes();
-            rig.install(&replaced(&stream, 2 * 520 + 516, &tag), Some(&BlockSignature::memory(own)), None)?;
-            send(&mut rig, Tx::Write, 0, 3 * 512)?;
-            fits.push((what, rig.error()?.is_none()));
+            fixture.install(
+                &replaced(&stream, 2 * 520 + 516, &tag),
+                Some(&BlockSignature::memory(own)),
+                None,
+            )?;
+            send(&mut fixture, Tx::Write, 0, 3 * 512)?;
+            fits.push((what, fixture.error()?.is_none()));
         }
         tell(&format!("reference tag wanted behind a block escaped {name}"), &fitting(fits));
         let other = dif_domain(T10Dif { app_tag: 0x1234, ref_tag: 7, ..dif }, BlockSize::B512);
-        rig.install(&stream, Some(&BlockSignature::both(own, other)), None)?;
-        let wire = send(&mut rig, Tx::Write, 0, 3 * 520)?;
+        fixture.install(&stream, Some(&BlockSignature::both(own, other)), None)?;
+        let wire = send(&mut fixture, Tx::Write, 0, 3 * 520)?;
         let field = |block: usize| hex(part(&wire, block * 520 + 512..(block + 1) * 520));
         tell(&format!("field made of a block escaped {name}"), &field(1));
         tell(&format!("field made of the block behind one escaped {name}"), &field(2));
         // Leaves no error behind.
-        rig.error()?;
+        fixture.error()?;
     }
     Ok(())
 }
 
 /// Checksums of 512 bytes of A5. Those with seed ones are computed only; hardware tests assert the others.
 fn gap12_checksums_of_a5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     for (seed, name) in [(Seed::Zeros, "zeros"), (Seed::Ones, "ones")] {
         for (kind, what) in [
             (Signature::Crc32(seed), "CRC32"),
@@ -161,7 +167,7 @@ fn gap12_checksums_of_a5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
             (Signature::Crc64Xp10(seed), "CRC64"),
             (Signature::T10Dif(T10Dif { seed, ..DIF }), "T10-DIF"),
         ] {
-            tell(&format!("{what} with seed {name}"), &hex(&field(&mut rig, kind, &[0xa5; 512])?));
+            tell(&format!("{what} with seed {name}"), &hex(&field(&mut fixture, kind, &[0xa5; 512])?));
         }
     }
     Ok(())
@@ -169,16 +175,16 @@ fn gap12_checksums_of_a5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 
 /// The last of four blocks is wrong on the wire; memory has no signature. Which offset does the error have?
 fn gap14_offset_of_an_error_on_the_wire(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
-    let mut rig = Rig::new(board, SIGNATURE);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&BlockSignature::wire(WIRE)), None);
     let bad = flipped(&images.wire, 3 * 520 + 9, 1);
     for (what, from) in [("in one transfer", 0), ("in the second of two transfers", 2)] {
-        rig.install(&images.memory, Some(&BlockSignature::wire(WIRE)), None)?;
+        fixture.install(&images.memory, Some(&BlockSignature::wire(WIRE)), None)?;
         if from > 0 {
-            receive(&mut rig, Rx::PeerWrite, 0, part(&bad, 0..from * 520))?;
+            receive(&mut fixture, Rx::PeerWrite, 0, part(&bad, 0..from * 520))?;
         }
-        receive(&mut rig, Rx::PeerWrite, from as u64 * 520, part(&bad, from * 520..4 * 520))?;
-        let told = match rig.error()? {
+        receive(&mut fixture, Rx::PeerWrite, from as u64 * 520, part(&bad, from * 520..4 * 520))?;
+        let told = match fixture.error()? {
             None => "no error was reported".into(),
             Some(error) => format!(
                 "{}: {}",

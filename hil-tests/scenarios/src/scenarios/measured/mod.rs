@@ -9,9 +9,9 @@ mod integrity;
 mod requests;
 
 use super::Needs;
-use super::rig::{Rig, part};
+use super::fixture::{MkeyFixture, part};
 use crate::board::Board;
-use crate::lab::{Moved, Rx, Tx, Verdict};
+use crate::qp_pair::{Moved, Rx, Tx, Verdict};
 use alloc::string::String;
 use mlx5_mkey::queue::Failure;
 
@@ -63,11 +63,14 @@ fn side(failure: Option<Failure>) -> String {
 }
 
 /// What came of a transfer: its bytes on the wire where it went well, else words.
-fn outcome(rig: &mut Rig<'_>, moved: Result<Moved, String>) -> Result<alloc::vec::Vec<u8>, String> {
+fn outcome(
+    fixture: &mut MkeyFixture<'_>,
+    moved: Result<Moved, String>,
+) -> Result<alloc::vec::Vec<u8>, String> {
     match moved {
         Ok(Moved { wire, requester: None, receiver: None }) => Ok(wire),
         Ok(Moved { requester, receiver, .. }) => {
-            rig.lab.reconnect();
+            fixture.pair.reconnect();
             Err(match receiver {
                 None => format!("refused: {}", side(requester)),
                 Some(_) => format!("refused: requester {}, receiver {}", side(requester), side(receiver)),
@@ -75,22 +78,32 @@ fn outcome(rig: &mut Rig<'_>, moved: Result<Moved, String>) -> Result<alloc::vec
         }
         // A device that does not answer is an answer too.
         Err(what) => {
-            rig.lab.reconnect();
+            fixture.pair.reconnect();
             Err(format!("no completion ({what})"))
         }
     }
 }
 
 /// Moves bytes out of the mkey.
-fn send(rig: &mut Rig<'_>, way: Tx, offset: u64, length: usize) -> Result<alloc::vec::Vec<u8>, String> {
-    let moved = rig.lab.tx(way, rig.mkey, offset, length);
-    outcome(rig, moved)
+fn send(
+    fixture: &mut MkeyFixture<'_>,
+    way: Tx,
+    offset: u64,
+    length: usize,
+) -> Result<alloc::vec::Vec<u8>, String> {
+    let moved = fixture.pair.tx(way, fixture.mkey, offset, length);
+    outcome(fixture, moved)
 }
 
 /// Moves bytes into the mkey.
-fn receive(rig: &mut Rig<'_>, way: Rx, offset: u64, wire: &[u8]) -> Result<alloc::vec::Vec<u8>, String> {
-    let moved = rig.lab.rx(way, rig.mkey, offset, wire);
-    outcome(rig, moved)
+fn receive(
+    fixture: &mut MkeyFixture<'_>,
+    way: Rx,
+    offset: u64,
+    wire: &[u8],
+) -> Result<alloc::vec::Vec<u8>, String> {
+    let moved = fixture.pair.rx(way, fixture.mkey, offset, wire);
+    outcome(fixture, moved)
 }
 
 /// Says whether bytes are those that were expected, and how a transfer fared that has none.

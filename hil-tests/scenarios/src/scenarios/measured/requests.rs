@@ -1,10 +1,10 @@
 //! Requests that the library never writes: it writes an ordinary one, and some of its bytes are changed in the ring before
 //! the device is told of it. And one that it does write, by the clock.
 
-use super::super::rig::{DIF, PLAIN, Rig, SIGNATURE, dif_domain, domain, pattern};
+use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
 use super::{Measurement, Tell, compared, measurement, send, side};
 use crate::board::{Board, SEND_BLOCKS};
-use crate::lab::{Tx, Verdict};
+use crate::qp_pair::{Tx, Verdict};
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange};
@@ -35,31 +35,31 @@ const RAW_SIZE: usize = BSF + 4;
 /// # Errors
 /// That the request cannot be changed.
 fn configure(
-    rig: &mut Rig<'_>,
+    fixture: &mut MkeyFixture<'_>,
     signature: Option<&BlockSignature>,
     changes: &[(usize, u8)],
 ) -> Result<Result<(), String>, String> {
-    let entries = rig.entries();
+    let entries = fixture.entries();
     let config = MkeyConfig {
         access: Some(Access::ALL),
         signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
         crypto: None,
     };
-    let first = rig.lab.near.send.producer();
-    rig.lab.try_configure(rig.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
-    let ring = rig.lab.board.send_ring(&rig.lab.near).ok_or("the board does not show its rings")?;
+    let first = fixture.pair.near.send.producer();
+    fixture.pair.try_configure(fixture.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
+    let ring = fixture.pair.board.send_ring(&fixture.pair.near).ok_or("the board does not show its rings")?;
     for &(at, byte) in changes {
         let block = first.wrapping_add((at / 64) as u32);
         let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
-        let found: Wqebb = rig.lab.near.send.queue().block(block);
-        if rig.lab.board.read(address, 64) != found.as_bytes() {
+        let found: Wqebb = fixture.pair.near.send.queue().block(block);
+        if fixture.pair.board.read(address, 64) != found.as_bytes() {
             return Err("the ring is not where the board says".into());
         }
-        rig.lab.board.write(address + (at % 64) as u64, &[byte]);
+        fixture.pair.board.write(address + (at % 64) as u64, &[byte]);
     }
-    rig.lab.near.send.ring_doorbell();
-    rig.lab.run_device()?;
-    let completions = rig.lab.wait_near(1);
+    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.run_device()?;
+    let completions = fixture.pair.wait_near(1);
     let done = match completions.as_deref() {
         Ok([one]) => match one.outcome {
             Outcome::Failed(failure) => Err(format!("refused when configured: {}", side(Some(failure)))),
@@ -68,7 +68,7 @@ fn configure(
         other => Err(format!("no completion when configured ({other:?})")),
     };
     if done.is_err() {
-        rig.lab.reconnect();
+        fixture.pair.reconnect();
     }
     Ok(done)
 }
@@ -79,12 +79,12 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let data = pattern(1024, 1);
     let wire = crate::expected::sign(&data, Some(&own));
     for size in [0_u32, 512, 1024, 1040, 2048, u32::MAX] {
-        let mut rig = Rig::new(board, SIGNATURE);
-        rig.memory = rig.lab.region(&data);
+        let mut fixture = MkeyFixture::new(board, SIGNATURE);
+        fixture.memory = fixture.pair.region(&data);
         let changes: Vec<(usize, u8)> = (RAW_SIZE..).zip(size.to_be_bytes()).collect();
-        let told = match configure(&mut rig, Some(&BlockSignature::wire(own)), &changes)? {
+        let told = match configure(&mut fixture, Some(&BlockSignature::wire(own)), &changes)? {
             Err(what) => what,
-            Ok(()) => compared(send(&mut rig, Tx::Write, 0, 1040), &wire),
+            Ok(()) => compared(send(&mut fixture, Tx::Write, 0, 1040), &wire),
         };
         tell(&format!("two blocks with a raw data size of {size:#x}"), &told);
     }
@@ -95,13 +95,13 @@ fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let kind = domain(Signature::Crc32c(Seed::Ones));
     for selector in [1, 5] {
-        let mut rig = Rig::new(board, SIGNATURE);
+        let mut fixture = MkeyFixture::new(board, SIGNATURE);
         let memory = pattern(24 << 10, 1);
-        rig.memory = rig.lab.region(&memory);
+        fixture.memory = fixture.pair.region(&memory);
         let changes = [(MEMORY_SELECTOR, selector)];
-        let told = match configure(&mut rig, Some(&BlockSignature::memory(kind)), &changes)? {
+        let told = match configure(&mut fixture, Some(&BlockSignature::memory(kind)), &changes)? {
             Err(what) => what,
-            Ok(()) => match send(&mut rig, Tx::Write, 0, 16 << 10) {
+            Ok(()) => match send(&mut fixture, Tx::Write, 0, 16 << 10) {
                 Err(what) => what,
                 Ok(wire) => match wire.iter().zip(&memory).position(|(wire, memory)| wire != memory) {
                     None => "nothing is stripped of 16384 bytes".into(),
@@ -111,7 +111,7 @@ fn gap10_selector_5(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         };
         tell(&format!("block size selector {selector}"), &told);
         // The signatures are wrong, and that is no matter here.
-        rig.error()?;
+        fixture.error()?;
     }
     Ok(())
 }
@@ -126,13 +126,13 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
         ("both", inline.with_check_free(true).with_check_qpn(true)),
     ] {
         for configured in [false, true] {
-            let mut rig = Rig::new(board, PLAIN);
-            rig.memory = rig.lab.region(&pattern(64, 1));
+            let mut fixture = MkeyFixture::new(board, PLAIN);
+            fixture.memory = fixture.pair.region(&pattern(64, 1));
             if configured {
-                configure(&mut rig, None, &[])??;
+                configure(&mut fixture, None, &[])??;
             }
             let told =
-                configure(&mut rig, None, &[(FLAGS, flags.into_bits())])?.err().unwrap_or("done".into());
+                configure(&mut fixture, None, &[(FLAGS, flags.into_bits())])?.err().unwrap_or("done".into());
             let state = if configured { "configured" } else { "fresh" };
             tell(&format!("UMR with {name} on a {state} mkey"), &told);
         }
@@ -144,25 +144,25 @@ fn gap11_checks_of_a_umr(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
 fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     const TIMES: usize = 201;
     let block = BlockSignature::wire(dif_domain(DIF, BlockSize::B512));
-    let mut rig = Rig::new(board, SIGNATURE);
-    rig.install(&pattern(1024, 1), Some(&block), None)?;
-    let entries = rig.entries();
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    fixture.install(&pattern(1024, 1), Some(&block), None)?;
+    let entries = fixture.entries();
     for (what, signature) in [
         ("a new layout, the signature stays", SignatureChange::Keep),
         ("both anew, with SET_PSV", SignatureChange::Set(block)),
     ] {
         let config = MkeyConfig { signature, ..MkeyConfig::UNCHANGED };
-        let prepared = rig.lab.prepare(rig.mkey, &config).map_err(|error| format!("{error}"))?;
+        let prepared = fixture.pair.prepare(fixture.mkey, &config).map_err(|error| format!("{error}"))?;
         let mut times = Vec::new();
         for _ in 0..TIMES {
-            let Some(begin) = rig.lab.board.nanoseconds() else {
+            let Some(begin) = fixture.pair.board.nanoseconds() else {
                 tell(what, "the board has no clock");
                 return Ok(());
             };
-            let posted = rig.lab.post_prepared(rig.mkey, &prepared, &entries);
+            let posted = fixture.pair.post_prepared(fixture.mkey, &prepared, &entries);
             posted.map_err(|error| format!("{error}"))?;
-            rig.lab.near.send.ring_doorbell();
-            times.push(completed(&mut rig, begin)?);
+            fixture.pair.near.send.ring_doorbell();
+            times.push(completed(&mut fixture, begin)?);
         }
         times.sort_unstable();
         let at = |index: usize| times.get(index).copied().unwrap_or(0);
@@ -173,15 +173,15 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
 }
 
 /// Looks for the completion without a rest; returns the nanoseconds since `begin`.
-fn completed(rig: &mut Rig<'_>, begin: u64) -> Result<u64, String> {
-    const PATIENCE: u64 = 1_000_000_000;
+fn completed(fixture: &mut MkeyFixture<'_>, begin: u64) -> Result<u64, String> {
+    const TIMEOUT: u64 = 1_000_000_000;
     loop {
-        let done = !rig.lab.poll_near()?.is_empty();
-        let passed = rig.lab.board.nanoseconds().unwrap_or(begin).saturating_sub(begin);
+        let done = !fixture.pair.poll_near()?.is_empty();
+        let passed = fixture.pair.board.nanoseconds().unwrap_or(begin).saturating_sub(begin);
         if done {
             return Ok(passed);
         }
-        if passed > PATIENCE {
+        if passed > TIMEOUT {
             return Err("no completion within a second".into());
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::board::{Board, MkeySpec};
 use crate::expected::Images;
-use crate::lab::{Lab, Region, Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::string::ToString;
@@ -109,7 +109,7 @@ pub(super) fn entry(region: &Region, range: Range<usize>) -> KlmEntry {
 /// Checks how a transfer failed: syndromes at requester and receiver.
 pub(super) fn fails(
     what: impl core::fmt::Display,
-    moved: &crate::lab::Moved,
+    moved: &crate::qp_pair::Moved,
     requester: Option<Syndrome>,
     receiver: Option<Syndrome>,
 ) -> Verdict {
@@ -137,19 +137,19 @@ pub(super) const fn rx_refusal(way: Rx) -> (Option<Syndrome>, Option<Syndrome>) 
 }
 
 /// An mkey and the memory behind it.
-pub(super) struct Rig<'b> {
-    pub(super) lab: Lab<'b>,
+pub(super) struct MkeyFixture<'b> {
+    pub(super) pair: QpPairFixture<'b>,
     pub(super) mkey: usize,
     pub(super) memory: Region,
 }
 
-impl<'b> Rig<'b> {
+impl<'b> MkeyFixture<'b> {
     /// Makes an mkey that is not configured.
     pub(super) fn new(board: &'b mut dyn Board, spec: MkeySpec) -> Self {
-        let mut lab = Lab::new(board);
-        let mkey = lab.mkey(spec);
-        let memory = lab.region(&[0]);
-        Self { lab, mkey, memory }
+        let mut pair = QpPairFixture::new(board);
+        let mkey = pair.mkey(spec);
+        let memory = pair.region(&[0]);
+        Self { pair, mkey, memory }
     }
 
     /// Puts the bytes into new memory and configures everything: all rights, the memory in three uneven entries, and the
@@ -160,7 +160,7 @@ impl<'b> Rig<'b> {
         signature: Option<&BlockSignature>,
         crypto: Option<&Crypto>,
     ) -> Verdict {
-        self.memory = self.lab.region(memory);
+        self.memory = self.pair.region(memory);
         let entries = self.entries();
         let signature = signature.copied().map_or(SignatureChange::Reset, SignatureChange::Set);
         self.change(&MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() }, &entries)
@@ -179,7 +179,7 @@ impl<'b> Rig<'b> {
 
     /// Configures the mkey.
     pub(super) fn change<'l>(&mut self, config: &MkeyConfig, layout: impl Into<Layout<'l>>) -> Verdict {
-        self.lab.configure(self.mkey, config, layout)
+        self.pair.configure(self.mkey, config, layout)
     }
 
     /// Sets a signature and keeps the rest.
@@ -190,7 +190,7 @@ impl<'b> Rig<'b> {
 
     /// Moves data out; it must look like `wire`, and no signature may be wrong.
     pub(super) fn out(&mut self, way: Tx, offset: u64, wire: &[u8]) -> Verdict {
-        let moved = self.lab.tx(way, self.mkey, offset, wire.len())?;
+        let moved = self.pair.tx(way, self.mkey, offset, wire.len())?;
         let bytes = moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
         same(&bytes, wire).map_err(|error| format!("{way:?}: on the wire {error}"))?;
         self.no_error(way)
@@ -198,7 +198,7 @@ impl<'b> Rig<'b> {
 
     /// Moves data in; no signature may be wrong.
     pub(super) fn take(&mut self, way: Rx, offset: u64, wire: &[u8]) -> Verdict {
-        let moved = self.lab.rx(way, self.mkey, offset, wire)?;
+        let moved = self.pair.rx(way, self.mkey, offset, wire)?;
         moved.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.no_error(way)
     }
@@ -212,13 +212,13 @@ impl<'b> Rig<'b> {
 
     /// Moves data in; the signature error that follows is returned, and there must be one.
     pub(super) fn take_bad(&mut self, way: Rx, wire: &[u8]) -> Result<SignatureError, String> {
-        self.lab.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.pair.rx(way, self.mkey, 0, wire)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
     /// Moves data out; the signature error that follows is returned, and there must be one.
     pub(super) fn out_bad(&mut self, way: Tx, length: usize) -> Result<SignatureError, String> {
-        self.lab.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
+        self.pair.tx(way, self.mkey, 0, length)?.ok().map_err(|error| format!("{way:?}: {error}"))?;
         self.error()?.ok_or_else(|| format!("{way:?}: the wrong signature went unnoticed"))
     }
 
@@ -235,18 +235,18 @@ impl<'b> Rig<'b> {
 
     /// Overwrites the memory.
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        self.lab.board.write(self.memory.address, bytes);
+        self.pair.board.write(self.memory.address, bytes);
     }
 
     /// The memory must hold these bytes.
     pub(super) fn holds(&self, memory: &[u8]) -> Verdict {
-        same(&self.lab.board.read(self.memory.address, memory.len()), memory)
+        same(&self.pair.board.read(self.memory.address, memory.len()), memory)
             .map_err(|error| format!("in memory {error}"))
     }
 
     /// Asks the mkey for its first signature error.
     pub(super) fn error(&mut self) -> Result<Option<SignatureError>, String> {
-        let mkey = self.lab.mkeys.get_mut(self.mkey).ok_or("no such mkey")?;
+        let mkey = self.pair.mkeys.get_mut(self.mkey).ok_or("no such mkey")?;
         if mkey.error_count().is_none() {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use crate::wire::prm::qp_context::QpcRights;
 /// What the peer may do through a queue pair; what it may do to memory, the mkey says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct QpRights {
+pub struct QpAccess {
     /// RDMA READ.
     pub remote_read: bool,
     /// RDMA WRITE.
@@ -15,7 +15,7 @@ pub struct QpRights {
     pub remote_atomic: bool,
 }
 
-impl QpRights {
+impl QpAccess {
     /// RDMA READ and WRITE.
     pub const READ_WRITE: Self = Self { remote_read: true, remote_write: true, remote_atomic: false };
 

@@ -1,6 +1,6 @@
-//! Two connected ports and the mkeys between them: moves data through an mkey in every way there is.
+//! Two connected ends and the mkeys between them: moves data through an mkey in every way there is.
 
-use crate::board::{Board, MkeySpec, Port};
+use crate::board::{Board, MkeySpec, QpEnd};
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -104,33 +104,33 @@ impl Moved {
     }
 }
 
-/// Names of requests that the lab posts.
+/// Names of requests that the pair posts.
 const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
 
-/// A board with two connected ports, and the mkeys of the near side.
-pub struct Lab<'b> {
+/// A board with two connected ends, and the mkeys of the near side.
+pub struct QpPairFixture<'b> {
     /// The board.
     pub board: &'b mut dyn Board,
     /// The side that owns the mkeys.
-    pub near: Port,
+    pub near: QpEnd,
     /// The other side, which has plain memory.
-    pub far: Port,
+    pub far: QpEnd,
     /// The mkeys.
     pub mkeys: Vec<Mkey>,
-    /// The numbers among the lab's of those whose signature errors polls have reported, in order.
+    /// The numbers among the pair's of those whose signature errors polls have reported, in order.
     pub signature_errors: Vec<usize>,
 }
 
-impl<'b> Lab<'b> {
-    /// Connects two ports of a board.
+impl<'b> QpPairFixture<'b> {
+    /// Connects two ends of a board.
     pub fn new(board: &'b mut dyn Board) -> Self {
         let (near, far) = connect(board);
         Self { board, near, far, mkeys: Vec::new(), signature_errors: Vec::new() }
     }
 
-    /// Connects two new ports, after the old ones failed. Mkeys and memory stay.
+    /// Connects two new ends, after the old ones failed. Mkeys and memory stay.
     pub fn reconnect(&mut self) {
         (self.near, self.far) = connect(self.board);
     }
@@ -148,7 +148,7 @@ impl<'b> Lab<'b> {
         self.board.read(region.address, region.length)
     }
 
-    /// Makes an mkey and returns its number among the lab's.
+    /// Makes an mkey and returns its number among the pair's.
     pub fn mkey(&mut self, spec: MkeySpec) -> usize {
         self.mkeys.push(self.board.create_mkey(spec));
         self.mkeys.len() - 1
@@ -261,7 +261,7 @@ impl<'b> Lab<'b> {
             .map_err(|error| format!("far side: {error}"))
     }
 
-    /// Takes completions of the near side until there are this many, or those that have come within the board's patience.
+    /// Takes completions of the near side until there are this many, or those that have come within the board's timeout.
     ///
     /// # Errors
     /// A completion that makes no sense.
@@ -269,7 +269,7 @@ impl<'b> Lab<'b> {
         self.wait(count, Self::poll_near)
     }
 
-    /// Takes completions of the far side as [`Lab::wait_near`] those of the near side.
+    /// Takes completions of the far side as [`QpPairFixture::wait_near`] those of the near side.
     ///
     /// # Errors
     /// A completion that makes no sense.
@@ -282,8 +282,8 @@ impl<'b> Lab<'b> {
         count: usize,
         poll: fn(&mut Self) -> Result<Vec<WorkCompletion>, String>,
     ) -> Result<Vec<WorkCompletion>, String> {
-        let patience = self.board.patience();
-        arrived(self, count, patience, |lab| lab.board.nanoseconds(), poll)
+        let timeout = self.board.timeout();
+        arrived(self, count, timeout, |pair| pair.board.nanoseconds(), poll)
     }
 
     /// Moves `length` bytes, counted on the wire, out of an mkey from offset `offset` on.
@@ -295,10 +295,10 @@ impl<'b> Lab<'b> {
         self.tx_to(way, mkey, offset, &far)
     }
 
-    /// As [`Lab::tx`], into memory of the far side that is there: as many bytes as it has, which are overwritten first.
+    /// As [`QpPairFixture::tx`], into memory of the far side that is there: as many bytes as it has, which are overwritten first.
     ///
     /// # Errors
-    /// As [`Lab::tx`].
+    /// As [`QpPairFixture::tx`].
     pub fn tx_to(&mut self, way: Tx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         self.board.write(far.address, &vec![0xee; far.length]);
         let key = self.key(mkey);
@@ -327,16 +327,16 @@ impl<'b> Lab<'b> {
     /// Moves these bytes, as they are on the wire, into an mkey from offset `offset` on.
     ///
     /// # Errors
-    /// As [`Lab::tx`].
+    /// As [`QpPairFixture::tx`].
     pub fn rx(&mut self, way: Rx, mkey: usize, offset: u64, wire: &[u8]) -> Result<Moved, String> {
         let far = self.region(wire);
         self.rx_from(way, mkey, offset, &far)
     }
 
-    /// As [`Lab::rx`], from memory of the far side that is there: all its bytes.
+    /// As [`QpPairFixture::rx`], from memory of the far side that is there: all its bytes.
     ///
     /// # Errors
-    /// As [`Lab::tx`].
+    /// As [`QpPairFixture::tx`].
     pub fn rx_from(&mut self, way: Rx, mkey: usize, offset: u64, far: &Region) -> Result<Moved, String> {
         let key = self.key(mkey);
         let inside = sge(offset, far.length, key);
@@ -370,7 +370,7 @@ impl<'b> Lab<'b> {
         self.near.send.ring_doorbell();
         self.far.send.ring_doorbell();
         self.run_device()?;
-        type Wait<'b> = fn(&mut Lab<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
+        type Wait<'b> = fn(&mut QpPairFixture<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
         let (requester, receiver) = if far_requests { (far, near) } else { (near, far) };
         let requester = one(&requester(self, 1)?, TRANSFER, "requester")?;
@@ -383,12 +383,12 @@ impl<'b> Lab<'b> {
     }
 }
 
-/// Connects two ports, to which requests are posted in the way that the board says.
-fn connect(board: &mut dyn Board) -> (Port, Port) {
+/// Connects two ends, to which requests are posted in the way that the board says.
+fn connect(board: &mut dyn Board) -> (QpEnd, QpEnd) {
     let way = *board.way();
     let (mut near, mut far) = board.connect();
-    for port in [&mut near, &mut far] {
-        port.send.set_way(way);
+    for end in [&mut near, &mut far] {
+        end.send.set_way(way);
     }
     (near, far)
 }
@@ -398,11 +398,11 @@ fn is_local(syndrome: Syndrome) -> bool {
     matches!(syndrome, Syndrome::LOCAL_LENGTH | Syndrome::LOCAL_QP_OPERATION | Syndrome::LOCAL_PROTECTION)
 }
 
-/// Takes from a source until there are `count`, or what has come within `patience` nanoseconds of its clock.
+/// Takes from a source until there are `count`, or what has come within `timeout` nanoseconds of its clock.
 fn arrived<S, T>(
     source: &mut S,
     count: usize,
-    patience: u64,
+    timeout: u64,
     clock: impl Fn(&S) -> Option<u64>,
     take: impl Fn(&mut S) -> Result<Vec<T>, String>,
 ) -> Result<Vec<T>, String> {
@@ -412,7 +412,7 @@ fn arrived<S, T>(
         // The clock is read first: what arrives within the time is found, whenever this goes on.
         let passed = clock(source).map_or(u64::MAX, |now| now.saturating_sub(begin));
         found.extend(take(source)?);
-        if found.len() >= count || passed >= patience {
+        if found.len() >= count || passed >= timeout {
             return Ok(found);
         }
     }
@@ -429,15 +429,15 @@ fn one(completions: &[WorkCompletion], id: u64, who: &str) -> Result<Option<Fail
     }
 }
 
-/// Takes all completions of a port that are there, and notes of which mkeys signature errors are.
+/// Takes all completions of an end that are there, and notes of which mkeys signature errors are.
 fn poll(
-    port: &mut Port,
+    end: &mut QpEnd,
     mkeys: &mut [Mkey],
     signature_errors: &mut Vec<usize>,
 ) -> Result<Vec<WorkCompletion>, CompletionError> {
-    let mut router = QpRouter { queues: (port.send.queue(), &mut port.receive), mkeys };
+    let mut router = QpRouter { queues: (end.send.queue(), &mut end.receive), mkeys };
     let mut done = Vec::new();
-    while let Some(completion) = port.completions.poll(&mut router) {
+    while let Some(completion) = end.completions.poll(&mut router) {
         match completion? {
             Completion::Work(work) => done.push(work),
             Completion::SignatureError { position, .. } => signature_errors.push(position),
@@ -461,23 +461,23 @@ mod tests {
         SignatureChange, SignatureOrder, T10Dif,
     };
     use mlx5_mkey::types::{BlockSize, Seed, Tweak};
-    use mlx5_softdev::Personality;
+    use mlx5_softdev::DeviceProfile;
 
     #[test]
     fn what_is_late_is_waited_for_and_no_longer_than_the_patience() {
         // A clock that counts how often it is looked at, and something that arrives at each third look from `first` on.
-        let arrive = |first: u64, count, patience| {
+        let arrive = |first: u64, count, timeout| {
             let looks = core::cell::Cell::new(0);
             let clock = |_: &()| Some(looks.replace(looks.get() + 1));
             let take = |_: &mut ()| {
                 let now = looks.get();
                 Ok(if now >= first && now.is_multiple_of(3) { vec![now] } else { vec![] })
             };
-            arrived(&mut (), count, patience, clock, take)
+            arrived(&mut (), count, timeout, clock, take)
         };
         assert_eq!(arrive(6, 2, 100), Ok(vec![6, 9]));
         assert_eq!(arrive(6, 2, 5), Ok(vec![6]), "the second is too late");
-        assert_eq!(arrive(6, 1, 0), Ok(vec![]), "without patience there is one look");
+        assert_eq!(arrive(6, 1, 0), Ok(vec![]), "with a timeout of 0 there is one look");
         let looks = core::cell::Cell::new(0);
         let once = |_: &mut ()| Ok(vec![looks.replace(looks.get() + 1)]);
         assert_eq!(arrived(&mut (), 2, 100, |_| None, once), Ok(vec![0]), "without a clock, too");
@@ -485,13 +485,13 @@ mod tests {
 
     #[test]
     fn row_c_goes_out_and_comes_back() {
-        let mut board = SoftBoard::new(Personality::default());
-        let mut lab = Lab::new(&mut board);
+        let mut board = SoftBoard::new(DeviceProfile::default());
+        let mut pair = QpPairFixture::new(&mut board);
         let data: Vec<u8> = (0..1024u32).map(|index| (index * 7) as u8).collect();
-        let region = lab.region(&data);
-        let mkey = lab.mkey(MkeySpec { entries: 4, signature: true, crypto: true, ..MkeySpec::default() });
+        let region = pair.region(&data);
+        let mkey = pair.mkey(MkeySpec { entries: 4, signature: true, crypto: true, ..MkeySpec::default() });
         let key = [0x31; 32];
-        let dek = lab.board.create_dek(DekSpec { key: &key, keytag: None });
+        let dek = pair.board.create_dek(DekSpec { key: &key, keytag: None });
         let dif = T10Dif {
             guard: Guard::Crc,
             seed: Seed::Zeros,
@@ -519,16 +519,16 @@ mod tests {
             signature: SignatureChange::Set(signature),
             crypto: Some(crypto),
         };
-        lab.configure(mkey, &config, &entries).unwrap();
+        pair.configure(mkey, &config, &entries).unwrap();
         let images = expected::images(&data, Some(&signature), Some((&crypto, &key)));
         for way in Tx::ALL {
-            assert_eq!(lab.tx(way, mkey, 0, 1040).unwrap().ok().unwrap(), images.wire, "{way:?}");
+            assert_eq!(pair.tx(way, mkey, 0, 1040).unwrap().ok().unwrap(), images.wire, "{way:?}");
         }
         for way in Rx::ALL {
-            lab.board.write(region.address, &[0; 1024]);
-            lab.rx(way, mkey, 0, &images.wire).unwrap().ok().unwrap();
-            assert_eq!(lab.bytes(&region), data, "{way:?}");
-            assert_eq!(lab.mkeys[mkey].check(), Ok(None));
+            pair.board.write(region.address, &[0; 1024]);
+            pair.rx(way, mkey, 0, &images.wire).unwrap().ok().unwrap();
+            assert_eq!(pair.bytes(&region), data, "{way:?}");
+            assert_eq!(pair.mkeys[mkey].check(), Ok(None));
         }
     }
 }

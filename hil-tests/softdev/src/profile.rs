@@ -37,7 +37,7 @@ pub enum PartialBlocks {
 
 /// The properties of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Personality {
+pub struct DeviceProfile {
     /// The AES-XTS engine.
     pub xts: XtsEngine,
     /// How keys are imported.
@@ -48,11 +48,11 @@ pub struct Personality {
     pub drain_sigerr: bool,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
-    /// The most pieces of memory that one data segment may fall into, so that a request ends in bounded time.
-    pub max_pieces: u32,
+    /// The most ranges of memory that one data segment may fall into, so that a request ends in bounded time.
+    pub max_ranges: u32,
 }
 
-impl Default for Personality {
+impl Default for DeviceProfile {
     fn default() -> Self {
         Self {
             xts: XtsEngine::default(),
@@ -60,7 +60,7 @@ impl Default for Personality {
             partial_blocks: PartialBlocks::default(),
             drain_sigerr: true,
             max_message_bytes: 1 << 31,
-            max_pieces: 1 << 20,
+            max_ranges: 1 << 20,
         }
     }
 }
