@@ -20,29 +20,34 @@
 //! ```
 
 mod check;
+mod columns;
 pub mod cqe;
 mod data_path;
 mod device_context;
 mod error;
 mod field;
+mod field_table;
 mod finding;
 mod print;
 mod request;
 mod segment;
 mod segment_kind;
+mod summary;
 mod tweak;
 mod umr;
 
 #[cfg(test)]
 mod tests;
 
+pub use columns::Style;
 pub use data_path::{DataPath, DataSegmentView};
 pub use device_context::DeviceContext;
 pub use error::ParseError;
 pub use field::Field;
 pub use finding::{Finding, Problem, Severity};
-pub use print::{Pretty, Style, Summary};
+pub use print::Pretty;
 pub use request::{Body, Requests, WorkRequest};
 pub use segment::Segment;
 pub use segment_kind::SegmentKind;
+pub use summary::Summary;
 pub use umr::{LayoutView, Umr};

@@ -2,13 +2,13 @@
 //!
 //! [`SendRequest::configure_mkey`] compares the kind of the mkey with that of the prepared configuration: one word, which also
 //! says whether the state of the mkey is known. It reserves as many blocks as the request has, and hands them to
-//! [`Configuration::write`], which puts the layout, the control segments, the mkey context, the BSFs and the SET_PSVs there, and
+//! `Configuration::write`, which puts the layout, the control segments, the mkey context, the BSFs and the SET_PSVs there, and
 //! adds up the length of the mkey. Then the blocks are committed: the producer moves on, each work request is filed under its
 //! first block, and the mkey notes what is in force. What is refused before that has written into blocks that are not published,
 //! and changed nothing else.
 //!
 //! All this is tried at once, in the caller's code. Where something stands against it (another state of the mkey, no room known
-//! to be free and contiguous, an error), [`SendRequest::configure_slowly`] begins anew: it completes the configuration from the
+//! to be free and contiguous, an error), `SendRequest::configure_slowly` begins anew: it completes the configuration from the
 //! state of the mkey, says what is refused and why, looks again how many blocks are free, and takes a request around the ring's
 //! end. Data-path requests (`transfer.rs`) go the same way.
 

@@ -1,0 +1,250 @@
+//! A request in words, on one line.
+
+use super::data_path::{DataPath, DataSegmentView};
+use super::device_context::DeviceContext;
+use super::request::{Body, WorkRequest};
+use super::tweak::print_tweak;
+use super::umr::{LayoutView, Umr};
+use crate::mkey::{Access, BlockSignature, Crypto, Domain, Escape, Guard, Keytag, Signature, XtsEngine};
+use crate::types::Seed;
+use crate::wire::bsf::EncryptionOrder;
+use crate::wire::ctrl::FmCeSe;
+use core::fmt;
+
+/// A request in words: made by [`WorkRequest::summary`].
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a> {
+    request: WorkRequest<'a>,
+    device: DeviceContext,
+}
+
+impl<'a> WorkRequest<'a> {
+    /// Returns the request in words, on one line of any length.
+    pub const fn summary(&self, device: DeviceContext) -> Summary<'a> {
+        Summary { request: *self, device }
+    }
+}
+
+crate::fmt::defmt_as_text!(Summary<'a>);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let request = &self.request;
+        match request.body() {
+            Body::Configure(umr) => {
+                f.write_str("UMR configure ")?;
+                mkey(&umr, f)?;
+                f.write_str(":")?;
+                configuration(&umr, &self.device, f)?;
+            }
+            Body::Invalidate(umr) => {
+                f.write_str("UMR invalidate ")?;
+                mkey(&umr, f)?;
+            }
+            Body::SetPsv(segment) => {
+                let value = segment.transient_signature.get();
+                write!(f, "SET_PSV {:#08x}: start value {value:#018x}", segment.psv_index.get())?;
+            }
+            Body::DataPath(transfer) => data_path(&transfer, request.control().imm.get(), f)?,
+            Body::Nop => f.write_str("NOP")?,
+            Body::Unknown => write!(f, "{}, not decoded", request.opcode())?,
+        }
+        flags(request.control().flags(), f)
+    }
+}
+
+fn flags(flags: FmCeSe, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match flags.fm() {
+        FmCeSe::FM_NONE => {}
+        FmCeSe::FM_SMALL => f.write_str(", small fence")?,
+        FmCeSe::FM_FENCE => f.write_str(", fence")?,
+        fm => write!(f, ", fence mode {fm}")?,
+    }
+    f.write_str(match flags.ce() {
+        FmCeSe::CE_ALWAYS => ", signalled",
+        FmCeSe::CE_EVENT => ", signalled with event",
+        _ => "",
+    })?;
+    f.write_str(if flags.solicited() { ", solicited" } else { "" })
+}
+
+/// Prints index and tag; a tag that changes as the one it becomes.
+fn mkey(umr: &Umr<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let key = umr.key();
+    let tag = if umr.is_invalidate() { key.tag() } else { umr.tag().unwrap_or(key.tag()) };
+    write!(f, "mkey {:#08x}/{tag:02x}", key.index().get())
+}
+
+fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut comma = "";
+    let mut separate = |f: &mut fmt::Formatter<'_>| {
+        f.write_str(comma)?;
+        comma = ",";
+        f.write_str(" ")
+    };
+    if let Some(rights) = umr.access() {
+        separate(f)?;
+        access(rights, f)?;
+    }
+    if let Some(view) = umr.layout() {
+        separate(f)?;
+        layout(&view, umr.length(), f)?;
+    }
+    if let Some((offset, bsf)) = umr.signature_bsf() {
+        separate(f)?;
+        match umr.signature() {
+            Ok(Some(block)) => signature(&block, f)?,
+            Ok(None) => f.write_str("no signature")?,
+            Err(_) => {
+                write!(f, "unreadable signature at {offset:#x}, check mask {:#04x}", bsf.check_byte_mask)?
+            }
+        }
+    }
+    if let Some((offset, _)) = umr.crypto_bsf() {
+        separate(f)?;
+        match umr.crypto(device.engine.unwrap_or(XtsEngine::Unspecified)) {
+            Ok(Some(properties)) => crypto(umr, &properties, device, f)?,
+            _ => write!(f, "unreadable crypto at {offset:#x}")?,
+        }
+    }
+    if umr.bsf_enable() == Some(false) {
+        separate(f)?;
+        f.write_str("BSFs off")?;
+    }
+    if let Some(count) = umr.error_count() {
+        separate(f)?;
+        write!(f, "error count {}", u8::from(count))?;
+    }
+    if comma.is_empty() { f.write_str(" nothing changes") } else { Ok(()) }
+}
+
+fn access(rights: Access, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let remote =
+        [(Access::REMOTE_READ, "read"), (Access::REMOTE_WRITE, "write"), (Access::REMOTE_ATOMIC, "atomic")];
+    f.write_str("access")?;
+    if rights == Access::NONE {
+        return f.write_str(" local read only");
+    }
+    let mut separator = " remote ";
+    if rights.contains(Access::LOCAL_WRITE) {
+        f.write_str(" local write")?;
+        separator = " and remote ";
+    }
+    for (right, name) in remote {
+        if rights.contains(right) {
+            write!(f, "{separator}{name}")?;
+            separator = "+";
+        }
+    }
+    Ok(())
+}
+
+fn layout(view: &LayoutView<'_>, length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let plural = |count: usize| if count == 1 { "entry" } else { "entries" };
+    let count = view.count();
+    match view {
+        LayoutView::List(_) => write!(f, "list of {count} {}", plural(count))?,
+        LayoutView::Interleaved { header, .. } => {
+            write!(f, "{count} interleaved {} x {}", plural(count), header.repeat_count.get())?;
+        }
+    }
+    match length {
+        Some(length) => write!(f, ", {length} bytes"),
+        None => f.write_str(", length kept"),
+    }
+}
+
+fn signature(block: &BlockSignature, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("memory ")?;
+    domain(block.memory_domain(), f)?;
+    f.write_str(", wire ")?;
+    domain(block.wire_domain(), f)?;
+    write!(f, ", check {:#04x}", block.check_mask())?;
+    match (block.effective_copy_mask(), block.copy_mask()) {
+        (Some(mask), None) => write!(f, ", copy {mask:#04x} (automatic)"),
+        (Some(mask), Some(_)) => write!(f, ", copy {mask:#04x}"),
+        (None, _) => Ok(()),
+    }
+}
+
+const fn seed(seed: Seed) -> &'static str {
+    match seed {
+        Seed::Zeros => "seed 0",
+        Seed::Ones => "seed ones",
+    }
+}
+
+fn domain(domain: Option<Domain>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Some(Domain { signature, block_size }) = domain else { return f.write_str("none") };
+    let size = block_size.bytes();
+    match signature {
+        Signature::T10Dif(dif) => {
+            let guard = match dif.guard {
+                Guard::Crc => "crc",
+                Guard::IpChecksum => "checksum",
+            };
+            let (app, reference) = (dif.app_tag, dif.ref_tag);
+            write!(f, "T10-DIF {guard}/{size} {} app {app:#06x} ref {reference:#010x}", seed(dif.seed))?;
+            f.write_str(if dif.ref_remap { " growing" } else { "" })?;
+            f.write_str(match dif.escape {
+                Escape::Never => "",
+                Escape::AppTag => " app escape",
+                Escape::AppAndRefTag => " app+ref escape",
+            })
+        }
+        Signature::Crc32(start) => write!(f, "CRC32/{size} {}", seed(start)),
+        Signature::Crc32c(start) => write!(f, "CRC32C/{size} {}", seed(start)),
+        Signature::Crc64Xp10(start) => write!(f, "CRC64-XP10/{size} {}", seed(start)),
+    }
+}
+
+fn crypto(
+    umr: &Umr<'_>,
+    properties: &Crypto,
+    device: &DeviceContext,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let Crypto { data_unit, dek, keytag, .. } = properties;
+    let order = match properties.encryption_order() {
+        EncryptionOrder::WIRE_SIGNATURE => "wire encrypted, signature inside",
+        EncryptionOrder::MEMORY_SIGNATURE => "memory encrypted, signature inside",
+        EncryptionOrder::RAW_WIRE => "wire encrypted, signature outside",
+        _ => "memory encrypted, signature outside",
+    };
+    write!(f, "AES-XTS {order}, unit {}, DEK {dek}", data_unit.bytes())?;
+    if let Some((_, bsf)) = umr.crypto_bsf() {
+        f.write_str(", tweak ")?;
+        print_tweak(bsf.xts_initial_tweak, device.engine, f)?;
+    }
+    if *keytag != Keytag::default() {
+        write!(f, ", keytag {:#018x}", u64::from_be_bytes(keytag.0))?;
+    }
+    Ok(())
+}
+
+fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    use crate::wire::ctrl::Opcode;
+    write!(f, "{}", transfer.opcode())?;
+    match transfer.opcode() {
+        Opcode::SEND_IMM | Opcode::RDMA_WRITE_IMM => write!(f, " imm {imm:#010x}")?,
+        Opcode::SEND_INVAL => write!(f, " invalidating {imm:#010x}")?,
+        _ => {}
+    }
+    f.write_str(": ")?;
+    let segments = transfer.data_segments().count();
+    let inline =
+        transfer.data_segments().any(|(_, segment)| matches!(segment, DataSegmentView::Inline { .. }));
+    write!(f, "{} bytes in {segments}", transfer.length())?;
+    f.write_str(if inline { " inline" } else { "" })?;
+    f.write_str(if segments == 1 { " data segment" } else { " data segments" })?;
+    if let Some(remote) = transfer.remote() {
+        write!(f, ", remote {:#x} key {:#010x}", remote.address.get(), remote.rkey.get())?;
+    }
+    if let Some(atomic) = transfer.atomic() {
+        write!(f, ", operand {:#x}", atomic.swap_add.get())?;
+        if transfer.opcode() == Opcode::ATOMIC_CS {
+            write!(f, ", compare {:#x}", atomic.compare.get())?;
+        }
+    }
+    Ok(())
+}
