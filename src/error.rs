@@ -172,33 +172,34 @@ impl core::error::Error for ConfigError {}
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The ring has too few free blocks: take completions first.
+    /// The ring has too few free blocks: take completions first. Where it has fewer than `needed` in all, the request never fits.
     RingFull {
         /// Blocks of 64 bytes (receive queue: slots) that the request takes.
         needed: u16,
         /// Blocks that are free.
         free: u16,
     },
-    /// The queue's limit of outstanding requests is reached: take completions first.
+    /// The queue's limit of outstanding requests is reached: take completions first. Where the limit is below `needed`, the request
+    /// never fits.
     TooManyRequests {
         /// Requests that this one counts for: the SET_PSVs of a signature count too.
         needed: u16,
         /// Requests that may still be posted.
         free: u16,
     },
-    /// The request has more scatter entries than the queue allows.
+    /// The request has more data segments than the queue allows.
     TooManySges {
         /// Entries given, or `u16::MAX`.
         sges: u16,
         /// Entries that fit.
         max: u16,
     },
-    /// A scatter entry has no bytes.
+    /// A data segment has no bytes.
     SgeEmpty {
         /// Which one, counted from 0.
         index: u16,
     },
-    /// A scatter entry has more than [`crate::wqe::Sge::MAX_BYTES`].
+    /// A data segment has more than [`crate::wqe::Sge::MAX_BYTES`].
     SgeTooLong {
         /// Which one, counted from 0.
         index: u16,
@@ -236,12 +237,12 @@ impl fmt::Display for PostError {
             Self::TooManyRequests { needed, free } => {
                 write!(f, "queue full: {needed} requests needed, {free} may be posted")
             }
-            Self::TooManySges { sges, max } => write!(f, "{sges} scatter entries, {max} fit"),
-            Self::SgeEmpty { index } => write!(f, "scatter entry {index} has no bytes"),
+            Self::TooManySges { sges, max } => write!(f, "{sges} data segments, {max} fit"),
+            Self::SgeEmpty { index } => write!(f, "data segment {index} has no bytes"),
             Self::SgeTooLong { index, mebibytes } => {
                 write!(
                     f,
-                    "scatter entry {index} has {mebibytes} MiB: {} bytes are the most",
+                    "data segment {index} has {mebibytes} MiB: {} bytes are the most",
                     DataSegment::MAX_BYTES
                 )
             }
@@ -304,8 +305,8 @@ impl fmt::Display for QueueError {
 
 impl core::error::Error for QueueError {}
 
-/// A completion entry that makes no sense, or whose queue pair, request or mkey is not there. It has been consumed; nothing else
-/// has changed.
+/// Polling found a completion entry that makes no sense, or whose queue pair, request or mkey is not there. The entry has been
+/// consumed; nothing else has changed. [`CompletionError::TimedOut`] alone is about no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

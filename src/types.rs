@@ -207,10 +207,10 @@ impl BlockSize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DomainKind {
-    /// The bytes as they cross the network.
-    Wire = 0,
     /// The bytes in memory.
-    Memory = 1,
+    Memory,
+    /// The bytes as they cross the network.
+    Wire,
 }
 
 /// The start value of a running CRC or block guard: the device offers two.

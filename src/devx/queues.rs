@@ -11,8 +11,8 @@ use crate::command::{
 };
 use crate::error::{CompletionError, PostError};
 use crate::queue::{
-    Completion, CompletionQueue, CompletionRouter, QpQueues, ReceiveQueue, ReceiveQueueConfig, Retired,
-    SendQueue, SendQueueConfig, SendRequest, UarDoorbell,
+    Batch, Completion, CompletionQueue, CompletionRouter, QpQueues, ReceiveQueue, ReceiveQueueConfig,
+    Retired, SendQueue, SendQueueConfig, SendRequest, UarDoorbell,
 };
 use crate::types::{Cqn, Qpn};
 use crate::wire::cqe::Cqe;
@@ -399,6 +399,11 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// Begins a send request; see [`SendQueue::request`].
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
         self.send.request(id)
+    }
+
+    /// Begins send requests that are published together; see [`SendQueue::batch`].
+    pub const fn batch(&mut self) -> Batch<'_, 'static, UarDoorbell, S> {
+        self.send.batch()
     }
 
     /// Publishes send requests; see [`SendQueue::ring_doorbell`].

@@ -59,7 +59,7 @@ macro_rules! problems {
         #[non_exhaustive]
         pub enum Problem {
             $(
-                #[doc = concat!(stringify!($severity), " (", $source, "): ", $text, ".")]
+                #[doc = concat!(stringify!($severity), ": ", $text, ".")]
                 $name $({ $(
                     #[doc = concat!("The `", stringify!($field), "` of the text.")]
                     $field: $type,

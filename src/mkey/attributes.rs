@@ -3,15 +3,15 @@
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, PsvIndex};
 
-/// How many signature errors the device has been told that software has seen.
+/// The count of signature errors that software and device exchange. It starts at 1.
 ///
-/// The device stays quiet until the low bit of this count in the mkey context agrees with its own.
+/// The device reports an error, and then no other before the low bit of its own count has been written to the mkey context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ErrorCount {
-    /// Errors seen.
+    /// 1, and one more for each error recorded; modulo 2^32.
     pub seen: u32,
-    /// The next configuration has to tell the device.
+    /// The next configuration has to write it.
     pub pending: bool,
 }
 
@@ -135,12 +135,6 @@ impl KindWord {
     #[inline]
     pub(crate) const fn without_flags(self) -> Self {
         Self(self.0 & 0xffff_ffff)
-    }
-
-    /// Returns whether it is that of a plain mkey, in which nothing but access and layout is in force.
-    #[inline]
-    pub(crate) const fn is_plain(self) -> bool {
-        self.0 & 0x00ff_0000 == 0
     }
 
     /// Returns how many translation entries such an mkey has room for.

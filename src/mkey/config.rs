@@ -1,4 +1,4 @@
-//! What to change of an mkey, as plain data.
+//! Changes to an mkey, as plain data.
 
 use super::{Access, BlockSignature, Crypto};
 
@@ -25,7 +25,7 @@ impl SignatureChange {
     }
 }
 
-/// What to change of an mkey beside its layout; what is not given stays as it is (man page `mlx5dv_wr_mkey_configure`).
+/// Changes to an mkey, but for its layout; `None` and `Keep` leave a part as it is (man page `mlx5dv_wr_mkey_configure`).
 ///
 /// [`PreparedConfig`](crate::wqe::PreparedConfig) checks and encodes it, for any number of requests.
 ///

@@ -18,7 +18,8 @@ use zerocopy::{Immutable, IntoBytes, transmute};
 #[derive(IntoBytes, Immutable)]
 #[repr(C)]
 pub struct KlmEntry {
-    /// Address of the first byte, as the memory region counts addresses.
+    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was registered with; of
+    /// an mkey or a zero-based region an offset.
     pub address: u64,
     /// Bytes, 1 to [`KlmEntry::MAX_BYTES`].
     pub length: u32,
@@ -31,7 +32,7 @@ impl KlmEntry {
     pub const MAX_BYTES: u32 = Klm::MAX_BYTES;
 
     /// Returns length and key, which stand side by side, with one load.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn length_and_key(&self) -> (u32, u32) {
         let [_, both]: [u64; 2] = transmute!(*self);
         let [length, key]: [u32; 2] = transmute!(both);
@@ -41,11 +42,13 @@ impl KlmEntry {
 
 /// One stream of an interleaved layout (`struct mlx5dv_mr_interleaved`): each cycle maps its next `bytes` bytes.
 ///
-/// That `bytes + skip`, the stride, has at most 16 bits is checked when a request is posted.
+/// `bytes + skip`, the stride, is at most 65,535: else posting returns
+/// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked, not even `bytes` of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct InterleavedEntry {
-    /// Address of the first byte, as the memory region counts addresses.
+    /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was registered with; of
+    /// an mkey or a zero-based region an offset.
     pub address: u64,
     /// Bytes that each cycle maps.
     pub bytes: u16,
@@ -57,7 +60,9 @@ pub struct InterleavedEntry {
 
 /// What an mkey maps.
 ///
-/// Slices and arrays of [`KlmEntry`] convert to a list layout.
+/// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has room for
+/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and, padded to 64 bytes and with 64 bytes for each BSF,
+/// as many bytes as a request may have (`max_inline_data` of the queue, plus 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Layout<'a> {
@@ -71,7 +76,7 @@ pub enum Layout<'a> {
     List(&'a [KlmEntry]),
     /// The next bytes of each entry in turn, `repeat` times over (`mlx5dv_wr_set_mkey_layout_interleaved`).
     Interleaved {
-        /// Cycles.
+        /// Cycles; not checked.
         repeat: u32,
         /// Streams, in the order in which a cycle maps them.
         entries: &'a [InterleavedEntry],

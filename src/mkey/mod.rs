@@ -1,8 +1,8 @@
 //! The words: what a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
 //!
-//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] says what to change of it:
-//! access rights, layout, block signature, crypto. Each part is optional; what is not given stays as it is
-//! (man page `mlx5dv_wr_mkey_configure`).
+//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] says what to change of its
+//! access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each part is optional; what is not
+//! given stays as it is (man page `mlx5dv_wr_mkey_configure`).
 
 mod access;
 mod attributes;
@@ -22,7 +22,7 @@ pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_can_be_encrypted,
 };
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
-pub(crate) use plan::Plan;
+pub(crate) use plan::{InForce, Plan};
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,
 };

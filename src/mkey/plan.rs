@@ -5,6 +5,21 @@
 use super::{Crypto, MkeyConfig, MkeyKind, SignatureChange, XtsEngine};
 use crate::error::ConfigError;
 
+/// What is in force for an mkey, as far as a change of it depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InForce {
+    pub(crate) signature: SignatureChange,
+    pub(crate) crypto: Option<Crypto>,
+    /// The device is to be told the count of signature errors.
+    pub(crate) error_count_pending: bool,
+}
+
+impl InForce {
+    /// Nothing that a change would have to write again.
+    pub(crate) const NOTHING: Self =
+        Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
+}
+
 /// What a request writes beside the layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -22,15 +37,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans a change of an mkey of this kind. `signature` and `crypto` are in force; with `rearms` the device is told of its
-    /// error count.
-    pub(crate) fn new(
-        kind: &MkeyKind,
-        config: &MkeyConfig,
-        (signature, crypto): (SignatureChange, Option<Crypto>),
-        rearms: bool,
-    ) -> Result<Self, ConfigError> {
+    /// Plans a change of an mkey of this kind.
+    pub(crate) fn new(kind: &MkeyKind, config: &MkeyConfig, in_force: &InForce) -> Result<Self, ConfigError> {
         check_features(kind, config)?;
+        let InForce { signature, crypto, error_count_pending } = *in_force;
         let whole = MkeyConfig {
             access: config.access,
             signature: if config.signature == SignatureChange::Keep { signature } else { config.signature },
@@ -68,7 +78,7 @@ impl Plan {
         Ok(Self {
             config: whole,
             writes_bsfs,
-            sets_psvs: signature.is_some() && (sets_signature || rearms),
+            sets_psvs: signature.is_some() && (sets_signature || error_count_pending),
             bsf_enable,
             max_length,
         })

@@ -11,7 +11,7 @@ pub mod check_mask {
     pub const T10DIF_APP_TAG: u8 = 0x30;
     /// Reference tag of a T10-DIF.
     pub const T10DIF_REF_TAG: u8 = 0x0f;
-    /// A CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C too (gap 2).
+    /// A CRC of 32 bits. Assumption: bit 7 is the first byte in memory for the little-endian CRC32C too.
     pub const CRC32: u8 = 0xf0;
     /// A CRC of 64 bits.
     pub const CRC64: u8 = 0xff;

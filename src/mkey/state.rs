@@ -1,7 +1,7 @@
 //! What the device is known to hold for an mkey, as far as the next request depends on it.
 
 use super::attributes::KindWord;
-use super::plan::Plan;
+use super::plan::{InForce, Plan};
 use super::{
     BlockSignature, Crypto, ErrorCount, Layout, MkeyAttributes, MkeyConfig, MkeyKind, SignatureAttributes,
     SignatureChange, SignatureError, SignatureFault,
@@ -20,7 +20,7 @@ use crate::types::{DomainKind, Key};
 /// let mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0x1234_00), 4));
 /// assert_eq!(mkey.key().index().get(), 0x1234);
 /// ```
-// What posting reads and writes comes first, in two cache lines.
+// What posting reads and writes comes first, in two cache lines: see the assertion below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C, align(64))]
@@ -28,8 +28,8 @@ pub struct Mkey {
     kind_word: KindWord,
     /// Bytes of memory that the layout in force maps.
     length: u64,
-    /// PSVs of the wire domain (high half) and the memory domain, as a BSF has them; 0 without signature.
-    psvs: u64,
+    /// PSVs, in the order of [`DomainKind`]; 0 without signature.
+    psvs: [u32; 2],
     key: Key,
     /// Signature errors seen.
     errors_seen: u32,
@@ -43,19 +43,22 @@ pub struct Mkey {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
+// `kind`, and what comes behind it, is not for posting.
+const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
+
 impl Mkey {
-    /// Takes up an mkey that was created with these attributes.
+    /// Tracks an mkey that was created with these attributes.
     ///
-    /// A key with a tag can be used where the device cannot change tags, but not configured, as with the reference provider:
-    /// [`ConfigError::TagUpdateUnsupported`].
+    /// Where the tag of its key is not 0 and the device cannot change tags, the key can be used but not configured
+    /// ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
     pub const fn new(attributes: MkeyAttributes) -> Self {
         let MkeyAttributes { key, tag_update, .. } = attributes;
         let kind = attributes.kind();
         let (psvs, count) = match attributes.signature {
             Some(SignatureAttributes { memory_psv, wire_psv, error_count, .. }) => {
-                ((wire_psv.get() as u64) << 32 | memory_psv.get() as u64, error_count)
+                ([memory_psv.get(), wire_psv.get()], error_count)
             }
-            None => (0, ErrorCount { seen: 0, pending: false }),
+            None => ([0; 2], ErrorCount { seen: 0, pending: false }),
         };
         let mut mkey = Self {
             kind_word: KindWord::new(kind).with(KindWord::ERROR_COUNT_PENDING, count.pending),
@@ -84,14 +87,15 @@ impl Mkey {
         self.kind
     }
 
-    /// Returns how many bytes of memory the layout in force maps; 0 before the first.
+    /// Returns how many bytes of memory the layout in force maps; 0 before the first, and after an invalidation or
+    /// [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns how many bytes all of the mkey has on the wire, which is what work requests count; `None` where its
-    /// memory is not whole blocks.
+    /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
+    /// not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
         match self.signature.signature() {
             Some(signature) => signature.wire_bytes(self.length),
@@ -109,7 +113,7 @@ impl Mkey {
         if self.is_unknown() { None } else { self.crypto.as_ref() }
     }
 
-    /// Returns how many signature errors were seen, `None` for an mkey without signature.
+    /// Returns the count of signature errors, see [`ErrorCount`]; `None` for an mkey without signature.
     pub const fn error_count(&self) -> Option<ErrorCount> {
         if self.kind.signature.is_none() {
             return None;
@@ -118,7 +122,7 @@ impl Mkey {
         Some(ErrorCount { seen: self.errors_seen, pending })
     }
 
-    /// Gives the key another tag, with the next configuration.
+    /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next configuration.
     ///
     /// # Errors
     /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags.
@@ -139,7 +143,8 @@ impl Mkey {
 
     /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or was reset.
     ///
-    /// The next configuration must give all that the mkey can have.
+    /// The next configuration must give access rights, a layout, and signature and crypto properties where the mkey can have them:
+    /// else [`ConfigError::StateUnknown`].
     ///
     /// One thing does not come back: the device's own count of signature errors. If a completion queue was lost with a
     /// signature error in it, the count written next may equal the device's, which then reports nothing (assumption; to be
@@ -157,16 +162,14 @@ impl Mkey {
         self.length = 0;
     }
 
-    /// Notes that a request was posted behind which these are in force.
-    #[inline(always)]
+    /// Notes that a request was posted after which these are in force.
+    #[inline]
     pub(crate) fn note_configured(&mut self, config: &MkeyConfig, length: u64) {
         self.length = length;
-        if !self.kind_word.is_plain() {
-            (self.signature, self.crypto) = (config.signature, config.crypto);
-        }
+        (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
-    /// Notes that nothing stands against posting requests as they are prepared any more.
+    /// Clears all flags: the next request may be written as it is prepared.
     pub(crate) const fn note_state_known(&mut self) {
         self.kind_word = self.kind_word.without_flags();
     }
@@ -181,19 +184,16 @@ impl Mkey {
         self.kind_word
     }
 
-    /// Returns the PSVs of the wire domain (high half) and the memory domain, as a BSF has them.
+    /// Returns the PSVs of memory and wire domain.
     #[inline]
-    pub(crate) const fn psvs(&self) -> u64 {
+    pub(crate) const fn psvs(&self) -> [u32; 2] {
         self.psvs
     }
 
     /// Returns the PSV of a domain.
     #[inline]
-    pub(crate) const fn psv(&self, domain: DomainKind) -> u32 {
-        match domain {
-            DomainKind::Wire => (self.psvs >> 32) as u32,
-            DomainKind::Memory => self.psvs as u32,
-        }
+    pub(crate) fn psv(&self, domain: DomainKind) -> u32 {
+        self.psvs.get(domain as usize).copied().unwrap_or_default()
     }
 
     /// Returns what the device has to be told of the error count, its low bit, if it waits for that.
@@ -211,8 +211,12 @@ impl Mkey {
 
     /// Plans a change from what is in force.
     pub(crate) fn plan(&self, config: &MkeyConfig) -> Result<Plan, ConfigError> {
-        let rearms = self.pending_error_count().is_some();
-        Plan::new(&self.kind, config, (self.signature, self.crypto), rearms)
+        let in_force = InForce {
+            signature: self.signature,
+            crypto: self.crypto,
+            error_count_pending: self.kind_word.has(KindWord::ERROR_COUNT_PENDING),
+        };
+        Plan::new(&self.kind, config, &in_force)
     }
 
     /// Refuses a configuration that does not give all that the mkey can have.
@@ -251,7 +255,8 @@ impl Mkey {
     /// been polled first.
     ///
     /// # Errors
-    /// [`CheckError::NotASignatureMkey`], or [`CheckError::Unintelligible`] for an error that no domain of this mkey has.
+    /// [`CheckError::NotASignatureMkey`]. [`CheckError::Unintelligible`] for an error that no domain of this mkey has; it is told
+    /// once, too.
     pub fn check(&mut self) -> Result<Option<SignatureError>, CheckError> {
         if self.kind.signature.is_none() {
             return Err(CheckError::NotASignatureMkey);

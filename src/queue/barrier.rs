@@ -45,7 +45,7 @@
 macro_rules! barrier {
     ($(#[$doc:meta])* $name:ident: aarch64 $aarch64:literal, x86_64 $x86_64:literal) => {
         $(#[$doc])*
-        #[inline(always)]
+        #[inline]
         pub(super) fn $name() {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: a barrier instruction; it touches neither registers nor the stack.

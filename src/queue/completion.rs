@@ -53,7 +53,7 @@ pub enum Outcome {
     Sent {
         /// What it was.
         kind: RequestKind,
-        /// Bytes that an RDMA READ or atomic delivered.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for other kinds.
         bytes: u32,
     },
     /// A receive request is done.
@@ -74,11 +74,11 @@ pub enum Outcome {
 pub enum Message {
     /// By a send.
     Send,
-    /// By a send with 32 bits.
+    /// By a send with 32 bits, as a number (`imm_data` of libibverbs is big endian).
     SendImm(u32),
     /// By a send that invalidated this key.
     SendInvalidate(Key),
-    /// By an RDMA WRITE with 32 bits.
+    /// By an RDMA WRITE with 32 bits, as a number.
     WriteImm(u32),
 }
 
@@ -110,7 +110,7 @@ pub(super) enum CqeEvent {
 pub(super) enum WorkEvent {
     /// A send request is done.
     Sent {
-        /// Bytes that an RDMA READ or atomic delivered.
+        /// Bytes that an RDMA READ or an atomic delivered, as the device counts them; without meaning for other kinds.
         bytes: u32,
     },
     /// A receive request is done.

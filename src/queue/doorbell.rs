@@ -9,8 +9,9 @@ use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 /// The two counters in memory through which a queue's progress is published, big endian, 8 bytes.
 ///
-/// For a queue pair: slots posted to the receive queue, blocks posted to the send queue. For a completion queue: entries
-/// consumed, and the arming word. The caller places it in memory that the device was told of (PRM `dbr_addr`).
+/// For a queue pair: slots posted to the receive queue (16 bits), then blocks posted to the send queue (16 bits). For a completion
+/// queue: entries consumed (24 bits), then the arming word. The caller places it in memory that the device was told of (PRM
+/// `dbr_addr`).
 #[derive(Debug, Default)]
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
@@ -25,7 +26,7 @@ impl DoorbellRecord {
         Self { first: AtomicU32::new(0), second: [const { AtomicU16::new(0) }; 2] }
     }
 
-    /// Returns the bytes as the device reads them.
+    /// Returns both counters, each as the device reads it: 4 bytes, big endian.
     pub fn bytes(&self) -> [[u8; 4]; 2] {
         let [[a, b], [c, d]] = [0, 1]
             .map(|half| self.second.get(half).map_or(0, |half| half.load(Ordering::Relaxed)).to_ne_bytes());
@@ -33,13 +34,13 @@ impl DoorbellRecord {
     }
 
     /// Publishes the receive queue's counter (16 bits), or the completion queue's consumer index (24 bits).
-    #[inline(always)]
+    #[inline]
     pub(super) fn set_first(&self, counter: u32) {
         self.first.store(counter.to_be(), Ordering::Relaxed);
     }
 
     /// Publishes the send queue's counter.
-    #[inline(always)]
+    #[inline]
     pub(super) fn set_send(&self, counter: u16) {
         let [_, lower] = &self.second;
         lower.store(counter.to_be(), Ordering::Relaxed);
@@ -61,7 +62,7 @@ impl defmt::Format for UarDoorbell {
     }
 }
 
-/// The last request posted, of which a doorbell tells the device.
+/// The last work request posted, of which a doorbell tells the device: of a configuration with signature the last SET_PSV.
 #[derive(Clone, Copy)]
 pub struct LastRequest<'q> {
     ring: &'q Ring<'q, Wqebb>,
@@ -70,13 +71,13 @@ pub struct LastRequest<'q> {
 }
 
 impl<'q> LastRequest<'q> {
-    #[inline(always)]
+    #[inline]
     pub(super) const fn new(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64) -> Self {
         Self { ring, begin, end }
     }
 
     /// Returns the first 8 bytes of its control segment, as they are in memory.
-    #[inline(always)]
+    #[inline]
     pub fn control(&self) -> [u8; 8] {
         self.ring.peek(self.begin).read_u64::<0>()
     }
@@ -94,7 +95,8 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 
 /// Tells the device that a send queue has new requests.
 ///
-/// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue puts the barriers around it.
+/// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue orders ring, doorbell record and this write,
+/// and flushes the write behind it: implementations need no barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device ([`LastRequest::control`]).
     fn ring(&mut self, last: &LastRequest<'_>);

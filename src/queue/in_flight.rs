@@ -66,7 +66,7 @@ impl Filed {
 
 /// The work requests of a ring of at most as many blocks as `filed` has slots, a power of two.
 ///
-/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill less than a lap:
+/// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill a lap at most:
 /// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap; `begin` tells.
 pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first block of the oldest work request outstanding.
@@ -89,7 +89,7 @@ impl<const N: usize> InFlight<[Filed; N]> {
 
 impl InFlight {
     /// Returns the slot of a block: its number less the high bits.
-    #[inline(always)]
+    #[inline]
     fn slot(&self, block: u64) -> usize {
         block as usize & self.filed.len().wrapping_sub(1)
     }
@@ -116,7 +116,7 @@ impl InFlight {
 
     /// Files the next work request.
     // Posting loses 3 % and more where this is a call.
-    #[inline(always)]
+    #[inline]
     pub(super) fn file(&mut self, begin: u64, id: u64, kind: RequestKind, blocks: usize) {
         // A work request has at most 16 blocks.
         let slot = self.slot(begin);

@@ -1,8 +1,8 @@
 //! The rings: where work requests go and completions come from.
 //!
-//! Memory for rings and doorbell records is the caller's, and so is the doorbell. A queue writes blocks into free slots
-//! only, and the device learns of them when [`SendQueue::ring_doorbell`] publishes. Rings are device memory: nothing in
-//! them is trusted, nothing is held by reference.
+//! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into free blocks,
+//! and the device learns of them when [`SendQueue::ring_doorbell`] publishes; only cancelling changes blocks that are posted. Rings
+//! are shared with the device: nothing read from them is trusted.
 
 mod barrier;
 pub mod completion;

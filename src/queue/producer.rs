@@ -9,7 +9,7 @@ use crate::wire::{Block, MAX_WHOLE_BLOCKS, Wqebb, ZEROS};
 /// The most blocks that are reserved at once: a UMR and its two SET_PSVs, or one data-path request.
 const MAX_BLOCKS: usize = MAX_WHOLE_BLOCKS + 2;
 
-/// Writes whole blocks into a ring, one after the other.
+/// Hands out blocks of a ring to write, one after the other.
 ///
 /// Blocks are counted from the queue pair's start. Those from the producer on are not the device's to read: nothing that is
 /// written there counts before it is committed.
@@ -22,7 +22,7 @@ pub(super) struct SqProducer<'r> {
     contiguous_end: u64,
     /// The same, but that the ring's end may come in between.
     free_end: u64,
-    /// Takes what does not fit before the ring's end. [`SqProducer::commit_reserved`] copies it.
+    /// Takes what does not fit before the ring's end. [`SqProducer::commit_checked`] copies it.
     scratch: [Block; MAX_BLOCKS],
 }
 
@@ -53,66 +53,72 @@ impl<'r> SqProducer<'r> {
         tail + self.ring.len() as u64 - self.producer
     }
 
-    /// Reserves blocks to write, if they are known to be free and contiguous. [`SqProducer::commit`] takes them over.
-    #[inline(always)]
-    pub(super) fn reserve_at_once(&mut self, blocks: usize) -> Option<&mut [Block]> {
-        if self.producer + blocks as u64 > self.contiguous_end {
+    /// Returns whether this many blocks are known to be free and contiguous.
+    #[inline]
+    pub(super) const fn is_known_free(&self, blocks: usize) -> bool {
+        self.producer + blocks as u64 <= self.contiguous_end
+    }
+
+    /// Looks how many blocks are free and contiguous. Those from `tail` on are not free; at most as many are counted as work
+    /// requests may still be posted.
+    #[inline]
+    pub(super) fn look(&mut self, tail: u64, requests: u32) {
+        self.free_end = self.producer + self.free(tail).min(requests.into());
+        self.contiguous_end = self.ring_end().min(self.free_end);
+    }
+
+    /// Reserves blocks to write, if they are known to be free and contiguous. [`SqProducer::commit_fast`] takes them over.
+    #[inline]
+    pub(super) fn reserve_fast(&mut self, blocks: usize) -> Option<&mut [Block]> {
+        if !self.is_known_free(blocks) {
             return None;
         }
         let first = self.ring.block(self.producer);
         // SAFETY: all blocks from `producer` to `contiguous_end` are free, that is not the device's, and before the ring's end
-        // (`reserve`). Nobody else uses them while `self` is borrowed, and they are plain bytes.
+        // (`look`). Nobody else uses them while `self` is borrowed, and they are plain bytes.
         Some(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
-    /// Reserves blocks to write, where those from `tail` on are not free yet, and notes how many are free and contiguous: at
-    /// most `requests`, the work requests that may still be posted. Each has a block or more, so that their number needs no
-    /// check of its own. [`SqProducer::commit_reserved`] takes the blocks over.
+    /// Reserves blocks to write: in the ring, or in the scratch space where the ring's end comes in between, or where there is no
+    /// room: they are not free, which it says, or `room` tells of another limit. [`SqProducer::commit_checked`] takes them over.
     ///
     /// # Errors
-    /// [`PostError::RingFull`].
-    pub(super) fn reserve(
+    /// [`PostError::RingFull`] for more blocks than any request has.
+    pub(super) fn reserve_checked(
         &mut self,
         blocks: usize,
         tail: u64,
-        requests: u32,
-    ) -> Result<&mut [Block], PostError> {
-        let free = self.free(tail);
+        room: Result<(), PostError>,
+    ) -> Result<(&mut [Block], Result<(), PostError>), PostError> {
+        let (free, ring_end) = (self.free(tail), self.ring_end());
         let full = PostError::RingFull { needed: blocks as u16, free: free as u16 };
-        if blocks as u64 > free {
-            return Err(full);
-        }
-        self.free_end = self.producer + free.min(requests.into());
-        self.contiguous_end = self.ring_end().min(self.free_end);
-        if self.producer + blocks as u64 <= self.ring_end() {
-            // SAFETY: as in `reserve_at_once`.
-            return Ok(unsafe { core::slice::from_raw_parts_mut(self.ring.block(self.producer), blocks) });
-        }
-        Ok(self.scratch(blocks))
-    }
-
-    /// Returns blocks to write that are in no ring.
-    pub(super) fn scratch(&mut self, blocks: usize) -> &mut [Block] {
-        self.scratch.get_mut(..blocks).unwrap_or_default()
+        let room = room.and(if blocks as u64 > free { Err(full) } else { Ok(()) });
+        let scratch = self.scratch.get_mut(..blocks).ok_or(full)?.as_mut_ptr();
+        let in_ring = room.is_ok() && self.producer + blocks as u64 <= ring_end;
+        let first = if in_ring { self.ring.block(self.producer) } else { scratch };
+        // SAFETY: in the scratch space there are as many blocks. In the ring they are free (`room`), that is not the device's, and
+        // before its end. Nobody else uses them while `self` is borrowed, and they are plain bytes.
+        Ok((unsafe { core::slice::from_raw_parts_mut(first, blocks) }, room))
     }
 
     /// Returns the first block behind the ring's end: its length is a power of two.
+    #[inline]
     const fn ring_end(&self) -> u64 {
         (self.producer | self.ring.last()) + 1
     }
 
-    /// Takes over blocks that were reserved at once and are written.
-    #[inline(always)]
-    pub(super) const fn commit(&mut self, blocks: usize) {
-        self.producer += blocks as u64;
+    /// Takes over blocks that were reserved and are written, from the producer to the block before `end`.
+    #[inline]
+    pub(super) const fn commit_fast(&mut self, end: u64) {
+        self.producer = end;
     }
 
     /// Takes over blocks that were reserved and are written.
-    pub(super) fn commit_reserved(&mut self, blocks: usize) {
+    pub(super) fn commit_checked(&mut self, blocks: usize) {
         if self.producer + blocks as u64 > self.ring_end() {
             self.copy_scratch(blocks);
         }
-        self.commit(blocks);
+        self.producer += blocks as u64;
         self.contiguous_end = self.ring_end().min(self.free_end);
     }
 

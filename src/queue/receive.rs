@@ -84,7 +84,8 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     /// out, would end the list ([`DataSegment::END_OF_LIST_KEY`]).
     ///
     /// # Errors
-    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`], [`PostError::SgeTooLong`], [`PostError::RingFull`].
+    /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
+    /// [`PostError::RingFull`].
     #[inline]
     pub fn post(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let max = self.entries_per_slot as usize;
@@ -92,6 +93,10 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
             return Err(PostError::TooManySges { sges: sges.len().min(0xffff) as u16, max: max as u16 });
         }
         if self.producer == self.limit {
+            // What can never be posted is refused for that, whether there is room or not.
+            for (at, sge) in sges.iter().enumerate() {
+                sge.check_length(at)?;
+            }
             return Err(PostError::RingFull { needed: 1, free: 0 });
         }
         let mut index = self.producer * u64::from(self.entries_per_slot);

@@ -1,16 +1,20 @@
 //! The one way in: how a request gets into the ring.
 //!
-//! [`SendRequest::configure_mkey`] compares the kind of the mkey with that of the prepared configuration: one word, which also
-//! says whether the state of the mkey is known. It reserves as many blocks as the request has, and hands them to
-//! `Configuration::write`, which puts the layout, the control segments, the mkey context, the BSFs and the SET_PSVs there, and
-//! adds up the length of the mkey. Then the blocks are committed: the producer moves on, each work request is filed under its
-//! first block, and the mkey notes what is in force. What is refused before that has written into blocks that are not published,
-//! and changed nothing else.
+//! [`SendRequest::configure_mkey`] compares two words: the kind that the configuration was prepared for, and that of the mkey
+//! with its flags. Where they are equal, the mkey takes the configuration as it is: its state is known, its tag can be written,
+//! no error count is to be reported, and nothing is kept that has to be encoded first. Then `configure_fast` checks that the
+//! layout fits the mkey and the UMR fits a request of this queue, and reserves as many blocks as the UMR and its SET_PSVs have,
+//! looking again how many are free where too few are known to be. `Configuration::write` puts the layout there, checking the
+//! entries and adding up their lengths; then, if the mkey may have that length, control segments and mkey context, the BSFs, and
+//! the SET_PSVs. In the end the producer moves on, each work request is filed under its first block, the next one gets the small
+//! fence, and the mkey notes what is in force. The doorbell is rung by the caller.
 //!
-//! All this is tried at once, in the caller's code. Where something stands against it (another state of the mkey, no room known
-//! to be free and contiguous, an error), `SendRequest::configure_slowly` begins anew: it completes the configuration from the
-//! state of the mkey, says what is refused and why, looks again how many blocks are free, and takes a request around the ring's
-//! end. Data-path requests (`transfer.rs`) go the same way.
+//! Whatever stands against that ends the fast way without a reason, and `configure_checked` begins anew: it completes the
+//! configuration from the state of the mkey, takes a request around the ring's end by way of scratch space, and says what is
+//! wrong, first what can never be posted, then the lack of room. A request that is refused has left bytes in blocks that are not
+//! published, or in the scratch space, and has changed nothing else.
+//!
+//! RDMA WRITEs go the same two ways; the other requests (`transfer.rs`) go the checked one alone.
 
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
@@ -18,7 +22,7 @@ use crate::error::PostError;
 use crate::mkey::{KlmEntry, Layout, Mkey};
 use crate::wqe::PreparedConfig;
 use crate::wqe::control::RequestFlags;
-use crate::wqe::umr::Configuration;
+use crate::wqe::umr::{self, Configuration};
 
 /// A send request under construction: flags first, then one of the methods that post it. Nothing is posted before.
 #[must_use = "nothing is posted until one of the posting methods is called"]
@@ -32,19 +36,19 @@ pub struct SendRequest<'q, 'r> {
 crate::fmt::format_counters!(['q, 'r] SendRequest ['q, 'r] { id, flags });
 
 impl<'q, 'r> SendRequest<'q, 'r> {
-    #[inline(always)]
+    #[inline]
     pub(super) const fn new(state: &'q mut SendState<'r>, in_flight: &'q mut InFlight, id: u64) -> Self {
         Self { state, in_flight, id, flags: RequestFlags::NONE }
     }
 
-    /// Waits until reads and atomics posted before are done (`IBV_SEND_FENCE`).
+    /// Is not executed before the reads and atomics posted before it are done (`IBV_SEND_FENCE`).
     #[inline]
     pub const fn fenced(mut self) -> Self {
         self.flags = self.flags.with(RequestFlags::FENCED);
         self
     }
 
-    /// Gets a completion of its own (`IBV_SEND_SIGNALED`).
+    /// Completes with an entry in the completion queue, also where it succeeds (`IBV_SEND_SIGNALED`).
     #[inline]
     pub const fn signaled(mut self) -> Self {
         self.flags = self.flags.with(RequestFlags::SIGNALED);
@@ -58,15 +62,16 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self
     }
 
-    /// Changes an mkey: one UMR, and a SET_PSV for each domain whose signature starts anew, of which the last carries the
-    /// completion (man page `mlx5dv_wr_mkey_configure`).
+    /// Changes an mkey: one UMR, and behind it a SET_PSV for each domain whose signature is set (man page
+    /// `mlx5dv_wr_mkey_configure`). The last of them carries the completion.
     ///
-    /// Requests behind it on the same queue may use the mkey at once.
+    /// Requests posted behind it on the same queue may use the mkey. The device sees nothing of all that before
+    /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
     ///
     /// # Errors
-    /// [`PostError::Config`] for what mkey or queue cannot hold, [`PostError::RingFull`], [`PostError::TooManyRequests`].
-    /// Counters and mkey are then as before.
-    // A third more instructions where it is called (a list of 4 entries, x86-64 and Cortex-A72).
+    /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::RingFull`] or
+    /// [`PostError::TooManyRequests`]. Counters and mkey are then as before.
+    // Three quarters more instructions where it is called (a list of 1 entry, x86-64).
     #[inline(always)]
     pub fn configure_mkey<'l>(
         mut self,
@@ -77,37 +82,39 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let layout = layout.into();
         if prepared.kind_word() == mkey.kind_word() {
             let configuration = Configuration::new(prepared, layout);
-            // The compiler knows how many SET_PSVs there are: a fifth less where there is none (a list of 4 entries).
+            // A function for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4 entries).
             let posted = match prepared.psv_count() {
-                0 => self.configure_at_once::<0>(mkey, &configuration),
-                1 => self.configure_at_once::<1>(mkey, &configuration),
-                _ => self.configure_at_once::<2>(mkey, &configuration),
+                0 => self.configure_fast::<0>(mkey, &configuration),
+                1 => self.configure_fast::<1>(mkey, &configuration),
+                _ => self.configure_fast::<2>(mkey, &configuration),
             };
             if posted.is_some() {
                 return Ok(());
             }
         }
         match layout {
-            Layout::List(entries) => self.configure_list_slowly(mkey, prepared, entries),
-            Layout::Unchanged | Layout::Interleaved { .. } => self.configure_slowly(mkey, prepared, layout),
+            Layout::List(entries) => self.configure_list_checked(mkey, prepared, entries),
+            Layout::Unchanged | Layout::Interleaved { .. } => self.configure_checked(mkey, prepared, layout),
         }
     }
 
-    /// As [`SendRequest::configure_slowly`]: a slice goes in registers.
+    /// As [`SendRequest::configure_checked`], for a list.
+    // With the enum as the only way there, posting a list of 4 entries takes 11 % more instructions (x86-64).
     #[cold]
     #[inline(never)]
-    fn configure_list_slowly(
+    fn configure_list_checked(
         self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         entries: &[KlmEntry],
     ) -> Result<(), PostError> {
-        self.configure_slowly(mkey, prepared, Layout::List(entries))
+        self.configure_checked(mkey, prepared, Layout::List(entries))
     }
 
-    /// Posts a UMR and `PSVS` SET_PSVs, where nothing stands against it.
+    /// Posts a UMR and `PSVS` SET_PSVs, if nothing stands against it.
+    // Twice as many instructions where it is called (a list of 1 entry, x86-64).
     #[inline(always)]
-    fn configure_at_once<const PSVS: usize>(
+    fn configure_fast<const PSVS: usize>(
         &mut self,
         mkey: &mut Mkey,
         configuration: &Configuration<'_>,
@@ -116,68 +123,68 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         if !state.has_room_for(configuration) {
             return None;
         }
-        let (post, blocks) = (state.post(*flags), configuration.umr_blocks + PSVS);
-        let length = configuration.write::<PSVS>(state.producer.reserve_at_once(blocks)?, post, mkey).ok()?;
-        state.producer.commit(blocks);
-        file::<PSVS>(state, in_flight, post.begin, configuration.umr_blocks, *id);
+        let (fields, blocks) = (state.control_fields(*flags), configuration.umr_blocks + PSVS);
+        let length =
+            configuration.write::<PSVS>(state.reserve_fast(blocks, in_flight)?, fields, mkey).ok()?;
+        state.producer.commit_fast(fields.begin + blocks as u64);
+        file::<PSVS>(state, in_flight, fields.begin, configuration.umr_blocks, *id);
         mkey.note_configured(configuration.prepared.config(), length);
         Some(())
     }
 
-    /// Posts a configuration in any case but one that is refused: of an mkey in any state, with a second look for room.
+    /// Posts a configuration, or says why not: for an mkey in any state, also around the ring's end.
     #[cold]
     #[inline(never)]
-    fn configure_slowly(
+    fn configure_checked(
         self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         layout: Layout<'_>,
     ) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
-        let mut completed;
-        let prepared = if prepared.kind_word() == mkey.kind_word() {
-            prepared
-        } else {
-            completed = *prepared;
-            completed.complete(mkey, &layout)?;
+        prepared.check(mkey, &layout)?;
+        let completed;
+        let prepared = if prepared.keeps() {
+            completed = prepared.completed(mkey)?;
             &completed
+        } else {
+            prepared
         };
         let configuration = Configuration::new(prepared, layout);
         state.check_layout(&configuration)?;
         let request = SendRequest { state, in_flight, id, flags };
         match prepared.psv_count() {
-            0 => request.configure_anywhere::<0>(mkey, &configuration)?,
-            1 => request.configure_anywhere::<1>(mkey, &configuration)?,
-            _ => request.configure_anywhere::<2>(mkey, &configuration)?,
+            0 => request.post_checked::<0>(mkey, &configuration),
+            1 => request.post_checked::<1>(mkey, &configuration),
+            _ => request.post_checked::<2>(mkey, &configuration),
         }
-        mkey.note_state_known();
-        Ok(())
     }
 
-    /// Posts a UMR and `PSVS` SET_PSVs, with a second look for room.
-    fn configure_anywhere<const PSVS: usize>(
+    /// Posts a UMR and `PSVS` SET_PSVs, or says why not.
+    fn post_checked<const PSVS: usize>(
         self,
         mkey: &mut Mkey,
         configuration: &Configuration<'_>,
     ) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
-        let (post, blocks) = (state.post(flags), configuration.umr_blocks + PSVS);
-        let (target, room) = match state.reserve(1 + PSVS, blocks, in_flight) {
-            Ok(reserved) => (reserved, Ok(())),
-            Err(full) => (state.producer.scratch(blocks), Err(full)),
-        };
+        let (fields, blocks) = (state.control_fields(flags), configuration.umr_blocks + PSVS);
+        let (target, room) = state.reserve_checked(1 + PSVS, blocks, in_flight)?;
         // What can never be posted is refused for that, whether there is room or not.
-        let length = configuration.write::<PSVS>(target, post, mkey)?;
+        let length = configuration.write::<PSVS>(target, fields, mkey)?;
+        if let Some(count) = mkey.pending_error_count() {
+            umr::write_error_count(target, count);
+        }
         room?;
-        state.producer.commit_reserved(blocks);
-        file::<PSVS>(state, in_flight, post.begin, configuration.umr_blocks, id);
+        state.producer.commit_checked(blocks);
+        file::<PSVS>(state, in_flight, fields.begin, configuration.umr_blocks, id);
         mkey.note_configured(configuration.prepared.config(), length);
+        mkey.note_state_known();
         Ok(())
     }
 }
 
 /// Files the UMR and the SET_PSVs of a configuration. The last of them is what the user waits for.
-#[inline(always)]
+#[inline]
 fn file<const PSVS: usize>(
     state: &mut SendState<'_>,
     in_flight: &mut InFlight,

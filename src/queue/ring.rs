@@ -48,17 +48,17 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Returns the number of the last slot.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn last(&self) -> u64 {
         (self.mask / Self::SLOT) as u64
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot(&self, index: u64) -> *mut T {
         self.slot_at((index as usize).wrapping_mul(Self::SLOT))
     }
 
-    #[inline(always)]
+    #[inline]
     fn slot_at(&self, distance: usize) -> *mut T {
         // SAFETY: the number of slots and their size are powers of two, and `mask` is that of the slice that `new` took: any
         // distance masked by it is that of a slot of the slice, which stays borrowed for 'r.
@@ -66,7 +66,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Writes a slot.
-    #[inline(always)]
+    #[inline]
     pub(super) fn write(&mut self, index: u64, value: T) {
         // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
         // only after the barrier and the doorbell that follow.
@@ -81,7 +81,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Returns a slot to read.
-    #[inline(always)]
+    #[inline]
     pub(super) fn peek(&self, index: u64) -> Slot<'_, T> {
         let distance = (index as usize).wrapping_mul(Self::SLOT);
         let owner = u64::from(distance & self.bytes != 0);
@@ -89,7 +89,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Copies a slot out.
-    #[inline(always)]
+    #[inline]
     pub(super) fn read(&self, index: u64) -> T {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make
         // the copy wrong, and nothing trusts it.
@@ -99,7 +99,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
 impl Ring<'_, Wqebb> {
     /// Returns where a block is, and those behind it up to the ring's end.
-    #[inline(always)]
+    #[inline]
     pub(super) fn block(&mut self, index: u64) -> *mut Block {
         self.slot(index).cast()
     }
@@ -117,14 +117,14 @@ pub(super) struct Slot<'q, T> {
 impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
     /// Returns the owner bit of what the device writes in this lap of a completion queue: 0 in the first, 1 in the second, and
     /// so on.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn owner(self) -> u64 {
         self.owner
     }
 
     /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no alignment, and are
     /// read byte by byte otherwise. As [`Ring::read`].
-    #[inline(always)]
+    #[inline]
     pub(super) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
         // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.

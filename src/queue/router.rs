@@ -25,10 +25,10 @@ pub trait QpQueues {
     /// Returns the number of the queue pair.
     fn qpn(&self) -> Qpn;
 
-    /// Retires a send request, see [`SendQueue::retire`].
+    /// Retires a send request by the number of its first block modulo 2^16, see [`SendQueue::retire`].
     fn retire_send(&mut self, counter: u16) -> Option<Retired>;
 
-    /// Retires a receive request, see [`ReceiveQueue::retire`].
+    /// Retires a receive request by its number modulo 2^16, see [`ReceiveQueue::retire`].
     fn retire_receive(&mut self, counter: u16) -> Option<u64>;
 }
 
@@ -78,8 +78,8 @@ impl<const N: usize> QpQueues for ReceiveQueue<'_, N> {
     }
 }
 
-/// What sends and what receives, of the same queue pair. The number is that of the first; a second of another queue pair retires
-/// nothing.
+/// The send queue and the receive queue of a queue pair, in this order. Its number is that of the first; a receive queue of another
+/// queue pair retires nothing.
 impl<S: QpQueues, R: QpQueues> QpQueues for (S, R) {
     #[inline]
     fn qpn(&self) -> Qpn {
@@ -102,12 +102,12 @@ pub trait CompletionRouter {
     /// The queues of a queue pair.
     type Queues: QpQueues;
 
-    /// Finds the queues of a queue pair. The user index is a hint: polling looks at the number of what is found, and refuses the
-    /// entry where it is not that of the entry.
+    /// Finds the queues of a queue pair. The user index is a hint: polling compares [`QpQueues::qpn`] with the number in the entry,
+    /// and reports [`CompletionError::UnknownQueuePair`](crate::error::CompletionError::UnknownQueuePair) where they differ.
     fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Self::Queues>;
 
-    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns where the router has it, for
-    /// [`super::Completion::SignatureError`]; `None` where no mkey has taken it.
+    /// Hands a signature error to its mkey ([`Mkey::record`]), and returns the index of that mkey in the router, from 0, for
+    /// [`super::Completion::SignatureError`]; `None` where the error is of none of its mkeys.
     fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize>;
 }
 

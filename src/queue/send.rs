@@ -12,7 +12,8 @@ use crate::error::QueueError;
 use crate::types::Qpn;
 use crate::wire::Wqebb;
 
-/// A send queue over the caller's ring. `N` is the most blocks that it can keep track of, a power of two.
+/// A send queue over the caller's ring. `N` is the most blocks of 64 bytes that it can keep track of: a power of two, and at least
+/// the ring's length.
 ///
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`]. Each post
 /// either happens as a whole or changes nothing.
@@ -24,7 +25,7 @@ pub struct SendQueue<'r, D, const N: usize> {
 }
 
 impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
-    /// Makes a send queue over `ring`, which the queue pair was or will be created with.
+    /// Makes a send queue over `ring` and `record`, which its queue pair is created with, before or after.
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of blocks, at most `N` and 32768;
@@ -47,7 +48,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
     /// Begins a request; `id` is what its completion will carry (`wr_id`). Nothing is posted until one of the posting methods of
     /// the request is called.
-    #[inline(always)]
+    #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         SendRequest::new(&mut self.state, &mut self.in_flight, id)
     }
@@ -69,12 +70,13 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.state.producer.free(in_flight.tail()) as u32
     }
 
-    /// Returns the number of blocks posted since the queue pair's start.
+    /// Returns the number of blocks posted, modulo 2^32, counted from [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
         self.state.producer.producer() as u32
     }
 
-    /// Returns the fence mode that the next request gets if it asks for none.
+    /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: 1, the small fence, behind a change of an
+    /// mkey, else 0.
     pub const fn next_fence(&self) -> u8 {
         self.state.next_fence().fence_mode()
     }
@@ -84,7 +86,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.record
     }
 
-    /// Exchanges the doorbell for another that does the same, behind a trait object say.
+    /// Exchanges the doorbell for another that rings the same register, behind a trait object say.
     pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
         let Self { state, record, doorbell, in_flight } = self;
         SendQueue { state, record, doorbell: map(doorbell), in_flight }
@@ -120,7 +122,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
 
 crate::fmt::format_counters!(['r, D, const N: usize] SendQueue ['r, D, N] { state });
 
-/// Requests that are published together, with one doorbell when it is dropped, also where one of them was refused.
+/// Requests that are published together: when it is dropped, one doorbell publishes all that is posted, also where a later request
+/// was refused.
 ///
 /// If it is leaked ([`core::mem::forget`]), the next doorbell of the queue publishes them.
 ///
@@ -146,7 +149,7 @@ crate::fmt::format_counters!(['q, 'r, D: Doorbell, const N: usize] Batch ['q, 'r
 
 impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
     /// Begins a request, as [`SendQueue::request`] does.
-    #[inline(always)]
+    #[inline]
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         self.queue.request(id)
     }

@@ -14,13 +14,13 @@ pub struct SendQueueConfig {
     pub qpn: Qpn,
     /// Longest inline data in bytes (`max_inline_data`); plus 4 it is also the limit of an mkey's layout and BSFs.
     pub max_inline_data: u32,
-    /// Most data segments of a request (`max_send_sge`), 1 or more.
+    /// Most data segments of a request (`max_send_sge`); under 1 it counts as 1, over 60 as 60, which is what a request can hold.
     pub max_sge: usize,
     /// Most work requests between post and completion. If it is not above the completion queue's size, that cannot overrun.
     pub max_requests: u32,
     /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,
-    /// Number of the first block to post, for a queue pair that has been in use; 0 for a new one.
+    /// Number of the first block to post (PRM `wqe_index`, 16 bits), for a queue pair that has been in use; 0 for a new one.
     pub first_block: u32,
     /// The last request posted changed an mkey, for a queue pair that has been in use; false for a new one.
     pub small_fence: bool,
@@ -34,7 +34,7 @@ impl SendQueueConfig {
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 
-    /// A new queue pair with the largest limits; requests are signalled one by one.
+    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests, signalled one by one.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,

@@ -10,7 +10,7 @@ use crate::wire::{
     Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
 use crate::wqe::Payload;
-use crate::wqe::control::{self, Post, RequestFlags};
+use crate::wqe::control::{self, ControlFields, RequestFlags};
 use crate::wqe::umr::Configuration;
 
 /// The part of a send queue that requests work on.
@@ -33,7 +33,8 @@ pub(super) struct SendState<'r> {
 }
 
 impl<'r> SendState<'r> {
-    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>) -> Self {
+    pub(super) fn new(config: &SendQueueConfig, mut producer: SqProducer<'r>) -> Self {
+        producer.look(config.first_block.into(), config.max_requests);
         let max_octowords = config.max_octowords();
         let flags = |set, flags| if set { flags } else { RequestFlags::NONE };
         Self {
@@ -66,22 +67,22 @@ impl<'r> SendState<'r> {
         self.last
     }
 
-    /// Returns where the next request is to be posted.
-    #[inline(always)]
-    pub(super) const fn post(&self, flags: RequestFlags) -> Post {
+    /// Returns what the control segments of the next request say.
+    #[inline]
+    pub(super) const fn control_fields(&self, flags: RequestFlags) -> ControlFields {
         let begin = self.producer.producer();
-        Post { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
+        ControlFields { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
     }
 
     /// Returns how many work requests may still be posted.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn free_requests(&self, in_flight: &InFlight) -> u32 {
         self.max_requests.saturating_sub(in_flight.outstanding())
     }
 
     /// Returns whether a configuration has room in any request of this queue, and its layout in the mkey. Where this says no,
     /// [`SendState::check_layout`] may yet let it pass: a layout without BSFs may end within a block.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn has_room_for(&self, configuration: &Configuration<'_>) -> bool {
         configuration.umr_blocks <= self.max_umr_blocks
             && configuration.layout.octowords() <= configuration.prepared.kind_word().max_entries()
@@ -106,7 +107,7 @@ impl<'r> SendState<'r> {
     }
 
     /// Returns whether a request may carry this.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn has_room_for_payload(&self, payload: &Payload<'_>) -> bool {
         match payload {
             Payload::Sges(sges) => sges.len() <= 1 || sges.len() <= self.max_sge,
@@ -128,28 +129,34 @@ impl<'r> SendState<'r> {
         }
     }
 
-    /// Refuses work requests that would be too many.
-    fn check_requests(&self, in_flight: &InFlight, needed: usize) -> Result<(), PostError> {
-        let free = self.free_requests(in_flight);
-        if needed as u32 <= free {
-            return Ok(());
+    /// Reserves blocks, if they are free and contiguous.
+    #[inline]
+    pub(super) fn reserve_fast(&mut self, blocks: usize, in_flight: &InFlight) -> Option<&mut [Block]> {
+        if !self.producer.is_known_free(blocks) {
+            self.producer.look(in_flight.tail(), self.free_requests(in_flight));
         }
-        Err(PostError::TooManyRequests { needed: needed as u16, free: free as u16 })
+        self.producer.reserve_fast(blocks)
     }
 
-    /// Reserves blocks for `requests` work requests with a second look for room, see [`SqProducer::reserve`].
-    pub(super) fn reserve(
+    /// Reserves blocks for `requests` work requests, and says whether there is room for them, see [`SqProducer::reserve_checked`].
+    ///
+    /// # Errors
+    /// [`PostError::RingFull`] for more blocks than any request has.
+    pub(super) fn reserve_checked(
         &mut self,
         requests: usize,
         blocks: usize,
         in_flight: &InFlight,
-    ) -> Result<&mut [Block], PostError> {
-        self.check_requests(in_flight, requests)?;
-        self.producer.reserve(blocks, in_flight.tail(), self.free_requests(in_flight))
+    ) -> Result<(&mut [Block], Result<(), PostError>), PostError> {
+        let free = self.free_requests(in_flight);
+        let few = PostError::TooManyRequests { needed: requests as u16, free: free as u16 };
+        let room = if requests as u32 > free { Err(few) } else { Ok(()) };
+        self.producer.look(in_flight.tail(), free);
+        self.producer.reserve_checked(blocks, in_flight.tail(), room)
     }
 
     /// Notes that requests were posted.
-    #[inline(always)]
+    #[inline]
     pub(super) const fn note_posted(&mut self, last: u64, next_fence: RequestFlags) {
         (self.last, self.next_fence) = (last, next_fence);
     }

@@ -180,7 +180,7 @@ pub struct SignatureBsf {
 
 impl SignatureBsf {
     /// Adds the PSVs of the wire domain (high half) and the memory domain, at once.
-    #[inline(always)]
+    #[inline]
     pub fn add_psvs(&mut self, psvs: u64) {
         let [_, selectors, ..]: &mut [U64; 8] = zerocopy::transmute_mut!(self);
         *selectors |= U64::new(psvs);
@@ -247,31 +247,6 @@ pub struct CryptoBsf {
 }
 
 impl CryptoBsf {
-    /// Makes a BSF for AES-XTS. Its 64 bytes are written as words, not field by field.
-    #[inline(always)]
-    pub const fn aes_xts(
-        size_type: BsfSize,
-        order: EncryptionOrder,
-        data_unit_selector: u8,
-        tweak: [u8; 16],
-        dek: u32,
-        keytag: [u8; 8],
-    ) -> Self {
-        let codes =
-            (size_type.into_bits() as u64) << 56 | (order.0 as u64) << 48 | (Self::AES_XTS as u64) << 32;
-        let [tweak_head, tweak_tail]: [U64; 2] = zerocopy::transmute!(tweak);
-        zerocopy::transmute!([
-            U64::new(codes | u32::MAX as u64),
-            U64::new((data_unit_selector as u64) << 56),
-            tweak_head,
-            tweak_tail,
-            U64::new((dek as u64) << 32),
-            U64::from_bytes(keytag),
-            U64::ZERO,
-            U64::ZERO,
-        ])
-    }
-
     /// `enc_standard`: AES-XTS (IEEE 1619).
     pub const AES_XTS: u8 = 0;
 }
@@ -292,28 +267,3 @@ const _: () = assert!(BsfSize::new().with_size(BsfSize::SIGNATURE_AND_CRYPTO).in
 const _: () = assert!(InlineValid::new().with_valid(true).with_refresh(true).into_bits() == 0xc000);
 const _: () = assert!(RepeatSeed::new().with_repeat_block(true).with_seed_ones(true).into_bits() == 0x88);
 const _: () = assert!(DifFlags::new().with_inc_ref_tag(true).with_app_ref_escape(true).into_bits() == 0x42);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_and_fields_agree() {
-        let head = BsfSize::new().with_size(BsfSize::WITH_INLINE).with_kind(BsfSize::KIND_CRYPTO);
-        let tweak = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-        let keytag = [21, 22, 23, 24, 25, 26, 27, 28];
-        let fields = CryptoBsf {
-            bsf_size_type: head.into_bits(),
-            enc_order: EncryptionOrder::RAW_MEMORY.0,
-            enc_standard: CryptoBsf::AES_XTS,
-            raw_data_size: U32::MAX_VALUE,
-            data_unit_selector: 4,
-            xts_initial_tweak: tweak,
-            dek: U32::new(0x00ab_cdef),
-            keytag,
-            ..CryptoBsf::default()
-        };
-        let words = CryptoBsf::aes_xts(head, EncryptionOrder::RAW_MEMORY, 4, tweak, 0x00ab_cdef, keytag);
-        assert_eq!(words, fields);
-    }
-}

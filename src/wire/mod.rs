@@ -37,10 +37,9 @@ pub(crate) type Octoword = [u8; OCTOWORD_BYTES];
 pub(crate) type Block = [Octoword; OCTOWORDS_PER_BLOCK];
 
 /// Returns the number of blocks that `octowords` octowords fill.
-#[inline(always)]
+#[inline]
 pub(crate) const fn blocks_of(octowords: usize) -> usize {
-    // Rounded up by hand: `div_ceil` minds overflow, which takes longer (11 instructions of `slice4`).
-    (octowords + (OCTOWORDS_PER_BLOCK - 1)) >> OCTOWORDS_PER_BLOCK.ilog2()
+    octowords.div_ceil(OCTOWORDS_PER_BLOCK)
 }
 
 /// A block of zeros: of translation entries that are left out.

@@ -15,11 +15,26 @@ pub struct SetPsvSegment {
     pub syndrome: U16,
     /// Reserved.
     pub reserved: U16,
-    /// Start values: a CRC seed (32-bit CRCs in the high half), or T10-DIF `guard << 48 | app << 32 | ref`.
+    /// What the signature starts with, see [`TransientSignature`].
     pub transient_signature: U64,
 }
 
-crate::fmt::defmt_as_bytes!(SetPsvSegment);
+/// What a signature starts with, 8 bytes (`transient_signature` of `struct mlx5_wqe_set_psv_seg`): the fields of a T10-DIF, or
+/// the seed of a CRC over all of them, one of 32 bits in the first four bytes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct TransientSignature {
+    /// Seed of the block guard.
+    pub guard: U16,
+    /// Application tag.
+    pub app_tag: U16,
+    /// Reference tag.
+    pub ref_tag: U32,
+}
 
-const _: () = assert!(size_of::<SetPsvSegment>() == 16);
+crate::fmt::defmt_as_bytes!(SetPsvSegment, TransientSignature);
+
+const _: () = assert!(size_of::<SetPsvSegment>() == 16 && size_of::<TransientSignature>() == 8);
 const _: () = assert!(core::mem::offset_of!(SetPsvSegment, transient_signature) == 8);

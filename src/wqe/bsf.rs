@@ -5,7 +5,9 @@ use crate::types::Seed;
 use crate::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
 };
-use zerocopy::big_endian::{U16, U32};
+use crate::wire::psv::TransientSignature;
+use zerocopy::big_endian::{U16, U32, U64};
+use zerocopy::transmute;
 
 /// Returns the BSF of a signature but for the numbers of the PSVs; of none, one that lets data pass. `size` is one of the codes
 /// of [`BsfSize`].
@@ -34,10 +36,18 @@ pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> Signatu
 }
 
 /// Returns the BSF of crypto properties. `size` is one of the codes of [`BsfSize`].
-pub(crate) const fn crypto(crypto: &Crypto, engine: XtsEngine, size: u8) -> CryptoBsf {
-    let size_type = BsfSize::new().with_size(size).with_kind(BsfSize::KIND_CRYPTO);
-    let (unit, tweak) = (crypto.data_unit.selector(), engine.tweak_bytes(crypto.tweak));
-    CryptoBsf::aes_xts(size_type, crypto.encryption_order(), unit, tweak, crypto.dek.get(), crypto.keytag.0)
+pub(crate) fn crypto(crypto: &Crypto, engine: XtsEngine, size: u8) -> CryptoBsf {
+    CryptoBsf {
+        bsf_size_type: BsfSize::new().with_size(size).with_kind(BsfSize::KIND_CRYPTO).into_bits(),
+        enc_order: crypto.encryption_order().0,
+        enc_standard: CryptoBsf::AES_XTS,
+        raw_data_size: U32::MAX_VALUE,
+        data_unit_selector: crypto.data_unit.selector(),
+        xts_initial_tweak: engine.tweak_bytes(crypto.tweak),
+        dek: U32::new(crypto.dek.get()),
+        keytag: crypto.keytag.0,
+        ..CryptoBsf::default()
+    }
 }
 
 /// Returns the block format selector of a signature, without the number of the PSV.
@@ -82,19 +92,24 @@ fn inline_dif(signature: &Signature) -> InlineDif {
 }
 
 /// Returns what the PSV of a signature starts with (`transient_signature` of `struct mlx5_wqe_set_psv_seg`).
-pub(crate) fn psv_start(signature: &Signature) -> u64 {
-    match signature {
+pub(crate) fn psv_start(signature: &Signature) -> TransientSignature {
+    let seed = match signature {
         Signature::T10Dif(dif) => {
             let guard = match dif.seed {
-                Seed::Zeros => 0,
-                Seed::Ones => 0xffff,
+                Seed::Zeros => U16::ZERO,
+                Seed::Ones => U16::MAX_VALUE,
             };
-            guard << 48 | u64::from(dif.app_tag) << 32 | u64::from(dif.ref_tag)
+            return TransientSignature {
+                guard,
+                app_tag: U16::new(dif.app_tag),
+                ref_tag: U32::new(dif.ref_tag),
+            };
         }
         Signature::Crc32(Seed::Ones) | Signature::Crc32c(Seed::Ones) => 0xffff_ffff_0000_0000,
         Signature::Crc64Xp10(Seed::Ones) => u64::MAX,
         Signature::Crc32(Seed::Zeros)
         | Signature::Crc32c(Seed::Zeros)
         | Signature::Crc64Xp10(Seed::Zeros) => 0,
-    }
+    };
+    transmute!(U64::new(seed))
 }

@@ -49,22 +49,24 @@ impl RequestFlags {
     }
 }
 
-/// Where a request is to be posted.
+/// What the control segment of a request says, beside its opcode and size.
 #[derive(Clone, Copy)]
-pub(crate) struct Post {
+pub(crate) struct ControlFields {
     /// As a control segment has it, see [`qpn_dword`].
     pub(crate) qpn: u32,
     /// The number of its first block.
     pub(crate) begin: u64,
-    /// What the request asks for, what each does (`signal_all`), and the fence of its first work request if it asks for none.
+    /// What the request asks for.
     pub(crate) flags: RequestFlags,
+    /// What each request of the queue asks for (`signal_all`).
     pub(crate) always: RequestFlags,
+    /// The fence that it gets if it asks for none.
     pub(crate) fence: RequestFlags,
 }
 
-impl Post {
+impl ControlFields {
     /// Returns it for a work request that does not complete, also where all others do.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn silent(self) -> Self {
         Self { flags: self.flags.silent(), always: RequestFlags::NONE, ..self }
     }
@@ -76,9 +78,15 @@ pub(crate) const fn qpn_dword(qpn: Qpn) -> u32 {
 }
 
 /// Writes a control segment.
-#[inline(always)]
-pub(crate) fn write(segment: &mut Octoword, opcode: Opcode, octowords: usize, post: Post, imm: u32) {
-    let Post { qpn, begin, flags, always, fence } = post;
+#[inline]
+pub(crate) fn write(
+    segment: &mut Octoword,
+    opcode: Opcode,
+    octowords: usize,
+    fields: ControlFields,
+    imm: u32,
+) {
+    let ControlFields { qpn, begin, flags, always, fence } = fields;
     // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
     *segment = transmute!([
         U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),

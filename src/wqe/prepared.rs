@@ -3,11 +3,13 @@
 use super::bsf;
 use crate::error::ConfigError;
 use crate::mkey::{
-    Crypto, Keytag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan, SignatureChange, T10Dif, XtsEngine,
+    Crypto, InForce, Keytag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan, SignatureChange, T10Dif,
+    XtsEngine,
 };
 use crate::types::{DekId, DomainKind, Tweak};
 use crate::wire::bsf::{BsfSize, CryptoBsf, InlineDif, SignatureBsf};
 use crate::wire::mkey_context::{FlagsPd, MkeyContext};
+use crate::wire::psv::TransientSignature;
 use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags};
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, ZEROS};
 use zerocopy::big_endian::{U16, U32, U64};
@@ -55,51 +57,48 @@ pub struct PreparedConfig {
     bsf_count: u8,
     /// Which PSVs of an mkey the BSF of the signature names: wire and memory domain have 32 bits of the word each.
     psv_mask: u64,
-    /// The PSVs to set, in this order, and their start values.
-    psvs: [PsvStart; 2],
+    /// The domains whose PSVs are set, in this order, and how many they are.
+    psv_domains: [DomainKind; 2],
     psv_count: u8,
-}
-
-/// A PSV to set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) struct PsvStart {
-    pub(crate) domain: DomainKind,
-    /// Its start value, see [`bsf::psv_start`].
-    pub(crate) start: u64,
+    /// What the PSVs start with, in the order of [`DomainKind`], see [`bsf::psv_start`].
+    psv_starts: [TransientSignature; 2],
 }
 
 impl PreparedConfig {
     /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
     ///
-    /// What it keeps of an mkey is looked up when it is posted. Where a signature or crypto properties are kept that the mkey can
-    /// have, it is encoded again for each request: give both where speed counts.
+    /// What it leaves as it is, is taken from the mkey when it is posted. If mkeys of this kind have a signature or crypto
+    /// properties and the configuration leaves them as they are, every post encodes it again: give both where speed counts.
     ///
     /// # Errors
-    /// [`ConfigError`]: what no mkey of this kind can hold.
+    /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`], [`ConfigError::NotACryptoMkey`],
+    /// [`ConfigError::SignatureUnsupported`], [`ConfigError::BlockSizeUnsupported`], and
+    /// [`ConfigError::BothSignaturesOutsideCipher`], which posting may also return where only one of signature and crypto is
+    /// given.
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
         let kind_word = KindWord::new(kind).with(KindWord::KEEPS, keeps_signature || keeps_crypto);
-        let plan = Plan::new(&kind, config, (SignatureChange::Keep, None), false)?;
+        let plan = Plan::new(&kind, config, &InForce::NOTHING)?;
         Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Completes it for an mkey that does not take it as it is, with what is kept, and what the device waits for.
-    pub(crate) fn complete(&mut self, mkey: &Mkey, layout: &Layout<'_>) -> Result<(), ConfigError> {
-        let kind_word = self.kind_word.without_flags();
-        if kind_word != mkey.kind_word().without_flags() {
+    /// Refuses an mkey that is of another kind, or that cannot take it in its state.
+    pub(crate) fn check(&self, mkey: &Mkey, layout: &Layout<'_>) -> Result<(), ConfigError> {
+        if self.kind_word.without_flags() != mkey.kind_word().without_flags() {
             return Err(ConfigError::OtherKind);
         }
-        mkey.check_state(&self.config, layout)?;
-        if self.kind_word.has(KindWord::KEEPS) {
-            *self = Self::encode(kind_word, self.kind, &mkey.plan(&self.config)?);
-        }
-        if let Some(count) = mkey.pending_error_count() {
-            self.umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
-            self.context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
-        }
-        Ok(())
+        mkey.check_state(&self.config, layout)
+    }
+
+    /// Returns whether it keeps a part of the mkey that has to be encoded.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.kind_word.has(KindWord::KEEPS)
+    }
+
+    /// Returns it with what it keeps of an mkey.
+    pub(crate) fn completed(&self, mkey: &Mkey) -> Result<Self, ConfigError> {
+        Ok(Self::encode(self.kind_word.without_flags(), self.kind, &mkey.plan(&self.config)?))
     }
 
     fn encode(kind_word: KindWord, kind: MkeyKind, plan: &Plan) -> Self {
@@ -131,8 +130,9 @@ impl PreparedConfig {
             bsfs: [ZEROS; 2],
             bsf_count: 0,
             psv_mask: 0,
-            psvs: [PsvStart { domain: DomainKind::Wire, start: 0 }; 2],
+            psv_domains: [DomainKind::Wire; 2],
             psv_count: 0,
+            psv_starts: [TransientSignature::default(); 2],
         };
         if plan.writes_bsfs {
             prepared.encode_bsfs();
@@ -171,23 +171,23 @@ impl PreparedConfig {
     fn encode_psvs(&mut self) {
         let Some(signature) = self.config.signature.signature() else { return };
         // The reference provider sets that of the memory first.
-        let mut free = self.psvs.iter_mut();
-        for kind in [DomainKind::Memory, DomainKind::Wire] {
+        let mut free = self.psv_domains.iter_mut();
+        for (kind, start) in [DomainKind::Memory, DomainKind::Wire].into_iter().zip(&mut self.psv_starts) {
             if let Some(domain) = signature.domain(kind)
                 && let Some(slot) = free.next()
             {
-                *slot = PsvStart { domain: kind, start: bsf::psv_start(&domain.signature) };
+                (*slot, *start) = (kind, bsf::psv_start(&domain.signature));
                 self.psv_count += 1;
             }
         }
     }
 
-    /// Returns what was prepared.
+    /// Returns the configuration, with what was replaced since.
     pub const fn config(&self) -> &MkeyConfig {
         &self.config
     }
 
-    /// Replaces the tweak of the first data unit.
+    /// Replaces the tweak of the first data unit, a number of 128 bits; it is put into the byte order of the engine.
     ///
     /// # Errors
     /// [`ConfigError::NoCrypto`] where no crypto properties are set.
@@ -200,7 +200,7 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Replaces the data encryption key and the tag that it has.
+    /// Replaces the data encryption key, and the keytag that must be that of the key.
     ///
     /// # Errors
     /// [`ConfigError::NoCrypto`] where no crypto properties are set.
@@ -213,14 +213,16 @@ impl PreparedConfig {
     }
 
     /// Returns the crypto properties and their BSF.
-    #[inline(always)]
+    #[inline]
     fn crypto(&mut self) -> Result<(&mut Crypto, &mut CryptoBsf), ConfigError> {
         let crypto = self.config.crypto.as_mut().ok_or(ConfigError::NoCrypto)?;
         let [first, second] = &mut self.bsfs;
-        Ok((crypto, transmute_mut!(if self.bsf_count == 1 { first } else { second })))
+        let bsf = if self.kind.signature.is_some() { second } else { first };
+        Ok((crypto, transmute_mut!(bsf)))
     }
 
-    /// Replaces the reference tag of the first block, in a domain whose T10-DIF is set.
+    /// Replaces the reference tag of the first block, in a domain whose T10-DIF is set. With
+    /// [`ref_remap`](crate::mkey::T10Dif::ref_remap) each later block has one more.
     ///
     /// # Errors
     /// [`ConfigError::NoT10Dif`] where none is set in that domain.
@@ -228,9 +230,7 @@ impl PreparedConfig {
     pub fn set_ref_tag(&mut self, domain: DomainKind, ref_tag: u32) -> Result<(), ConfigError> {
         let (dif, inline, start) = self.t10dif(domain)?;
         dif.ref_tag = ref_tag;
-        inline.ref_tag = U32::new(ref_tag);
-        // See `bsf::psv_start`.
-        *start = *start & !0xffff_ffff | u64::from(ref_tag);
+        (inline.ref_tag, start.ref_tag) = (U32::new(ref_tag), U32::new(ref_tag));
         self.update_copy_mask();
         Ok(())
     }
@@ -243,31 +243,32 @@ impl PreparedConfig {
     pub fn set_app_tag(&mut self, domain: DomainKind, app_tag: u16) -> Result<(), ConfigError> {
         let (dif, inline, start) = self.t10dif(domain)?;
         dif.app_tag = app_tag;
-        inline.app_tag = U16::new(app_tag);
-        // See `bsf::psv_start`.
-        *start = *start & !(0xffff << 32) | u64::from(app_tag) << 32;
+        (inline.app_tag, start.app_tag) = (U16::new(app_tag), U16::new(app_tag));
         self.update_copy_mask();
         Ok(())
     }
 
     /// Returns the T10-DIF of a domain, its section of the BSF, and the start value of its PSV.
-    #[inline(always)]
-    fn t10dif(&mut self, domain: DomainKind) -> Result<(&mut T10Dif, &mut InlineDif, &mut u64), ConfigError> {
+    #[inline]
+    fn t10dif(
+        &mut self,
+        domain: DomainKind,
+    ) -> Result<(&mut T10Dif, &mut InlineDif, &mut TransientSignature), ConfigError> {
         let absent = ConfigError::NoT10Dif(domain);
         let SignatureChange::Set(signature) = &mut self.config.signature else { return Err(absent) };
         let dif = signature.t10dif_mut(domain).ok_or(absent)?;
         let [bsf, _] = &mut self.bsfs;
         let bsf: &mut SignatureBsf = transmute_mut!(bsf);
-        let inline = match domain {
-            DomainKind::Memory => &mut bsf.memory_inline,
-            DomainKind::Wire => &mut bsf.wire_inline,
+        let [memory, wire] = &mut self.psv_starts;
+        let (inline, start) = match domain {
+            DomainKind::Memory => (&mut bsf.memory_inline, memory),
+            DomainKind::Wire => (&mut bsf.wire_inline, wire),
         };
-        let [first, second] = &mut self.psvs;
-        Ok((dif, inline, if first.domain == domain { &mut first.start } else { &mut second.start }))
+        Ok((dif, inline, start))
     }
 
     /// Updates which bytes are copied between the domains: that may depend on the tags.
-    #[inline(always)]
+    #[inline]
     fn update_copy_mask(&mut self) {
         if self.psv_count == 2
             && let Some(mask) = self.config.signature.signature().and_then(|both| both.effective_copy_mask())
@@ -279,55 +280,61 @@ impl PreparedConfig {
     }
 
     /// Returns the kind of mkey that it was prepared for.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn kind_word(&self) -> KindWord {
         self.kind_word
     }
 
     /// Returns the UMR control segment, without the size of the layout; the mask has the length.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn umr(&self) -> &UmrControlSegment {
         &self.umr
     }
 
     /// Returns the mkey context, without tag and length.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn context(&self) -> &MkeyContext {
         &self.context
     }
 
     /// Returns the most bytes of memory that the mkey may map.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn max_length(&self) -> u64 {
         self.max_length
     }
 
     /// Returns the number of BSFs that it writes, a block each.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn bsf_count(&self) -> usize {
         self.bsf_count as usize
     }
 
     /// Returns the BSFs. Behind [`PreparedConfig::bsf_count`] of them they mean nothing.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn bsfs(&self) -> &[Block; 2] {
         &self.bsfs
     }
 
     /// Returns which PSVs of an mkey the BSF of the signature names: 32 bits for the wire (high half) and the memory domain.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn psv_mask(&self) -> u64 {
         self.psv_mask
     }
 
-    /// Returns the PSVs to set, in order, with their start values. Behind [`PreparedConfig::psv_count`] of them they mean nothing.
-    #[inline(always)]
-    pub(crate) const fn psvs(&self) -> &[PsvStart; 2] {
-        &self.psvs
+    /// Returns the domains whose PSVs are set, in order. Behind [`PreparedConfig::psv_count`] of them they mean nothing.
+    #[inline]
+    pub(crate) const fn psv_domains(&self) -> &[DomainKind; 2] {
+        &self.psv_domains
+    }
+
+    /// Returns what the PSV of a domain starts with.
+    #[inline]
+    pub(crate) fn psv_start(&self, domain: DomainKind) -> TransientSignature {
+        self.psv_starts.get(domain as usize).copied().unwrap_or_default()
     }
 
     /// Returns how many PSVs are set.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn psv_count(&self) -> u8 {
         self.psv_count
     }

@@ -151,6 +151,12 @@ pub fn entry_share(shared: SharedSendQueue<'_, UarDoorbell, 64>) -> Result<u32, 
     Ok(queue.producer())
 }
 
+/// Counts the blocks of a request, as a doorbell that copies them would see them.
+#[unsafe(no_mangle)]
+pub fn entry_last_request(last: &LastRequest<'_>) -> usize {
+    last.blocks().count()
+}
+
 /// Makes a receive queue.
 #[unsafe(no_mangle)]
 pub fn entry_new_receive<'r>(
@@ -300,8 +306,8 @@ pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mu
 pub struct Silent(u32);
 
 impl Doorbell for Silent {
-    fn ring(&mut self, last: &LastRequest<'_>) {
-        self.0 ^= last.blocks().count() as u32;
+    fn ring(&mut self, _: &LastRequest<'_>) {
+        self.0 ^= 1;
     }
 }
 

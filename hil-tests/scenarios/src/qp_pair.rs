@@ -464,7 +464,7 @@ mod tests {
     use mlx5_softdev::DeviceProfile;
 
     #[test]
-    fn what_is_late_is_waited_for_and_no_longer_than_the_patience() {
+    fn what_is_late_is_waited_for_and_no_longer_than_the_timeout() {
         // A clock that counts how often it is looked at, and something that arrives at each third look from `first` on.
         let arrive = |first: u64, count, timeout| {
             let looks = core::cell::Cell::new(0);

@@ -207,6 +207,7 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::nop", &Way::ALL),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),
+    ("QueuePair::batch", &[Way::Batch]),
     // These write over what was posted.
     ("SendQueue::cancel", &[]),
     ("QueuePair::cancel", &[]),

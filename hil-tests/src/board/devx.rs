@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const ARRIVAL: Duration = Duration::from_secs(5);
 
 /// How long an event may take to be told behind what it tells of.
-const EVENT_PATIENCE: Duration = Duration::from_secs(1);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An mlx5 device behind libmlx5.
 pub struct DevxBoard {
@@ -294,7 +294,7 @@ impl Board for DevxBoard {
 
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {
         let number = end.send.qpn().get();
-        let end = Instant::now() + EVENT_PATIENCE;
+        let end = Instant::now() + EVENT_TIMEOUT;
         loop {
             if let Some(place) = self.told.iter().position(|(of, _)| *of == number) {
                 return self.told.remove(place).map(|(_, event)| event);

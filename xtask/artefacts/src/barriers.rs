@@ -179,14 +179,12 @@ fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
     }
 }
 
-/// Returns the store that code begins with, and what comes behind it. The register that it goes by may be read just before: a
-/// queue that is not the first argument reads where its record and its doorbell are.
+/// Returns the first store of code, and what comes behind it. Reads before it show a device nothing: the queue is read, and the
+/// doorbell's bytes from the ring.
 fn store(code: &[Step]) -> Option<(&str, &str, &[Step])> {
     match code {
         [Step::Store(value, place), rest @ ..] => Some((value, place, rest)),
-        [Step::Load(pointer, _), Step::Store(value, place), rest @ ..] if base(place) == pointer => {
-            Some((value, place, rest))
-        }
+        [Step::Load(..), rest @ ..] => store(rest),
         _ => None,
     }
 }
@@ -402,6 +400,9 @@ mod tests {
             let bad = GOOD.replace(from, to);
             assert!(bad != GOOD && doorbell_of(&bad).is_err(), "{bad}");
         }
+        // The doorbell's eight bytes may be read from the ring, and where that is.
+        let read = GOOD.replace("  18:", "  15:\tldr\tx12, [x13]\n  16:\tldr\tx8, [x12, x11]\n  18:");
+        assert!(read != GOOD && doorbell_of(&read) == Ok(()));
         // Behind the end, what was not quick is done, and then published as the rest is.
         let behind = |lines: &str| GOOD.replace("  28:\tret\n", &format!("  28:\tret\n{lines}"));
         let (write, back) = ("  2c:\tstr\tx9, [x10]\n", "  30:\tb\t8 <entry+0x8>\n");
@@ -462,8 +463,8 @@ mod tests {
             "dsb st",
         ];
         assert_eq!(of(lines), Ok(()));
-        // Another pointer than the one that was read, a doorbell of four bytes, a weaker barrier.
-        for (at, line) in [(2, "strh w11, [x13, #6]"), (5, "str w10, [x9]"), (3, "dmb oshst")] {
+        // Another word of the record, a doorbell of four bytes, a weaker barrier.
+        for (at, line) in [(2, "strh w11, [x12, #2]"), (5, "str w10, [x9]"), (3, "dmb oshst")] {
             let mut bad = lines;
             bad[at] = line;
             assert!(of(bad).is_err(), "{line}");

@@ -57,7 +57,6 @@ pub fn minimal_poll(
 /// Where a machine without a system begins.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
-extern "C" fn _start(service: extern "C" fn() -> !) -> ! {
-    core::hint::black_box([minimal_write as *const (), minimal_poll as *const ()]);
-    service()
+extern "C" fn _start(service: extern "C" fn(write: *const (), poll: *const ()) -> !) -> ! {
+    service(minimal_write as *const (), minimal_poll as *const ())
 }

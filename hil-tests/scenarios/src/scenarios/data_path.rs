@@ -47,6 +47,7 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     let mut next = 0u64;
     while next < 5 * COMPLETIONS as u64 {
         let first = next;
+        pair.near.send.hold_back();
         for _ in 0..97 {
             pair.near.send.request(next).signaled().nop().map_err(text)?;
             next += 1;

@@ -34,7 +34,7 @@ the case is reported, and the run goes on behind it.
   --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
   --filter TEXT         only cases whose name holds TEXT
   --ways WAYS           which ways of posting each case takes: `all`, the name of one (request,
-                        batch, template, batch-template), or a seed that draws one for each case
+                        batch, changed, batch-changed), or a seed that draws one for each case
                         (default: all on softdev and uverbs, else a new seed, which is printed)
   --list                run nothing: list the cases and the capabilities that each needs, or, of
                         each --board NAME, those that the file of boards promises
