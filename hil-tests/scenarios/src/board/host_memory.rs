@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use alloc::alloc::{alloc, handle_alloc_error};
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::slice;
@@ -18,14 +18,9 @@ const LINE: usize = 64;
 /// Windows of this program's memory that a device may reach, at their own addresses.
 #[derive(Debug)]
 pub struct HostMemory {
-    windows: Vec<Window>,
+    /// Their lengths, by address.
+    windows: BTreeMap<u64, u64>,
     source: unsafe fn(Layout) -> *mut u8,
-}
-
-#[derive(Debug)]
-struct Window {
-    address: u64,
-    length: u64,
 }
 
 /// Memory of the global allocator.
@@ -42,7 +37,7 @@ impl HostMemory {
     /// # Safety
     /// For a layout whose size is not 0, `source` returns null, or such memory as nobody else has or will have.
     pub unsafe fn new(source: unsafe fn(Layout) -> *mut u8) -> Self {
-        Self { windows: Vec::new(), source }
+        Self { windows: BTreeMap::new(), source }
     }
 
     /// Takes memory, fills it, and gives it to the device for good.
@@ -58,7 +53,7 @@ impl HostMemory {
             unsafe { first.add(index).write(value) };
         }
         let address = pointer.expose_provenance() as u64;
-        self.windows.push(Window { address, length: layout.size() as u64 });
+        self.windows.insert(address, layout.size() as u64);
         first
     }
 
@@ -94,24 +89,19 @@ impl HostMemory {
         #[repr(C, align(4096))]
         struct Page([u8; 4096]);
         let address = self.place(Page([0; 4096]), length.div_ceil(4096).max(1)).addr().get() as u64;
-        if let Some(window) = self.windows.last_mut() {
-            window.length = length as u64;
-        }
+        self.windows.insert(address, length as u64);
         address
     }
 
     fn find(&self, address: u64, length: usize) -> Result<*mut u8, Fault> {
         let length = length as u64;
-        let inside = |window: &&Window| {
-            address
-                .checked_sub(window.address)
-                .is_some_and(|offset| offset <= window.length && length <= window.length - offset)
-        };
-        // Newest first: what is used most was made last.
-        match self.windows.iter().rev().find(inside) {
-            Some(_) => Ok(ptr::with_exposed_provenance_mut(address as usize)),
-            None => Err(Fault { address, length }),
+        let fault = Fault { address, length };
+        let (start, window) = self.windows.range(..=address).next_back().ok_or(fault)?;
+        let behind = window.checked_sub(address - start).ok_or(fault)?;
+        if length > behind {
+            return Err(fault);
         }
+        Ok(ptr::with_exposed_provenance_mut(address as usize))
     }
 }
 
