@@ -5,8 +5,11 @@
 
 pub mod board;
 pub mod compile_fail;
+#[cfg(feature = "host")]
 pub mod demo;
+#[cfg(feature = "host")]
 pub mod differential;
+#[cfg(feature = "host")]
 pub mod vectors;
 
 pub use hil_scenarios::{cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};
