@@ -1,4 +1,4 @@
-//! What an mkey was created with, and which of them are of one kind.
+//! What an mkey was created with, and which mkeys are of one kind.
 
 use super::{SignatureCapabilities, XtsEngine};
 use crate::types::{Key, PsvIndex};

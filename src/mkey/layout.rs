@@ -61,8 +61,8 @@ pub struct InterleavedEntry {
 /// What an mkey maps.
 ///
 /// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has room for
-/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and, padded to 64 bytes and with 64 bytes for each BSF,
-/// as many bytes as a request may have (`max_inline_data` of the queue, plus 4).
+/// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and as many
+/// bytes as a request may have (`max_inline_data` of the queue, plus 4); with BSFs it counts padded to 64 bytes, and each BSF 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Layout<'a> {

@@ -169,8 +169,9 @@ impl Mkey {
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
-    /// Clears all flags: the next request may be written as it is prepared.
-    pub(crate) const fn note_state_known(&mut self) {
+    /// Notes that a request was posted that gave all that was not known, and told the error count: the next one may be written as
+    /// it is prepared.
+    pub(crate) const fn clear_flags(&mut self) {
         self.kind_word = self.kind_word.without_flags();
     }
 
@@ -304,10 +305,10 @@ mod tests {
         let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
         let kind_word = KindWord::new(mkey.kind());
         assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(true), false));
-        mkey.note_state_known();
+        mkey.clear_flags();
         assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (None, true));
         let mut known = mkey.clone();
-        known.note_state_known();
+        known.clear_flags();
         assert_eq!(mkey, known);
     }
 
@@ -331,7 +332,7 @@ mod tests {
         let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
         for forget in forgets {
             mkey.note_configured(&config, 516);
-            mkey.note_state_known();
+            mkey.clear_flags();
             forget(&mut mkey);
             // Twice: what is known of the old signature outlives it.
             forget(&mut mkey);

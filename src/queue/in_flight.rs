@@ -2,8 +2,8 @@
 //! counter that it carries.
 //!
 //! A completion retires the request that it names and all before it, which were silent: the tail moves behind it. How many
-//! requests were silent does not matter. Requests are numbered as they are posted, so their number between two of them is a
-//! subtraction.
+//! requests were silent does not matter. Requests are numbered as they are posted: the difference of two numbers says how many
+//! lie between.
 
 /// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

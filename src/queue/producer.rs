@@ -1,4 +1,4 @@
-//! The producer's side of a send queue: reserves free blocks, and takes them over once they are written.
+//! The producer's side of a send queue: reserves free blocks, and commits them once they are written.
 
 #![allow(unsafe_code)]
 
@@ -67,20 +67,22 @@ impl<'r> SqProducer<'r> {
         self.contiguous_end = self.ring_end().min(self.free_end);
     }
 
-    /// Reserves blocks to write, if they are known to be free and contiguous. [`SqProducer::commit_fast`] takes them over.
+    /// Reserves blocks to write, if they are known to be free and contiguous. [`SqProducer::commit_fast`] commits them.
     #[inline]
     pub(super) fn reserve_fast(&mut self, blocks: usize) -> Option<&mut [Block]> {
         if !self.is_known_free(blocks) {
             return None;
         }
         let first = self.ring.block(self.producer);
-        // SAFETY: all blocks from `producer` to `contiguous_end` are free, that is not the device's, and before the ring's end
-        // (`look`). Nobody else uses them while `self` is borrowed, and they are plain bytes.
+        // SAFETY: all blocks from `producer` to `contiguous_end` are free, that is not the device's, and before the ring's end:
+        // `look` and `commit_checked` set it so, and `producer` only moves on. Nobody else uses them while `self` is borrowed, and
+        // they are plain bytes.
         Some(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 
-    /// Reserves blocks to write: in the ring, or in the scratch space where the ring's end comes in between, or where there is no
-    /// room: they are not free, which it says, or `room` tells of another limit. [`SqProducer::commit_checked`] takes them over.
+    /// Reserves blocks to write, and says whether there is room: where `room` tells of a limit, or too few are free, there is none.
+    /// They are blocks of the ring, or of the scratch space where there is no room or the ring's end comes in between.
+    /// [`SqProducer::commit_checked`] commits them.
     ///
     /// # Errors
     /// [`PostError::RingFull`] for more blocks than any request has.
@@ -107,13 +109,14 @@ impl<'r> SqProducer<'r> {
         (self.producer | self.ring.last()) + 1
     }
 
-    /// Takes over blocks that were reserved and are written, from the producer to the block before `end`.
+    /// Commits blocks that were reserved and are written, from the producer to the block before `end`.
     #[inline]
     pub(super) const fn commit_fast(&mut self, end: u64) {
+        debug_assert!(self.producer <= end && end <= self.contiguous_end, "no more than was reserved");
         self.producer = end;
     }
 
-    /// Takes over blocks that were reserved and are written.
+    /// Commits blocks that were reserved and are written.
     pub(super) fn commit_checked(&mut self, blocks: usize) {
         if self.producer + blocks as u64 > self.ring_end() {
             self.copy_scratch(blocks);

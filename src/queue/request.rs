@@ -1,20 +1,24 @@
 //! The one way in: how a request gets into the ring.
 //!
-//! [`SendRequest::configure_mkey`] compares two words: the kind that the configuration was prepared for, and that of the mkey
-//! with its flags. Where they are equal, the mkey takes the configuration as it is: its state is known, its tag can be written,
-//! no error count is to be reported, and nothing is kept that has to be encoded first. Then `configure_fast` checks that the
-//! layout fits the mkey and the UMR fits a request of this queue, and reserves as many blocks as the UMR and its SET_PSVs have,
-//! looking again how many are free where too few are known to be. `Configuration::write` puts the layout there, checking the
-//! entries and adding up their lengths; then, if the mkey may have that length, control segments and mkey context, the BSFs, and
-//! the SET_PSVs. In the end the producer moves on, each work request is filed under its first block, the next one gets the small
-//! fence, and the mkey notes what is in force. The doorbell is rung by the caller.
+//! [`SendRequest::configure_mkey`] compares two words: the kind that the configuration was prepared for, and that of the mkey. In
+//! both stand flags beside the kind: the state of the mkey is not known, its tag cannot be written, an error count is to be told;
+//! the configuration keeps a part of the mkey that has to be encoded first. Where the words are equal no flag is set, and the
+//! configuration is written as it was encoded.
 //!
-//! Whatever stands against that ends the fast way without a reason, and `configure_checked` begins anew: it completes the
-//! configuration from the state of the mkey, takes a request around the ring's end by way of scratch space, and says what is
-//! wrong, first what can never be posted, then the lack of room. A request that is refused has left bytes in blocks that are not
-//! published, or in the scratch space, and has changed nothing else.
+//! Then `configure_fast` checks that the layout fits the mkey and the UMR fits a request of this queue, and reserves contiguous
+//! blocks for the UMR and its SET_PSVs; where too few are known to be free, it looks again. `Configuration::write` puts the layout
+//! there, checking the entries and adding up their lengths; then, if the mkey may have that length, control segments and mkey
+//! context, the BSFs, and the SET_PSVs. In the end the producer moves on, each work request is filed under its first block, the
+//! next one gets the small fence, and the mkey notes what is in force. The doorbell is rung by the caller.
 //!
-//! RDMA WRITEs go the same two ways; the other requests (`transfer.rs`) go the checked one alone.
+//! Where the words differ, or a check fails, or there is too little room before the ring's end, `configure_checked` begins anew.
+//! It checks kind, tag and state of the mkey, encodes the configuration again with what it keeps, and names a limit that is
+//! exceeded. It writes to the ring, or, around its end and where there is no room, to scratch space; adds the error count; and
+//! refuses what can never be posted before it refuses for lack of room. Then it does the same as the fast way, copies the scratch
+//! space to both sides of the ring's end, and clears the flags of the mkey. A request that is refused may have written to blocks
+//! that are not committed or to the scratch space; requests posted, counters and mkey are as before.
+//!
+//! An RDMA WRITE goes the same two ways, all other requests (`transfer.rs`) the checked one.
 
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
@@ -62,16 +66,16 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self
     }
 
-    /// Changes an mkey: one UMR, and behind it a SET_PSV for each domain whose signature is set (man page
-    /// `mlx5dv_wr_mkey_configure`). The last of them carries the completion.
+    /// Changes an mkey: one UMR, and after it a SET_PSV for each domain whose signature is set, or begins again after a signature
+    /// error (man page `mlx5dv_wr_mkey_configure`). The last of them carries the completion.
     ///
-    /// Requests posted behind it on the same queue may use the mkey. The device sees nothing of all that before
+    /// Requests posted after it on the same queue may use the mkey. The device sees nothing of all that before
     /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
     ///
     /// # Errors
     /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::RingFull`] or
     /// [`PostError::TooManyRequests`]. Counters and mkey are then as before.
-    // Three quarters more instructions where it is called (a list of 1 entry, x86-64).
+    // As a call, a list of 1 entry takes 75 % more instructions (x86-64).
     #[inline(always)]
     pub fn configure_mkey<'l>(
         mut self,
@@ -112,7 +116,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     }
 
     /// Posts a UMR and `PSVS` SET_PSVs, if nothing stands against it.
-    // Twice as many instructions where it is called (a list of 1 entry, x86-64).
+    // As a call, a list of 1 entry takes twice as many instructions (x86-64).
     #[inline(always)]
     fn configure_fast<const PSVS: usize>(
         &mut self,
@@ -178,7 +182,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         state.producer.commit_checked(blocks);
         file::<PSVS>(state, in_flight, fields.begin, configuration.umr_blocks, id);
         mkey.note_configured(configuration.prepared.config(), length);
-        mkey.note_state_known();
+        mkey.clear_flags();
         Ok(())
     }
 }

@@ -70,7 +70,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.state.producer.free(in_flight.tail()) as u32
     }
 
-    /// Returns the number of blocks posted, modulo 2^32, counted from [`SendQueueConfig::first_block`].
+    /// Returns the number of the next block to post, modulo 2^32. That of a new queue is [`SendQueueConfig::first_block`].
     pub const fn producer(&self) -> u32 {
         self.state.producer.producer() as u32
     }

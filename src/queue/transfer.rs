@@ -73,7 +73,7 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// As [`SendRequest::send`].
-    // Half as many instructions again where it is called (x86-64).
+    // As a call, it takes 50 % more instructions (x86-64).
     #[inline(always)]
     pub fn rdma_write<'p>(
         mut self,
@@ -174,7 +174,7 @@ impl SendRequest<'_, '_> {
     }
 
     /// Posts a data-path request, if nothing stands against it.
-    // Three times as many instructions where it is called (x86-64).
+    // As a call, an RDMA WRITE takes three times as many instructions (x86-64).
     #[inline(always)]
     fn data_path_fast(&mut self, kind: RequestKind, request: &DataPath<'_>) -> Option<()> {
         let Self { state, in_flight, id, flags } = self;
@@ -182,7 +182,7 @@ impl SendRequest<'_, '_> {
             return None;
         }
         let (fields, blocks) = (state.control_fields(*flags), blocks_of(request.octowords()));
-        request.write(state.producer.reserve_fast(blocks)?, fields).ok()?;
+        request.write(state.reserve_fast(blocks, in_flight)?, fields).ok()?;
         state.producer.commit_fast(fields.begin + blocks as u64);
         in_flight.file(fields.begin, *id, kind, blocks);
         state.note_posted(fields.begin, RequestFlags::NONE);

@@ -135,7 +135,7 @@ impl<'a> DataPath<'a> {
     ///
     /// # Errors
     /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`].
-    // Twice as many instructions where it is called (an RDMA WRITE, x86-64).
+    // As a call, an RDMA WRITE takes twice as many instructions (x86-64).
     #[inline(always)]
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let mut slots = blocks.as_flattened_mut().iter_mut();

@@ -14,7 +14,7 @@ use zerocopy::transmute;
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
-// Nine per cent more instructions where it is called (a list of 4 entries, x86-64).
+// As a call, a list of 4 entries takes 9 % more instructions (x86-64).
 #[inline(always)]
 pub(crate) fn write(blocks: &mut [Block], layout: &Layout<'_>) -> Result<u64, ConfigError> {
     // What the entries do not fill of the last block is zero.
@@ -34,7 +34,7 @@ pub(crate) fn write(blocks: &mut [Block], layout: &Layout<'_>) -> Result<u64, Co
         let (byte_count, key) = entry.length_and_key();
         *slot = transmute!([U64::new(u64::from(byte_count) << 32 | u64::from(key)), U64::new(entry.address)]);
         length += u64::from(byte_count);
-        // One bit tells for all of them whether one was out of range, which ends at a power of two.
+        // Lengths of 1 to 2^31, less 1, have bit 31 clear: in the end it shows whether one was out of range.
         lengths_less_1 |= byte_count.wrapping_sub(1);
     }
     if lengths_less_1 >= KlmEntry::MAX_BYTES { Err(wrong_length(slots)) } else { Ok(length) }

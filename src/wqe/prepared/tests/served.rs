@@ -111,7 +111,7 @@ fn an_mkey_of_another_kind_is_refused() {
             let fresh = Mkey::new(*posted_on);
             // Known, and nothing pending: what is refused is not refused for that. And not known at all.
             let (mut without_flags, mut forgotten) = (fresh.clone(), fresh.clone());
-            without_flags.note_state_known();
+            without_flags.clear_flags();
             forgotten.forget();
             for (mut mkey, known) in [(fresh, true), (without_flags, true), (forgotten, false)] {
                 if made_for.kind() != posted_on.kind() {
