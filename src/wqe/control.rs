@@ -100,3 +100,16 @@ pub(crate) fn write(
 pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
     OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
 }
+
+/// Splits blocks into the work requests that they hold, each up to its size: behind it the device does not read its last block.
+#[cfg(test)]
+pub(crate) fn split_requests(blocks: &[u8]) -> std::vec::Vec<std::vec::Vec<u8>> {
+    use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+    let (mut rest, mut requests) = (blocks, std::vec::Vec::new());
+    while let Some(octowords) = rest.get(7) {
+        let size = usize::from(*octowords) * OCTOWORD_BYTES;
+        requests.push(rest[..size].to_vec());
+        rest = &rest[size.next_multiple_of(WQEBB_BYTES)..];
+    }
+    requests
+}

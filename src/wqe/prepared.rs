@@ -47,18 +47,18 @@ pub struct PreparedConfig {
     kind: MkeyKind,
     config: MkeyConfig,
     /// Without the size of the layout; the mask has the length.
-    umr: UmrControlSegment,
+    pub(super) umr: UmrControlSegment,
     /// Without tag and length.
-    context: MkeyContext,
+    pub(super) context: MkeyContext,
     /// The most bytes of memory that the mkey may map.
-    max_length: u64,
-    /// That of the signature comes before that of crypto.
-    bsfs: [Block; 2],
+    pub(super) max_length: u64,
+    /// That of the signature comes before that of crypto. From `bsf_count` on they mean nothing.
+    pub(super) bsfs: [Block; 2],
     bsf_count: u8,
     /// Which PSVs of an mkey the BSF of the signature names: wire and memory domain have 32 bits of the word each.
-    psv_mask: u64,
-    /// The domains whose PSVs are set, in this order, and how many they are.
-    psv_domains: [DomainKind; 2],
+    pub(super) psv_mask: u64,
+    /// The domains whose PSVs are set, in this order, and how many they are: from there on they mean nothing.
+    pub(super) psv_domains: [DomainKind; 2],
     psv_count: u8,
     /// What the PSVs start with, in the order of [`DomainKind`], see [`bsf::psv_start`].
     psv_starts: [TransientSignature; 2],
@@ -285,46 +285,10 @@ impl PreparedConfig {
         self.kind_word
     }
 
-    /// Returns the UMR control segment, without the size of the layout; the mask has the length.
-    #[inline]
-    pub(crate) const fn umr(&self) -> &UmrControlSegment {
-        &self.umr
-    }
-
-    /// Returns the mkey context, without tag and length.
-    #[inline]
-    pub(crate) const fn context(&self) -> &MkeyContext {
-        &self.context
-    }
-
-    /// Returns the most bytes of memory that the mkey may map.
-    #[inline]
-    pub(crate) const fn max_length(&self) -> u64 {
-        self.max_length
-    }
-
     /// Returns the number of BSFs that it writes, a block each.
     #[inline]
     pub(crate) const fn bsf_count(&self) -> usize {
         self.bsf_count as usize
-    }
-
-    /// Returns the BSFs. Behind [`PreparedConfig::bsf_count`] of them they mean nothing.
-    #[inline]
-    pub(crate) const fn bsfs(&self) -> &[Block; 2] {
-        &self.bsfs
-    }
-
-    /// Returns which PSVs of an mkey the BSF of the signature names: 32 bits for the wire (high half) and the memory domain.
-    #[inline]
-    pub(crate) const fn psv_mask(&self) -> u64 {
-        self.psv_mask
-    }
-
-    /// Returns the domains whose PSVs are set, in order. Behind [`PreparedConfig::psv_count`] of them they mean nothing.
-    #[inline]
-    pub(crate) const fn psv_domains(&self) -> &[DomainKind; 2] {
-        &self.psv_domains
     }
 
     /// Returns what the PSV of a domain starts with.

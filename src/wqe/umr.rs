@@ -62,22 +62,22 @@ impl<'a> Configuration<'a> {
         let (bsfs, set_psvs) = split(rest, prepared.bsf_count());
         let mapped = layout::write(entries, &layout)?;
         let length = if matches!(layout, Layout::Unchanged) { mkey.length() } else { mapped };
-        if length > prepared.max_length() {
+        if length > prepared.max_length {
             return Err(prepared.too_long(length));
         }
         self.write_head(head, if PSVS == 0 { fields } else { fields.silent() }, mkey.key(), mapped);
-        for (block, bsf) in bsfs.iter_mut().zip(prepared.bsfs()) {
+        for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
         // The BSF of a signature names its PSVs.
-        if prepared.psv_mask() != 0
+        if prepared.psv_mask != 0
             && let [first, ..] = bsfs
         {
             let bsf: &mut SignatureBsf = transmute_mut!(first);
             let [memory, wire] = mkey.psvs();
-            bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask());
+            bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
         }
-        for (at, (block, &domain)) in set_psvs.iter_mut().zip(prepared.psv_domains()).take(PSVS).enumerate() {
+        for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).take(PSVS).enumerate() {
             let flags = if at + 1 == PSVS { fields.flags } else { fields.flags.silent() };
             let begin = fields.begin + (self.umr_blocks + at) as u64;
             let fields = ControlFields { begin, flags, fence: RequestFlags::AFTER_UMR, ..fields };
@@ -92,14 +92,14 @@ impl<'a> Configuration<'a> {
         let [[ctrl, umr @ ..], context] = blocks else { return };
         control::write(ctrl, Opcode::UMR, self.umr_blocks * OCTOWORDS_PER_BLOCK, fields, key.get());
         // Octoword by octoword: field by field takes three times as long.
-        let [start, ..]: [Octoword; 3] = transmute!(*self.prepared.umr());
+        let [start, ..]: [Octoword; 3] = transmute!(self.prepared.umr);
         *umr = [start, ZERO, ZERO];
         let umr: &mut UmrControlSegment = transmute_mut!(umr);
         umr.klm_octowords = U16::new((self.layout_blocks * OCTOWORDS_PER_BLOCK) as u16);
         if matches!(self.layout, Layout::Unchanged) {
-            umr.mkey_mask = U64::new(self.prepared.umr().mkey_mask.get() & !LENGTH);
+            umr.mkey_mask = U64::new(self.prepared.umr.mkey_mask.get() & !LENGTH);
         }
-        let [start, ..]: [Octoword; 4] = transmute!(*self.prepared.context());
+        let [start, ..]: [Octoword; 4] = transmute!(self.prepared.context);
         *context = [start, transmute!([U64::ZERO, U64::new(length)]), ZERO, ZERO];
         let context: &mut MkeyContext = transmute_mut!(context);
         context.qpn_mkey = U32::new(QPN_ANY | u32::from(key.tag()));

@@ -6,6 +6,7 @@ use super::abi::DevxObj;
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::DevxError;
+use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 use std::sync::Arc;
 
@@ -43,34 +44,25 @@ impl Object {
 
     /// Runs a query command on the object.
     pub(in crate::devx) fn query(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
-        let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-        // SAFETY: the object lives; both mailboxes are valid for their lengths during the call.
-        let result = unsafe {
-            (self.context.api.mlx5dv_devx_obj_query)(
-                self.raw.as_ptr(),
-                input_at,
-                input.len(),
-                output_at,
-                output.len(),
-            )
-        };
-        check("mlx5dv_devx_obj_query", result)
+        self.run("mlx5dv_devx_obj_query", self.context.api.mlx5dv_devx_obj_query, input, output)
     }
 
     /// Runs a modify command on the object.
     pub(in crate::devx) fn modify(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
+        self.run("mlx5dv_devx_obj_modify", self.context.api.mlx5dv_devx_obj_modify, input, output)
+    }
+
+    fn run(
+        &self,
+        name: &'static str,
+        command: unsafe extern "C" fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), DevxError> {
         let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-        // SAFETY: as in `query`.
-        let result = unsafe {
-            (self.context.api.mlx5dv_devx_obj_modify)(
-                self.raw.as_ptr(),
-                input_at,
-                input.len(),
-                output_at,
-                output.len(),
-            )
-        };
-        check("mlx5dv_devx_obj_modify", result)
+        // SAFETY: the callers take `command` from libmlx5; the object lives; both mailboxes are valid for their lengths during the
+        // call.
+        check(name, unsafe { command(self.raw.as_ptr(), input_at, input.len(), output_at, output.len()) })
     }
 }
 

@@ -9,7 +9,8 @@ use crate::mkey::{
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use crate::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
 use crate::wire::cqe::SignatureErrorCqe;
-use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wire::{WQEBB_BYTES, Wqebb};
+use crate::wqe::control::split_requests;
 use std::vec;
 use std::vec::Vec;
 
@@ -32,14 +33,7 @@ fn posted(post: impl FnOnce(&mut Queue<'_>)) -> Vec<Vec<u8>> {
     let mut queue = Queue::new(config, &mut ring, &record, Silent).unwrap();
     post(&mut queue);
     let blocks: Vec<u8> = (60..queue.producer()).flat_map(|index| queue.block(index).0).collect();
-    let (mut rest, mut requests) = (blocks.as_slice(), Vec::new());
-    while let Some(octowords) = rest.get(7) {
-        // Behind the size of a request its last block is not read.
-        let size = usize::from(*octowords) * OCTOWORD_BYTES;
-        requests.push(rest[..size].to_vec());
-        rest = &rest[size.next_multiple_of(WQEBB_BYTES)..];
-    }
-    requests
+    split_requests(&blocks)
 }
 
 /// Returns the work requests of a configuration that is posted.

@@ -268,14 +268,10 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
         return Ok(());
     }
     ensure_eq!(found.len(), expected.len(), "length");
-    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
-        None => Ok(()),
-        Some(at) => {
-            let (found, expected) =
-                (part(found, at..(at + 8).min(found.len())), part(expected, at..expected.len().min(at + 8)));
-            Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
-        }
-    }
+    let at = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    let (found, expected) =
+        (part(found, at..(at + 8).min(found.len())), part(expected, at..expected.len().min(at + 8)));
+    Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
 }
 
 /// Checks what a signature error says: which block of which domain, and what (D1, D2).

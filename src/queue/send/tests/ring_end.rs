@@ -3,18 +3,12 @@
 use super::*;
 use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
-use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use crate::wqe::control::split_requests;
 
-/// Returns what the device reads of these blocks: each request up to its size, which its last block may exceed.
+/// Returns what the device reads of these blocks.
 pub(super) fn meant(blocks: &[Wqebb]) -> Vec<Vec<u8>> {
     let bytes: Vec<u8> = blocks.iter().flat_map(|block| block.0).collect();
-    let (mut rest, mut requests) = (bytes.as_slice(), Vec::new());
-    while let Some(octowords) = rest.get(7) {
-        let size = usize::from(*octowords) * OCTOWORD_BYTES;
-        requests.push(rest[..size].to_vec());
-        rest = &rest[size.next_multiple_of(WQEBB_BYTES)..];
-    }
-    requests
+    split_requests(&bytes)
 }
 
 struct Silent;
