@@ -6,8 +6,8 @@
 
 #![allow(unsafe_code)] // Registering memory is a promise about it.
 
-use mlx5_mkey::command::{DekKey, MkeyFeatures};
-use mlx5_mkey::devx::{CqReader, Device, MkeySpec, QueuePair, QueuePairSpec};
+use mlx5_mkey::command::DekKey;
+use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyConfig,
     Signature, SignatureChange, SignatureOrder, T10Dif,
@@ -33,7 +33,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let device = Device::open(std::env::args().nth(1).as_deref())?;
     println!("device: {}", device.crypto());
     let pd = device.alloc_pd()?;
-    let (cq, mut completions) = device.create_cq(64)?;
+    let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 1))?;
     let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
     queue.control().connect_loopback()?;
     let dek = pd.create_dek(DekKey::Plain256 { key: &[0x5a; 64], keytag: None }, *b"example!")?;
@@ -45,8 +45,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     // SAFETY: as above.
     let to = unsafe { pd.register(target.as_mut_ptr(), WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE)? };
 
-    let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
-    let mut object = pd.create_mkey(MkeySpec { max_entries: 4, features })?;
+    let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
+    let mut mkeys = pd.create_mkeys(1, spec)?;
+    let [mkey] = &mut mkeys[..] else { return Err("one mkey was asked for".into()) };
     let address = source.as_ptr().expose_provenance() as u64;
     let entry = |offset, length| KlmEntry { address: address + offset, length, key: from.lkey() };
     let dif = T10Dif {
@@ -71,15 +72,14 @@ fn run() -> Result<(), Box<dyn Error>> {
         signature: SignatureChange::Set(BlockSignature::wire(domain)),
         crypto: Some(crypto),
     };
-    let prepared = PreparedConfig::new(object.mkey.kind(), &config)?;
-    queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry(0, 300), entry(300, 724)])?;
+    let prepared = PreparedConfig::new(mkey.kind(), &config)?;
+    queue.request(1).configure_mkey(mkey, &prepared, &[entry(0, 300), entry(300, 724)])?;
     let remote = Remote { address: target.as_ptr().expose_provenance() as u64, rkey: to.rkey() };
-    let all = Sge { address: 0, length: WIRE as u32, lkey: object.mkey.key() };
+    let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
     queue.request(2).signaled().rdma_write(remote, &[all])?;
     queue.ring_doorbell();
 
-    let mkeys = std::slice::from_mut(&mut object.mkey);
-    println!("{:?}", wait(&mut completions, &mut QpRouter { queues: &mut queue, mkeys })?);
+    println!("{:?}", wait(&mut completions, &mut QpRouter { queues: &mut queue, mkeys: &mut mkeys })?);
     println!("ciphertext: {:02x?}", target.first_chunk::<16>());
     if target.starts_with(source.get(..16).unwrap_or_default()) {
         return Err("the wire holds plaintext".into());

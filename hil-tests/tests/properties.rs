@@ -338,13 +338,12 @@ proptest! {
         for (id, step) in (0u64..).zip(steps.into_iter().chain([
             Step::Ring, Step::RunDevice, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::RunDevice, Step::Poll,
         ])) {
-            let queue = pair.near.send.queue();
-            let before = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
-            prop_assert_eq!(before.1, SEND_BLOCKS as u32 - model.blocks());
-            prop_assert_eq!(before.2, model.requests());
+            let before = pair.near.counters();
+            prop_assert_eq!(before.free_blocks, SEND_BLOCKS as u32 - model.blocks());
+            prop_assert_eq!(before.outstanding, model.requests());
             macro_rules! request {
                 ($signaled:expr) => {{
-                    let request = queue.request(id);
+                    let request = pair.near.request(id);
                     if $signaled { request.signaled() } else { request }
                 }};
             }
@@ -365,15 +364,15 @@ proptest! {
                 }
                 Step::Refuse => {
                     let known = pair.mkeys[mkey].clone();
-                    let result = queue.request(id).signaled().configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
+                    let result = pair.near.request(id).signaled().configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
                     let error = ConfigError::TooManyEntries { entries: 9, max: 8 };
                     prop_assert_eq!(result, Err(PostError::Config(error)));
                     prop_assert_eq!(&known, &pair.mkeys[mkey]);
-                    prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
+                    prop_assert_eq!(before, pair.near.counters());
                     continue;
                 }
                 Step::Ring => {
-                    queue.ring_doorbell();
+                    pair.near.ring_doorbell();
                     model.rung.append(&mut model.posted);
                     continue;
                 }
@@ -389,15 +388,15 @@ proptest! {
                     continue;
                 }
             };
-            if posted.blocks > before.1 {
-                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks as u16, free: before.1 as u16 }));
-                prop_assert_eq!(before, (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence()));
+            if posted.blocks > before.free_blocks {
+                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks as u16, free: before.free_blocks as u16 }));
+                prop_assert_eq!(before, pair.near.counters());
             } else {
                 prop_assert_eq!(result, Ok(()));
                 model.posted.push_back(posted);
             }
         }
-        prop_assert_eq!(pair.near.send.free_blocks(), SEND_BLOCKS as u32 - model.blocks());
+        prop_assert_eq!(pair.near.queues().free_blocks(), SEND_BLOCKS as u32 - model.blocks());
     }
 }
 

@@ -1,10 +1,11 @@
 //! What can go wrong on the way to the device, and what to do about it.
 
 use crate::error::{CommandError, ConfigError, QueueError};
-use crate::types::OutOfRange;
+use crate::types::{Cqn, OutOfRange};
 use core::fmt;
 use std::io;
 use std::string::{String, ToString};
+use std::sync::{PoisonError, RwLock};
 use std::vec::Vec;
 
 /// A library, or a function in it, that is not there.
@@ -75,6 +76,20 @@ pub enum DevxError {
     OutOfRange(OutOfRange),
     /// The mkey cannot be what was asked for.
     Config(ConfigError),
+    /// A completion queue has too few entries for all that may complete: it could overrun.
+    CompletionQueueTooSmall {
+        /// Its number.
+        cq: Cqn,
+        /// Entries that are to be set aside.
+        needed: u32,
+        /// Entries that are not set aside yet.
+        free: u32,
+    },
+    /// A completion queue is needed whose reader was not given.
+    OtherCompletionQueue {
+        /// Its number.
+        wanted: Cqn,
+    },
     /// An event was shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
@@ -136,6 +151,14 @@ impl fmt::Display for DevxError {
             Self::Queue(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
+            Self::CompletionQueueTooSmall { cq, needed, free } => write!(
+                f,
+                "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it larger, limit what is \
+                 outstanding (max_requests), or ask for ignore_overrun"
+            ),
+            Self::OtherCompletionQueue { wanted } => {
+                write!(f, "the reader of completion queue {wanted} is needed")
+            }
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
             Self::EventsLost => {
                 f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
@@ -190,3 +213,22 @@ fn calling(cause: &io::Error) -> &'static str {
 }
 
 impl core::error::Error for DevxError {}
+
+/// What is told of errors in dropping.
+static DROP_HOOK: RwLock<fn(&DevxError)> = RwLock::new(|_| {});
+
+/// Has `hook` told of each object that could not be destroyed, and of each registration that could not be ended, when its value
+/// was dropped. What such an object uses is leaked, since the device may still write to it. By default nobody is told.
+///
+/// ```
+/// mlx5_mkey::devx::on_drop_error(|error| eprintln!("dropping: {error}"));
+/// ```
+pub fn on_drop_error(hook: fn(&DevxError)) {
+    *DROP_HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook;
+}
+
+/// Tells of an error in dropping.
+pub(super) fn drop_failed(error: &DevxError) {
+    let hook = *DROP_HOOK.read().unwrap_or_else(PoisonError::into_inner);
+    hook(error);
+}

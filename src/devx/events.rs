@@ -1,6 +1,7 @@
 //! Events of objects: what the device reports apart from completions.
 
-use super::queues::{Cq, QpControl};
+use super::cq::Cq;
+use super::queue_pair::QpControl;
 use super::{Device, DevxError, sys};
 use crate::wire::prm::event::EventEntry;
 use core::ffi::c_int;
@@ -100,7 +101,12 @@ impl Events {
         self.channel.fd()
     }
 
-    fn subscribe(&self, object: &sys::Object, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
+    fn subscribe(
+        &self,
+        object: &sys::Object<impl Sized>,
+        kinds: &[EventKind],
+        cookie: u64,
+    ) -> Result<(), DevxError> {
         let numbers: std::vec::Vec<u16> = kinds.iter().map(|kind| kind.0.into()).collect();
         self.channel.subscribe(object, &numbers, cookie)
     }

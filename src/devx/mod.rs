@@ -10,11 +10,11 @@
 //! let device = Device::open(None)?;
 //! println!("{}", device.crypto());
 //! let pd = device.alloc_pd()?;
-//! let (cq, completions) = device.create_cq(256)?;
+//! let (cq, completions) = device.create_cq(512)?;
 //! let queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
 //! queue.control().connect_loopback()?;
-//! let mkey = pd.create_mkey(MkeySpec { max_entries: 4, ..MkeySpec::default() })?;
-//! # let _ = (mkey, completions);
+//! let mkeys = pd.create_mkeys(64, MkeySpec { max_entries: 4, ..MkeySpec::default() })?;
+//! # let _ = (mkeys, completions);
 //! # Ok(())
 //! # }
 //! ```
@@ -22,16 +22,20 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the shim rings doorbells with 8-byte stores, which may be shared on 64-bit hosts only");
 
+mod buffer;
+mod cq;
 mod error;
 mod events;
 mod objects;
-mod queues;
+mod queue_pair;
 mod sys;
 
-pub use error::{DevxError, LibraryError};
+pub use buffer::Buffer;
+pub use cq::{Cq, CqReader, CqSpec};
+pub use error::{DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
-pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, ProtectionDomain};
-pub use queues::{Connection, Cq, CqReader, LeakedQueues, QpControl, QueuePair, QueuePairSpec};
+pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain};
+pub use queue_pair::{Connection, Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,
@@ -115,5 +119,27 @@ fn carry<C: Command, T>(
             Err(refused @ CommandError::Status { .. }) => DevxError::Command(refused),
             _ => error,
         }),
+    }
+}
+
+/// What a create command made: the object, and what the device replied.
+type Created<K, C> = (sys::Object<K>, <C as Command>::Reply);
+
+/// Creates an object over `kept`, with another number than those that `is_taken` knows: where the device gives out such a number,
+/// it is asked for another while that one is held.
+fn create_unlike<C: Command, K>(
+    context: &Arc<sys::Context>,
+    kept: &Arc<K>,
+    command: &C,
+    is_taken: impl Fn(&C::Reply) -> bool,
+) -> Result<Created<Arc<K>, C>, DevxError> {
+    let mut held = vec::Vec::new();
+    loop {
+        let made =
+            carry(command, |request, reply| sys::Object::create(context, kept.clone(), request, reply))?;
+        if !is_taken(&made.1) {
+            return Ok(made);
+        }
+        held.push(made);
     }
 }

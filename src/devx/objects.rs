@@ -2,18 +2,20 @@
 
 #![allow(unsafe_code)] // Registering memory is the caller's promise, passed on to the seam.
 
-use super::{Device, DevxError, carry, sys};
+use super::cq::{Cq, SetAside, Writer};
+use super::{Device, DevxError, carry, create_unlike, sys};
 use crate::command::{
     CreateDek, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId, CryptoReport, DekKey, DekObject,
     EntryCount, ImportKekId, LoginObject, LoginState, MkeyFeatures, Pdn, QueryLogin,
 };
-use crate::mkey::{Access, Mkey, SignatureAttributes};
+use crate::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes};
 use crate::types::{DekId, Key};
+use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::vec::Vec;
 
 /// `IBV_ACCESS_*` bits for local write, remote write, remote read, remote atomic.
-fn verbs_access(access: Access) -> u32 {
+pub(super) fn verbs_access(access: Access) -> u32 {
     [
         (Access::LOCAL_WRITE, 1),
         (Access::REMOTE_WRITE, 2),
@@ -57,12 +59,12 @@ impl Device {
         let command = CreateLogin { credential_id, import_kek_id, credential };
         command.check(&self.report)?;
         let (object, login) =
-            carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
+            carry(&command, |request, reply| sys::Object::create(&self.context, (), request, reply))?;
         Ok(Login { object, login })
     }
 }
 
-/// Registered memory.
+/// Registered memory of the caller's. [`super::Buffer`] is memory that the shim owns.
 pub struct MemoryRegion(sys::Mr);
 
 impl MemoryRegion {
@@ -78,12 +80,34 @@ impl MemoryRegion {
 }
 
 /// What an mkey is to be able to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MkeySpec {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MkeySpec<'c> {
     /// Translation entries; an interleaved layout takes one for its header.
     pub max_entries: u16,
-    /// What it can do.
-    pub features: MkeyFeatures,
+    /// Block signatures, whose errors arrive at this completion queue: that of the queue pairs that the mkey is used with. One
+    /// entry of it is set aside.
+    pub signature: Option<&'c Cq>,
+    /// AES-XTS. The mkey refuses traffic until it is configured.
+    pub crypto: bool,
+    /// Its tag will be changed (`MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG`).
+    pub update_tag: bool,
+    /// The peer may invalidate it.
+    pub remote_invalidate: bool,
+    /// Reads and writes through it may pass one another.
+    pub relaxed_ordering: bool,
+}
+
+impl MkeySpec<'_> {
+    const fn features(&self) -> MkeyFeatures {
+        MkeyFeatures {
+            block_signature: self.signature.is_some(),
+            crypto: self.crypto,
+            update_tag: self.update_tag,
+            remote_invalidate: self.remote_invalidate,
+            relaxed_ordering_write: self.relaxed_ordering,
+            relaxed_ordering_read: self.relaxed_ordering,
+        }
+    }
 }
 
 /// An mkey: what software knows of it, and what there is on the device. Where the two are kept apart, there is still one
@@ -95,20 +119,40 @@ pub struct MkeyObject {
     pub handle: MkeyHandle,
 }
 
+/// Mkeys of a kind. It is a slice of [`Mkey`], as routers of completions take it: a signature error names the index.
+pub struct Mkeys {
+    mkeys: Vec<Mkey>,
+    _handles: Vec<MkeyHandle>,
+}
+
+impl Deref for Mkeys {
+    type Target = [Mkey];
+
+    fn deref(&self) -> &[Mkey] {
+        &self.mkeys
+    }
+}
+
+impl DerefMut for Mkeys {
+    fn deref_mut(&mut self) -> &mut [Mkey] {
+        &mut self.mkeys
+    }
+}
+
 /// Keeps an mkey on the device. It is gone from there when the value is dropped.
-pub struct MkeyHandle {
-    // Destroyed in this order: the mkey refers to the PSVs, and all of them to the domain.
-    _object: sys::Object,
+pub struct MkeyHandle(#[expect(dead_code, reason = "dropped with the handle")] sys::Object<Arc<MkeyKept>>);
+
+/// What the device uses of an mkey. Dropped in this order: PSVs refer to the domain.
+struct MkeyKept {
     _psvs: Vec<sys::Object>,
     _pd: Arc<sys::Pd>,
+    set_aside: Option<SetAside>,
 }
 
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 pub struct Dek {
     id: DekId,
-    // Destroyed in this order: the key refers to the domain.
-    _object: sys::Object,
-    _pd: Arc<sys::Pd>,
+    _object: sys::Object<Arc<sys::Pd>>,
 }
 
 impl Dek {
@@ -156,41 +200,55 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
         // SAFETY: the caller vouches for the same.
-        Ok(MemoryRegion(unsafe { sys::Mr::register(&self.pd, address, length, verbs_access(access))? }))
+        Ok(MemoryRegion(unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access))? }))
     }
 
     /// Makes an mkey, and its PSVs if it is to have signatures.
     ///
     /// # Errors
-    /// [`DevxError::Command`] where the device cannot, or refuses.
-    pub fn create_mkey(&self, spec: MkeySpec) -> Result<MkeyObject, DevxError> {
-        let command = CreateMkey {
-            pd: self.number()?,
-            max_entries: EntryCount::new(spec.max_entries)?,
-            features: spec.features,
-            tag: 0,
-        };
+    /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`] where the completion queue
+    /// has no entry left for its signature errors.
+    pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
+        let features = spec.features();
+        let max_entries = EntryCount::new(spec.max_entries)?;
+        let command = CreateMkey { pd: self.number()?, max_entries, features, tag: 0 };
         command.check(&self.report.general)?;
+        let set_aside = spec.signature.map(|cq| cq.set_aside(1)).transpose()?;
         let mut psvs = Vec::new();
         let mut psv = || {
             let command = CreatePsv::<1>::new(self.number()?);
             let (object, [index]) =
-                carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
+                carry(&command, |request, reply| sys::Object::create(&self.context, (), request, reply))?;
             psvs.push(object);
             Ok::<_, DevxError>(index)
         };
         let signature = match self.report.general.signatures() {
-            Some(capabilities) if spec.features.block_signature => {
+            Some(capabilities) if features.block_signature => {
                 Some(SignatureAttributes { capabilities, ..SignatureAttributes::new(psv()?, psv()?) })
             }
             _ => None,
         };
-        let (object, key) =
-            carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
-        let crypto = if spec.features.crypto { self.report.general.xts_engine() } else { None };
-        let attributes = crate::mkey::MkeyAttributes { signature, crypto, ..command.plain_attributes(key) };
-        let handle = MkeyHandle { _object: object, _psvs: psvs, _pd: self.pd.clone() };
-        Ok(MkeyObject { mkey: Mkey::new(attributes), handle })
+        let kept = Arc::new(MkeyKept { _psvs: psvs, _pd: self.pd.clone(), set_aside });
+        let (object, key) = create_unlike(&self.context, &kept, &command, |key| {
+            spec.signature.is_some_and(|cq| cq.has_departed(Writer::Mkey(key.index())))
+        })?;
+        if let Some(entry) = &kept.set_aside {
+            entry.belongs_to(Writer::Mkey(key.index()));
+        }
+        let crypto = if features.crypto { self.report.general.xts_engine() } else { None };
+        let attributes = MkeyAttributes { signature, crypto, ..command.plain_attributes(key) };
+        Ok(MkeyObject { mkey: Mkey::new(attributes), handle: MkeyHandle(object) })
+    }
+
+    /// Makes `count` mkeys of a kind.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
+        let made =
+            (0..count).map(|_| self.create_mkey(spec).map(|MkeyObject { mkey, handle }| (mkey, handle)));
+        let (mkeys, handles) = made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        Ok(Mkeys { mkeys, _handles: handles })
     }
 
     /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.
@@ -200,8 +258,9 @@ impl ProtectionDomain {
     pub fn create_dek(&self, key: DekKey<'_>, opaque: [u8; 8]) -> Result<Dek, DevxError> {
         let command = CreateDek { pd: self.number()?, key, opaque };
         command.check(&self.report)?;
-        let (object, dek): (_, DekObject) =
-            carry(&command, |request, reply| sys::Object::create(&self.context, request, reply))?;
-        Ok(Dek { id: dek.dek_id(), _object: object, _pd: self.pd.clone() })
+        let (object, dek): (_, DekObject) = carry(&command, |request, reply| {
+            sys::Object::create(&self.context, self.pd.clone(), request, reply)
+        })?;
+        Ok(Dek { id: dek.dek_id(), _object: object })
     }
 }

@@ -63,6 +63,34 @@ impl<'r> CompletionQueue<'r> {
         self.record.set_first(consumed);
     }
 
+    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
+    ///
+    /// For entries of a queue pair that was reset or destroyed: its next requests, or those of the next queue pair of this number,
+    /// could be taken for the ones that they are about.
+    pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
+        let written = (self.consumer..self.consumer + u64::from(self.ring.len()))
+            .take_while(|index| entry(self.ring.peek(*index)).is_some())
+            .count() as u64;
+        // From the last back: what stays moves towards it, over what goes.
+        let mut target = self.consumer + written;
+        for index in (self.consumer..self.consumer + written).rev() {
+            let Some(mut found) = entry(self.ring.peek(index)) else { continue };
+            if is_stale(&found) {
+                continue;
+            }
+            target -= 1;
+            let owner = self.ring.peek(target).owner() as u8;
+            found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
+            self.ring.write(target, found);
+        }
+        let discarded = target - self.consumer;
+        if discarded > 0 {
+            self.consumer = target;
+            self.release();
+        }
+        discarded as usize
+    }
+
     /// Returns the next completion, if there is one. A signature error is recorded in its [`Mkey`](crate::mkey::Mkey).
     ///
     /// Entries that the user does not see are taken on the way, as many as the ring has at most: `None` also where more wait

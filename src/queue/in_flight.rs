@@ -51,7 +51,7 @@ pub(super) struct Filed {
     number: u32,
     /// Blocks of 64 bytes that it fills, 1 or more.
     blocks: u8,
-    kind: RequestKind,
+    pub(super) kind: RequestKind,
 }
 
 impl Filed {
@@ -88,6 +88,13 @@ impl<const N: usize> InFlight<[Filed; N]> {
 }
 
 impl InFlight {
+    /// Forgets all work requests. The next one begins at block 0.
+    pub(super) fn restart(&mut self) {
+        (self.tail, self.published, self.posted, self.retired) = (0, 0, 0, 0);
+        // What was filed under numbers that come again must not be found.
+        self.filed.fill(Filed::NONE);
+    }
+
     /// Returns the slot of a block: its number less the high bits.
     #[inline]
     fn slot(&self, block: u64) -> usize {

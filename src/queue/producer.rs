@@ -32,6 +32,11 @@ impl<'r> SqProducer<'r> {
         Self { ring, producer, contiguous_end: producer, free_end: producer, scratch: [ZEROS; MAX_BLOCKS] }
     }
 
+    /// Begins anew at block 0.
+    pub(super) const fn restart(&mut self) {
+        (self.producer, self.contiguous_end, self.free_end) = (0, 0, 0);
+    }
+
     /// Returns the ring.
     pub(super) const fn ring(&self) -> &Ring<'r, Wqebb> {
         &self.ring

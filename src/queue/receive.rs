@@ -140,6 +140,19 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         self.limit = self.consumer + slots;
         Some(id)
     }
+
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a queue pair that was reset
+    /// (2RST_QP), before it is made ready again.
+    pub fn restart(&mut self, mut each: impl FnMut(u64)) {
+        for number in self.consumer..self.producer {
+            if let Some(id) = self.ids.get(number as usize & Self::MASK) {
+                each(*id);
+            }
+        }
+        let slots = self.limit - self.consumer;
+        (self.producer, self.published, self.consumer, self.limit) = (0, 0, 0, slots);
+        self.record.set_first(0);
+    }
 }
 
 crate::fmt::format_counters!(['r, const N: usize] ReceiveQueue ['r, N] { qpn, producer, published, consumer });

@@ -2,7 +2,7 @@
 
 use super::barrier;
 use super::doorbell::Doorbell;
-use super::in_flight::{InFlight, Retired};
+use super::in_flight::{Filed, InFlight, Retired};
 use super::send::SendQueue;
 use super::send_state::SendState;
 use crate::error::PostError;
@@ -24,6 +24,18 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
     pub fn retire(&mut self, counter: u16) -> Option<Retired> {
         let in_flight: &mut InFlight = &mut self.in_flight;
         in_flight.retire(counter)
+    }
+
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or not, silent or
+    /// signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready again: the device goes on at block 0.
+    pub fn restart(&mut self, mut each: impl FnMut(Retired)) {
+        let in_flight: &mut InFlight = &mut self.in_flight;
+        for &Filed { id, kind, .. } in in_flight.before(self.state.producer.producer()) {
+            each(Retired { id, kind });
+        }
+        in_flight.restart();
+        self.state.restart();
+        self.record.set_send(0);
     }
 
     /// Turns every unexecuted work request named `id` into a NOP, which completes as the request would have, and returns how

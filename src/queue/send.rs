@@ -19,7 +19,7 @@ use crate::wire::Wqebb;
 /// either happens as a whole or changes nothing.
 pub struct SendQueue<'r, D, const N: usize> {
     pub(super) state: SendState<'r>,
-    record: &'r DoorbellRecord,
+    pub(super) record: &'r DoorbellRecord,
     doorbell: D,
     pub(super) in_flight: InFlight<[Filed; N]>,
 }

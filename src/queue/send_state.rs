@@ -155,6 +155,12 @@ impl<'r> SendState<'r> {
         self.producer.reserve_checked(blocks, in_flight.tail(), room)
     }
 
+    /// Begins anew at block 0.
+    pub(super) const fn restart(&mut self) {
+        self.producer.restart();
+        (self.last, self.next_fence) = (0, RequestFlags::NONE);
+    }
+
     /// Notes that requests were posted.
     #[inline]
     pub(super) const fn note_posted(&mut self, last: u64, next_fence: RequestFlags) {

@@ -1,12 +1,12 @@
 //! Two connected ends and the mkeys between them: moves data through an mkey in every way there is.
 
-use crate::board::{Board, MkeySpec, QpEnd};
+use crate::board::{Board, EndSpec, MkeySpec, QpEnd};
 use alloc::string::String;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig};
-use mlx5_mkey::queue::{Completion, Failure, Outcome, QpRouter, RequestKind, WorkCompletion};
+use mlx5_mkey::queue::{Completion, Failure, Outcome, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -126,13 +126,18 @@ pub struct QpPairFixture<'b> {
 impl<'b> QpPairFixture<'b> {
     /// Connects two ends of a board.
     pub fn new(board: &'b mut dyn Board) -> Self {
-        let (near, far) = connect(board);
+        let (near, far) = connect(board, EndSpec::default());
         Self { board, near, far, mkeys: Vec::new(), signature_errors: Vec::new() }
     }
 
     /// Connects two new ends, after the old ones failed. Mkeys and memory stay.
     pub fn reconnect(&mut self) {
-        (self.near, self.far) = connect(self.board);
+        self.reconnect_as(EndSpec::default());
+    }
+
+    /// Connects two new ends, the near one as it is specified. Mkeys and memory stay.
+    pub fn reconnect_as(&mut self, spec: EndSpec) {
+        (self.near, self.far) = connect(self.board, spec);
     }
 
     /// Makes a region that holds these bytes.
@@ -184,7 +189,7 @@ impl<'b> QpPairFixture<'b> {
         layout: impl Into<Layout<'l>>,
     ) -> Verdict {
         self.post_prepared(mkey, prepared, layout).map_err(|error| format!("configure: {error}"))?;
-        self.near.send.ring_doorbell();
+        self.near.ring_doorbell();
         self.run_device()?;
         match self.wait_near(1)?[..] {
             [
@@ -217,7 +222,7 @@ impl<'b> QpPairFixture<'b> {
     /// # Errors
     /// What no mkey of this kind can hold.
     pub fn prepare(&self, mkey: usize, config: &MkeyConfig) -> Result<PreparedConfig, ConfigError> {
-        self.near.send.way().prepare(self.mkeys[mkey].kind(), config)
+        self.near.way().prepare(self.mkeys[mkey].kind(), config)
     }
 
     /// Posts a prepared configuration to an mkey on the near side, and nothing more.
@@ -230,7 +235,7 @@ impl<'b> QpPairFixture<'b> {
         prepared: &PreparedConfig,
         layout: impl Into<Layout<'l>>,
     ) -> Result<(), PostError> {
-        let request = self.near.send.request(CONFIGURE).signaled();
+        let request = self.near.request(CONFIGURE).signaled();
         request.configure_mkey(&mut self.mkeys[mkey], prepared, layout)
     }
 
@@ -306,17 +311,17 @@ impl<'b> QpPairFixture<'b> {
         let outside = sge(far.address, far.length, far.key);
         match way {
             Tx::Send => {
-                self.far.receive.post(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
-                self.far.receive.publish();
-                self.near.send.request(TRANSFER).signaled().send(&[inside])
+                self.far.queues().post_receive(RECEIVE, &[outside]).map_err(|error| error.to_string())?;
+                self.far.queues().publish_receives();
+                self.near.request(TRANSFER).signaled().send(&[inside])
             }
             Tx::Write => {
                 let remote = Remote { address: far.address, rkey: far.key };
-                self.near.send.request(TRANSFER).signaled().rdma_write(remote, &[inside])
+                self.near.request(TRANSFER).signaled().rdma_write(remote, &[inside])
             }
             Tx::PeerRead => {
                 let remote = Remote { address: offset, rkey: key };
-                self.far.send.request(TRANSFER).signaled().rdma_read(remote, &[outside])
+                self.far.request(TRANSFER).signaled().rdma_read(remote, &[outside])
             }
         }
         .map_err(|error| error.to_string())?;
@@ -343,17 +348,17 @@ impl<'b> QpPairFixture<'b> {
         let outside = sge(far.address, far.length, far.key);
         match way {
             Rx::Receive => {
-                self.near.receive.post(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
-                self.near.receive.publish();
-                self.far.send.request(TRANSFER).signaled().send(&[outside])
+                self.near.queues().post_receive(RECEIVE, &[inside]).map_err(|error| error.to_string())?;
+                self.near.queues().publish_receives();
+                self.far.request(TRANSFER).signaled().send(&[outside])
             }
             Rx::PeerWrite => {
                 let remote = Remote { address: offset, rkey: key };
-                self.far.send.request(TRANSFER).signaled().rdma_write(remote, &[outside])
+                self.far.request(TRANSFER).signaled().rdma_write(remote, &[outside])
             }
             Rx::Read => {
                 let remote = Remote { address: far.address, rkey: far.key };
-                self.near.send.request(TRANSFER).signaled().rdma_read(remote, &[inside])
+                self.near.request(TRANSFER).signaled().rdma_read(remote, &[inside])
             }
         }
         .map_err(|error| error.to_string())?;
@@ -367,8 +372,8 @@ impl<'b> QpPairFixture<'b> {
         far_requests: bool,
         received: bool,
     ) -> Result<(Option<Failure>, Option<Failure>), String> {
-        self.near.send.ring_doorbell();
-        self.far.send.ring_doorbell();
+        self.near.ring_doorbell();
+        self.far.ring_doorbell();
         self.run_device()?;
         type Wait<'b> = fn(&mut QpPairFixture<'b>, usize) -> Result<Vec<WorkCompletion>, String>;
         let (near, far): (Wait<'b>, Wait<'b>) = (Self::wait_near, Self::wait_far);
@@ -384,11 +389,11 @@ impl<'b> QpPairFixture<'b> {
 }
 
 /// Connects two ends, to which requests are posted in the way that the board says.
-fn connect(board: &mut dyn Board) -> (QpEnd, QpEnd) {
+fn connect(board: &mut dyn Board, spec: EndSpec) -> (QpEnd, QpEnd) {
     let way = *board.way();
-    let (mut near, mut far) = board.connect();
+    let (mut near, mut far) = board.connect(spec);
     for end in [&mut near, &mut far] {
-        end.send.set_way(way);
+        end.set_way(way);
     }
     (near, far)
 }
@@ -435,9 +440,9 @@ fn poll(
     mkeys: &mut [Mkey],
     signature_errors: &mut Vec<usize>,
 ) -> Result<Vec<WorkCompletion>, CompletionError> {
-    let mut router = QpRouter { queues: (end.send.queue(), &mut end.receive), mkeys };
+    let queues = end.queues();
     let mut done = Vec::new();
-    while let Some(completion) = end.completions.poll(&mut router) {
+    while let Some(completion) = queues.poll(mkeys) {
         match completion? {
             Completion::Work(work) => done.push(work),
             Completion::SignatureError { position, .. } => signature_errors.push(position),

@@ -14,13 +14,20 @@ use mlx5_mkey::wire::ctrl::FmCeSe;
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
 impl<M: Memory> Device<M> {
+    /// Has a completion queue be full from now on, as if the host took nothing any more.
+    pub fn fill(&mut self, cqn: u32) {
+        if let Some(cq) = self.objects.cqs.get_mut(cqn) {
+            cq.full = true;
+        }
+    }
+
     /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
     pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
             return;
         }
-        if write(&mut self.memory, cq, entry).is_some() {
+        if !cq.full && write(&mut self.memory, cq, entry).is_some() {
             cq.producer = cq.producer.wrapping_add(1);
             return;
         }
@@ -112,7 +119,7 @@ fn write(memory: &mut impl Memory, cq: &Cq, mut entry: Entry) -> Option<()> {
     let mut consumer = [0; 4];
     memory.read(cq.attributes.doorbell_record, &mut consumer).ok()?;
     let ahead = cq.producer.wrapping_sub(u32::from_be_bytes(consumer)) & INDEX_MASK;
-    if ahead >= cq.entries() {
+    if ahead >= cq.entries() && !cq.attributes.ignore_overrun {
         return None;
     }
     let lap = cq.producer >> cq.attributes.log_entries & 1;

@@ -149,7 +149,13 @@ fn completion_entries_of_128_bytes() {
     let record = host.alloc(8);
     let cqn = host
         .device
-        .create_cq(CqAttributes { ring, log_entries: 2, entry_bytes: 128, doorbell_record: record })
+        .create_cq(CqAttributes {
+            ring,
+            log_entries: 2,
+            entry_bytes: 128,
+            doorbell_record: record,
+            ignore_overrun: false,
+        })
         .unwrap();
     let attributes = QpAttributes { send_cqn: cqn, ..host.q[A].attributes };
     let qpn = host.device.create_qp(attributes).unwrap();

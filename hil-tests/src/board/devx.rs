@@ -3,22 +3,22 @@
 #![allow(unsafe_code)]
 
 use super::{
-    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, MkeySpec, QpEnd, QpEvent,
-    RECEIVE_SLOTS, SEND_BLOCKS, Sender,
+    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, MkeySpec, Posting, QpEnd,
+    QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::way::Way;
 use libloading::os::unix::Library;
-use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState,
-};
+use mlx5_mkey::command::{Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState};
 use mlx5_mkey::devx::{
-    Cq, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
-    MkeySpec as DevxMkeySpec, ProtectionDomain, QpControl, QueuePairSpec,
+    Cq, CqReader, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
+    MkeySpec as DevxMkeySpec, ProtectionDomain, QpControl, QueuePair, QueuePairSpec,
 };
+use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
-use mlx5_mkey::queue::{CompletionQueue, DoorbellRecord, ReceiveQueue, SendQueue};
+use mlx5_mkey::queue::{Batch, Completion, QpRouter, SendRequest, UarDoorbell};
 use mlx5_mkey::types::{DekId, Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::Sge;
 use mlx5_softdev::factory;
 use std::collections::VecDeque;
 use std::ptr;
@@ -60,9 +60,92 @@ pub struct DevxBoard {
 /// A queue pair, and where its progress can be seen.
 struct Watched {
     control: QpControl,
-    record: &'static DoorbellRecord,
-    peer: Qpn,
-    _cq: Cq,
+    /// Where signature errors arrive.
+    cq: Cq,
+}
+
+/// The queues of an end, as the shim has them.
+struct ShimQueues {
+    queue: QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>,
+    completions: CqReader,
+}
+
+/// Requests on their way to a queue of the shim.
+enum ShimPosting<'q> {
+    Queue(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>),
+    Batch(Batch<'q, 'static, UarDoorbell, SEND_BLOCKS>),
+}
+
+impl Posting for ShimPosting<'_> {
+    fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
+        match self {
+            Self::Queue(queue) => queue.request(id),
+            Self::Batch(batch) => batch.request(id),
+        }
+    }
+
+    fn publish(self: Box<Self>) {
+        match *self {
+            Self::Queue(queue) => queue.ring_doorbell(),
+            // When it is dropped.
+            Self::Batch(_) => {}
+        }
+    }
+}
+
+impl EndQueues for ShimQueues {
+    fn qpn(&self) -> Qpn {
+        self.queue.qpn()
+    }
+
+    fn open(&mut self, way: Way) -> Box<dyn Posting + '_> {
+        let queue = &mut self.queue;
+        Box::new(if way.batches() { ShimPosting::Batch(queue.batch()) } else { ShimPosting::Queue(queue) })
+    }
+
+    fn ring_doorbell(&mut self) {
+        self.queue.ring_doorbell();
+    }
+
+    fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
+        self.queue.cancel(id, hw_counter)
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.queue.outstanding()
+    }
+
+    fn producer(&self) -> u32 {
+        self.queue.producer()
+    }
+
+    fn free_blocks(&self) -> u32 {
+        self.queue.free_blocks()
+    }
+
+    fn next_fence(&self) -> u8 {
+        self.queue.next_fence()
+    }
+
+    fn block(&self, index: u32) -> Wqebb {
+        self.queue.block(index)
+    }
+
+    fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.queue.post_receive(id, sges)
+    }
+
+    fn publish_receives(&mut self) {
+        self.queue.publish_receives();
+    }
+
+    fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
+        self.completions.poll(&mut QpRouter { queues: &mut self.queue, mkeys })
+    }
+
+    fn restart(&mut self) -> Vec<u64> {
+        self.queue.reset(&mut [&mut self.completions]).expect("reset a queue pair of this board").sends
+    }
 }
 
 impl DevxBoard {
@@ -113,36 +196,35 @@ impl DevxBoard {
         Ok(id)
     }
 
-    fn create_end(&mut self) -> Result<(QpEnd, Watched), DevxError> {
-        let (cq, reader) = self.device.create_cq(COMPLETIONS as u32)?;
-        let queue = self.device.create_qp::<SEND_BLOCKS, RECEIVE_SLOTS>(
-            &self.pd,
-            &cq,
-            &cq,
-            QueuePairSpec::default(),
-        )?;
+    fn create_end(&mut self, spec: EndSpec) -> Result<QpEnd, DevxError> {
+        let (cq, completions) = self.device.create_cq(COMPLETIONS as u32)?;
+        let EndSpec { drain_on_signature_error } = spec;
+        let spec = QueuePairSpec { drain_on_signature_error, ..QueuePairSpec::default() };
+        let queue = self.device.create_qp(&self.pd, &cq, &cq, spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;
         queue.control().notify(&self.events, &EventKind::QP_ERRORS, number)?;
-        let leaked = queue.leak();
-        let send: SendQueue<'static, AnyDoorbell, SEND_BLOCKS> =
-            leaked.send.map_doorbell(|doorbell| AnyDoorbell(Box::new(doorbell)));
-        let receive: ReceiveQueue<'static, RECEIVE_SLOTS> = leaked.receive;
-        let completions: CompletionQueue<'static> = reader.leak();
-        let record = send.record();
-        let watched = Watched { control: leaked.control, record, peer: send.qpn(), _cq: cq };
-        Ok((QpEnd { send: Sender::new(send), receive, completions }, watched))
+        self.queues.push(Watched { control: queue.control().clone(), cq });
+        Ok(QpEnd::new(ShimQueues { queue, completions }))
     }
 
-    fn watched(&mut self, end: &QpEnd) -> &mut Watched {
-        let found = self.queues.iter_mut().find(|queue| queue.control.qpn() == end.send.qpn());
-        found.expect("an end of this board")
+    fn control(&self, end: &QpEnd) -> &QpControl {
+        let found = self.queues.iter().find(|queue| queue.control.qpn() == end.qpn());
+        &found.expect("an end of this board").control
+    }
+
+    /// Connects two ends with each other.
+    fn join(&self, near: &QpEnd, far: &QpEnd) {
+        self.control(near).connect_local(far.qpn()).expect("connect");
+        self.control(far).connect_local(near.qpn()).expect("connect");
     }
 
     /// Whether a queue pair has taken up all that was published, or will not go on by itself. Completions follow.
     fn is_quiet(queue: &Watched) -> bool {
-        let [_, announced] = queue.record.bytes();
-        let announced = u32::from_be_bytes(announced) as u16;
+        let record = queue.control.addresses().record as usize;
+        // SAFETY: the record's second word, in memory that the control keeps. Only the end's queue writes it, as a whole.
+        let published = unsafe { ptr::with_exposed_provenance::<u32>(record + 4).read_volatile() };
+        let announced = u32::from_be(published) as u16;
         let info = queue.control.query().expect("query a queue pair of this board");
         info.state != QpState::RTS || info.next_send_block == announced
     }
@@ -212,15 +294,19 @@ impl Board for DevxBoard {
     }
 
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey {
-        let features = MkeyFeatures {
-            block_signature: spec.signature,
+        // Scenarios make mkeys when they have connected; the near end comes before the far end.
+        let [.., Watched { cq, .. }, _] = &self.queues[..] else {
+            panic!("no ends to report signature errors")
+        };
+        let spec = DevxMkeySpec {
+            max_entries: spec.entries,
+            signature: spec.signature.then_some(cq),
             crypto: spec.crypto,
             remote_invalidate: spec.remote_invalidate,
             update_tag: true,
-            ..MkeyFeatures::default()
+            ..DevxMkeySpec::default()
         };
-        let MkeyObject { mkey, handle } =
-            self.pd.create_mkey(DevxMkeySpec { max_entries: spec.entries, features }).expect("create mkey");
+        let MkeyObject { mkey, handle } = self.pd.create_mkey(spec).expect("create mkey");
         self.mkeys.push(handle);
         mkey
     }
@@ -238,15 +324,22 @@ impl Board for DevxBoard {
         self.load(key).expect("create DEK")
     }
 
-    fn connect(&mut self) -> (QpEnd, QpEnd) {
-        let (near, mut near_watched) = self.create_end().expect("make a queue pair");
-        let (far, mut far_watched) = self.create_end().expect("make a queue pair");
-        (near_watched.peer, far_watched.peer) = (far.send.qpn(), near.send.qpn());
-        for watched in [&near_watched, &far_watched] {
-            watched.control.connect_local(watched.peer).expect("connect");
-        }
-        self.queues.extend([near_watched, far_watched]);
+    fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd) {
+        let near = self.create_end(spec).expect("make a queue pair");
+        let far = self.create_end(EndSpec::default()).expect("make a queue pair");
+        self.join(&near, &far);
         (near, far)
+    }
+
+    fn fail(&mut self, end: &QpEnd) {
+        self.control(end).fail().expect("a queue pair of this board");
+    }
+
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64> {
+        let outstanding = near.queues().restart();
+        far.queues().restart();
+        self.join(near, far);
+        outstanding
     }
 
     fn run_device(&mut self) -> bool {
@@ -267,25 +360,17 @@ impl Board for DevxBoard {
         u64::try_from(ARRIVAL.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn drain_on_signature_error(&mut self, end: &QpEnd) {
-        let queue = self.watched(end);
-        queue.control.restart(true).expect("restart a queue pair");
-        queue.control.connect_local(queue.peer).expect("connect");
-    }
-
     fn drained_at(&mut self, end: &QpEnd) -> Option<u16> {
-        let info = self.watched(end).control.query().expect("query a queue pair of this board");
+        let info = self.control(end).query().expect("query a queue pair of this board");
         (info.state == QpState::SQ_DRAINED).then_some(info.next_send_block)
     }
 
     fn resume(&mut self, end: &QpEnd) {
-        self.watched(end).control.resume().expect("resume a drained queue pair");
+        self.control(end).resume().expect("resume a drained queue pair");
     }
 
     fn send_ring(&self, end: &QpEnd) -> Option<u64> {
-        // The shim puts the record right behind the send ring. Whoever writes there looks first.
-        let record = ptr::from_ref(end.send.record()).expose_provenance() as u64;
-        record.checked_sub((SEND_BLOCKS * size_of::<Wqebb>()) as u64)
+        Some(self.control(end).addresses().send_ring)
     }
 
     fn nanoseconds(&self) -> Option<u64> {
@@ -293,7 +378,7 @@ impl Board for DevxBoard {
     }
 
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent> {
-        let number = end.send.qpn().get();
+        let number = end.qpn().get();
         let end = Instant::now() + EVENT_TIMEOUT;
         loop {
             if let Some(place) = self.told.iter().position(|(of, _)| *of == number) {

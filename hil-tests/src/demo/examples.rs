@@ -237,12 +237,11 @@ fn local_invalidate(board: &mut dyn Board) -> Seen {
     pair.configure(mkey, &OPEN, &sgl)?;
     same("wire", &pair.tx(Tx::Write, mkey, 0, 64)?.ok()?, &data)?;
     pair.near
-        .send
         .request(1)
         .signaled()
         .invalidate_mkey(&mut pair.mkeys[mkey])
         .map_err(|error| error.to_string())?;
-    pair.near.send.ring_doorbell();
+    pair.near.ring_doorbell();
     pair.run_device()?;
     let done: Vec<_> = pair.wait_near(1)?.into_iter().map(|completion| completion.outcome).collect();
     ensure_eq!(done, [Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 }], "LOCAL_INV");

@@ -288,8 +288,8 @@ fn first_wqe(
     let mut ring = [Wqebb::ZERO; BLOCKS];
     let record = DoorbellRecord::new();
     let settings = SendQueueConfig {
-        first_block: pair.near.send.producer(),
-        ..SendQueueConfig::new(pair.near.send.qpn())
+        first_block: pair.near.queues().producer(),
+        ..SendQueueConfig::new(pair.near.qpn())
     };
     let start = settings.first_block as usize % BLOCKS;
     let mut mkey: Mkey = pair.mkeys[mkey].clone();
@@ -356,7 +356,7 @@ mod tests {
         // Not only at the start of a ring.
         pair.configure_prepared(mkey, &prepared, &entries).unwrap();
         let wqe = first_wqe(&mut pair, mkey, &prepared, &entries).unwrap();
-        let first = pair.near.send.producer();
+        let first = pair.near.queues().producer();
         assert_eq!(wqe[1..4], [(first >> 8) as u8, first as u8, 0x25]);
         assert_eq!(wqe.len(), usize::from(wqe[7]) * 16);
         assert_eq!(wqe[128..132], (BLOCK as u32).to_be_bytes());

@@ -159,6 +159,7 @@ impl Side {
                 log_entries: LOG_COMPLETIONS,
                 entry_bytes: 64,
                 doorbell_record: RECORDS[1 + at],
+                ignore_overrun: false,
             };
             *cq = device.create_cq(attributes).map_err(refused)?;
         }

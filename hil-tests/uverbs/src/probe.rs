@@ -86,6 +86,13 @@ pub(crate) extern "C" fn mlx5_uverbs_revoke() {
     shared::as_device(shared::revoke);
 }
 
+/// Has a completion queue overrun with its next entry.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
+    shared::as_device(|| shared::overrun(number));
+}
+
 /// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so far.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]

@@ -210,6 +210,13 @@ pub(crate) fn revoke() {
     }
 }
 
+/// Has a completion queue of the device overrun with its next entry.
+pub(crate) fn overrun(number: u32) {
+    if let Some(state) = lock().state.as_mut() {
+        state.device.fill(number);
+    }
+}
+
 /// Returns how many contexts, objects and channels there are.
 pub(crate) fn counts() -> [u64; 3] {
     lock().state.as_ref().map_or([0; 3], State::counts)

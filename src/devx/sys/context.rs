@@ -5,7 +5,7 @@
 use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice};
 use super::errno::check;
 use super::library::{Api, api};
-use crate::devx::error::DevxError;
+use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::string::String;
@@ -125,7 +125,8 @@ impl Drop for Context {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: opened by `open`; everything made from it held an Arc of this value and is gone.
-            unsafe { (self.api.ibv_close_device)(self.raw.as_ptr()) };
+            let result = unsafe { (self.api.ibv_close_device)(self.raw.as_ptr()) };
+            check("ibv_close_device", result).unwrap_or_else(|error| drop_failed(&error));
         }
     }
 }

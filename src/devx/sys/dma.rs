@@ -4,17 +4,16 @@
 
 use super::abi::DevxUmem;
 use super::context::Context;
-use super::errno::last_error;
+use super::errno::{check, last_error};
 use crate::command::{UmemId, UmemSlice};
-use crate::devx::error::DevxError;
+use crate::devx::error::{DevxError, drop_failed};
 use crate::queue::DoorbellRecord;
 use core::alloc::Layout;
-use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::io;
 use std::sync::Arc;
 
-/// A registration of memory that the device may use for rings and records.
+/// A registration of memory that the device may use for rings and records. Its owner ends it.
 pub(super) struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,
@@ -48,18 +47,21 @@ impl Umem {
         // SAFETY: the structure lives until it is deregistered.
         unsafe { self.raw.as_ref().umem_id }
     }
-}
 
-impl Drop for Umem {
-    fn drop(&mut self) {
-        // SAFETY: registered by `register`; `Dma` says why no object is over it any more.
-        unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
+    /// Ends the registration.
+    ///
+    /// # Safety
+    /// Once, at the end.
+    unsafe fn deregister(&self) -> Result<(), DevxError> {
+        // SAFETY: registered by `register`, and the caller vouches that this is the end.
+        let result = unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
+        check("mlx5dv_devx_umem_dereg", result)
     }
 }
 
 /// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
 pub(in crate::devx) struct Dma {
-    umem: ManuallyDrop<Umem>,
+    umem: Umem,
     base: NonNull<u8>,
     layout: Layout,
 }
@@ -83,7 +85,7 @@ impl Dma {
         // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is used through
         // `slots` and `record` only.
         match unsafe { Umem::register(context, base.as_ptr(), length) } {
-            Ok(umem) => Ok(Self { umem: ManuallyDrop::new(umem), base, layout }),
+            Ok(umem) => Ok(Self { umem, base, layout }),
             Err(error) => {
                 // SAFETY: allocated above with this layout, and nobody has seen it.
                 unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
@@ -95,6 +97,11 @@ impl Dma {
     /// Returns where `offset` is, for commands.
     pub(in crate::devx) fn at(&self, offset: usize) -> UmemSlice {
         UmemSlice { umem: UmemId(self.umem.id()), offset: offset as u64 }
+    }
+
+    /// Returns where `offset` is in this process.
+    pub(in crate::devx) fn address(&self, offset: usize) -> u64 {
+        self.base.as_ptr().expose_provenance() as u64 + offset as u64
     }
 
     /// Returns where `count` values are from `offset`, if the memory has room for them there.
@@ -148,9 +155,12 @@ impl Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        // SAFETY: dropped once, here. Objects over the memory are gone: what owns them owns this value, behind them.
-        unsafe { ManuallyDrop::drop(&mut self.umem) };
-        // SAFETY: allocated by `alloc` with this layout; the device cannot reach it any more.
-        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
+        // SAFETY: this is the end. Objects over the memory are gone: they keep this value.
+        match unsafe { self.umem.deregister() } {
+            // SAFETY: allocated by `alloc` with this layout; the device cannot reach it any more.
+            Ok(()) => unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) },
+            // The device may still write to the memory: it is leaked.
+            Err(error) => drop_failed(&error),
+        }
     }
 }

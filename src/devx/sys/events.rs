@@ -44,7 +44,7 @@ impl EventChannel {
     /// Asks for events of an object; each will carry `cookie`.
     pub(in crate::devx) fn subscribe(
         &self,
-        object: &Object,
+        object: &Object<impl Sized>,
         events: &[u16],
         cookie: u64,
     ) -> Result<(), DevxError> {

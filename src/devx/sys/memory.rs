@@ -5,8 +5,9 @@
 use super::abi::{IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
 use super::context::Context;
 use super::errno::{check, last_error};
-use crate::devx::error::DevxError;
+use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::c_int;
+use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -51,29 +52,33 @@ impl Pd {
 impl Drop for Pd {
     fn drop(&mut self) {
         // SAFETY: allocated by `alloc`; all that was made in it held an Arc of this value and is gone.
-        unsafe { (self.context.api.ibv_dealloc_pd)(self.raw.as_ptr()) };
+        let result = unsafe { (self.context.api.ibv_dealloc_pd)(self.raw.as_ptr()) };
+        check("ibv_dealloc_pd", result).unwrap_or_else(|error| drop_failed(&error));
     }
 }
 
-/// A registered memory region.
-pub(in crate::devx) struct Mr {
+/// A registered memory region, and the memory if it is ours.
+pub(in crate::devx) struct Mr<K = ()> {
     pd: Arc<Pd>,
     raw: NonNull<IbvMr>,
+    /// Dropped behind the registration, and never if that cannot be ended.
+    kept: ManuallyDrop<K>,
 }
 
 // SAFETY: as for Context.
-unsafe impl Send for Mr {}
+unsafe impl<K: Send> Send for Mr<K> {}
 // SAFETY: as for Context.
-unsafe impl Sync for Mr {}
+unsafe impl<K: Sync> Sync for Mr<K> {}
 
-impl Mr {
+impl<K> Mr<K> {
     /// Registers memory.
     ///
     /// # Safety
     /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's accesses, while
-    /// the value lives.
+    /// the value lives or, if ending the registration fails, while `kept` is not dropped.
     pub(in crate::devx) unsafe fn register(
         pd: &Arc<Pd>,
+        kept: K,
         address: *mut u8,
         length: usize,
         access: u32,
@@ -82,7 +87,12 @@ impl Mr {
         let raw =
             unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_reg_mr"))?;
-        Ok(Self { pd: pd.clone(), raw })
+        Ok(Self { pd: pd.clone(), raw, kept: ManuallyDrop::new(kept) })
+    }
+
+    /// Returns what is kept as long as the registration.
+    pub(in crate::devx) fn kept(&self) -> &K {
+        &self.kept
     }
 
     pub(in crate::devx) fn lkey(&self) -> u32 {
@@ -96,9 +106,15 @@ impl Mr {
     }
 }
 
-impl Drop for Mr {
+impl<K> Drop for Mr<K> {
     fn drop(&mut self) {
-        // SAFETY: registered by `register`.
-        unsafe { (self.pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
+        // SAFETY: registered by `register`, and ended here only.
+        let result = unsafe { (self.pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
+        match check("ibv_dereg_mr", result) {
+            // SAFETY: dropped once, here.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
+            // The device may still write to the memory: it is leaked.
+            Err(error) => drop_failed(&error),
+        }
     }
 }

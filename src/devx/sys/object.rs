@@ -5,26 +5,31 @@
 use super::abi::DevxObj;
 use super::context::Context;
 use super::errno::{check, last_error};
-use crate::devx::error::DevxError;
+use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::{c_int, c_void};
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// An object that a command made: the kernel destroys it by itself if the process ends.
-pub(in crate::devx) struct Object {
+/// An object that a command made, and what it uses: the kernel destroys it by itself if the process ends.
+pub(in crate::devx) struct Object<K = ()> {
     context: Arc<Context>,
     pub(super) raw: NonNull<DevxObj>,
+    /// Memory, pages and objects that the device uses as long as the object is there.
+    kept: ManuallyDrop<K>,
 }
 
 // SAFETY: as for Context.
-unsafe impl Send for Object {}
+unsafe impl<K: Send> Send for Object<K> {}
 // SAFETY: as for Context.
-unsafe impl Sync for Object {}
+unsafe impl<K: Sync> Sync for Object<K> {}
 
-impl Object {
-    /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome.
+impl<K> Object<K> {
+    /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome. What the object uses is
+    /// dropped behind it, and never if it cannot be destroyed.
     pub(in crate::devx) fn create(
         context: &Arc<Context>,
+        kept: K,
         input: &[u8],
         output: &mut [u8],
     ) -> Result<Self, DevxError> {
@@ -39,7 +44,7 @@ impl Object {
             )
         };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_obj_create"))?;
-        Ok(Self { context: context.clone(), raw })
+        Ok(Self { context: context.clone(), raw, kept: ManuallyDrop::new(kept) })
     }
 
     /// Runs a query command on the object.
@@ -66,9 +71,15 @@ impl Object {
     }
 }
 
-impl Drop for Object {
+impl<K> Drop for Object<K> {
     fn drop(&mut self) {
-        // SAFETY: created by `create`.
-        unsafe { (self.context.api.mlx5dv_devx_obj_destroy)(self.raw.as_ptr()) };
+        // SAFETY: created by `create`, and destroyed here only.
+        let result = unsafe { (self.context.api.mlx5dv_devx_obj_destroy)(self.raw.as_ptr()) };
+        match check("mlx5dv_devx_obj_destroy", result) {
+            // SAFETY: dropped once, here.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
+            // The device may still write to what it uses: that is leaked.
+            Err(error) => drop_failed(&error),
+        }
     }
 }

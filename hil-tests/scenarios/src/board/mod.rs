@@ -1,48 +1,31 @@
 //! What the scenarios run on: something that has an mlx5 device, real or not.
 
+mod end;
 mod host_memory;
-mod sender;
 mod softdev;
 
+pub use end::{CoreQueues, Counters, EndQueues, Posting, QpEnd};
 pub use host_memory::HostMemory;
-pub use sender::Sender;
 pub use softdev::SoftBoard;
 
 use crate::way::Way;
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::mkey::{Access, Mkey, XtsEngine};
-use mlx5_mkey::queue::{CompletionQueue, Doorbell, LastRequest, ReceiveQueue, SendQueue};
 use mlx5_mkey::types::{DekId, Key};
 
 /// Blocks of a send queue.
 pub const SEND_BLOCKS: usize = 256;
 /// Slots of a receive queue.
 pub const RECEIVE_SLOTS: usize = 64;
-/// Entries of a completion queue.
-pub const COMPLETIONS: usize = 256;
+/// Entries of a completion queue: all that both queues may complete, and signature errors.
+pub const COMPLETIONS: usize = 512;
 
-/// A doorbell of whatever kind the board has.
-pub struct AnyDoorbell(pub Box<dyn Doorbell>);
-
-impl Doorbell for AnyDoorbell {
-    fn ring(&mut self, last: &LastRequest<'_>) {
-        self.0.ring(last);
-    }
-}
-
-/// The queue of a [`Sender`].
-pub type PortSendQueue = SendQueue<'static, AnyDoorbell, SEND_BLOCKS>;
-
-/// One end of a connection: queues that the board has made and wired to another end.
-pub struct QpEnd {
-    /// Where work is posted.
-    pub send: Sender,
-    /// Where buffers for the peer's messages are posted.
-    pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
-    /// Where both report.
-    pub completions: CompletionQueue<'static>,
+/// What an end of a connection is to be like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndSpec {
+    /// Its send queue stops on signature errors (`drain_sigerr`, M19).
+    pub drain_on_signature_error: bool,
 }
 
 /// What an mkey is to be able to do.
@@ -146,8 +129,15 @@ pub trait Board {
     /// Loads a data encryption key.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
 
-    /// Makes two ends that are connected to each other and ready to send.
-    fn connect(&mut self) -> (QpEnd, QpEnd);
+    /// Makes two ends that are connected to each other and ready to send. The specification is that of the first.
+    fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);
+
+    /// Puts the queue pair of an end into the error state.
+    fn fail(&mut self, end: &QpEnd);
+
+    /// Takes two ends that [`Board::connect`] made back to ready, from whatever state, and returns the names of what was
+    /// outstanding at the first.
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64>;
 
     /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
     /// completions may still be on their way, as long as [`Board::timeout`] says.
@@ -159,9 +149,6 @@ pub trait Board {
     fn timeout(&self) -> u64 {
         0
     }
-
-    /// Stops an end's send queue on signature errors from now on (`drain_sigerr`, M19).
-    fn drain_on_signature_error(&mut self, end: &QpEnd);
 
     /// Returns the block at which a drained send queue will go on, `None` where it is not drained (QUERY_QP).
     fn drained_at(&mut self, end: &QpEnd) -> Option<u16>;

@@ -3,11 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::{
-    AnyDoorbell, Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, HostMemory, MkeySpec, QpEnd,
-    QpEvent, RECEIVE_SLOTS, SEND_BLOCKS, Sender,
+    Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, HostMemory, MkeySpec,
+    QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::way::Way;
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -89,7 +88,7 @@ impl SoftBoard {
         &mut self.device
     }
 
-    fn create_end(&mut self) -> QpEnd {
+    fn create_end(&mut self, spec: EndSpec) -> QpEnd {
         let memory = self.device.memory_mut();
         // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
@@ -109,6 +108,7 @@ impl SoftBoard {
                 log_entries: COMPLETIONS.ilog2() as u8,
                 entry_bytes: 64,
                 doorbell_record: cq_record_address,
+                ignore_overrun: false,
             })
             .expect("create CQ");
         let qpn = self
@@ -124,21 +124,18 @@ impl SoftBoard {
                 send_cqn: cqn,
                 recv_cqn: cqn,
                 user_index: 0,
-                drain_sigerr: false,
+                drain_sigerr: spec.drain_on_signature_error,
                 rnr_retry: Retries::Infinite,
             })
             .expect("create QP");
         self.rings.push((qpn, sq_address));
         let qpn = Qpn::from_low_bits(qpn);
-        let doorbell = AnyDoorbell(Box::new(Silent));
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
-        QpEnd {
-            send: Sender::new(
-                SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, doorbell).expect("send queue"),
-            ),
+        QpEnd::new(CoreQueues {
+            send: SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, Silent).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
-        }
+        })
     }
 }
 
@@ -218,14 +215,25 @@ impl Board for SoftBoard {
         self.load(KeyMaterial::Plaintext(&spec.bytes()), spec.bytes().len()).expect("create DEK")
     }
 
-    fn connect(&mut self) -> (QpEnd, QpEnd) {
-        let (a, b) = (self.create_end(), self.create_end());
-        let (qpn_a, qpn_b) = (a.send.qpn().get(), b.send.qpn().get());
-        for (from, to) in [(qpn_a, qpn_b), (qpn_b, qpn_a)] {
-            self.device.connect(from, Peer::Local(to)).expect("connect");
-            self.device.activate(from).expect("activate");
-        }
-        (a, b)
+    fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd) {
+        let (near, far) = (self.create_end(spec), self.create_end(EndSpec::default()));
+        self.join(&near, &far);
+        (near, far)
+    }
+
+    fn fail(&mut self, end: &QpEnd) {
+        self.device.modify(end.qpn().get(), QpState::Error).expect("queue pair of this board");
+    }
+
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64> {
+        let mut restart = |end: &mut QpEnd| {
+            self.device.modify(end.qpn().get(), QpState::Reset).expect("queue pair of this board");
+            end.queues().restart()
+        };
+        let outstanding = restart(near);
+        restart(far);
+        self.join(near, far);
+        outstanding
     }
 
     fn run_device(&mut self) -> bool {
@@ -233,22 +241,18 @@ impl Board for SoftBoard {
         true
     }
 
-    fn drain_on_signature_error(&mut self, end: &QpEnd) {
-        self.device.set_drain_sigerr(end.send.qpn().get(), true).expect("queue pair of this board");
-    }
-
     fn drained_at(&mut self, end: &QpEnd) -> Option<u16> {
-        let view = self.device.query(end.send.qpn().get()).expect("queue pair of this board");
+        let view = self.device.query(end.qpn().get()).expect("queue pair of this board");
         (view.state == QpState::SendQueueDrained).then_some(view.hw_sq_wqebb_counter)
     }
 
     fn resume(&mut self, end: &QpEnd) {
-        let qpn = end.send.qpn().get();
+        let qpn = end.qpn().get();
         self.device.modify(qpn, QpState::ReadyToSend).expect("drained queue pair of this board");
     }
 
     fn send_ring(&self, end: &QpEnd) -> Option<u64> {
-        let mine = |(qpn, _): &&(u32, u64)| *qpn == end.send.qpn().get();
+        let mine = |(qpn, _): &&(u32, u64)| *qpn == end.qpn().get();
         self.rings.iter().find(mine).map(|(_, ring)| *ring)
     }
 
@@ -259,7 +263,7 @@ impl Board for SoftBoard {
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
             Event::CqError(_) => None,
         }));
-        let number = end.send.qpn().get();
+        let number = end.qpn().get();
         let place = self.events.iter().position(|(of, _)| *of == number)?;
         self.events.remove(place).map(|(_, event)| event)
     }
@@ -270,6 +274,15 @@ impl Board for SoftBoard {
 }
 
 impl SoftBoard {
+    /// Connects two ends with each other.
+    fn join(&mut self, near: &QpEnd, far: &QpEnd) {
+        let (near, far) = (near.qpn().get(), far.qpn().get());
+        for (from, to) in [(near, far), (far, near)] {
+            self.device.connect(from, Peer::Local(to)).expect("connect");
+            self.device.activate(from).expect("activate");
+        }
+    }
+
     /// Loads a key; of which size and whether with a tag, the length of its plaintext says.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
         let (size, has_keytag) = match plain_bytes {

@@ -66,12 +66,12 @@ fn r030_refusal_is_told_to_both_sides(board: &mut dyn Board) -> Verdict {
     grant(&mut fixture, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let buffer = fixture.pair.region(&[0; BYTES]);
     let sge = Sge { address: buffer.address, length: BYTES as u32, lkey: buffer.key };
-    fixture.pair.near.receive.post(77, &[sge]).map_err(|error| error.to_string())?;
-    fixture.pair.near.receive.publish();
+    fixture.pair.near.queues().post_receive(77, &[sge]).map_err(|error| error.to_string())?;
+    fixture.pair.near.queues().publish_receives();
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-    let request = fixture.pair.far.send.request(78).signaled().rdma_read(remote, &[sge]);
+    let request = fixture.pair.far.request(78).signaled().rdma_read(remote, &[sge]);
     request.map_err(|error| error.to_string())?;
-    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.far.ring_doorbell();
     fixture.pair.run_device()?;
     for (side, id, expected, found) in [
         ("requester", 78, Syndrome::REMOTE_ACCESS, fixture.pair.wait_far(1)?),
@@ -149,9 +149,9 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
     let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
-    let request = fixture.pair.far.send.request(5).signaled().fetch_add(remote, 3, &sge);
+    let request = fixture.pair.far.request(5).signaled().fetch_add(remote, 3, &sge);
     request.map_err(|error| error.to_string())?;
-    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.far.ring_doorbell();
     fixture.pair.run_device()?;
     let completions = fixture.pair.wait_far(1)?;
     fixture.pair.poll_near()?;

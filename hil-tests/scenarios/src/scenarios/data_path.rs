@@ -36,8 +36,8 @@ fn whole(region: &Region) -> Sge {
 }
 
 fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
-    pair.near.send.ring_doorbell();
-    pair.far.send.ring_doorbell();
+    pair.near.ring_doorbell();
+    pair.far.ring_doorbell();
     pair.run_device()
 }
 
@@ -47,9 +47,9 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
     let mut next = 0u64;
     while next < 5 * COMPLETIONS as u64 {
         let first = next;
-        pair.near.send.hold_back();
+        pair.near.hold_back();
         for _ in 0..97 {
-            pair.near.send.request(next).signaled().nop().map_err(text)?;
+            pair.near.request(next).signaled().nop().map_err(text)?;
             next += 1;
         }
         ensure!(pair.poll_near()?.is_empty(), "completed before it was rung");
@@ -82,16 +82,12 @@ fn r016_atomics_through_an_mkey(board: &mut dyn Board) -> Verdict {
         Ok(())
     };
     let kind = RequestKind::FetchAdd;
-    queue(
-        &mut |pair| pair.far.send.request(1).signaled().fetch_add(first, 5, &sge).map_err(text),
-        kind,
-        0x20,
-    )?;
+    queue(&mut |pair| pair.far.request(1).signaled().fetch_add(first, 5, &sge).map_err(text), kind, 0x20)?;
     let kind = RequestKind::CompareSwap;
     let mut swap = |compare, value| {
         queue(
             &mut |pair| {
-                pair.far.send.request(2).signaled().compare_swap(second, compare, 0x99, &sge).map_err(text)
+                pair.far.request(2).signaled().compare_swap(second, compare, 0x99, &sge).map_err(text)
             },
             kind,
             value,
@@ -111,15 +107,15 @@ fn r016_inline_data_through_the_peers_mkey(board: &mut dyn Board) -> Verdict {
         let data = pattern(length, length as u8);
         let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
         let payload = Payload::Inline(&data);
-        fixture.pair.far.send.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
+        fixture.pair.far.request(1).signaled().rdma_write(remote, payload).map_err(text)?;
         let buffer = Sge { address: 0, length: 300, lkey: fixture.pair.key(fixture.mkey) };
         ring_and_run(&mut fixture.pair)?;
         ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a write of {length} bytes");
         fixture.holds(&data).map_err(|error| format!("write of {length} bytes: {error}"))?;
         fixture.write(&[0; 300]);
-        fixture.pair.near.receive.post(2, &[buffer]).map_err(text)?;
-        fixture.pair.near.receive.publish();
-        fixture.pair.far.send.request(3).signaled().send(payload).map_err(text)?;
+        fixture.pair.near.queues().post_receive(2, &[buffer]).map_err(text)?;
+        fixture.pair.near.queues().publish_receives();
+        fixture.pair.far.request(3).signaled().send(payload).map_err(text)?;
         ring_and_run(&mut fixture.pair)?;
         ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of a send of {length} bytes");
         let received = fixture.pair.wait_near(1)?;
@@ -145,11 +141,11 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
         fixture
             .pair
             .near
-            .receive
-            .post(1, if write { &[] } else { core::slice::from_ref(&inside) })
+            .queues()
+            .post_receive(1, if write { &[] } else { core::slice::from_ref(&inside) })
             .map_err(text)?;
-        fixture.pair.near.receive.publish();
-        let request = fixture.pair.far.send.request(2).signaled().solicited();
+        fixture.pair.near.queues().publish_receives();
+        let request = fixture.pair.far.request(2).signaled().solicited();
         let (posted, message) = if write {
             (request.rdma_write_imm(remote, 0x1234_5678, &[sge]), Message::WriteImm(0x1234_5678))
         } else {
@@ -169,9 +165,9 @@ fn r016_immediate_data_beside_an_mkey(board: &mut dyn Board) -> Verdict {
 /// Messages without data go through and take a receive all the same.
 fn r016_messages_of_nothing(board: &mut dyn Board) -> Verdict {
     let mut pair = QpPairFixture::new(board);
-    pair.near.receive.post(1, &[]).map_err(text)?;
-    pair.near.receive.publish();
-    pair.far.send.request(2).signaled().send(&[]).map_err(text)?;
+    pair.near.queues().post_receive(1, &[]).map_err(text)?;
+    pair.near.queues().publish_receives();
+    pair.far.request(2).signaled().send(&[]).map_err(text)?;
     ring_and_run(&mut pair)?;
     let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
     ensure_eq!(received, vec![Outcome::Received { message: Message::Send, bytes: 0 }], "receiver");
@@ -206,7 +202,7 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
 
     let target = pair.region(&vec![0; wire.len()]);
     let remote = Remote { address: target.address, rkey: target.key };
-    pair.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+    pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
     ring_and_run(&mut pair)?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
     same(&pair.bytes(&target), &wire).map_err(|error| format!("gathered: {error}"))?;
@@ -214,9 +210,9 @@ fn r016_many_segments_and_mkeys_in_one_message(board: &mut dyn Board) -> Verdict
     pair.board.write(first.address, &[0; 1024]);
     pair.board.write(second.address, &[0; 100]);
     pair.board.write(third.address, &[0; 60]);
-    pair.near.receive.post(2, &sges).map_err(text)?;
-    pair.near.receive.publish();
-    pair.far.send.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
+    pair.near.queues().post_receive(2, &sges).map_err(text)?;
+    pair.near.queues().publish_receives();
+    pair.far.request(3).signaled().send(&[whole(&target)]).map_err(text)?;
     ring_and_run(&mut pair)?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions");
     ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
@@ -244,9 +240,9 @@ fn r016_a_message_longer_than_its_buffers(board: &mut dyn Board) -> Verdict {
     fixture.install(&pattern(64, 1), None, None)?;
     let source = fixture.pair.region(&[9; 64]);
     let short = Sge { address: 0, length: 63, lkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.near.receive.post(1, &[short]).map_err(text)?;
-    fixture.pair.near.receive.publish();
-    fixture.pair.far.send.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
+    fixture.pair.near.queues().post_receive(1, &[short]).map_err(text)?;
+    fixture.pair.near.queues().publish_receives();
+    fixture.pair.far.request(2).signaled().send(&[whole(&source)]).map_err(text)?;
     ring_and_run(&mut fixture.pair)?;
     for (side, expected, completions) in [
         ("receiver", Syndrome::LOCAL_LENGTH, fixture.pair.wait_near(1)?),
@@ -270,14 +266,14 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     let unconfigured = Sge { address: 0, length: 8, lkey: fixture.pair.key(fixture.mkey) };
     let remote = Remote { address: target.address, rkey: target.key };
     for id in 20..23 {
-        fixture.pair.near.receive.post(id, &[whole(&source)]).map_err(text)?;
+        fixture.pair.near.queues().post_receive(id, &[whole(&source)]).map_err(text)?;
     }
-    fixture.pair.near.receive.publish();
-    fixture.pair.near.send.request(1).signaled().nop().map_err(text)?;
-    fixture.pair.near.send.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
-    fixture.pair.near.send.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
-    fixture.pair.near.send.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
-    fixture.pair.near.send.request(5).signaled().nop().map_err(text)?;
+    fixture.pair.near.queues().publish_receives();
+    fixture.pair.near.request(1).signaled().nop().map_err(text)?;
+    fixture.pair.near.request(2).rdma_write(remote, &[unconfigured]).map_err(text)?;
+    fixture.pair.near.request(3).signaled().rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    fixture.pair.near.request(4).rdma_write(remote, &[whole(&source)]).map_err(text)?;
+    fixture.pair.near.request(5).signaled().nop().map_err(text)?;
     ring_and_run(&mut fixture.pair)?;
     let mut sent = Vec::new();
     let mut received = Vec::new();
@@ -293,7 +289,7 @@ fn r016_a_failure_flushes_what_is_behind_it(board: &mut dyn Board) -> Verdict {
     ensure_eq!(sent, vec![(1, done), (2, failed), (3, flushed), (4, flushed), (5, flushed)], "send queue");
     ensure_eq!(received, vec![(20, flushed), (21, flushed), (22, flushed)], "receive queue");
     ensure_eq!(fixture.pair.bytes(&target), [0; 8], "the target of flushed writes");
-    ensure_eq!(fixture.pair.near.send.outstanding(), 0, "outstanding requests");
+    ensure_eq!(fixture.pair.near.queues().outstanding(), 0, "outstanding requests");
     Ok(())
 }
 
@@ -322,7 +318,7 @@ fn r016_good_and_bad_data_in_one_chain(board: &mut dyn Board) -> Verdict {
     let remote = Remote { address: target.address, rkey: target.key };
     for (id, mkey) in (1..).zip(&mkeys) {
         let sge = Sge { address: 0, length: 512, lkey: pair.key(*mkey) };
-        pair.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
     ring_and_run(&mut pair)?;
     let ids: Vec<u64> = pair.wait_near(2)?.iter().map(|completion| completion.id).collect();

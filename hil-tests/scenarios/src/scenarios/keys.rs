@@ -60,8 +60,8 @@ fn refuses_all(fixture: &mut MkeyFixture<'_>, length: usize) -> Verdict {
 /// Takes the mkey out of service and waits until it is done.
 pub(super) fn invalidate(fixture: &mut MkeyFixture<'_>) -> Verdict {
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
-    fixture.pair.near.send.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     let completions = fixture.pair.wait_near(1)?;
     ensure!(
@@ -124,11 +124,11 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
     let target = fixture.pair.region(&[0; 128]);
     let sge = Sge { address: 0, length: 64, lkey: fixture.pair.key(fixture.mkey) };
     let remote = |offset| Remote { address: target.address + offset, rkey: target.key };
-    fixture.pair.near.send.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
+    fixture.pair.near.request(1).signaled().rdma_write(remote(0), &[sge]).map_err(text)?;
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
-    fixture.pair.near.send.request(2).invalidate_mkey(mkey).map_err(text)?;
-    fixture.pair.near.send.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.request(2).invalidate_mkey(mkey).map_err(text)?;
+    fixture.pair.near.request(3).rdma_write(remote(64), &[sge]).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     let outcomes: Vec<(u64, bool)> = fixture
         .pair
@@ -144,11 +144,11 @@ fn r012_the_chain_behind_an_invalidation_sees_it(board: &mut dyn Board) -> Verdi
 fn send_invalidate(fixture: &mut MkeyFixture<'_>, key: Key) -> Result<(Outcome, Outcome), String> {
     let (note, inbox) = (fixture.pair.region(&[7; 8]), fixture.pair.region(&[0; 8]));
     let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
-    fixture.pair.near.receive.post(1, &[buffer]).map_err(text)?;
-    fixture.pair.near.receive.publish();
+    fixture.pair.near.queues().post_receive(1, &[buffer]).map_err(text)?;
+    fixture.pair.near.queues().publish_receives();
     let message = Sge { address: note.address, length: 8, lkey: note.key };
-    fixture.pair.far.send.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
-    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
+    fixture.pair.far.ring_doorbell();
     fixture.pair.run_device()?;
     let (near, far) = (fixture.pair.wait_near(1)?, fixture.pair.wait_far(1)?);
     match (near.as_slice(), far.as_slice()) {

@@ -14,6 +14,7 @@ mod layout;
 mod login;
 pub mod measured;
 mod prepared;
+mod recovery;
 mod refusal;
 mod rows;
 mod signature;
@@ -135,6 +136,7 @@ const TABLES: &[&[Scenario]] = &[
     keys::ALL,
     login::ALL,
     prepared::ALL,
+    recovery::ALL,
     refusal::ALL,
 ];
 

@@ -60,7 +60,7 @@ fn configure(
         let entries = fixture.entries();
         fixture.pair.post_prepared(fixture.mkey, prepared, &entries).map_err(text)?;
     }
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     let done = fixture.pair.wait_near(members.len())?;
     ensure_eq!(done.len(), members.len(), "completions");

@@ -55,14 +55,13 @@ fn refused_by(
     post: impl FnOnce(&mut MkeyFixture<'_>) -> Result<(), PostError>,
 ) -> Verdict {
     let state = |fixture: &mut MkeyFixture<'_>| {
-        let queue = fixture.pair.near.send.queue();
-        let counters = (queue.producer(), queue.free_blocks(), queue.outstanding(), queue.next_fence());
+        let counters = fixture.pair.near.counters();
         (counters, fixture.pair.mkeys.get(fixture.mkey).cloned())
     };
     let before = state(fixture);
     ensure_eq!(post(fixture), Err(error), "{what}");
     ensure!(state(fixture) == before, "{what}: refused, and yet something has changed");
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(fixture.pair.poll_near()?, vec![], "{what}: completions of nothing");
     Ok(())
@@ -246,7 +245,7 @@ fn r021_a_configuration_for_another_kind(board: &mut dyn Board) -> Verdict {
                 if other.signature.is_some() { SignatureChange::Reset } else { SignatureChange::Keep };
             let crypto = crypto.filter(|_| other.crypto.is_some());
             for change in [keeping, MkeyConfig { signature, crypto, ..keeping }] {
-                let prepared = fixture.pair.near.send.way().prepare(other, &change).map_err(text)?;
+                let prepared = fixture.pair.near.way().prepare(other, &change).map_err(text)?;
                 let what = format!("{change:?}, prepared for {other:?}, on {kind:?}");
                 let error = config(ConfigError::OtherKind);
                 refused_by(&mut fixture, &what, error, |fixture| {
@@ -319,17 +318,17 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
     let change = MkeyConfig { signature: SignatureChange::Set(new), ..MkeyConfig::UNCHANGED };
     for free in 0..5u16 {
         let mut id = 0;
-        while fixture.pair.near.send.free_blocks() > u32::from(free) {
+        while fixture.pair.near.queues().free_blocks() > u32::from(free) {
             id += 1;
-            fixture.pair.near.send.request(id).signaled().nop().map_err(text)?;
+            fixture.pair.near.request(id).signaled().nop().map_err(text)?;
         }
         ensure_eq!(
             fixture.pair.try_configure(fixture.mkey, &change, Layout::Unchanged),
             Err(PostError::RingFull { needed: 5, free }),
             "with {free} blocks free"
         );
-        ensure_eq!(fixture.pair.near.send.free_blocks(), u32::from(free), "free blocks");
-        fixture.pair.near.send.ring_doorbell();
+        ensure_eq!(fixture.pair.near.queues().free_blocks(), u32::from(free), "free blocks");
+        fixture.pair.near.ring_doorbell();
         fixture.pair.run_device()?;
         let ids: Vec<u64> = fixture
             .pair
@@ -338,7 +337,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
             .map(|completion| completion.id)
             .collect();
         ensure_eq!(ids, (1..=id).collect::<Vec<_>>(), "completions of what was posted");
-        ensure_eq!(fixture.pair.near.send.free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
+        ensure_eq!(fixture.pair.near.queues().free_blocks(), SEND_BLOCKS as u32, "free blocks in the end");
         fixture
             .out(Tx::Send, 0, &images.wire)
             .map_err(|error| format!("with {free} blocks free: {error}"))?;

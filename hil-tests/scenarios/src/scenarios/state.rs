@@ -5,7 +5,7 @@ use super::fixture::{
     pattern, reports, same,
 };
 use super::{Scenario, scenario};
-use crate::board::{Board, DekSpec, QpEvent};
+use crate::board::{Board, DekSpec, EndSpec, QpEvent};
 use crate::expected;
 use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -70,10 +70,10 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
         pair.try_configure(mkey, &MkeyConfig::UNCHANGED, &entries).map_err(text)?;
         let remote = Remote { address: target.address + number * 64, rkey: target.key };
         let sge = Sge { address: 0, length: 64, lkey: pair.key(mkey) };
-        pair.near.send.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        pair.near.send.request(200 + number).nop().map_err(text)?;
+        pair.near.request(100 + number).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.request(200 + number).nop().map_err(text)?;
     }
-    pair.near.send.ring_doorbell();
+    pair.near.ring_doorbell();
     pair.run_device()?;
     let ids: Vec<u64> = pair.wait_near(6)?.iter().map(|completion| completion.id).collect();
     ensure_eq!(ids, vec![0xc0, 100, 0xc0, 101, 0xc0, 102], "order of completions");
@@ -83,7 +83,7 @@ fn r001_configurations_and_transfers_in_one_chain(board: &mut dyn Board) -> Verd
 /// Posted is not published: until the doorbell is rung nothing happens.
 fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
-    fixture.pair.near.send.hold_back();
+    fixture.pair.near.hold_back();
     let data = pattern(64, 1);
     fixture.install(&data, None, None)?;
     let other = fixture.pair.region(&pattern(64, 2));
@@ -95,12 +95,12 @@ fn r007_what_was_not_rung_does_not_run(board: &mut dyn Board) -> Verdict {
     let target = fixture.pair.region(&[0; 64]);
     let sge = Sge { address: target.address, length: 64, lkey: target.key };
     let remote = Remote { address: 0, rkey: fixture.pair.key(fixture.mkey) };
-    fixture.pair.far.send.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
-    fixture.pair.far.send.ring_doorbell();
+    fixture.pair.far.request(1).signaled().rdma_read(remote, &[sge]).map_err(text)?;
+    fixture.pair.far.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "completions of the reader");
     same(&fixture.pair.bytes(&target), &data).map_err(|error| format!("before the doorbell: {error}"))?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(fixture.pair.wait_near(1)?.len(), 1, "completions behind the doorbell");
     fixture.out(Tx::PeerRead, 0, &pattern(64, 2))
@@ -151,11 +151,11 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         };
         let prepared = pair.prepare(mkey, &config).map_err(text)?;
         let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
-        pair.near.send.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
+        pair.near.request(1).configure_mkey(mkey, &prepared, &entries).map_err(text)?;
         let remote = Remote { address: target.address, rkey: target.key };
         let sge = Sge { address: 0, length: 1040, lkey: mkey.key() };
-        pair.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        pair.near.send.ring_doorbell();
+        pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        pair.near.ring_doorbell();
         pair.run_device()?;
         let completions = pair.wait_near(1)?;
         ensure!(
@@ -175,16 +175,16 @@ fn r018_no_completion_unless_asked(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { signature: SignatureChange::Set(WIRE), ..MkeyConfig::UNCHANGED };
     let prepared = pair.prepare(number, &config).map_err(text)?;
     let mkey = pair.mkeys.get_mut(number).ok_or("no such mkey")?;
-    pair.near.send.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
-    pair.near.send.ring_doorbell();
+    pair.near.request(1).configure_mkey(mkey, &prepared, Layout::Unchanged).map_err(text)?;
+    pair.near.ring_doorbell();
     pair.run_device()?;
     ensure_eq!(pair.poll_near()?, vec![], "completions");
-    ensure!(pair.near.send.outstanding() > 0, "retired without a completion");
-    pair.near.send.request(2).signaled().nop().map_err(text)?;
-    pair.near.send.ring_doorbell();
+    ensure!(pair.near.queues().outstanding() > 0, "retired without a completion");
+    pair.near.request(2).signaled().nop().map_err(text)?;
+    pair.near.ring_doorbell();
     pair.run_device()?;
     ensure_eq!(pair.wait_near(1)?.len(), 1, "completions behind a signalled request");
-    ensure_eq!(pair.near.send.outstanding(), 0, "requests left behind it");
+    ensure_eq!(pair.near.queues().outstanding(), 0, "requests left behind it");
     Ok(())
 }
 
@@ -198,8 +198,8 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
     {
         let config = MkeyConfig { signature: SignatureChange::Set(block), ..MkeyConfig::UNCHANGED };
         pair.try_configure(number, &config, Layout::Unchanged).map_err(text)?;
-        ensure_eq!(pair.near.send.outstanding(), 1 + psvs, "work requests");
-        pair.near.send.ring_doorbell();
+        ensure_eq!(pair.near.queues().outstanding(), 1 + psvs, "work requests");
+        pair.near.ring_doorbell();
         pair.run_device()?;
         let completions = pair.wait_near(1)?;
         ensure!(
@@ -209,7 +209,7 @@ fn r019_one_completion_for_all_parts(board: &mut dyn Board) -> Verdict {
             )),
             "{completions:?}"
         );
-        ensure_eq!(pair.near.send.outstanding(), 0, "work requests left");
+        ensure_eq!(pair.near.queues().outstanding(), 0, "work requests left");
     }
     Ok(())
 }
@@ -331,18 +331,19 @@ fn r175_every_start_slot_of_the_ring(board: &mut dyn Board) -> Verdict {
     let key = fixture.pair.key(fixture.mkey);
     let (remote, sge) =
         (Remote { address: far.address, rkey: far.key }, Sge { address: 0, length: 520, lkey: key });
-    let before = fixture.pair.near.send.producer();
+    let before = fixture.pair.near.queues().producer();
     for round in 0..crate::board::SEND_BLOCKS {
         fixture.pair.board.write(far.address, &[0; 520]);
         fixture.pair.try_configure(fixture.mkey, &config, &entries[..]).map_err(text)?;
-        fixture.pair.near.send.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-        fixture.pair.near.send.ring_doorbell();
+        fixture.pair.near.request(2).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        fixture.pair.near.ring_doorbell();
         fixture.pair.run_device()?;
         ensure_eq!(fixture.pair.wait_near(2)?.len(), 2, "round {round}: completions");
         same(&fixture.pair.bytes(&far), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
     // An odd number of blocks a round: 256 rounds have begun at 256 different slots.
-    let blocks = fixture.pair.near.send.producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
+    let blocks =
+        fixture.pair.near.queues().producer().wrapping_sub(before) as usize / crate::board::SEND_BLOCKS;
     ensure!(blocks % 2 == 1, "{blocks} blocks a round");
     Ok(())
 }
@@ -353,16 +354,16 @@ fn r175_block_numbers_wrap_at_16_bits(board: &mut dyn Board) -> Verdict {
     let target = pair.region(&[0; 800]);
     let remote = Remote { address: target.address, rkey: target.key };
     let mut id = 0u64;
-    while pair.near.send.producer() < 0x1_0000 + 100 {
+    while pair.near.queues().producer() < 0x1_0000 + 100 {
         let data = pattern(800, id as u8);
         let first = id;
         // Fourteen blocks each, seventeen requests at once.
         for _ in 0..17 {
             id += 1;
-            let request = pair.near.send.request(id).signaled();
+            let request = pair.near.request(id).signaled();
             request.rdma_write(remote, Payload::Inline(&data)).map_err(text)?;
         }
-        pair.near.send.ring_doorbell();
+        pair.near.ring_doorbell();
         pair.run_device()?;
         let ids: Vec<u64> = pair.wait_near(17)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first + 1..=id).collect::<Vec<_>>(), "completions");
@@ -496,14 +497,14 @@ fn r182_an_error_behind_an_invalidation_is_readable(board: &mut dyn Board) -> Ve
     fixture.install(&images.memory, Some(&WIRE), None)?;
     let far = fixture.pair.region(&flipped(&images.wire, 700, 1));
     let sge = Sge { address: 0, length: far.length as u32, lkey: fixture.pair.key(fixture.mkey) };
-    let send = &mut fixture.pair.near.send;
-    send.request(1)
+    let near = &mut fixture.pair.near;
+    near.request(1)
         .signaled()
         .rdma_read(Remote { address: far.address, rkey: far.key }, &[sge])
         .map_err(text)?;
     let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
-    send.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
-    send.ring_doorbell();
+    near.request(2).fenced().signaled().invalidate_mkey(mkey).map_err(text)?;
+    near.ring_doorbell();
     fixture.pair.run_device()?;
     let done: Vec<_> = fixture.pair.wait_near(2)?.iter().map(|work| (work.id, work.outcome)).collect();
     let invalidated = Outcome::Sent { kind: RequestKind::LocalInvalidate, bytes: 0 };
@@ -599,15 +600,15 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     let sges = [Sge { address: 1560, length: 520, lkey: key }, Sge { address: 0, length: 1560, lkey: key }];
     let target = fixture.pair.region(&[0; 2080]);
     let remote = Remote { address: target.address, rkey: target.key };
-    fixture.pair.near.send.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.request(1).signaled().rdma_write(remote, &sges).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 1)?, vec![1], "completions of the write");
     let turned = [part(&images.wire, 1560..2080), part(&images.wire, 0..1560)].concat();
     same(&fixture.pair.bytes(&target), &turned).map_err(|error| format!("written: {error}"))?;
     fixture.write(&[0; 4 * 512]);
-    fixture.pair.near.send.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.request(2).signaled().rdma_read(remote, &sges).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 1)?, vec![2], "completions of the read");
     fixture.holds(&images.memory).map_err(|error| format!("read: {error}"))?;
@@ -655,7 +656,7 @@ fn r186_part_of_a_block(board: &mut dyn Board) -> Verdict {
 /// A near side that stops on errors, with an mkey whose memory holds a wrong signature, and memory of the far side.
 fn draining<'b>(board: &'b mut dyn Board, bad: bool) -> Result<(MkeyFixture<'b>, Remote, Sge), String> {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
-    fixture.pair.board.drain_on_signature_error(&fixture.pair.near);
+    fixture.pair.reconnect_as(EndSpec { drain_on_signature_error: true });
     let own = domain(Signature::T10Dif(DIF));
     let stream = expected::sign(&pattern(512, 1), Some(&own));
     fixture.install(
@@ -678,11 +679,11 @@ fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> 
 /// Assumption: the transfer itself completes well even so (D27).
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
-    fixture.pair.near.send.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    let next = fixture.pair.near.send.producer() as u16;
-    fixture.pair.near.send.request(2).fenced().signaled().nop().map_err(text)?;
-    fixture.pair.near.send.request(3).signaled().nop().map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+    let next = fixture.pair.near.queues().producer() as u16;
+    fixture.pair.near.request(2).fenced().signaled().nop().map_err(text)?;
+    fixture.pair.near.request(3).signaled().nop().map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 1)?, vec![1], "completions before the queue stops");
     ensure_eq!(fixture.pair.board.event(&fixture.pair.near), Some(QpEvent::Drained), "event of the queue");
@@ -704,21 +705,21 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
     let message = Sge { address: note.address, length: 8, lkey: note.key };
     for number in 0..2 {
         let buffer = Sge { address: inbox.address + number * 8, length: 8, lkey: inbox.key };
-        fixture.pair.far.receive.post(number, &[buffer]).map_err(text)?;
+        fixture.pair.far.queues().post_receive(number, &[buffer]).map_err(text)?;
     }
-    fixture.pair.far.receive.publish();
-    fixture.pair.near.send.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
-    fixture.pair.near.send.request(7).fenced().signaled().send(&[message]).map_err(text)?;
-    fixture.pair.near.send.request(8).signaled().send(&[message]).map_err(text)?;
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.far.queues().publish_receives();
+    fixture.pair.near.request(7).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+    fixture.pair.near.request(7).fenced().signaled().send(&[message]).map_err(text)?;
+    fixture.pair.near.request(8).signaled().send(&[message]).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 1)?, vec![7], "completions before the queue stops");
     let stand = fixture.pair.board.drained_at(&fixture.pair.near).ok_or("the queue does not stand")?;
     let nowhere = stand.wrapping_sub(1);
-    let refused = fixture.pair.near.send.cancel(7, nowhere);
+    let refused = fixture.pair.near.queues().cancel(7, nowhere);
     ensure_eq!(refused, Err(PostError::NotOutstanding { counter: nowhere }), "cancel where nothing stands");
-    ensure_eq!(fixture.pair.near.send.cancel(9, stand), Ok(0), "requests with another name");
-    ensure_eq!(fixture.pair.near.send.cancel(7, stand), Ok(1), "cancelled requests");
+    ensure_eq!(fixture.pair.near.queues().cancel(9, stand), Ok(0), "requests with another name");
+    ensure_eq!(fixture.pair.near.queues().cancel(7, stand), Ok(1), "cancelled requests");
     fixture.pair.board.resume(&fixture.pair.near);
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 2)?, vec![7, 8], "completions after it goes on");
@@ -737,9 +738,9 @@ fn m17_cancelled_requests_complete_and_do_nothing(board: &mut dyn Board) -> Verd
 fn m19_a_draining_queue_without_errors_goes_on(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, false)?;
     for id in 1..4 {
-        fixture.pair.near.send.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+        fixture.pair.near.request(id).signaled().rdma_write(remote, &[sge]).map_err(text)?;
     }
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     ensure_eq!(ids(&mut fixture, 3)?, vec![1, 2, 3], "completions");
     ensure_eq!(fixture.pair.board.drained_at(&fixture.pair.near), None, "where the queue stands");

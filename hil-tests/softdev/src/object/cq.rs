@@ -11,6 +11,8 @@ pub struct CqAttributes {
     pub entry_bytes: u8,
     /// Address of the doorbell record: big-endian u32 consumer index, then the arm word.
     pub doorbell_record: u64,
+    /// Entries that the host has not taken are overwritten (PRM `oi`).
+    pub ignore_overrun: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -18,13 +20,15 @@ pub(crate) struct Cq {
     pub(crate) attributes: CqAttributes,
     /// Count of entries written, without wrap at the ring's size.
     pub(crate) producer: u32,
+    /// There is no room, whatever the host says ([`crate::Device::fill`]).
+    pub(crate) full: bool,
     /// The host was too slow; nothing is written any more.
     pub(crate) overrun: bool,
 }
 
 impl Cq {
     pub(crate) const fn new(attributes: CqAttributes) -> Self {
-        Self { attributes, producer: 0, overrun: false }
+        Self { attributes, producer: 0, full: false, overrun: false }
     }
 
     pub(crate) const fn entries(&self) -> u32 {

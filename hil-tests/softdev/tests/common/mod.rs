@@ -106,8 +106,13 @@ impl Host {
             for at in 0..1u64 << LOG_CQ {
                 device.memory_mut().write(address + at * 64, Cqe::UNWRITTEN.as_bytes()).unwrap();
             }
-            let attributes =
-                CqAttributes { ring: address, log_entries: LOG_CQ, entry_bytes: 64, doorbell_record: record };
+            let attributes = CqAttributes {
+                ring: address,
+                log_entries: LOG_CQ,
+                entry_bytes: 64,
+                doorbell_record: record,
+                ignore_overrun: false,
+            };
             Ring { cqn: device.create_cq(attributes).unwrap(), address, record, consumer: 0 }
         };
         let mut queue = |user_index: u32| {

@@ -57,6 +57,7 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
         log_entries: entries.ilog2() as u8,
         entry_bytes: asked.cqe_size as u8,
         doorbell_record: asked.doorbell_record,
+        ignore_overrun: false,
     })?;
     let cq = Cq {
         number,

@@ -85,6 +85,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         log_entries: size.log_cq_size(),
         entry_bytes: BLOCK as u8,
         doorbell_record: record,
+        ignore_overrun: flags.oi(),
     })?;
     let cq = Cq {
         number,

@@ -8,11 +8,11 @@ mod verbs;
 
 use common::{built, preloaded, prepared};
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyFeatures, QpState, UserIndex,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex,
 };
 use mlx5_mkey::devx::{
-    Cq, CqReader, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec, ProtectionDomain,
-    QueuePair, QueuePairSpec,
+    Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec,
+    ProtectionDomain, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CommandError, CompletionError};
 use mlx5_mkey::mkey::{
@@ -46,7 +46,7 @@ struct Bench {
 
 impl Bench {
     fn new(spec: QueuePairSpec) -> Outcome<Self> {
-        Self::on(Device::open(None)?, spec, 64)
+        Self::on(Device::open(None)?, spec, 128)
     }
 
     fn on(device: Device, spec: QueuePairSpec, entries: u32) -> Outcome<Self> {
@@ -97,8 +97,8 @@ fn next(events: &Events) -> Event {
 
 /// Configures an mkey with a T10-DIF in memory over a page that holds none, and sends it off: the check fails.
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
-    let features = MkeyFeatures { block_signature: true, ..MkeyFeatures::default() };
-    let mut object = bench.pd.create_mkey(MkeySpec { max_entries: 4, features }).unwrap();
+    let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
+    let mut object = bench.pd.create_mkey(spec).unwrap();
     let entry = KlmEntry { address: page.address(), length: 520, key: page.region.lkey() };
     let dif = T10Dif {
         guard: Guard::Crc,
@@ -155,25 +155,22 @@ fn errors_of_queues_are_told_of() {
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::ERROR);
 
         let Bench { device, pd, .. } = bench;
-        let small = Bench::on(device, QueuePairSpec::default(), 1).unwrap();
+        let mut small = Bench::on(device, QueuePairSpec::default(), 128).unwrap();
         small.cq.notify_error(&events, 2).unwrap();
-        let mut small = small;
-        for _ in 0..4 {
-            small.queue.request(1).signaled().nop().unwrap();
-        }
+        verbs::overrun(small.cq.number());
+        small.queue.request(1).signaled().nop().unwrap();
         small.queue.ring_doorbell();
         assert_eq!(next(&events), Event { cookie: 2, kind: EventKind::CQ_ERROR });
 
-        let (cq, _completions) = small.device.create_cq(64).unwrap();
+        let (cq, _completions) = small.device.create_cq(128).unwrap();
         let queue: QueuePair<64, 16> =
             small.device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap();
         queue.control().connect_loopback().unwrap();
         queue.control().notify(&events, &EventKind::QP_ERRORS, 3).unwrap();
-        let leaked = queue.leak();
-        verbs::ring_nonsense(leaked.send.record(), 1000);
+        verbs::ring_nonsense(queue.control().addresses().record, 1000);
         assert_eq!(next(&events), Event { cookie: 3, kind: EventKind::QP_CATASTROPHIC });
         // An event number that the device does not report.
-        let refused = leaked.control.notify(&events, &[EventKind(0x77)], 4);
+        let refused = queue.control().notify(&events, &[EventKind(0x77)], 4);
         assert!(matches!(&refused, Err(DevxError::Call { cause, .. })
             if cause.raw_os_error() == Some(libc::EINVAL)));
         assert_eq!(events.wait(MOMENT).unwrap(), None, "each told once");
@@ -241,7 +238,7 @@ fn a_borrowed_context_stays_open() {
         let opened = Opened::new();
         let before = Counts::now();
         for _ in 0..3 {
-            let bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 64).unwrap();
+            let bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 128).unwrap();
             let page = Buffer::new(&bench.pd, &[7; 64]).unwrap();
             let mut bench = bench;
             let key = page.region.rkey();
@@ -262,7 +259,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
     preloaded("queue_pairs_of_one_completion_queue_are_told_apart", || {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
-        let (cq, mut completions) = device.create_cq(64).unwrap();
+        let (cq, mut completions) = device.create_cq(CqSpec::entries_for(3, 64, 16, 0)).unwrap();
         let page = Buffer::new(&pd, &[7; 64]).unwrap();
         let mut table = QpTable::<QueuePair<64, 16>, 4>::new();
         for _ in 0..3 {
@@ -338,13 +335,15 @@ fn outlives_its_domain<T>(device: &Device, make: impl FnOnce(&ProtectionDomain) 
 fn what_is_made_in_a_domain_keeps_it() {
     preloaded("what_is_made_in_a_domain_keeps_it", || {
         let device = Device::open(None).unwrap();
-        let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
-        outlives_its_domain(&device, |pd| pd.create_mkey(MkeySpec { max_entries: 4, features }));
+        let (cq, _completions) = device.create_cq(8).unwrap();
+        let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
+        outlives_its_domain(&device, |pd| pd.create_mkey(spec));
+        drop((cq, _completions));
         let plain = DekKey::Plain256 { key: &[7; 64], keytag: None };
         outlives_its_domain(&device, |pd| pd.create_dek(plain, *b"disk 003"));
         outlives_its_domain(&device, |pd| Buffer::new(pd, &[1; 64]));
         outlives_its_domain(&device, |pd| {
-            let (cq, _) = device.create_cq(64)?;
+            let (cq, _) = device.create_cq(128)?;
             device.create_qp::<64, 16>(pd, &cq, &cq, QueuePairSpec::default())
         });
         drop(device);
@@ -377,12 +376,12 @@ fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
 fn everything() -> Outcome {
     let device = Device::open(None)?;
     let events = device.events()?;
-    let bench = Bench::on(device, draining(), 64)?;
+    let bench = Bench::on(device, draining(), 128)?;
     bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
     bench.cq.notify_error(&events, 6)?;
     let page = Buffer::new(&bench.pd, &[3; 64])?;
-    let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
-    let mkey = bench.pd.create_mkey(MkeySpec { max_entries: 4, features })?;
+    let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), crypto: true, ..MkeySpec::default() };
+    let mkey = bench.pd.create_mkey(spec)?;
     load_key(&bench.device, &bench.pd)?;
     assert_ne!(bench.device.gid(1, 0)?, [0; 16]);
     bench.queue.control().query()?;
@@ -545,13 +544,11 @@ fn lacking() {
         }
         other => panic!("{other:?}"),
     };
-    let (cq, _completions) = device.create_cq(16).unwrap();
+    let (cq, _completions) = device.create_cq(128).unwrap();
     let with = |spec| device.create_qp::<64, 16>(&pd, &cq, &cq, spec);
     unsupported(with(draining()).map(drop), "draining on signature errors");
-    let mut control = with(QueuePairSpec::default()).unwrap().leak().control;
-    unsupported(control.restart(true), "draining on signature errors");
-    assert_eq!(control.query().unwrap().state, QpState::INIT, "as it was");
-    control.restart(false).unwrap();
+    let queue = with(QueuePairSpec::default()).unwrap();
+    assert_eq!(queue.control().query().unwrap().state, QpState::INIT);
     let plain = pd.create_dek(DekKey::Plain128 { key: &[1; 32], keytag: None }, [0; 8]).map(drop);
     let wrapped = pd.create_dek(DekKey::Wrapped128(&[1; 40]), [0; 8]).map(drop);
     let (id, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
@@ -561,8 +558,8 @@ fn lacking() {
             unsupported(plain, "keys for AES-XTS");
             unsupported(wrapped, "keys for AES-XTS");
             unsupported(login, "logins");
-            let features = MkeyFeatures { crypto: true, ..MkeyFeatures::default() };
-            unsupported(pd.create_mkey(MkeySpec { max_entries: 4, features }).map(drop), "AES-XTS");
+            let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
+            unsupported(pd.create_mkey(spec).map(drop), "AES-XTS");
         }
         "plaintext" => {
             plain.unwrap();

@@ -4,7 +4,7 @@
 use libloading::Library;
 use mlx5_mkey::devx::{Device, DevxError, MemoryRegion, ProtectionDomain};
 use mlx5_mkey::mkey::Access;
-use mlx5_mkey::queue::DoorbellRecord;
+use mlx5_mkey::types::Cqn;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -92,6 +92,11 @@ pub(crate) fn fail(nth: u32, errno: c_int, status: u8) {
     call!(&stand_in(), "mlx5_uverbs_fail": fn(nth => u32, errno => c_int, status => u8));
 }
 
+/// Has a completion queue overrun with its next entry, as if nobody had taken any for long.
+pub(crate) fn overrun(cq: Cqn) {
+    call!(&stand_in(), "mlx5_uverbs_overrun": fn(cq.get() => u32));
+}
+
 /// Whether the call that was to fail has failed; else it need not fail any more.
 pub(crate) fn has_failed() -> bool {
     let left = call!(&stand_in(), "mlx5_uverbs_left": fn() -> u32);
@@ -149,8 +154,8 @@ impl Buffer {
 }
 
 /// Rings a send queue for more than its ring holds, as only a broken program does.
-pub(crate) fn ring_nonsense(record: &DoorbellRecord, counter: u16) {
-    let second = ptr::from_ref(record).cast::<AtomicU32>().wrapping_add(1);
-    // SAFETY: a record is two words, which only atomics change.
+pub(crate) fn ring_nonsense(record: u64, counter: u16) {
+    let second = ptr::with_exposed_provenance::<AtomicU32>(record as usize + 4);
+    // SAFETY: the caller's queue pair lives, and with it its record: two words, which only atomics change.
     unsafe { (*second).store(u32::from(counter).to_be(), Ordering::Release) };
 }

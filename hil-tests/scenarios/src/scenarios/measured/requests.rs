@@ -45,19 +45,19 @@ fn configure(
         signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
         crypto: None,
     };
-    let first = fixture.pair.near.send.producer();
+    let first = fixture.pair.near.queues().producer();
     fixture.pair.try_configure(fixture.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
     let ring = fixture.pair.board.send_ring(&fixture.pair.near).ok_or("the board does not show its rings")?;
     for &(at, byte) in changes {
         let block = first.wrapping_add((at / 64) as u32);
         let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
-        let found: Wqebb = fixture.pair.near.send.queue().block(block);
+        let found: Wqebb = fixture.pair.near.queues().block(block);
         if fixture.pair.board.read(address, 64) != found.as_bytes() {
             return Err("the ring is not where the board says".into());
         }
         fixture.pair.board.write(address + (at % 64) as u64, &[byte]);
     }
-    fixture.pair.near.send.ring_doorbell();
+    fixture.pair.near.ring_doorbell();
     fixture.pair.run_device()?;
     let completions = fixture.pair.wait_near(1);
     let done = match completions.as_deref() {
@@ -161,7 +161,7 @@ fn gap13_time_of_a_second_configuration(board: &mut dyn Board, tell: Tell<'_>) -
             };
             let posted = fixture.pair.post_prepared(fixture.mkey, &prepared, &entries);
             posted.map_err(|error| format!("{error}"))?;
-            fixture.pair.near.send.ring_doorbell();
+            fixture.pair.near.ring_doorbell();
             times.push(completed(&mut fixture, begin)?);
         }
         times.sort_unstable();

@@ -1,0 +1,177 @@
+//! Memory that owns its registration.
+
+#![allow(unsafe_code)]
+
+use super::objects::verbs_access;
+use super::{DevxError, ProtectionDomain, sys};
+use crate::mkey::{Access, KlmEntry};
+use crate::types::Key;
+use crate::wqe::Sge;
+use core::alloc::Layout;
+use core::ops::Range;
+use core::ptr::NonNull;
+use std::io;
+use std::vec::Vec;
+
+/// Memory that is registered with the device: zeroed and aligned to pages, or what was a vector.
+///
+/// The device may read and write it at any time. So there are no references to it, only copies in and out: bytes that the device
+/// writes meanwhile may be seen or not. Who knows that it does not may borrow the bytes, see [`Buffer::slice`].
+///
+/// ```no_run
+/// # use mlx5_mkey::devx::{DevxError, ProtectionDomain};
+/// use mlx5_mkey::mkey::Access;
+/// # fn example(pd: &ProtectionDomain) -> Result<(), DevxError> {
+/// let mut buffer = pd.alloc_buffer(1 << 20, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+/// buffer.write(4096, b"hello");
+/// // Two pieces of it, for an mkey's layout.
+/// let entries = [buffer.entry(4096..4101), buffer.entry(8192..12288)];
+/// # let _ = entries;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Buffer(sys::Mr<Allocation>);
+
+/// Memory of the allocator's.
+struct Allocation {
+    base: NonNull<u8>,
+    layout: Layout,
+    /// Bytes in use, from the base on.
+    length: usize,
+}
+
+// SAFETY: plain memory, which is reached through raw copies only, or by those who vouch for what they do.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: from the allocator with this layout; the registration is over, and nobody else has the pointer.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+impl ProtectionDomain {
+    /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]: memory is used up, or the kernel refuses.
+    pub fn alloc_buffer(&self, length: usize, access: Access) -> Result<Buffer, DevxError> {
+        let out_of_memory = || DevxError::call("allocation of a buffer", io::ErrorKind::OutOfMemory.into());
+        let layout =
+            Layout::from_size_align(length.max(1), 4096).map_err(|_| out_of_memory())?.pad_to_align();
+        // SAFETY: the size is not 0.
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        self.own(Allocation { base, layout, length }, access)
+    }
+
+    /// Registers the bytes of a vector, which becomes the buffer's.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::alloc_buffer`].
+    pub fn register_vec(&self, bytes: Vec<u8>, access: Access) -> Result<Buffer, DevxError> {
+        if bytes.capacity() == 0 {
+            return self.alloc_buffer(0, access);
+        }
+        let invalid = || DevxError::call("registration of a vector", io::ErrorKind::InvalidInput.into());
+        let layout = Layout::array::<u8>(bytes.capacity()).map_err(|_| invalid())?;
+        let mut bytes = core::mem::ManuallyDrop::new(bytes);
+        let length = bytes.len();
+        let base = NonNull::new(bytes.as_mut_ptr()).ok_or_else(invalid)?;
+        self.own(Allocation { base, layout, length }, access)
+    }
+
+    fn own(&self, memory: Allocation, access: Access) -> Result<Buffer, DevxError> {
+        let (address, length) = (memory.base.as_ptr(), memory.length.max(1).min(memory.layout.size()));
+        // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended. Rust code reaches it
+        // through copies only, or vouches for what it does.
+        let region = unsafe { sys::Mr::register(&self.pd, memory, address, length, verbs_access(access))? };
+        Ok(Buffer(region))
+    }
+}
+
+impl Buffer {
+    /// Returns the address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.0.kept().base.as_ptr().expose_provenance() as u64
+    }
+
+    /// Returns how many bytes it has.
+    pub fn len(&self) -> usize {
+        self.0.kept().length
+    }
+
+    /// Returns whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the key for requests of this side.
+    pub fn lkey(&self) -> Key {
+        Key::from_raw(self.0.lkey())
+    }
+
+    /// Returns the key for requests of the peer.
+    pub fn rkey(&self) -> Key {
+        Key::from_raw(self.0.rkey())
+    }
+
+    /// Returns a piece as the layout of an mkey has it. What is not in the buffer is left out.
+    pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
+        let Sge { address, length, lkey } = self.sge(piece);
+        KlmEntry { address, length, key: lkey }
+    }
+
+    /// Returns a piece as requests have it. What is not in the buffer is left out, and what is longer than a request can say.
+    pub fn sge(&self, piece: Range<usize>) -> Sge {
+        let start = piece.start.min(self.len());
+        let length = piece.end.clamp(start, self.len()) - start;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        Sge { address: self.address() + start as u64, length, lkey: self.lkey() }
+    }
+
+    /// Copies bytes in, from `offset` on, and returns how many there was room for.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        let count = self.len().saturating_sub(offset).min(bytes.len());
+        if count > 0 {
+            // SAFETY: `count` bytes from `offset` on are in the allocation, which Rust code reaches through this value only. The
+            // device is not Rust code: whoever wants it to see the bytes posts afterwards.
+            unsafe {
+                self.0.kept().base.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), count)
+            };
+        }
+        count
+    }
+
+    /// Copies bytes out, from `offset` on, and returns how many there were.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> usize {
+        let count = self.len().saturating_sub(offset).min(bytes.len());
+        if count > 0 {
+            // SAFETY: as in `write`; any bytes are bytes.
+            unsafe {
+                self.0.kept().base.add(offset).copy_to_nonoverlapping(NonNull::from(bytes).cast(), count)
+            };
+        }
+        count
+    }
+
+    /// Returns its bytes.
+    ///
+    /// # Safety
+    /// While the reference lives, nobody writes to the memory: no request that does is outstanding, and no peer has a key to it, or
+    /// to an mkey over it, with the right to write.
+    pub unsafe fn slice(&self) -> &[u8] {
+        // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for the rest.
+        unsafe { core::slice::from_raw_parts(self.0.kept().base.as_ptr(), self.len()) }
+    }
+
+    /// Returns its bytes, to be changed.
+    ///
+    /// # Safety
+    /// While the reference lives, nobody else reads or writes the memory, as in [`Buffer::slice`].
+    pub unsafe fn slice_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `slice`.
+        unsafe { core::slice::from_raw_parts_mut(self.0.kept().base.as_ptr(), self.len()) }
+    }
+}

@@ -1,0 +1,323 @@
+//! Completion queues: their rings, and who may write how many entries to them.
+
+#![allow(unsafe_code)]
+
+use super::{Device, DevxError, carry, sys};
+use crate::command::{CqSize, CreateCq, LogPageSize, UarPage};
+use crate::error::CompletionError;
+use crate::queue::{Completion, CompletionQueue, CompletionRouter};
+use crate::types::{Cqn, MkeyIndex, Qpn};
+use crate::wire::cqe::{Cqe, CqeOpcode};
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::vec::Vec;
+
+/// Bytes between a ring and the doorbell record behind it, so that they do not share a cache line.
+pub(super) const RECORD_BYTES: usize = 64;
+
+/// What a completion queue is to be like. A number of entries alone is one, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CqSpec {
+    /// Entries, a power of two.
+    ///
+    /// Queue pairs and mkeys set entries aside: a queue pair one for each request that may be outstanding, signalled or not
+    /// (all of them are completed when the queue pair fails), and one for each receive slot; an mkey with signatures one.
+    /// [`CqSpec::entries_for`] adds them up.
+    pub entries: u32,
+    /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`).
+    pub ignore_overrun: bool,
+}
+
+impl CqSpec {
+    /// Returns how many entries a completion queue needs for `queue_pairs` queue pairs, each with up to `sends` outstanding
+    /// send requests and `receives` receive slots, and for `mkeys` mkeys with signatures.
+    ///
+    /// ```
+    /// use mlx5_mkey::devx::CqSpec;
+    /// const ENTRIES: u32 = CqSpec::entries_for(2, 256, 64, 32);
+    /// assert_eq!(ENTRIES, 1024);
+    /// ```
+    pub const fn entries_for(queue_pairs: u32, sends: u32, receives: u32, mkeys: u32) -> u32 {
+        let each = sends.saturating_add(receives);
+        let all = queue_pairs.saturating_mul(each).saturating_add(mkeys);
+        // Where there is no such power of two, creating the queue refuses the number.
+        match all.checked_next_power_of_two() {
+            Some(entries) => entries,
+            None => u32::MAX,
+        }
+    }
+}
+
+impl From<u32> for CqSpec {
+    fn from(entries: u32) -> Self {
+        Self { entries, ignore_overrun: false }
+    }
+}
+
+/// A completion queue on the device.
+#[derive(Clone)]
+pub struct Cq(Arc<CqObject>);
+
+struct CqObject {
+    number: Cqn,
+    room: Room,
+    object: sys::Object<CqMemory>,
+}
+
+/// What the device uses of a completion queue.
+struct CqMemory {
+    _ring: sys::Dma,
+    _uar: Arc<sys::Uar>,
+}
+
+/// Who may write how many entries.
+struct Room {
+    /// `u32::MAX` where nobody counts.
+    entries: u32,
+    set_aside: AtomicU32,
+    /// Who is gone from the device, while entries of it may still be in the ring.
+    departed: Mutex<Vec<(Writer, u32)>>,
+    any_departed: AtomicBool,
+}
+
+/// What the device writes entries about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    Qp(Qpn),
+    Mkey(MkeyIndex),
+}
+
+impl Writer {
+    /// Returns whether an entry is about this.
+    fn wrote(self, entry: &Cqe) -> bool {
+        match (self, entry.opcode()) {
+            (Self::Mkey(index), CqeOpcode::SIGNATURE_ERROR) => {
+                entry.as_signature_error().mkey.get() >> 8 == index.get()
+            }
+            (Self::Qp(qpn), opcode) => {
+                opcode != CqeOpcode::SIGNATURE_ERROR && entry.opcode_qpn().qpn() == qpn.get()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Entries that are set aside, until they are given back or their writer is gone and its entries are taken.
+pub(super) struct SetAside {
+    cq: Cq,
+    entries: u32,
+    writer: OnceLock<Writer>,
+}
+
+impl SetAside {
+    /// Says who writes the entries, once it is known.
+    pub(super) fn belongs_to(&self, writer: Writer) {
+        self.writer.get_or_init(|| writer);
+    }
+}
+
+impl Drop for SetAside {
+    fn drop(&mut self) {
+        let room = &self.cq.0.room;
+        match self.writer.get() {
+            Some(&writer) => {
+                room.departed.lock().unwrap_or_else(PoisonError::into_inner).push((writer, self.entries));
+                room.any_departed.store(true, Ordering::Release);
+            }
+            None => drop(room.set_aside.fetch_sub(self.entries, Ordering::Relaxed)),
+        }
+    }
+}
+
+impl Device {
+    /// Makes a completion queue, and its reading end: `create_cq(256)` one of 256 entries.
+    ///
+    /// # Errors
+    /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`], [`DevxError::Command`].
+    pub fn create_cq(&self, spec: impl Into<CqSpec>) -> Result<(Cq, CqReader), DevxError> {
+        let CqSpec { entries, ignore_overrun } = spec.into();
+        let size = CqSize::new(entries)?;
+        let uar = sys::Uar::alloc(&self.context)?;
+        let ring_bytes = entries as usize * size_of::<Cqe>();
+        let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
+        // SAFETY: the reader owns the object that owns the memory, and these are handed out once.
+        let (ring, record) =
+            unsafe { (memory.slots(0, entries as usize, Cqe::UNWRITTEN)?, memory.record(ring_bytes)?) };
+        let command = CreateCq {
+            size,
+            uar: UarPage::new(uar.page())?,
+            event_queue: self.context.event_queue(0)?,
+            entries: memory.at(0),
+            doorbell: memory.at(ring_bytes),
+            page_size: LogPageSize::P4K,
+            ignore_overrun,
+        };
+        let queue = CompletionQueue::new(ring, record)?;
+        let kept = CqMemory { _ring: memory, _uar: uar };
+        let (object, number) =
+            carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
+        let room = Room {
+            entries: if ignore_overrun { u32::MAX } else { entries },
+            set_aside: AtomicU32::new(0),
+            departed: Mutex::new(Vec::new()),
+            any_departed: AtomicBool::new(false),
+        };
+        let cq = Cq(Arc::new(CqObject { number, room, object }));
+        Ok((cq.clone(), CqReader { queue, cq }))
+    }
+}
+
+impl Cq {
+    /// Returns its number.
+    pub fn number(&self) -> Cqn {
+        self.0.number
+    }
+
+    /// Returns how many entries nothing has set aside yet.
+    pub fn free_entries(&self) -> u32 {
+        self.0.room.entries.saturating_sub(self.0.room.set_aside.load(Ordering::Relaxed))
+    }
+
+    /// Sets entries aside.
+    ///
+    /// # Errors
+    /// [`DevxError::CompletionQueueTooSmall`].
+    pub(super) fn set_aside(&self, entries: u32) -> Result<SetAside, DevxError> {
+        let room = &self.0.room;
+        let add = |set: u32| set.checked_add(entries).filter(|sum| *sum <= room.entries);
+        match room.set_aside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => Ok(SetAside { cq: self.clone(), entries, writer: OnceLock::new() }),
+            Err(set) => Err(DevxError::CompletionQueueTooSmall {
+                cq: self.0.number,
+                needed: entries,
+                free: room.entries.saturating_sub(set),
+            }),
+        }
+    }
+
+    /// Returns whether one with this number is gone, and entries of it may still be in the ring.
+    pub(super) fn has_departed(&self, writer: Writer) -> bool {
+        let departed = self.0.room.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        departed.iter().any(|(gone, _)| *gone == writer)
+    }
+
+    /// Returns what the kernel knows the queue by.
+    pub(super) fn object(&self) -> &sys::Object<impl Sized> {
+        &self.0.object
+    }
+}
+
+impl PartialEq for Cq {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cq {}
+
+impl fmt::Debug for Cq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cq").field(&self.0.number).finish()
+    }
+}
+
+/// The reading end of a completion queue. It keeps the queue alive.
+///
+/// ```no_run
+/// use mlx5_mkey::devx::{CqReader, Mkeys, QueuePair};
+/// use mlx5_mkey::error::CompletionError;
+/// use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
+///
+/// /// Takes what has completed.
+/// fn drain(
+///     completions: &mut CqReader,
+///     queue: &mut QueuePair<256, 64>,
+///     mkeys: &mut Mkeys,
+/// ) -> Result<(), CompletionError> {
+///     let mut router = QpRouter { queues: queue, mkeys };
+///     while let Some(completion) = completions.poll(&mut router) {
+///         match completion? {
+///             Completion::Work(work) => match work.outcome {
+///                 Outcome::Failed(failure) => println!("request {} failed: {}", work.id, failure.syndrome),
+///                 _ => println!("request {} is done", work.id),
+///             },
+///             // Data that passed through the mkey had a wrong signature. Which block, its check says.
+///             Completion::SignatureError { position, .. } => {
+///                 println!("mkey {position}: {:?}", router.mkeys[position].check());
+///             }
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct CqReader {
+    queue: CompletionQueue<'static>,
+    cq: Cq,
+}
+
+impl CqReader {
+    /// Returns the queue that it reads.
+    pub const fn cq(&self) -> &Cq {
+        &self.cq
+    }
+
+    /// Returns the next completion; see [`CompletionQueue::poll`]. A [`super::QueuePair`] is what a router finds:
+    /// `QpRouter { queues: &mut queue_pair, mkeys }` for one, a [`crate::queue::QpTable`] for many. Completions of a queue pair
+    /// that was dropped are left out.
+    ///
+    /// # Errors
+    /// [`CompletionError`].
+    #[inline]
+    pub fn poll(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<Result<Completion, CompletionError>> {
+        self.forget_departed();
+        self.queue.poll(router)
+    }
+
+    /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
+    #[inline]
+    pub fn poll_batch(
+        &mut self,
+        max: usize,
+        router: &mut impl CompletionRouter,
+        each: impl FnMut(Result<Completion, CompletionError>),
+    ) -> usize {
+        self.forget_departed();
+        self.queue.poll_batch(max, router, each)
+    }
+
+    /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The request that it is
+    /// about stays outstanding.
+    pub fn take_entry(&mut self) -> Option<Cqe> {
+        let entry = self.queue.take_entry()?;
+        self.queue.release();
+        Some(entry)
+    }
+
+    /// Drops the entries of a queue pair.
+    pub(super) fn discard(&mut self, qpn: Qpn) {
+        self.queue.discard(|entry| Writer::Qp(qpn).wrote(entry));
+    }
+
+    /// Drops the entries of whoever is gone, and gives back what was set aside for it.
+    #[inline]
+    fn forget_departed(&mut self) {
+        if self.cq.0.room.any_departed.load(Ordering::Acquire) {
+            self.forget_them();
+        }
+    }
+
+    #[cold]
+    fn forget_them(&mut self) {
+        let room = &self.cq.0.room;
+        let mut departed = room.departed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.queue.discard(|entry| departed.iter().any(|(writer, _)| writer.wrote(entry)));
+        let entries = departed.drain(..).map(|(_, entries)| entries).sum();
+        room.set_aside.fetch_sub(entries, Ordering::Relaxed);
+        room.any_departed.store(false, Ordering::Release);
+    }
+}

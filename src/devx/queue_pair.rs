@@ -1,0 +1,449 @@
+//! Queue pairs: rings in memory of the shim's, handed to the library's own queue types.
+
+#![allow(unsafe_code)]
+
+use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
+use super::{Device, DevxError, ProtectionDomain, carry, create_unlike, sys};
+use crate::command::{
+    AckTimeout, CreateQp, Init2Init, Init2Rtr, LogMaxRdAtomic, LogMessage, LogPageSize, Path, PathMtu, Psn,
+    QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp, ReceiveRing, Retries, RnrTimer, Rst2Init,
+    Rtr2Rts, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
+};
+use crate::error::PostError;
+use crate::queue::{
+    Batch, QpQueues, ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig,
+    SendRequest, UarDoorbell,
+};
+use crate::types::Qpn;
+use crate::wire::data::DataSegment;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use crate::wqe::Sge;
+use std::sync::Arc;
+use std::vec::Vec;
+
+/// What a queue pair is to be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueuePairSpec {
+    /// Buffers of a receive request, a power of two.
+    pub entries_per_slot: u32,
+    /// Most send requests between post and completion, parts of configurations included; as many as the ring has blocks where it
+    /// is not given. Each has an entry of the completion queue set aside.
+    pub max_requests: Option<u32>,
+    /// Every request is signalled.
+    pub signal_all: bool,
+    /// A signature error stops the send queue.
+    pub drain_on_signature_error: bool,
+    /// What completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of a table.
+    pub user_index: UserIndex,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// What the peer may do through the queue pair.
+    pub access: QpAccess,
+}
+
+impl Default for QueuePairSpec {
+    fn default() -> Self {
+        Self {
+            entries_per_slot: 4,
+            max_requests: None,
+            signal_all: false,
+            drain_on_signature_error: false,
+            user_index: UserIndex::default(),
+            port: 1,
+            access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
+        }
+    }
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Connection {
+    /// The peer's queue pair.
+    pub peer: Qpn,
+    /// Where it is.
+    pub path: Path,
+    /// Number of the first packet in both directions.
+    pub first_psn: Psn,
+    /// Largest packet.
+    pub mtu: PathMtu,
+}
+
+/// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
+///
+/// Completions of a queue pair that is dropped are dropped with it.
+pub struct QueuePair<const S: usize, const R: usize> {
+    // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands out a reference
+    // to them, and their records and doorbells stay inside.
+    send: SendQueue<'static, UarDoorbell, S>,
+    receive: ReceiveQueue<'static, R>,
+    control: QpControl,
+}
+
+/// The state of a queue pair on the device, apart from its queues. It may be cloned, and used from any thread; the queue pair is
+/// on the device until the last clone and the [`QueuePair`] are dropped.
+#[derive(Clone)]
+pub struct QpControl(Arc<QpObject>);
+
+struct QpObject {
+    qpn: Qpn,
+    spec: QueuePairSpec,
+    cqs: [Cq; 2],
+    addresses: RingAddresses,
+    object: sys::Object<Arc<QpMemory>>,
+}
+
+/// Where the rings of a queue pair are in the memory of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RingAddresses {
+    /// Receive slots, data segments of 16 bytes.
+    pub receive_ring: u64,
+    /// Send blocks of 64 bytes.
+    pub send_ring: u64,
+    /// Doorbell record, 8 bytes.
+    pub record: u64,
+}
+
+/// What the device uses of a queue pair. Dropped in this order, so that the queue pair's completions are gone last.
+struct QpMemory {
+    _rings: sys::Dma,
+    _uar: Arc<sys::Uar>,
+    _pd: ProtectionDomain,
+    set_aside: [SetAside; 2],
+}
+
+impl Device {
+    /// Makes a queue pair, in the state INIT.
+    ///
+    /// # Errors
+    /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::CompletionQueueTooSmall`] where a completion queue
+    /// has no room for all that may complete, [`DevxError::Call`], [`DevxError::Command`], also for draining where the device
+    /// has none.
+    pub fn create_qp<const S: usize, const R: usize>(
+        &self,
+        pd: &ProtectionDomain,
+        send_cq: &Cq,
+        receive_cq: &Cq,
+        spec: QueuePairSpec,
+    ) -> Result<QueuePair<S, R>, DevxError> {
+        let stride = (spec.entries_per_slot as usize).saturating_mul(OCTOWORD_BYTES);
+        let send_ring = SendRingSize::new(u32::try_from(S).unwrap_or(0))?;
+        let slots = SlotCount::new(u32::try_from(R).unwrap_or(0))?;
+        let receive_ring =
+            ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
+        drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
+        // Each request has a block at least.
+        let max_requests = spec.max_requests.unwrap_or(u32::MAX).min(S as u32);
+        let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(R as u32)?];
+        let uar = sys::Uar::alloc(&self.context)?;
+        let no_register =
+            || DevxError::call("mapping of a UAR page", std::io::ErrorKind::AddrNotAvailable.into());
+        let register = uar.register().ok_or_else(no_register)?;
+        // The receive ring comes first (PRM), and the send ring begins at a whole block.
+        let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
+        let record_at = send_at + S * WQEBB_BYTES;
+        let rings = sys::Dma::alloc(&self.context, record_at + RECORD_BYTES)?;
+        // SAFETY: the queue pair keeps the memory and never hands its queues out; these are handed out once.
+        let (receive_slots, send_slots, record) = unsafe {
+            (
+                rings.slots(0, R * spec.entries_per_slot as usize, DataSegment::default())?,
+                rings.slots(send_at, S, Wqebb::ZERO)?,
+                rings.record(record_at)?,
+            )
+        };
+        let command = CreateQp {
+            pd: pd.number()?,
+            uar: UarPage::new(uar.page())?,
+            send_cq: send_cq.number(),
+            receive_cq: receive_cq.number(),
+            user_index: spec.user_index,
+            send_ring,
+            receive_ring: Some(receive_ring),
+            rings: rings.at(0),
+            doorbell: rings.at(record_at),
+            page_size: LogPageSize::P4K,
+            timestamps: TimestampFormat::FreeRunning,
+        };
+        let addresses = RingAddresses {
+            receive_ring: rings.address(0),
+            send_ring: rings.address(send_at),
+            record: rings.address(record_at),
+        };
+        let memory = Arc::new(QpMemory { _rings: rings, _uar: uar, _pd: pd.clone(), set_aside });
+        let cqs = [send_cq.clone(), receive_cq.clone()];
+        let (object, qpn) = create_unlike(&self.context, &memory, &command, |qpn| {
+            cqs.iter().any(|cq| cq.has_departed(Writer::Qp(*qpn)))
+        })?;
+        memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
+        // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
+        // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. Ring and
+        // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
+        let doorbell = unsafe { UarDoorbell::new(register) };
+        let config =
+            SendQueueConfig { signal_all: spec.signal_all, max_requests, ..SendQueueConfig::new(qpn) };
+        let object = QpObject { qpn, spec, cqs, addresses, object };
+        let control = QpControl(Arc::new(object));
+        control.init()?;
+        Ok(QueuePair {
+            send: SendQueue::new(config, send_slots, record, doorbell)?,
+            receive: ReceiveQueue::new(
+                ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot },
+                receive_slots,
+                record,
+            )?,
+            control,
+        })
+    }
+}
+
+/// Returns what turns draining on signature errors on or off.
+const fn drain(qp: Qpn, on: bool) -> Init2Init {
+    Init2Init { qp, drain_signature_errors: Some(on), access: None }
+}
+
+impl QpControl {
+    /// Returns the number, for the peer to connect to.
+    pub fn qpn(&self) -> Qpn {
+        self.0.qpn
+    }
+
+    /// Takes the queue pair from RESET to INIT.
+    fn init(&self) -> Result<(), DevxError> {
+        let QueuePairSpec { port, access, drain_on_signature_error, .. } = self.0.spec;
+        let qp = self.qpn();
+        self.modify(&Rst2Init { qp, port, pkey_index: 0, access })?;
+        if drain_on_signature_error { self.modify(&drain(qp, true)) } else { Ok(()) }
+    }
+
+    /// Connects to a peer: INIT to RTR to RTS.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn connect(&self, connection: &Connection) -> Result<(), DevxError> {
+        let qp = self.qpn();
+        let Connection { peer, path, first_psn, mtu } = *connection;
+        self.modify(&Init2Rtr {
+            qp,
+            remote_qp: peer,
+            path,
+            port: self.0.spec.port,
+            mtu,
+            log_max_message: LogMessage::new(30)?,
+            first_psn,
+            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
+            rnr_timer: RnrTimer::new(12)?,
+        })?;
+        self.modify(&Rtr2Rts {
+            qp,
+            first_psn,
+            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
+            ack_timeout: AckTimeout::new(14)?,
+            retries: Retries::MAX,
+            rnr_retries: Retries::MAX,
+        })
+    }
+
+    /// Connects to a queue pair of the same device.
+    ///
+    /// # Errors
+    /// As [`QpControl::connect`].
+    pub fn connect_local(&self, peer: Qpn) -> Result<(), DevxError> {
+        self.connect(&Connection {
+            peer,
+            path: Path::Loopback,
+            first_psn: Psn::default(),
+            mtu: PathMtu::B1024,
+        })
+    }
+
+    /// Connects to itself.
+    ///
+    /// # Errors
+    /// As [`QpControl::connect`].
+    pub fn connect_loopback(&self) -> Result<(), DevxError> {
+        self.connect_local(self.qpn())
+    }
+
+    /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask decode`.
+    pub fn addresses(&self) -> RingAddresses {
+        self.0.addresses
+    }
+
+    /// Asks the device for state and counters.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn query(&self) -> Result<QpInfo, DevxError> {
+        Ok(carry(&QueryQp(self.qpn()), |request, reply| self.0.object.query(request, reply))?.1)
+    }
+
+    /// Lets a drained send queue go on (SQD to RTS).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn resume(&self) -> Result<(), DevxError> {
+        self.modify(&Sqd2Rts { qp: self.qpn(), change: QpChange::default() })
+    }
+
+    /// Puts the queue pair into the error state: everything outstanding is flushed.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn fail(&self) -> Result<(), DevxError> {
+        self.modify(&QpToError(self.qpn()))
+    }
+
+    /// Returns what the kernel knows the queue pair by.
+    pub(super) fn object(&self) -> &sys::Object<impl Sized> {
+        &self.0.object
+    }
+
+    fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
+        carry(command, |request, reply| self.0.object.modify(request, reply)).map(|_| ())
+    }
+}
+
+impl<const S: usize, const R: usize> QueuePair<S, R> {
+    /// Returns the number, for the peer to connect to.
+    pub const fn qpn(&self) -> Qpn {
+        self.send.qpn()
+    }
+
+    /// Returns the queue pair's state on the device: to connect, query, resume.
+    pub const fn control(&self) -> &QpControl {
+        &self.control
+    }
+
+    /// Begins a send request; see [`SendQueue::request`].
+    pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
+        self.send.request(id)
+    }
+
+    /// Begins send requests that are published together; see [`SendQueue::batch`].
+    pub const fn batch(&mut self) -> Batch<'_, 'static, UarDoorbell, S> {
+        self.send.batch()
+    }
+
+    /// Publishes send requests; see [`SendQueue::ring_doorbell`].
+    pub fn ring_doorbell(&mut self) {
+        self.send.ring_doorbell();
+    }
+
+    /// Cancels send requests of a drained queue; see [`SendQueue::cancel`].
+    ///
+    /// # Errors
+    /// [`PostError::NotOutstanding`].
+    pub fn cancel(&mut self, id: u64, hw_counter: u16) -> Result<usize, PostError> {
+        self.send.cancel(id, hw_counter)
+    }
+
+    /// Posts buffers for one message; see [`ReceiveQueue::post`].
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.receive.post(id, sges)
+    }
+
+    /// Publishes receive requests; see [`ReceiveQueue::publish`].
+    pub fn publish_receives(&mut self) {
+        self.receive.publish();
+    }
+
+    /// Returns how many blocks of 64 bytes are free; see [`SendQueue::free_blocks`].
+    pub const fn free_blocks(&self) -> u32 {
+        self.send.free_blocks()
+    }
+
+    /// Returns how many send requests are posted and not retired; see [`SendQueue::outstanding`].
+    pub const fn outstanding(&self) -> u32 {
+        self.send.outstanding()
+    }
+
+    /// Returns how many receive requests may be posted; see [`ReceiveQueue::free_slots`].
+    pub const fn free_slots(&self) -> u32 {
+        self.receive.free_slots()
+    }
+
+    /// Returns the number of the next block to post; see [`SendQueue::producer`].
+    pub const fn producer(&self) -> u32 {
+        self.send.producer()
+    }
+
+    /// Returns the fence mode of the next request; see [`SendQueue::next_fence`].
+    pub const fn next_fence(&self) -> u8 {
+        self.send.next_fence()
+    }
+
+    /// Copies a block out of the send ring, for [`crate::inspect`]; see [`SendQueue::block`].
+    pub fn block(&self, index: u32) -> Wqebb {
+        self.send.block(index)
+    }
+
+    /// Takes the queue pair from any state back to INIT (RESET on the way), with empty queues, to be connected anew. Returns what
+    /// was outstanding, each request once.
+    ///
+    /// `readers` are those of its completion queues: completions of it that were not taken are dropped, and their requests are
+    /// among those returned. Of an mkey whose configuration is among them nobody knows the state: [`crate::mkey::Mkey::forget`].
+    ///
+    /// ```no_run
+    /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
+    /// fn recover(queue: &mut QueuePair<256, 64>, completions: &mut CqReader) -> Result<(), DevxError> {
+    ///     let outstanding = queue.reset(&mut [completions])?;
+    ///     println!("to be done again: {:?}", outstanding.sends);
+    ///     queue.control().connect_loopback()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed; [`DevxError::Command`],
+    /// [`DevxError::Call`]: the queue pair may be in RESET, what was outstanding still is, and this may be called again.
+    pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
+        let QpObject { qpn, cqs, .. } = &*self.control.0;
+        for cq in cqs {
+            if !readers.iter().any(|reader| reader.cq() == cq) {
+                return Err(DevxError::OtherCompletionQueue { wanted: cq.number() });
+            }
+        }
+        self.control.modify(&QpToReset(*qpn))?;
+        self.control.init()?;
+        // Behind RESET the device writes no more completions, and it reads the rings from their beginning on.
+        readers.iter_mut().for_each(|reader| reader.discard(*qpn));
+        let mut outstanding = Outstanding::default();
+        self.send.restart(|request| {
+            // The parts of a configuration have the name of the whole.
+            if request.kind != RequestKind::MkeyConfigurePart {
+                outstanding.sends.push(request.id);
+            }
+        });
+        self.receive.restart(|id| outstanding.receives.push(id));
+        Ok(outstanding)
+    }
+}
+
+/// Requests whose completions were not taken. They may have been executed, or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Names (`wr_id`) of send requests, oldest first.
+    pub sends: Vec<u64>,
+    /// Names of receive requests, oldest first.
+    pub receives: Vec<u64>,
+}
+
+impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        self.send.qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        self.send.retire(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        self.receive.retire(counter)
+    }
+}
