@@ -142,9 +142,9 @@ impl DerefMut for Mkeys {
 /// Keeps an mkey on the device. It is gone from there when the value is dropped.
 pub struct MkeyHandle(#[expect(dead_code, reason = "dropped with the handle")] sys::Object<Arc<MkeyKept>>);
 
-/// What the device uses of an mkey. Dropped in this order: PSVs refer to the domain.
+/// What the device uses of an mkey.
 struct MkeyKept {
-    _psvs: Vec<sys::Object>,
+    _psvs: Vec<sys::Object<Arc<sys::Pd>>>,
     _pd: Arc<sys::Pd>,
     set_aside: Option<SetAside>,
 }
@@ -217,8 +217,9 @@ impl ProtectionDomain {
         let mut psvs = Vec::new();
         let mut psv = || {
             let command = CreatePsv::<1>::new(self.number()?);
-            let (object, [index]) =
-                carry(&command, |request, reply| sys::Object::create(&self.context, (), request, reply))?;
+            let (object, [index]) = carry(&command, |request, reply| {
+                sys::Object::create(&self.context, self.pd.clone(), request, reply)
+            })?;
             psvs.push(object);
             Ok::<_, DevxError>(index)
         };

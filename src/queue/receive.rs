@@ -224,6 +224,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
+        let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
+        let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
+        for id in 1..=3 {
+            queue.post(id, &[]).unwrap();
+            queue.publish();
+            if id == 1 {
+                assert_eq!(queue.retire(0), Some(1));
+            }
+        }
+        let mut seen = vec![];
+        queue.restart(|id| seen.push(id));
+        assert_eq!((seen, queue.free_slots()), (vec![2, 3], 2));
+        assert_eq!((record.bytes()[0], queue.retire(1)), ([0; 4], None));
+        queue.post(4, &[]).unwrap();
+        queue.publish();
+        assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
+        assert_eq!((queue.retire(2), queue.retire(0)), (None, Some(4)));
+    }
+
+    #[test]
     fn sizes_are_checked() {
         let record = DoorbellRecord::new();
         for (entries, entries_per_slot) in [(8, 3), (8, 0), (8, 16), (6, 2), (16, 2)] {

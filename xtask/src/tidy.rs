@@ -70,6 +70,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/src/probe.rs",
     "hil-tests/uverbs/src/process.rs",
     "hil-tests/uverbs/src/shared.rs",
+    "hil-tests/uverbs/tests/devx/keeping.rs",
     "hil-tests/uverbs/src/sys.rs",
     "hil-tests/uverbs/tests/devx/verbs.rs",
     "hil-tests/uverbs/tests/preloaded/verbs.rs",

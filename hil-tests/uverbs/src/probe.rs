@@ -6,6 +6,7 @@
 
 use crate::errno::Errno;
 use crate::shared;
+use mlx5_softdev::Device;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -42,6 +43,21 @@ static STATUS: AtomicU8 = AtomicU8::new(0);
 
 /// Objects that could not be destroyed when the program asked for it.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Destroyings until one is refused; 0 for none.
+static KEPT: AtomicU32 = AtomicU32::new(0);
+
+/// Counts a destroying. Returns whether it is to be refused.
+pub(crate) fn keeps_next() -> bool {
+    KEPT.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1)
+}
+
+/// Has the `nth` destroying from now be refused, counted from 1, with EBUSY. 0 takes it back.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
+    KEPT.store(nth, Ordering::Release);
+}
 
 /// Counts a call that makes, changes or asks something. Returns how it fails if it does.
 pub(crate) fn next_call(id: CallId) -> Option<Failure> {
@@ -86,11 +102,18 @@ pub(crate) extern "C" fn mlx5_uverbs_revoke() {
     shared::as_device(shared::revoke);
 }
 
+/// Has the device give numbers of queue pairs and mkeys that are gone out again at once.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
+    shared::as_device(|| shared::with_device(Device::reuse_numbers));
+}
+
 /// Has a completion queue overrun with its next entry.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
-    shared::as_device(|| shared::overrun(number));
+    shared::as_device(|| shared::with_device(|device| device.fill(number)));
 }
 
 /// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so far.

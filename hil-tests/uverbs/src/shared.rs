@@ -3,9 +3,11 @@
 
 use crate::errno::Errno;
 use crate::probe::{self, CallId};
+use crate::process::ProcessMemory;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::{sys, worker};
+use mlx5_softdev::Device;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
@@ -210,10 +212,10 @@ pub(crate) fn revoke() {
     }
 }
 
-/// Has a completion queue of the device overrun with its next entry.
-pub(crate) fn overrun(number: u32) {
+/// Changes the device, if there is one.
+pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
     if let Some(state) = lock().state.as_mut() {
-        state.device.fill(number);
+        change(&mut state.device);
     }
 }
 

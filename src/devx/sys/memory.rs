@@ -59,10 +59,9 @@ impl Drop for Pd {
 
 /// A registered memory region, and the memory if it is ours.
 pub(in crate::devx) struct Mr<K = ()> {
-    pd: Arc<Pd>,
     raw: NonNull<IbvMr>,
     /// Dropped behind the registration, and never if that cannot be ended.
-    kept: ManuallyDrop<K>,
+    kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 
 // SAFETY: as for Context.
@@ -87,12 +86,13 @@ impl<K> Mr<K> {
         let raw =
             unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_reg_mr"))?;
-        Ok(Self { pd: pd.clone(), raw, kept: ManuallyDrop::new(kept) })
+        Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) })
     }
 
     /// Returns what is kept as long as the registration.
     pub(in crate::devx) fn kept(&self) -> &K {
-        &self.kept
+        let (kept, _) = &*self.kept;
+        kept
     }
 
     pub(in crate::devx) fn lkey(&self) -> u32 {
@@ -108,8 +108,9 @@ impl<K> Mr<K> {
 
 impl<K> Drop for Mr<K> {
     fn drop(&mut self) {
+        let (_, pd) = &*self.kept;
         // SAFETY: registered by `register`, and ended here only.
-        let result = unsafe { (self.pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
+        let result = unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
         match check("ibv_dereg_mr", result) {
             // SAFETY: dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },

@@ -555,3 +555,39 @@ fn waiting_ends_with_a_completion_or_at_the_limit() {
     assert_eq!(timed_out, Err(CompletionError::TimedOut));
     delay.done();
 }
+
+#[test]
+fn what_is_discarded_leaves_the_rest_in_order() {
+    // Entries of two queue pairs in every mix, from every place of the ring on, over two laps.
+    let other = Qpn::from_low_bits(0x43);
+    for (taken, mix) in (0..16_u64).flat_map(|taken| (0..256_u32).map(move |mix| (taken, mix))) {
+        let written = mix.count_ones() as u64 % 3 + 6;
+        let mut entries = vec![Cqe::UNWRITTEN; 8];
+        for index in 0..taken + written {
+            let mut entry = cqe(CqeOpcode::REQUESTER, index as u16, (index >> 3 & 1) as u8);
+            if mix >> (index % 8) & 1 == 0 {
+                entry.sop_qpn = U32::new(other.get());
+            }
+            entries[index as usize % 8] = entry;
+        }
+        let (mut ring, record) = queue(&entries);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        completions.consumer = taken;
+        let expected: Vec<u16> = (taken..taken + written)
+            .filter(|index| mix >> (index % 8) & 1 == 1)
+            .map(|index| index as u16)
+            .collect();
+        let discarded = completions.discard(|entry| entry.opcode_qpn().qpn() == other.get());
+        assert_eq!(discarded, written as usize - expected.len());
+        if discarded > 0 {
+            let consumed = u32::from_be_bytes(record.bytes()[0]);
+            assert_eq!(u64::from(consumed), taken + discarded as u64, "their slots are free");
+        }
+        let mut left = Vec::new();
+        while let Some(entry) = completions.take_entry() {
+            left.push(entry.wqe_counter.get());
+        }
+        assert_eq!(left, expected, "{taken} {mix:#x}");
+        assert_eq!(completions.consumer, taken + written);
+    }
+}

@@ -373,3 +373,41 @@ fn no_request_is_longer_than_the_device_reads() {
     assert_eq!(ring[0].0[7], 60);
     assert_eq!(ring[15].0[7], 2 + 52);
 }
+
+#[test]
+fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = signature_mkey();
+    for id in 1..=3 {
+        queue.request(id).signaled().nop().unwrap();
+    }
+    queue.request(4).configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged).unwrap();
+    queue.ring_doorbell();
+    queue.request(5).send(&[SGE; 11]).unwrap();
+    assert_eq!(queue.retire(1), Some(Retired { id: 2, kind: RequestKind::Nop }));
+    let mut seen = Vec::new();
+    queue.restart(|request| seen.push((request.id, request.kind)));
+    let part = RequestKind::MkeyConfigurePart;
+    assert_eq!(
+        seen,
+        [
+            (3, RequestKind::Nop),
+            (4, part),
+            (4, part),
+            (4, RequestKind::MkeyConfigure),
+            (5, RequestKind::Send)
+        ]
+    );
+    assert_eq!((queue.outstanding(), queue.free_blocks(), queue.producer()), (0, 16, 0));
+    assert_eq!((record.bytes()[1], queue.next_fence()), ([0; 4], FmCeSe::FM_NONE));
+    queue.restart(|request| panic!("{request:?} a second time"));
+    // A request of several blocks lies over old ones of one: those are not found.
+    queue.request(6).send(&[SGE; 11]).unwrap();
+    queue.ring_doorbell();
+    assert_eq!(record.bytes()[1], [0, 0, 0, 3]);
+    for counter in (1..=u16::MAX).rev() {
+        assert_eq!(queue.retire(counter), None, "{counter}");
+    }
+    assert_eq!(queue.retire(0), Some(Retired { id: 6, kind: RequestKind::Send }));
+}

@@ -19,12 +19,14 @@ pub(crate) struct Table<T> {
     first: u32,
     last: u32,
     next: u32,
+    /// A number that was given back is used again at once.
+    reuses: bool,
 }
 
 impl<T> Table<T> {
     /// Makes an empty table whose first object gets the number `first`.
     pub(crate) const fn new(first: u32) -> Self {
-        Self { entries: BTreeMap::new(), first, last: MAX_NUMBER, next: first }
+        Self { entries: BTreeMap::new(), first, last: MAX_NUMBER, next: first, reuses: false }
     }
 
     /// Gives numbers from `first` to `last` from now on.
@@ -32,9 +34,17 @@ impl<T> Table<T> {
         (self.first, self.last, self.next) = (first, last, first);
     }
 
+    /// Uses numbers that were given back at once from now on.
+    pub(crate) const fn reuse(&mut self) {
+        self.reuses = true;
+    }
+
     /// Stores an object under a fresh number, `None` when the numbers are used up.
     pub(crate) fn insert(&mut self, object: T) -> Option<u32> {
-        // A number that was given back is used again as late as possible.
+        // Else it is used again as late as possible.
+        if self.reuses {
+            self.next = self.first;
+        }
         let free = |number: &u32| !self.entries.contains_key(number);
         let number = (self.next..=self.last).find(free).or_else(|| (self.first..self.next).find(free))?;
         self.next = if number >= self.last { self.first } else { number.wrapping_add(1) };

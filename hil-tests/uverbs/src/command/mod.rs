@@ -263,7 +263,8 @@ pub(crate) fn dispatch(state: &mut State, context: u32, address: u64) -> Result<
     if !method.ends && (method.object, method.method) != INVOKE_WRITE {
         fail_if_due(&mut call)?;
     }
-    let outcome = (method.run)(&mut call);
+    let kept = method.ends && probe::keeps_next();
+    let outcome = if kept { Err(Errno::BUSY) } else { (method.run)(&mut call) };
     if method.ends && outcome.is_err() {
         probe::refused();
     }

@@ -4,6 +4,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod keeping;
+mod room;
 mod verbs;
 
 use common::{built, preloaded, prepared};
@@ -11,7 +13,7 @@ use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex,
 };
 use mlx5_mkey::devx::{
-    Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec,
+    Buffer, Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec,
     ProtectionDomain, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CommandError, CompletionError};
@@ -26,7 +28,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs::{Buffer, Counts, Opened};
+use verbs::{Counts, Opened};
 
 type Outcome<T = ()> = Result<T, DevxError>;
 
@@ -60,7 +62,7 @@ impl Bench {
     /// Writes from a page to itself, to `remote`.
     fn write(&mut self, from: &Buffer, rkey: Key) {
         let remote = Remote { address: from.address() + 512, rkey };
-        let sge = Sge { address: from.address(), length: 64, lkey: from.region.lkey() };
+        let sge = Sge { address: from.address(), length: 64, lkey: from.lkey() };
         self.queue.request(1).signaled().rdma_write(remote, &[sge]).unwrap();
         self.queue.ring_doorbell();
     }
@@ -86,6 +88,13 @@ impl Bench {
     }
 }
 
+/// A page that is registered with all rights and holds these bytes.
+fn page(pd: &ProtectionDomain, bytes: &[u8]) -> Outcome<Buffer> {
+    let mut page = pd.alloc_buffer(4096, Access::ALL)?;
+    page.write(0, bytes);
+    Ok(page)
+}
+
 fn draining() -> QueuePairSpec {
     QueuePairSpec { drain_on_signature_error: true, ..QueuePairSpec::default() }
 }
@@ -99,7 +108,7 @@ fn next(events: &Events) -> Event {
 fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
     let mut object = bench.pd.create_mkey(spec).unwrap();
-    let entry = KlmEntry { address: page.address(), length: 520, key: page.region.lkey() };
+    let entry = KlmEntry { address: page.address(), length: 520, key: page.lkey() };
     let dif = T10Dif {
         guard: Guard::Crc,
         seed: Seed::Zeros,
@@ -116,7 +125,7 @@ fn send_badly_signed(bench: &mut Bench, page: &Buffer) -> MkeyObject {
     };
     let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
     bench.queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry]).unwrap();
-    let remote = Remote { address: page.address() + 1024, rkey: page.region.rkey() };
+    let remote = Remote { address: page.address() + 1024, rkey: page.rkey() };
     let sge = Sge { address: 0, length: 512, lkey: object.mkey.key() };
     bench.queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
     bench.queue.request(3).fenced().signaled().nop().unwrap();
@@ -132,7 +141,7 @@ fn a_drained_queue_is_told_of() {
         let control = bench.queue.control();
         control.notify(&events, &[EventKind::SQ_DRAINED], 77).unwrap();
         assert_eq!(events.wait(Some(Duration::ZERO)).unwrap(), None);
-        let page = Buffer::new(&bench.pd, &[0x5a; 2048]).unwrap();
+        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
         let _mkey = send_badly_signed(&mut bench, &page);
         assert_eq!(next(&events), Event { cookie: 77, kind: EventKind::SQ_DRAINED });
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::SQ_DRAINED);
@@ -149,7 +158,7 @@ fn errors_of_queues_are_told_of() {
         let events = bench.device.events().unwrap();
         bench.queue.control().notify(&events, &EventKind::QP_ERRORS, u64::MAX).unwrap();
         bench.cq.notify_error(&events, 1).unwrap();
-        let page = Buffer::new(&bench.pd, &[1; 64]).unwrap();
+        let page = page(&bench.pd, &[1; 64]).unwrap();
         bench.write(&page, Key::from_raw(0xffff_fe00));
         assert_eq!(next(&events), Event { cookie: u64::MAX, kind: EventKind::QP_ACCESS });
         assert_eq!(bench.queue.control().query().unwrap().state, QpState::ERROR);
@@ -199,7 +208,7 @@ fn an_event_goes_to_one_of_those_who_wait() {
                 })
             })
             .collect();
-        let page = Buffer::new(&bench.pd, &[0x5a; 2048]).unwrap();
+        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
         let _mkey = send_badly_signed(&mut bench, &page);
         while bench.queue.control().query().unwrap().state != QpState::SQ_DRAINED {
             std::thread::yield_now();
@@ -239,9 +248,9 @@ fn a_borrowed_context_stays_open() {
         let before = Counts::now();
         for _ in 0..3 {
             let bench = Bench::on(opened.adopt().unwrap(), QueuePairSpec::default(), 128).unwrap();
-            let page = Buffer::new(&bench.pd, &[7; 64]).unwrap();
+            let page = page(&bench.pd, &[7; 64]).unwrap();
             let mut bench = bench;
-            let key = page.region.rkey();
+            let key = page.rkey();
             bench.write(&page, key);
             bench.completed();
             assert!(Counts::now().objects > before.objects);
@@ -260,7 +269,7 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
         let device = Device::open(None).unwrap();
         let pd = device.alloc_pd().unwrap();
         let (cq, mut completions) = device.create_cq(CqSpec::entries_for(3, 64, 16, 0)).unwrap();
-        let page = Buffer::new(&pd, &[7; 64]).unwrap();
+        let page = page(&pd, &[7; 64]).unwrap();
         let mut table = QpTable::<QueuePair<64, 16>, 4>::new();
         for _ in 0..3 {
             let user_index = UserIndex::new(table.next_user_index()).unwrap();
@@ -294,8 +303,8 @@ fn queue_pairs_of_one_completion_queue_are_told_apart() {
 
 /// Writes from a page to itself.
 fn write(queue: &mut QueuePair<64, 16>, id: u64, page: &Buffer) {
-    let remote = Remote { address: page.address() + 512, rkey: page.region.rkey() };
-    let sge = Sge { address: page.address(), length: 64, lkey: page.region.lkey() };
+    let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
+    let sge = Sge { address: page.address(), length: 64, lkey: page.lkey() };
     queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
     queue.ring_doorbell();
 }
@@ -341,7 +350,7 @@ fn what_is_made_in_a_domain_keeps_it() {
         drop((cq, _completions));
         let plain = DekKey::Plain256 { key: &[7; 64], keytag: None };
         outlives_its_domain(&device, |pd| pd.create_dek(plain, *b"disk 003"));
-        outlives_its_domain(&device, |pd| Buffer::new(pd, &[1; 64]));
+        outlives_its_domain(&device, |pd| page(pd, &[1; 64]));
         outlives_its_domain(&device, |pd| {
             let (cq, _) = device.create_cq(128)?;
             device.create_qp::<64, 16>(pd, &cq, &cq, QueuePairSpec::default())
@@ -379,7 +388,7 @@ fn everything() -> Outcome {
     let bench = Bench::on(device, draining(), 128)?;
     bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
     bench.cq.notify_error(&events, 6)?;
-    let page = Buffer::new(&bench.pd, &[3; 64])?;
+    let page = page(&bench.pd, &[3; 64])?;
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), crypto: true, ..MkeySpec::default() };
     let mkey = bench.pd.create_mkey(spec)?;
     load_key(&bench.device, &bench.pd)?;
@@ -411,7 +420,7 @@ fn half_way(name: &str, crypto: &str) {
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         // What was there before must go on as if nothing had happened.
         let mut other = Bench::new(QueuePairSpec::default()).unwrap();
-        let page = Buffer::new(&other.pd, &[9; 64]).unwrap();
+        let page = page(&other.pd, &[9; 64]).unwrap();
         everything().unwrap();
         let (before, open) = (Counts::now(), descriptors());
         assert_eq!(before.refused, 0);
@@ -423,7 +432,7 @@ fn half_way(name: &str, crypto: &str) {
                 let reached = verbs::has_failed();
                 assert_eq!(Counts::now(), before, "call {nth}, errno {errno}: {outcome:?}");
                 assert_eq!(descriptors(), open, "call {nth}, errno {errno}");
-                other.write(&page, page.region.rkey());
+                other.write(&page, page.rkey());
                 other.completed();
                 match &outcome {
                     Ok(()) => {}

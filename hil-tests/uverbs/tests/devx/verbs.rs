@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use libloading::Library;
-use mlx5_mkey::devx::{Device, DevxError, MemoryRegion, ProtectionDomain};
-use mlx5_mkey::mkey::Access;
+use mlx5_mkey::devx::{Device, DevxError};
 use mlx5_mkey::types::Cqn;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -92,6 +91,16 @@ pub(crate) fn fail(nth: u32, errno: c_int, status: u8) {
     call!(&stand_in(), "mlx5_uverbs_fail": fn(nth => u32, errno => c_int, status => u8));
 }
 
+/// Has the `nth` destroying from now be refused.
+pub(crate) fn keep(nth: u32) {
+    call!(&stand_in(), "mlx5_uverbs_keep": fn(nth => u32));
+}
+
+/// Has the device give numbers of queue pairs and mkeys that are gone out again at once.
+pub(crate) fn reuse_numbers() {
+    call!(&stand_in(), "mlx5_uverbs_reuse_numbers": fn());
+}
+
 /// Has a completion queue overrun with its next entry, as if nobody had taken any for long.
 pub(crate) fn overrun(cq: Cqn) {
     call!(&stand_in(), "mlx5_uverbs_overrun": fn(cq.get() => u32));
@@ -123,33 +132,6 @@ impl Counts {
         let [contexts, objects, channels, refused] =
             [0, 1, 2, 3].map(|what| call!(&library, "mlx5_uverbs_count": fn(what => u32) -> u64));
         Self { contexts, objects, channels, refused }
-    }
-}
-
-/// Memory that is registered and never freed.
-pub(crate) struct Buffer {
-    address: *mut u8,
-    pub(crate) region: MemoryRegion,
-}
-
-impl Buffer {
-    /// Registers a page of its own that holds these bytes.
-    pub(crate) fn new(pd: &ProtectionDomain, bytes: &[u8]) -> Result<Self, DevxError> {
-        let words = vec![0_u64; 1024].leak();
-        let address = words.as_mut_ptr().cast::<u8>();
-        let address = address.wrapping_add(address.align_offset(4096));
-        assert!(bytes.len() <= 4096);
-        // SAFETY: a whole page of the leaked memory, to which nobody has a reference.
-        let region = unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), address, bytes.len());
-            pd.register(address, 4096, Access::ALL)?
-        };
-        Ok(Self { address, region })
-    }
-
-    /// Returns its address.
-    pub(crate) fn address(&self) -> u64 {
-        self.address.expose_provenance() as u64
     }
 }
 

@@ -1,0 +1,77 @@
+//! What cannot be destroyed keeps its memory, and is told of.
+#![allow(unsafe_code)]
+
+use super::{Bench, Counts, everything, page, preloaded, verbs};
+use mlx5_mkey::devx::{DevxError, QueuePairSpec, on_drop_error};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts the allocations that are aligned to pages: rings and buffers are.
+struct CountsPages;
+
+static PAGES: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: CountsPages = CountsPages;
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for CountsPages {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PAGES.fetch_add(usize::from(layout.align() >= 4096), Ordering::Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        PAGES.fetch_sub(usize::from(layout.align() >= 4096), Ordering::Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// What the hook was told.
+static TOLD: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+fn note(error: &DevxError) {
+    match error {
+        DevxError::Call { what, .. } => TOLD.lock().unwrap().push(what),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_destroyed_keeps_its_memory() {
+    preloaded("keeping::what_cannot_be_destroyed_keeps_its_memory", || {
+        let mut other = Bench::new(QueuePairSpec::default()).unwrap();
+        let plain = page(&other.pd, &[9; 64]).unwrap();
+        everything().unwrap();
+        on_drop_error(note);
+        // Of each destroying of `everything` that is refused: what was told, and how many allocations stay.
+        let mut seen = Vec::new();
+        for nth in 1.. {
+            let (pages, refused) = (PAGES.load(Ordering::Relaxed), Counts::now().refused);
+            verbs::keep(nth);
+            everything().unwrap();
+            verbs::keep(0);
+            if Counts::now().refused == refused {
+                break;
+            }
+            let told = std::mem::take(&mut *TOLD.lock().unwrap());
+            seen.push((told, PAGES.load(Ordering::Relaxed) - pages));
+            // The device, and whoever else uses it, goes on.
+            other.write(&plain, plain.rkey());
+            other.completed();
+        }
+        // In the order of dropping. Of a queue pair its own rings stay and those of its completion queue; an mkey keeps the
+        // completion queue that its signature errors arrive at. Of a UAR page libmlx5 tells nobody.
+        const OBJECT: &str = "mlx5dv_devx_obj_destroy";
+        const UMEM: &str = "mlx5dv_devx_umem_dereg";
+        let (dek, mkey, psv) = ((OBJECT, 0), (OBJECT, 1), (OBJECT, 0));
+        let (buffer, queue_pair, its_memory) = (("ibv_dereg_mr", 1), (OBJECT, 2), (UMEM, 1));
+        let (domain, completion_queue, its_ring) = (("ibv_dealloc_pd", 0), (OBJECT, 1), (UMEM, 1));
+        let told = [dek, mkey, psv, psv, buffer, queue_pair, its_memory, domain, completion_queue, its_ring];
+        let expected = told.map(|(what, pages)| (vec![what], pages)).into_iter().chain([(vec![], 0)]);
+        assert_eq!(seen, expected.collect::<Vec<_>>());
+    });
+}

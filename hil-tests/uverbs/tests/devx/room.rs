@@ -1,0 +1,139 @@
+//! A completion queue has room for all that can complete, and knows nothing of queue pairs that are gone.
+
+use super::{Bench, Outcome, TIMEOUT, page, preloaded, send_badly_signed, verbs, write};
+use mlx5_mkey::devx::{
+    Cq, CqReader, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec,
+};
+use mlx5_mkey::error::PostError;
+use mlx5_mkey::queue::{Completion, Outcome as Done, QpRouter};
+use std::time::Instant;
+
+type Queue = QueuePair<64, 16>;
+
+fn connected(device: &Device, pd: &ProtectionDomain, cq: &Cq, spec: QueuePairSpec) -> Outcome<Queue> {
+    let queue = device.create_qp(pd, cq, cq, spec)?;
+    queue.control().connect_loopback()?;
+    Ok(queue)
+}
+
+/// How many entries are wanted and how many there are, where something is refused for that.
+fn lacking<T>(outcome: Outcome<T>) -> Option<(u32, u32)> {
+    match outcome.map(drop) {
+        Err(DevxError::CompletionQueueTooSmall { needed, free, .. }) => Some((needed, free)),
+        _ => None,
+    }
+}
+
+/// Takes completions until there are this many.
+fn take(reader: &mut CqReader, queue: &mut Queue, count: usize) -> Vec<Completion> {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        taken.extend(reader.poll(&mut router).transpose().unwrap());
+        assert!(Instant::now() < end, "{} completions, no more", taken.len());
+    }
+    taken
+}
+
+#[test]
+fn what_may_complete_is_counted() {
+    preloaded("room::what_may_complete_is_counted", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let spec = QueuePairSpec::default();
+        let (small, _reader) = device.create_cq(4).unwrap();
+        assert_eq!(lacking(connected(&device, &pd, &small, spec)), Some((64, 4)));
+        assert_eq!(small.free_entries(), 4, "what is refused has set nothing aside");
+        let (cq, mut reader) = device.create_cq(128).unwrap();
+        let limited = QueuePairSpec { max_requests: Some(24), ..spec };
+        let mut queue = connected(&device, &pd, &cq, limited).unwrap();
+        assert_eq!(cq.free_entries(), 128 - 24 - 16);
+        let signature = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
+        let mkeys = pd.create_mkeys(80, signature).unwrap();
+        assert_eq!(lacking(connected(&device, &pd, &cq, spec)), Some((64, 8)));
+        let more = pd.create_mkeys(8, signature).unwrap();
+        assert_eq!(lacking(pd.create_mkey(signature)), Some((1, 0)));
+        // The limit holds where it is posted, and silent requests that are flushed have room.
+        for id in 0..24 {
+            queue.request(id).nop().unwrap();
+        }
+        assert_eq!(queue.request(24).nop(), Err(PostError::TooManyRequests { needed: 1, free: 0 }));
+        queue.control().fail().unwrap();
+        queue.ring_doorbell();
+        let done = take(&mut reader, &mut queue, 24);
+        assert!(done.iter().all(|completion| matches!(
+            completion.work(),
+            Some(work) if matches!(work.outcome, Done::Failed(_))
+        )));
+        // What is dropped gives its entries back when the queue is looked at.
+        drop((mkeys, more));
+        assert_eq!(cq.free_entries(), 0);
+        take(&mut reader, &mut queue, 0);
+        assert_eq!(reader.poll(&mut QpRouter { queues: &mut queue, mkeys: &mut [] }), None);
+        assert_eq!(cq.free_entries(), 88);
+        drop(queue);
+        // Who asks for it may overrun.
+        let (unbounded, _reader) = device.create_cq(CqSpec { entries: 4, ignore_overrun: true }).unwrap();
+        connected(&device, &pd, &unbounded, spec).unwrap();
+    });
+}
+
+#[test]
+fn completions_go_with_their_queue_pair() {
+    preloaded("room::completions_go_with_their_queue_pair", || {
+        let Bench { device, pd, cq, mut completions, queue: mut stays } =
+            Bench::new(QueuePairSpec { max_requests: Some(4), ..QueuePairSpec::default() }).unwrap();
+        verbs::reuse_numbers();
+        let page = page(&pd, &[7; 64]).unwrap();
+        let spec = QueuePairSpec { max_requests: Some(4), ..QueuePairSpec::default() };
+        for round in 0..100 {
+            // Completions of both are there when one goes.
+            let mut goes = connected(&device, &pd, &cq, spec).unwrap();
+            write(&mut goes, 1000, &page);
+            write(&mut stays, round, &page);
+            write(&mut goes, 1001, &page);
+            for queue in [&goes, &stays] {
+                while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
+                    std::thread::yield_now();
+                }
+            }
+            let gone = goes.qpn();
+            drop(goes);
+            if round % 4 == 3 {
+                // The next one is made before anybody has looked.
+                let mut next = connected(&device, &pd, &cq, spec).unwrap();
+                assert_ne!(next.qpn(), gone, "its completions are still there");
+                write(&mut next, 2000, &page);
+            }
+            let done = take(&mut completions, &mut stays, 1);
+            assert_eq!(done[0].work().map(|work| work.id), Some(round));
+        }
+    });
+}
+
+#[test]
+fn a_signature_error_goes_with_its_mkey() {
+    preloaded("room::a_signature_error_goes_with_its_mkey", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        verbs::reuse_numbers();
+        let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
+        let bad = send_badly_signed(&mut bench, &page);
+        let index = bad.mkey.key().index();
+        while bench.queue.control().query().unwrap().next_send_block != bench.queue.producer() as u16 {
+            std::thread::yield_now();
+        }
+        drop(bad);
+        let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
+        let mut mkeys = bench.pd.create_mkeys(4, spec).unwrap();
+        assert!(mkeys.iter().all(|mkey| mkey.key().index() != index), "its error may still be there");
+        let mut router = QpRouter { queues: &mut bench.queue, mkeys: &mut mkeys };
+        let end = Instant::now() + TIMEOUT.unwrap();
+        let mut ids = Vec::new();
+        while ids.last() != Some(&3) {
+            ids.extend(bench.completions.poll(&mut router).map(|done| done.unwrap().work().unwrap().id));
+            assert!(Instant::now() < end, "{ids:?}");
+        }
+        assert_eq!(ids, [2, 3]);
+    });
+}
