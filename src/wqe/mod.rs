@@ -8,7 +8,9 @@ pub(crate) mod control;
 pub(crate) mod data_path;
 pub(crate) mod layout;
 pub(crate) mod prepared;
+pub(crate) mod size;
 pub(crate) mod umr;
 
 pub use data_path::{Payload, Remote, Sge};
 pub use prepared::PreparedConfig;
+pub use size::RequestSize;

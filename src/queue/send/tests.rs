@@ -40,10 +40,14 @@ fn queue<'r>(ring: &'r mut [Wqebb], record: &'r DoorbellRecord, first_block: u32
     Queue::new(config, ring, record, Witness { record, seen: Vec::new() }).unwrap()
 }
 
-fn signature_mkey() -> Mkey {
+fn signature_mkey_attributes() -> MkeyAttributes {
     let psv = PsvIndex::from_low_bits;
     let signature = Some(SignatureAttributes::new(psv(1), psv(2)));
-    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) })
+    MkeyAttributes { signature, ..MkeyAttributes::plain(KEY, 16) }
+}
+
+fn signature_mkey() -> Mkey {
+    Mkey::new(signature_mkey_attributes())
 }
 
 fn prepare(mkey: &Mkey, config: &MkeyConfig) -> PreparedConfig {
@@ -410,4 +414,63 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
         assert_eq!(queue.retire(counter), None, "{counter}");
     }
     assert_eq!(queue.retire(0), Some(Retired { id: 6, kind: RequestKind::Send }));
+}
+
+#[test]
+fn requests_take_what_their_size_says() {
+    use crate::mkey::{Crypto, Direction, Keytag, SignatureOrder, XtsEngine};
+    use crate::types::Tweak;
+    use crate::wqe::RequestSize;
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut check = |what: &str, size: RequestSize, post: &mut dyn FnMut(&mut Queue<'_>)| {
+        queue.restart(|_| {});
+        post(&mut queue);
+        let taken = RequestSize { blocks: queue.producer(), requests: queue.outstanding() };
+        assert_eq!(taken, size, "{what}");
+    };
+    let remote = Remote { address: 0, rkey: KEY };
+    for sges in 1..=30 {
+        let sge = &[SGE; 30][..sges];
+        check("send", RequestSize::send(sges), &mut |queue| queue.request(1).send(sge).unwrap());
+        check("write", RequestSize::rdma(sges), &mut |queue| {
+            queue.request(1).rdma_write(remote, sge).unwrap()
+        });
+        check("read", RequestSize::rdma(sges), &mut |queue| queue.request(1).rdma_read(remote, sge).unwrap());
+    }
+    for bytes in 0..=828 {
+        let data = Payload::Inline(&[0; 828][..bytes]);
+        check("send", RequestSize::send_inline(bytes), &mut |queue| queue.request(1).send(data).unwrap());
+        check("write", RequestSize::rdma_inline(bytes), &mut |queue| {
+            queue.request(1).rdma_write(remote, data).unwrap();
+        });
+    }
+    check("nop", RequestSize::nop(), &mut |queue| queue.request(1).nop().unwrap());
+    check("atomic", RequestSize::atomic(), &mut |queue| queue.request(1).fetch_add(remote, 1, &SGE).unwrap());
+    check("LOCAL_INV", RequestSize::invalidate(), &mut |queue| queue.request(1).invalidate(KEY).unwrap());
+    let dek = crate::types::DekId::from_low_bits(7);
+    let crypto = Crypto {
+        direction: Direction::EncryptOnTx,
+        order: SignatureOrder::BeforeCryptoOnTx,
+        data_unit: BlockSize::B512,
+        tweak: Tweak::new(0),
+        dek,
+        keytag: Keytag::default(),
+    };
+    let attributes = signature_mkey_attributes();
+    for (engine, crypto) in [(None, None), (Some(XtsEngine::MultiBlock), Some(crypto))] {
+        for (domains, change) in [None, Some(BlockSignature::wire(CRC32)), Some(BOTH)].into_iter().enumerate()
+        {
+            let signature = change.and(attributes.signature);
+            let mut mkey = Mkey::new(MkeyAttributes { signature, crypto: engine, ..attributes });
+            let signature = change.map_or(SignatureChange::Keep, SignatureChange::Set);
+            let prepared = prepare(&mkey, &MkeyConfig { access: Some(Access::ALL), signature, crypto });
+            for entries in 1..=16 {
+                let size = RequestSize::configure_mkey(&mkey.kind(), entries, domains as u32);
+                check("configure", size, &mut |queue| {
+                    queue.request(1).configure_mkey(&mut mkey, &prepared, &[ENTRY; 16][..entries]).unwrap();
+                });
+            }
+        }
+    }
 }

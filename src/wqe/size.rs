@@ -1,0 +1,118 @@
+//! How much of a send queue requests take, before there is one.
+
+use crate::mkey::MkeyKind;
+use crate::wire::{OCTOWORD_BYTES, UMR_HEAD_BLOCKS, blocks_of};
+
+/// Octowords of control, of a remote address, and of the operands of an atomic.
+const CONTROL: usize = 1;
+const REMOTE: usize = 1;
+const ATOMIC: usize = 1;
+
+/// Blocks and work requests that a request takes of a send queue, or several requests together: how large a ring and a completion
+/// queue have to be.
+///
+/// ```
+/// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, XtsEngine};
+/// use mlx5_mkey::wqe::RequestSize;
+///
+/// /// An I/O: an mkey with a list of up to 4 entries, T10-DIF on the wire and AES-XTS, then an RDMA WRITE of all of it.
+/// const KIND: MkeyKind = MkeyKind {
+///     max_entries: 4,
+///     signature: Some(SignatureCapabilities::ALL),
+///     crypto: Some(XtsEngine::MultiBlock),
+/// };
+/// const IO: RequestSize = RequestSize::configure_mkey(&KIND, 4, 1).and(RequestSize::rdma(1));
+/// assert_eq!((IO.blocks, IO.requests), (7, 3));
+/// /// For 32 of them at once.
+/// const RING: usize = IO.times(32).ring_blocks();
+/// assert_eq!(RING, 256);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RequestSize {
+    /// Blocks of 64 bytes (WQEBBs).
+    pub blocks: u32,
+    /// Work requests, each of which may complete if the queue fails.
+    pub requests: u32,
+}
+
+impl RequestSize {
+    /// Nothing.
+    pub const NONE: Self = Self { blocks: 0, requests: 0 };
+
+    /// A configuration of an mkey of this kind, which changes signature or crypto properties if the kind has any: a list of up
+    /// to `entries` entries (an interleaved layout has one more, its header; 0 leaves the layout as it is), and a signature in up
+    /// to `domains` domains, 0 to 2.
+    pub const fn configure_mkey(kind: &MkeyKind, entries: usize, domains: u32) -> Self {
+        let bsfs = kind.signature.is_some() as usize + kind.crypto.is_some() as usize;
+        let umr = UMR_HEAD_BLOCKS + blocks_of(entries) + bsfs;
+        Self { blocks: umr as u32 + domains, requests: 1 + domains }
+    }
+
+    /// An invalidation of a key.
+    pub const fn invalidate() -> Self {
+        Self { blocks: UMR_HEAD_BLOCKS as u32, requests: 1 }
+    }
+
+    /// A SEND of this many data segments.
+    pub const fn send(sges: usize) -> Self {
+        Self::octowords(CONTROL + sges)
+    }
+
+    /// A SEND of this many bytes of inline data.
+    pub const fn send_inline(bytes: usize) -> Self {
+        Self::octowords(CONTROL + inline(bytes))
+    }
+
+    /// An RDMA READ or WRITE of this many data segments.
+    pub const fn rdma(sges: usize) -> Self {
+        Self::octowords(CONTROL + REMOTE + sges)
+    }
+
+    /// An RDMA WRITE of this many bytes of inline data.
+    pub const fn rdma_inline(bytes: usize) -> Self {
+        Self::octowords(CONTROL + REMOTE + inline(bytes))
+    }
+
+    /// An atomic.
+    pub const fn atomic() -> Self {
+        Self::octowords(CONTROL + REMOTE + ATOMIC + 1)
+    }
+
+    /// A NOP.
+    pub const fn nop() -> Self {
+        Self::octowords(CONTROL)
+    }
+
+    const fn octowords(octowords: usize) -> Self {
+        Self { blocks: blocks_of(octowords) as u32, requests: 1 }
+    }
+
+    /// Returns the size of both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            blocks: self.blocks.saturating_add(other.blocks),
+            requests: self.requests.saturating_add(other.requests),
+        }
+    }
+
+    /// Returns the size of this many of them.
+    #[must_use]
+    pub const fn times(self, count: u32) -> Self {
+        Self { blocks: self.blocks.saturating_mul(count), requests: self.requests.saturating_mul(count) }
+    }
+
+    /// Returns how many blocks a ring for it has, a power of two. Over 32768 there is no such queue.
+    pub const fn ring_blocks(self) -> usize {
+        match self.blocks.checked_next_power_of_two() {
+            Some(blocks) => blocks as usize,
+            None => usize::MAX,
+        }
+    }
+}
+
+/// Returns the octowords of inline data with its header; none has no header.
+const fn inline(bytes: usize) -> usize {
+    if bytes == 0 { 0 } else { (bytes + 4).div_ceil(OCTOWORD_BYTES) }
+}
