@@ -135,6 +135,14 @@ impl Mkey {
         Ok(())
     }
 
+    /// Gives the key the next tag, where the device can change tags.
+    #[inline]
+    pub(crate) const fn advance_tag(&mut self) {
+        if self.tag_update {
+            self.key = Key::new(self.key.index(), self.key.tag().wrapping_add(1));
+        }
+    }
+
     /// Notes whether the device can write the tag: it writes a 0 in any case.
     const fn note_tag(&mut self) {
         let refused = self.key.tag() != 0 && !self.tag_update;

@@ -1,13 +1,13 @@
 //! Keys: not yet in service, taken out of it from either side, back in it, and under another tag.
 
 use super::fixture::{
-    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, fails, flipped, pattern, reports,
-    rx_refusal, same, tx_refusal,
+    BOTH, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, flipped, pattern,
+    reports, rx_refusal, same, tx_refusal,
 };
 use super::{Scenario, scenario};
 use crate::board::{Board, DekSpec, MkeySpec};
 use crate::expected;
-use crate::qp_pair::{Rx, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureChange,
     SignatureErrorKind, SignatureOrder,
 };
-use mlx5_mkey::queue::{Message, Outcome, RequestKind};
+use mlx5_mkey::queue::{Message, MkeyPool, Outcome, RequestKind};
 use mlx5_mkey::types::{BlockSize, DomainKind, Key};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Remote, Sge};
@@ -29,6 +29,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r012_the_peer_may_not_invalidate_every_key, NOTHING, ["R12"]),
     scenario!(r012_signatures_work_behind_an_invalidation, SIGNATURE, ["R12", "R121", "R180"]),
     scenario!(r010_another_tag_is_another_key, NOTHING, ["R10", "R12"]),
+    scenario!(r012_what_a_pool_took_back_no_peer_reaches, NOTHING, ["R10", "R12"]),
     scenario!(r032_a_key_without_a_configuration, NOTHING, ["R32"]),
     scenario!(r048_a_key_that_nobody_made, NOTHING, ["R48"]),
 ];
@@ -237,6 +238,54 @@ fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
             fails(format_args!("{way:?} with the old key"), &moved, requester, receiver)?;
             fixture.pair.reconnect();
         }
+    }
+    Ok(())
+}
+
+/// An mkey of a pool is used for one memory after the other: the peer's keys of earlier uses are refused, when it is put back and
+/// when it is in use again.
+fn r012_what_a_pool_took_back_no_peer_reaches(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let number = pair.mkey(PLAIN);
+    let mut pool = MkeyPool::<1>::new(pair.mkeys.get(number).cloned());
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = pair.prepare(number, &config).map_err(text)?;
+    // What the peer knows of each use.
+    let mut known = Vec::new();
+    for round in 0..3_u8 {
+        let data = pattern(64, round);
+        let memory = pair.region(&data);
+        let (handle, mkey) = pool.take().ok_or("the pool is empty")?;
+        let entries = [entry(&memory, 0..64)];
+        pair.near.request(1).signaled().configure_mkey(mkey, &prepared, &entries).map_err(text)?;
+        pair.near.ring_doorbell();
+        pair.mkeys.push(mkey.clone());
+        known.push(pair.mkeys.len() - 1);
+        pair.run_device()?;
+        ensure_eq!(pair.wait_near(1)?.len(), 1, "configurations");
+        let [old @ .., new] = &known[..] else { return Err("no use".into()) };
+        same(&pair.tx(Tx::PeerRead, *new, 0, 64)?.ok()?, &data)?;
+        refuses_peers(&mut pair, old).map_err(|error| format!("use {round}, an old key: {error}"))?;
+        let put = pool.put(handle, pair.near.request(2).signaled());
+        put.map_err(|(error, _)| text(error))?;
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        ensure_eq!(pair.wait_near(1)?.len(), 1, "invalidations");
+        refuses_peers(&mut pair, &known).map_err(|error| format!("behind use {round}: {error}"))?;
+        ensure!(pair.bytes(&memory) == data, "use {round}: memory has changed");
+    }
+    Ok(())
+}
+
+/// The peer can neither read nor write through these mkeys.
+fn refuses_peers(pair: &mut QpPairFixture<'_>, mkeys: &[usize]) -> Verdict {
+    for &mkey in mkeys {
+        let (requester, receiver) = tx_refusal(Tx::PeerRead);
+        fails("read", &pair.tx(Tx::PeerRead, mkey, 0, 64)?, requester, receiver)?;
+        pair.reconnect();
+        let (requester, receiver) = rx_refusal(Rx::PeerWrite);
+        fails("write", &pair.rx(Rx::PeerWrite, mkey, 0, &pattern(64, 0x44))?, requester, receiver)?;
+        pair.reconnect();
     }
     Ok(())
 }
