@@ -24,6 +24,7 @@ compile_error!("the shim rings doorbells with 8-byte stores, which may be shared
 
 mod buffer;
 mod cq;
+mod dek_cache;
 mod error;
 mod events;
 mod objects;
@@ -32,6 +33,7 @@ mod sys;
 
 pub use buffer::Buffer;
 pub use cq::{Cq, CqReader, CqSpec};
+pub use dek_cache::{DekCache, DekLease};
 pub use error::{DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
 pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain};

@@ -68,6 +68,14 @@ impl Device {
 pub struct MemoryRegion(sys::Mr);
 
 impl MemoryRegion {
+    /// Ends the registration: the device cannot reach the memory any more.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]: the device may still reach the memory, which has to stay.
+    pub fn deregister(self) -> Result<(), DevxError> {
+        self.0.deregister()
+    }
+
     /// Returns the key for requests of this side.
     pub fn lkey(&self) -> Key {
         Key::from_raw(self.0.lkey())
@@ -191,8 +199,11 @@ impl ProtectionDomain {
     /// [`DevxError::Call`] with what the kernel said.
     ///
     /// # Safety
-    /// The memory stays mapped while the value lives. Until a request that names its key has completed, and while a peer has
-    /// its key, Rust code does not use it in a way that conflicts with the device's reads and writes.
+    /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails (dropping the value
+    ///   tells [`super::on_drop_error`] of that, and nobody else).
+    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until a request that names
+    ///   the key, or an mkey laid over the memory, has completed; and as long as a peer has a key to it, of the region or of such
+    ///   an mkey.
     pub unsafe fn register(
         &self,
         address: *mut u8,

@@ -130,10 +130,14 @@ impl UarDoorbell {
     /// this doorbell. The caller vouches that
     /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by nobody else
     ///   (BlueField: the Arm side's mapping, not cached);
-    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with;
-    /// - memory under a key that a request names stays registered, and is not used by Rust code in a way that conflicts with
-    ///   the device's reads and writes, until the request has completed (and, for a key given to a peer, until it is
-    ///   invalidated).
+    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with, and stay
+    ///   allocated, for the device alone, until the queue pair is destroyed on the device: also where the Rust value is dropped
+    ///   before, or destroying fails;
+    /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or INIT;
+    /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code in a way that
+    ///   conflicts with the device's reads and writes, until the request has completed. Where a peer was given a key, of the
+    ///   memory or of an mkey laid over it, that holds until the key is invalidated and the invalidation has completed: a peer may
+    ///   use it at any time before.
     pub const unsafe fn new(register: NonNull<u64>) -> Self {
         Self { register: register.as_ptr() }
     }

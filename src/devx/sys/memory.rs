@@ -106,16 +106,25 @@ impl<K> Mr<K> {
     }
 }
 
-impl<K> Drop for Mr<K> {
-    fn drop(&mut self) {
+impl<K> Mr<K> {
+    /// Ends the registration. Where that fails, the memory is leaked: the device may still write to it.
+    pub(in crate::devx) fn deregister(self) -> Result<(), DevxError> {
+        ManuallyDrop::new(self).end()
+    }
+
+    /// Ends the registration, once, at the end of the value.
+    fn end(&mut self) -> Result<(), DevxError> {
         let (_, pd) = &*self.kept;
         // SAFETY: registered by `register`, and ended here only.
-        let result = unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) };
-        match check("ibv_dereg_mr", result) {
-            // SAFETY: dropped once, here.
-            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
-            // The device may still write to the memory: it is leaked.
-            Err(error) => drop_failed(&error),
-        }
+        check("ibv_dereg_mr", unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) })?;
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.kept) };
+        Ok(())
+    }
+}
+
+impl<K> Drop for Mr<K> {
+    fn drop(&mut self) {
+        self.end().unwrap_or_else(|error| drop_failed(&error));
     }
 }
