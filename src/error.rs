@@ -172,14 +172,20 @@ impl core::error::Error for ConfigError {}
 pub enum PostError {
     /// The configuration does not fit the mkey or the queue.
     Config(ConfigError),
-    /// The ring has too few free blocks: take completions first. Where it has fewer than `needed` in all, the request never fits.
-    RingFull {
-        /// Blocks of 64 bytes (receive queue: slots) that the request takes.
+    /// The send queue's ring has too few free blocks: take completions first. Where it has fewer than `needed` in all, the request
+    /// never fits.
+    SendRingFull {
+        /// Blocks of 64 bytes that the request takes.
         needed: u16,
         /// Blocks that are free.
         free: u16,
     },
-    /// The queue's limit of outstanding requests is reached: take completions first. Where the limit is below `needed`, the request
+    /// No slot of the receive queue's ring is free, and a request takes one: take completions first.
+    ReceiveRingFull {
+        /// Slots of the ring.
+        slots: u16,
+    },
+    /// The send queue's limit of outstanding requests is reached: take completions first. Where the limit is below `needed`, the request
     /// never fits.
     TooManyRequests {
         /// Requests that this one counts for: the SET_PSVs of a signature count too.
@@ -233,9 +239,12 @@ impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Config(error) => error.fmt(f),
-            Self::RingFull { needed, free } => write!(f, "ring full: {needed} blocks needed, {free} free"),
+            Self::SendRingFull { needed, free } => {
+                write!(f, "send ring full: {needed} blocks needed, {free} free")
+            }
+            Self::ReceiveRingFull { slots } => write!(f, "receive ring full: none of {slots} slots is free"),
             Self::TooManyRequests { needed, free } => {
-                write!(f, "queue full: {needed} requests needed, {free} may be posted")
+                write!(f, "send queue full: {needed} requests needed, {free} may be posted")
             }
             Self::TooManySges { sges, max } => write!(f, "{sges} data segments, {max} fit"),
             Self::SgeEmpty { index } => write!(f, "data segment {index} has no bytes"),

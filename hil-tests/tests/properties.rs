@@ -389,7 +389,7 @@ proptest! {
                 }
             };
             if posted.blocks > before.free_blocks {
-                prop_assert_eq!(result, Err(PostError::RingFull { needed: posted.blocks as u16, free: before.free_blocks as u16 }));
+                prop_assert_eq!(result, Err(PostError::SendRingFull { needed: posted.blocks as u16, free: before.free_blocks as u16 }));
                 prop_assert_eq!(before, pair.near.counters());
             } else {
                 prop_assert_eq!(result, Ok(()));

@@ -164,7 +164,7 @@ mod tests {
         pool.put(tagged, queue.request(1)).unwrap();
         assert_eq!(queue.outstanding(), 1);
         let (error, fixed) = pool.put(fixed, queue.request(2)).unwrap_err();
-        assert_eq!((error, pool.available()), (PostError::RingFull { needed: 2, free: 0 }, 1));
+        assert_eq!((error, pool.available()), (PostError::SendRingFull { needed: 2, free: 0 }, 1));
         pool.put_unused(fixed);
         let _other = pool.take().unwrap().0;
         let (tagged, _) = pool.take().unwrap();

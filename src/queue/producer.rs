@@ -90,7 +90,7 @@ impl<'r> SqProducer<'r> {
     /// [`SqProducer::commit_checked`] commits them.
     ///
     /// # Errors
-    /// [`PostError::RingFull`] for more blocks than any request has.
+    /// [`PostError::SendRingFull`] for more blocks than any request has.
     pub(super) fn reserve_checked(
         &mut self,
         blocks: usize,
@@ -98,7 +98,7 @@ impl<'r> SqProducer<'r> {
         room: Result<(), PostError>,
     ) -> Result<(&mut [Block], Result<(), PostError>), PostError> {
         let (free, ring_end) = (self.free(tail), self.ring_end());
-        let full = PostError::RingFull { needed: blocks as u16, free: free as u16 };
+        let full = PostError::SendRingFull { needed: blocks as u16, free: free as u16 };
         let room = room.and(if blocks as u64 > free { Err(full) } else { Ok(()) });
         let scratch = self.scratch.get_mut(..blocks).ok_or(full)?.as_mut_ptr();
         let in_ring = room.is_ok() && self.producer + blocks as u64 <= ring_end;

@@ -85,7 +85,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     ///
     /// # Errors
     /// [`PostError::TooManySges`] for more buffers than a slot has entries, [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
-    /// [`PostError::RingFull`].
+    /// [`PostError::ReceiveRingFull`].
     #[inline]
     pub fn post(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
         let max = self.entries_per_slot as usize;
@@ -97,7 +97,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
             for (at, sge) in sges.iter().enumerate() {
                 sge.check_length(at)?;
             }
-            return Err(PostError::RingFull { needed: 1, free: 0 });
+            return Err(PostError::ReceiveRingFull { slots: (self.limit - self.consumer) as u16 });
         }
         let mut index = self.producer * u64::from(self.entries_per_slot);
         for (at, sge) in sges.iter().enumerate() {
@@ -178,7 +178,9 @@ mod tests {
         assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
         queue.post(9, &[]).unwrap();
         queue.post(10, &[]).unwrap();
-        assert_eq!(queue.post(11, &[]), Err(PostError::RingFull { needed: 1, free: 0 }));
+        let full = queue.post(11, &[]).unwrap_err();
+        assert_eq!(full, PostError::ReceiveRingFull { slots: 4 });
+        assert_eq!(std::format!("{full}"), "receive ring full: none of 4 slots is free");
         assert_eq!(queue.retire(1), Some(8), "and 7 with it");
         assert_eq!(queue.retire(1), None);
         assert_eq!(queue.retire(2), None, "not published");

@@ -73,7 +73,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// [`ring_doorbell`](crate::queue::SendQueue::ring_doorbell).
     ///
     /// # Errors
-    /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::RingFull`] or
+    /// [`PostError::Config`] for what mkey or queue cannot hold, and else [`PostError::SendRingFull`] or
     /// [`PostError::TooManyRequests`]. Counters and mkey are then as before.
     // As a call, a list of 1 entry takes 75 % more instructions (x86-64).
     #[inline(always)]

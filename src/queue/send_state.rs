@@ -141,7 +141,7 @@ impl<'r> SendState<'r> {
     /// Reserves blocks for `requests` work requests, and says whether there is room for them, see [`SqProducer::reserve_checked`].
     ///
     /// # Errors
-    /// [`PostError::RingFull`] for more blocks than any request has.
+    /// [`PostError::SendRingFull`] for more blocks than any request has.
     pub(super) fn reserve_checked(
         &mut self,
         requests: usize,

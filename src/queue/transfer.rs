@@ -18,7 +18,7 @@ impl SendRequest<'_, '_> {
     /// [`ConfigError::StateUnknown`](crate::error::ConfigError::StateUnknown).
     ///
     /// # Errors
-    /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate_mkey(self, mkey: &mut Mkey) -> Result<(), PostError> {
         self.invalidate(mkey.key())?;
         mkey.note_invalidated();
@@ -29,7 +29,7 @@ impl SendRequest<'_, '_> {
     /// [`SendRequest::invalidate_mkey`].
     ///
     /// # Errors
-    /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
         let (fields, blocks) = (state.control_fields(flags), umr::INVALIDATE_BLOCKS);
@@ -46,7 +46,7 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::TooManySges`], [`PostError::InlineTooLong`], [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
-    /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn send<'p>(self, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         self.data_path_checked(RequestKind::Send, &DataPath::new(Opcode::SEND, payload.into()))
     }
@@ -151,7 +151,7 @@ impl SendRequest<'_, '_> {
     /// Does nothing, and completes if it is signalled.
     ///
     /// # Errors
-    /// [`PostError::RingFull`], [`PostError::TooManyRequests`].
+    /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn nop(self) -> Result<(), PostError> {
         self.data_path_checked(RequestKind::Nop, &DataPath::new(Opcode::NOP, Payload::Sges(&[])))
     }

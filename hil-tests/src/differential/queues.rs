@@ -156,7 +156,7 @@ mod tests {
             PostError::Config(ConfigError::BsfDoesNotFit { bytes: 2, max: 1 }),
         ];
         let never = [
-            PostError::RingFull { needed: 1, free: 0 },
+            PostError::SendRingFull { needed: 1, free: 0 },
             PostError::TooManySges { sges: 2, max: 1 },
             PostError::SgeEmpty { index: 0 },
             PostError::Config(ConfigError::NotACryptoMkey),

@@ -104,7 +104,7 @@ fn refuse_here(
 
 /// Returns whether the queue was too full.
 fn is_full(error: &PostError) -> bool {
-    matches!(error, PostError::RingFull { .. } | PostError::TooManyRequests { .. })
+    matches!(error, PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })
 }
 
 /// Returns whether the library finds this while it writes entries into blocks that it has reserved.

@@ -128,7 +128,7 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
             _ => None,
         },
         _ => match refusal.post_error() {
-            Some(PostError::RingFull { needed, free }) if overlaps && needed > free => Some(RING_FULL),
+            Some(PostError::SendRingFull { needed, free }) if overlaps && needed > free => Some(RING_FULL),
             _ => None,
         },
     }
@@ -148,7 +148,7 @@ pub fn is_limit(refusal: &Refusal) -> bool {
 
 /// Returns whether the library had no room for the request, whatever it says.
 pub fn no_room(refusal: &Refusal) -> bool {
-    matches!(refusal.post_error(), Some(PostError::RingFull { .. } | PostError::TooManyRequests { .. }))
+    matches!(refusal.post_error(), Some(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }))
 }
 
 /// An entry of an interleaved layout.

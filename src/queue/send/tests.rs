@@ -107,7 +107,9 @@ fn a_refused_request_changes_nothing() {
     let before = mkey.clone();
     // R178: the UMR would fit, the two SET_PSVs behind it do not.
     let result = queue.request(1).signaled().configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
-    assert_eq!(result, Err(PostError::RingFull { needed: 5, free: 4 }));
+    let full = PostError::SendRingFull { needed: 5, free: 4 };
+    assert_eq!(result, Err(full));
+    assert_eq!(std::format!("{full}"), "send ring full: 5 blocks needed, 4 free");
     let result = queue.request(2).send(&[SGE; 31]);
     assert_eq!(result, Err(PostError::TooManySges { sges: 31, max: 30 }));
     let result = queue.request(3).send(Payload::Inline(&[0; 829]));
@@ -159,7 +161,7 @@ fn room_and_requests_are_counted_over_many_laps() {
                 assert_eq!(result, Err(PostError::TooManyRequests { needed: 1, free: 0 }));
             } else if blocks > free {
                 let (needed, free) = (blocks as u16, free as u16);
-                assert_eq!(result, Err(PostError::RingFull { needed, free }));
+                assert_eq!(result, Err(PostError::SendRingFull { needed, free }));
             } else {
                 assert_eq!(result, Ok(()));
                 expected.push_back((begin, blocks, id));

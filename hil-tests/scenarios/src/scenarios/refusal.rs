@@ -324,7 +324,7 @@ fn r187_a_full_ring_refuses_and_changes_nothing(board: &mut dyn Board) -> Verdic
         }
         ensure_eq!(
             fixture.pair.try_configure(fixture.mkey, &change, Layout::Unchanged),
-            Err(PostError::RingFull { needed: 5, free }),
+            Err(PostError::SendRingFull { needed: 5, free }),
             "with {free} blocks free"
         );
         ensure_eq!(fixture.pair.near.queues().free_blocks(), u32::from(free), "free blocks");

@@ -192,7 +192,7 @@ fn a_configuration_is_posted_as_a_whole_or_not_at_all() {
             let (short, free) = (free < if limits_requests { 3 } else { 7 }, free as u16);
             let error = match limits_requests {
                 true => PostError::TooManyRequests { needed: 3, free },
-                false => PostError::RingFull { needed: 7, free },
+                false => PostError::SendRingFull { needed: 7, free },
             };
             for _ in 0..if short { 2 } else { 0 } {
                 let result = configure(queue.request(2), &mut mkey, Layout::List(&[ENTRY; 5]));
@@ -221,7 +221,7 @@ fn what_can_never_be_posted_is_refused_for_that_by_a_full_queue() {
             queue.request(1).nop().unwrap();
         }
         let full = configure(queue.request(2), &mut mkey, Layout::List(&[ENTRY; 5]));
-        assert!(matches!(full, Err(PostError::RingFull { .. } | PostError::TooManyRequests { .. })));
+        assert!(matches!(full, Err(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })));
         let (before, queue_before) = (mkey.clone(), known(&queue));
         for (post, error) in CASES {
             assert_eq!(post(queue.request(9), &mut mkey), Err(error), "{nops} of {max_requests}");
