@@ -3,6 +3,7 @@
 use super::Command;
 use crate::error::CommandError;
 use crate::mkey::{SignatureCapabilities, XtsEngine};
+use crate::wire::codes::codes;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::crypto_capabilities::{CryptoCapabilityBits, CryptoLimits, CryptoMode};
 use crate::wire::prm::general_capabilities::{
@@ -15,16 +16,14 @@ use crate::wire::prm::object::ObjectType;
 use crate::wire::prm::query_hca_cap::{CRYPTO, CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
 use core::fmt;
 
-/// Kind of port (PRM `port_type`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct PortType(pub u8);
+codes! {
+    /// Kind of port (PRM `port_type`). An open set.
+    PortType(u8), "port type {:#x}";
 
-impl PortType {
     /// InfiniBand.
-    pub const INFINIBAND: Self = Self(0);
+    INFINIBAND = 0, "InfiniBand";
     /// Ethernet.
-    pub const ETHERNET: Self = Self(1);
+    ETHERNET = 1, "Ethernet";
 }
 
 /// General capabilities that a user of this library decides on (PRM `cmd_hca_cap`).

@@ -4,6 +4,7 @@ use super::{Command, CryptoReport, KeyImport, Pdn, destroy_objects};
 use crate::error::CommandError;
 use crate::mkey::Keytag;
 use crate::types::DekId;
+use crate::wire::codes::codes;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::encryption_key::{CreateKeyRequest, KeyFlags, QueryKeyReply};
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
@@ -200,26 +201,14 @@ impl Command for CreateDek<'_> {
     }
 }
 
-/// Whether a key can be used (PRM `encryption_key_obj.state`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct DekState(pub u8);
+codes! {
+    /// Whether a key can be used (PRM `encryption_key_obj.state`). An open set.
+    DekState(u8), "key state {:#x}";
 
-impl DekState {
     /// It can be used.
-    pub const READY: Self = Self(KeyFlags::READY);
+    READY = KeyFlags::READY, "ready";
     /// It could not be taken.
-    pub const ERROR: Self = Self(KeyFlags::ERROR);
-}
-
-impl fmt::Display for DekState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::READY => f.write_str("ready"),
-            Self::ERROR => f.write_str("error"),
-            Self(other) => write!(f, "key state {other:#x}"),
-        }
-    }
+    ERROR = KeyFlags::ERROR, "error";
 }
 
 /// What the device says of a key.

@@ -3,6 +3,7 @@
 use super::{Command, CredentialId, CryptoReport, ImportKekId, KeyImport, destroy_objects};
 use crate::error::CommandError;
 use crate::types::OutOfRange;
+use crate::wire::codes::codes;
 use crate::wire::prm::command::Opcode;
 use crate::wire::prm::crypto_login::{CreateLoginRequest, LoginFlags, QueryLoginReply};
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
@@ -137,26 +138,14 @@ impl Command for CreateLogin<'_> {
     }
 }
 
-/// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct LoginState(pub u8);
+codes! {
+    /// Whether a login is in force (PRM `crypto_login_obj.state`). An open set. "No login" is having no object.
+    LoginState(u8), "login state {:#x}";
 
-impl LoginState {
     /// It is in force.
-    pub const VALID: Self = Self(LoginFlags::VALID);
+    VALID = LoginFlags::VALID, "valid";
     /// Its credential or import key was revoked: destroy it and log in again.
-    pub const INVALID: Self = Self(LoginFlags::INVALID);
-}
-
-impl fmt::Display for LoginState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::VALID => f.write_str("valid"),
-            Self::INVALID => f.write_str("invalid"),
-            Self(other) => write!(f, "login state {other:#x}"),
-        }
-    }
+    INVALID = LoginFlags::INVALID, "invalid";
 }
 
 /// Asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).

@@ -3,44 +3,32 @@
 use super::cq::Cq;
 use super::queue_pair::QpControl;
 use super::{Device, DevxError, sys};
+use crate::wire::codes::codes;
 use crate::wire::prm::event::EventEntry;
 use core::ffi::c_int;
-use core::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::FromBytes;
 
-/// What an event is about (PRM event types). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct EventKind(pub u8);
+codes! {
+    /// What an event is about (PRM event types). An open set.
+    EventKind(u8), "event {:#04x}";
 
-impl EventKind {
     /// A send queue stands still before its next request.
-    pub const SQ_DRAINED: Self = Self(0x03);
+    SQ_DRAINED = 0x03, "send queue drained";
     /// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
-    pub const CQ_ERROR: Self = Self(0x04);
+    CQ_ERROR = 0x04, "completion queue error";
     /// A queue pair is in the error state, for a fault of its own queues.
-    pub const QP_CATASTROPHIC: Self = Self(0x05);
+    QP_CATASTROPHIC = 0x05, "queue pair error";
     /// A queue pair is in the error state, for a request of the peer that makes no sense.
-    pub const QP_INVALID_REQUEST: Self = Self(0x10);
+    QP_INVALID_REQUEST = 0x10, "invalid request of the peer";
     /// A queue pair is in the error state, for a request of the peer that it has no right to.
-    pub const QP_ACCESS: Self = Self(0x11);
-
-    /// All that put a queue pair into the error state.
-    pub const QP_ERRORS: [Self; 3] = [Self::QP_CATASTROPHIC, Self::QP_INVALID_REQUEST, Self::QP_ACCESS];
+    QP_ACCESS = 0x11, "access violation by the peer";
 }
 
-impl fmt::Display for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::SQ_DRAINED => f.write_str("send queue drained"),
-            Self::CQ_ERROR => f.write_str("completion queue error"),
-            Self::QP_CATASTROPHIC => f.write_str("queue pair error"),
-            Self::QP_INVALID_REQUEST => f.write_str("invalid request of the peer"),
-            Self::QP_ACCESS => f.write_str("access violation by the peer"),
-            Self(other) => write!(f, "event {other:#04x}"),
-        }
-    }
+impl EventKind {
+    /// All that put a queue pair into the error state.
+    pub const QP_ERRORS: [Self; 3] = [Self::QP_CATASTROPHIC, Self::QP_INVALID_REQUEST, Self::QP_ACCESS];
 }
 
 /// An event.
@@ -129,5 +117,18 @@ impl Cq {
     /// [`DevxError::Call`].
     pub fn notify_error(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
         events.subscribe(self.object(), &[EventKind::CQ_ERROR], cookie)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventKind;
+
+    #[test]
+    fn kinds_are_printed_by_name_or_as_numbers() {
+        assert_eq!(
+            std::format!("{:?} {:?}", EventKind::SQ_DRAINED, EventKind(0x77)),
+            "SQ_DRAINED EventKind(0x77)"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Byte stream formats: what the device does to the bytes that pass through an mkey (PRM `bsf`).
 
+use super::codes::codes;
 use super::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U16, U32, U64};
@@ -187,31 +188,18 @@ impl SignatureBsf {
     }
 }
 
-/// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EncryptionOrder(pub u8);
+codes! {
+    /// What is encrypted and in which order signatures are made (`enc_order`). An open set: a ring may hold any code.
+    EncryptionOrder(u8), "encryption order {:#x}";
 
-impl EncryptionOrder {
     /// The wire holds ciphertext; its signature is inside the cipher (`ENCRYPTED_WIRE_SIGNATURE`).
-    pub const WIRE_SIGNATURE: Self = Self(0);
+    WIRE_SIGNATURE = 0, "encrypted wire signature";
     /// Memory holds ciphertext; its signature is inside the cipher (`ENCRYPTED_MEMORY_SIGNATURE`).
-    pub const MEMORY_SIGNATURE: Self = Self(1);
+    MEMORY_SIGNATURE = 1, "encrypted memory signature";
     /// The wire holds ciphertext; its signature is outside and covers ciphertext (`ENCRYPTED_RAW_WIRE`).
-    pub const RAW_WIRE: Self = Self(2);
+    RAW_WIRE = 2, "encrypted raw wire";
     /// Memory holds ciphertext; its signature is outside and covers ciphertext (`ENCRYPTED_RAW_MEMORY`).
-    pub const RAW_MEMORY: Self = Self(3);
-
-    /// Returns the PRM name, `None` for a code that is not known here.
-    pub const fn name(self) -> Option<&'static str> {
-        match self.0 {
-            0 => Some("encrypted wire signature"),
-            1 => Some("encrypted memory signature"),
-            2 => Some("encrypted raw wire"),
-            3 => Some("encrypted raw memory"),
-            _ => None,
-        }
-    }
+    RAW_MEMORY = 3, "encrypted raw memory";
 }
 
 /// A crypto BSF, 64 bytes (`struct mlx5_crypto_bsf`).

@@ -1,13 +1,14 @@
 //! Open sets of codes: a ring or a reply may hold any value, and those that have a name are constants.
 
-/// Makes the type of one set: its codes, their names, and a `Display` that prints the name, else the number.
+/// Makes the type of one set: its codes, their names, a `Display` that prints the name, else the number, and a `Debug` that
+/// prints the constant, else type and number.
 macro_rules! codes {
     (
         $(#[$type_doc:meta])* $type:ident($int:ident), $unknown:literal;
-        $($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+
+        $($(#[$doc:meta])* $name:ident = $code:expr, $text:literal;)+
     ) => {
         $(#[$type_doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $type(pub $int);
 
@@ -16,8 +17,8 @@ macro_rules! codes {
 
             /// Returns the name, `None` for a code that is not known here.
             pub const fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some($text),)+
+                match self {
+                    $(Self::$name => Some($text),)+
                     _ => None,
                 }
             }
@@ -31,7 +32,23 @@ macro_rules! codes {
                 }
             }
         }
+
+        $crate::wire::codes::debug_by_name! { $type: $($name)+ }
     };
 }
 
-pub(crate) use codes;
+/// Gives the type of an open set a `Debug` that prints the constant, else type and number.
+macro_rules! debug_by_name {
+    ($type:ident: $($name:ident)+) => {
+        impl core::fmt::Debug for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match *self {
+                    $(Self::$name => f.write_str(stringify!($name)),)+
+                    Self(other) => write!(f, concat!(stringify!($type), "({:#x})"), other),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {codes, debug_by_name};

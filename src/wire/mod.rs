@@ -7,7 +7,7 @@
 //! value that has more.
 
 pub mod bsf;
-mod codes;
+pub(crate) mod codes;
 pub mod cqe;
 pub mod ctrl;
 pub mod data;

@@ -4,54 +4,29 @@ use super::access::QpAccess;
 use crate::command::{Command, Psn, UserIndex};
 use crate::error::CommandError;
 use crate::types::Qpn;
+use crate::wire::codes::codes;
 use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::qp::QueryQpReply;
 use crate::wire::prm::qp_context::{QpcPd, QpcRights, QpcScatter, QpcSizes, QpcState};
-use core::fmt;
 
-/// State of a queue pair (PRM `qpc.state`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct QpState(pub u8);
+codes! {
+    /// State of a queue pair (PRM `qpc.state`). An open set.
+    QpState(u8), "queue pair state {:#x}";
 
-impl QpState {
     /// Reset.
-    pub const RESET: Self = Self(QpcState::RESET);
+    RESET = QpcState::RESET, "reset";
     /// Initialised.
-    pub const INIT: Self = Self(QpcState::INIT);
+    INIT = QpcState::INIT, "initialised";
     /// Ready to receive.
-    pub const RTR: Self = Self(QpcState::RTR);
+    RTR = QpcState::RTR, "ready to receive";
     /// Ready to send.
-    pub const RTS: Self = Self(QpcState::RTS);
+    RTS = QpcState::RTS, "ready to send";
     /// The send queue failed.
-    pub const SQ_ERROR: Self = Self(QpcState::SQ_ERROR);
+    SQ_ERROR = QpcState::SQ_ERROR, "send queue in error";
     /// The send queue is drained.
-    pub const SQ_DRAINED: Self = Self(QpcState::SQ_DRAINED);
+    SQ_DRAINED = QpcState::SQ_DRAINED, "send queue drained";
     /// Error.
-    pub const ERROR: Self = Self(QpcState::ERROR);
-
-    /// Returns a short name, `None` for a state that is not known here.
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::RESET => Some("reset"),
-            Self::INIT => Some("initialised"),
-            Self::RTR => Some("ready to receive"),
-            Self::RTS => Some("ready to send"),
-            Self::SQ_ERROR => Some("send queue in error"),
-            Self::SQ_DRAINED => Some("send queue drained"),
-            Self::ERROR => Some("error"),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for QpState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "queue pair state {:#x}", self.0),
-        }
-    }
+    ERROR = QpcState::ERROR, "error";
 }
 
 /// What the device says of a queue pair.

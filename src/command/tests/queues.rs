@@ -257,4 +257,5 @@ fn queue_pairs_are_queried() {
     assert_eq!(info, expected);
     assert_eq!(info.state.to_string(), "send queue drained");
     assert_eq!(QpState(9).to_string(), "queue pair state 0x9");
+    assert_eq!(format!("{:?} {:?}", QpState::SQ_DRAINED, QpState(9)), "SQ_DRAINED QpState(0x9)");
 }

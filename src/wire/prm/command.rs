@@ -1,6 +1,6 @@
 //! What all commands share: opcodes, status, and how requests and replies start.
 
-use crate::wire::codes::codes;
+use crate::wire::codes::{codes, debug_by_name};
 use core::fmt;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -64,7 +64,7 @@ codes! {
 }
 
 /// How a command ended (PRM `status`, `MLX5_CMD_STAT_*`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Status(pub u8);
 
@@ -89,6 +89,8 @@ macro_rules! statuses {
                 }
             }
         }
+
+        debug_by_name! { Status: $($name)+ }
     };
 }
 

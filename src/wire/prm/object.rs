@@ -1,38 +1,18 @@
 //! General objects: the headers that all kinds share, and the kinds.
 
 use super::command::{Opcode, ReplyHeader};
-use core::fmt;
+use crate::wire::codes::codes;
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Kind of a general object (PRM `obj_type`). An open set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct ObjectType(pub u16);
+codes! {
+    /// Kind of a general object (PRM `obj_type`). An open set.
+    ObjectType(u16), "object type {:#x}";
 
-impl ObjectType {
     /// A data encryption key (`MLX5_OBJ_TYPE_DEK`).
-    pub const DEK: Self = Self(0x0c);
+    DEK = 0x0c, "DEK";
     /// A login (`MLX5_OBJ_TYPE_CRYPTO_LOGIN`).
-    pub const CRYPTO_LOGIN: Self = Self(0x1f);
-
-    /// Returns the PRM name, `None` for a kind that is not known here.
-    pub const fn name(self) -> Option<&'static str> {
-        match self {
-            Self::DEK => Some("DEK"),
-            Self::CRYPTO_LOGIN => Some("CRYPTO_LOGIN"),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for ObjectType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "object type {:#x}", self.0),
-        }
-    }
+    CRYPTO_LOGIN = 0x1f, "CRYPTO_LOGIN";
 }
 
 /// How a request about a general object starts, and all of one that queries or destroys it: 16 bytes (PRM
