@@ -2,6 +2,7 @@
 
 use crate::error::{CommandError, ConfigError, QueueError};
 use crate::types::{Cqn, OutOfRange};
+use core::error::Error;
 use core::fmt;
 use std::io;
 use std::string::{String, ToString};
@@ -39,9 +40,21 @@ impl fmt::Display for LibraryError {
     }
 }
 
-impl core::error::Error for LibraryError {}
+impl Error for LibraryError {}
 
 /// Why the shim could not do what it was asked for.
+///
+/// Its text is complete: it holds that of the cause, and what may help. [`Error::source`] returns the cause for programs that
+/// decide by it; one that prints sources behind the error prints the cause twice.
+///
+/// ```
+/// use mlx5_mkey::devx::DevxError;
+/// use std::error::Error;
+/// /// Returns the kernel's error number, if it is the kernel that refused.
+/// fn errno(error: &DevxError) -> Option<i32> {
+///     error.source()?.downcast_ref::<std::io::Error>()?.raw_os_error()
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DevxError {
@@ -212,7 +225,24 @@ fn calling(cause: &io::Error) -> &'static str {
     }
 }
 
-impl core::error::Error for DevxError {}
+impl Error for DevxError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Library(error) => Some(error),
+            Self::Open { cause, .. } | Self::Call { cause, .. } => Some(cause),
+            Self::Command(error) => Some(error),
+            Self::Queue(error) => Some(error),
+            Self::OutOfRange(error) => Some(error),
+            Self::Config(error) => Some(error),
+            Self::NoDevice { .. }
+            | Self::CompletionQueueTooSmall { .. }
+            | Self::OtherCompletionQueue { .. }
+            | Self::ShortEvent
+            | Self::EventsLost
+            | Self::EventsClosed => None,
+        }
+    }
+}
 
 /// What is told of errors in dropping.
 static DROP_HOOK: RwLock<fn(&DevxError)> = RwLock::new(|_| {});
@@ -231,4 +261,33 @@ pub fn on_drop_error(hook: fn(&DevxError)) {
 pub(super) fn drop_failed(error: &DevxError) {
     let hook = *DROP_HOOK.read().unwrap_or_else(PoisonError::into_inner);
     hook(error);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Qpn;
+    use crate::wire::prm::command::{Opcode, Status};
+
+    #[test]
+    fn the_text_holds_that_of_the_source() {
+        let einval = || io::Error::from_raw_os_error(libc::EINVAL);
+        let (command, status) = (Opcode::CREATE_MKEY, Status::LIMIT);
+        for error in [
+            DevxError::Library(LibraryError::missing("libmlx5.so.1", "not there")),
+            DevxError::Open { device: "mlx5_0".into(), cause: einval() },
+            DevxError::call("ibv_alloc_pd", einval()),
+            CommandError::Status { command, status, syndrome: 7 }.into(),
+            QueueError::TableFull { capacity: 4 }.into(),
+            Qpn::new(u32::MAX).unwrap_err().into(),
+            ConfigError::NoCrypto.into(),
+        ] {
+            let source = error.source().unwrap();
+            assert!(error.to_string().contains(&source.to_string()), "{error:?}");
+            let of_kernel = matches!(error, DevxError::Open { .. } | DevxError::Call { .. });
+            let errno = source.downcast_ref().and_then(io::Error::raw_os_error);
+            assert_eq!(errno, of_kernel.then_some(libc::EINVAL), "{error:?}");
+        }
+        assert!(DevxError::EventsLost.source().is_none());
+    }
 }
