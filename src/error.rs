@@ -396,6 +396,19 @@ impl fmt::Display for CheckError {
 
 impl core::error::Error for CheckError {}
 
+/// Both halves of an AES-XTS key are the same ([`crate::command::XtsKey`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EqualHalves;
+
+impl fmt::Display for EqualHalves {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("both halves of the AES-XTS key are the same")
+    }
+}
+
+impl core::error::Error for EqualHalves {}
+
 /// A command that could not be encoded, or that the device refused, or whose reply makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // Registering memory is a promise about it.
 
-use mlx5_mkey::command::DekKey;
+use mlx5_mkey::command::{DekKey, XtsKey};
 use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, QueuePair, QueuePairSpec};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyConfig,
@@ -23,20 +23,33 @@ const DATA: usize = 1024;
 /// The same on the wire: each block of 512 with 8 bytes of T10-DIF.
 const WIRE: usize = 1040;
 
+/// What is to arrive, at some offsets: the beginning, and the end of each block with its T10-DIF. Computed once with Python: the
+/// T10-DIF by its definition (CRC-16 of polynomial 0x8bb7 over 512 bytes, application tag, reference tag 0x1000 and one more for
+/// each block, all big-endian), then `modes.XTS` of the package `cryptography` over each 520 bytes, where the tweak is the
+/// number 0x1000 and one more for each block, in 16 bytes, little-endian.
+const CIPHERTEXT: [(usize, u128); 3] = [
+    (0, 0xee38_628d_24d5_d1f7_ea6e_dada_475e_8b73),
+    (504, 0xcfc6_9ae7_6f26_4d10_a45f_da3d_d15c_1c01),
+    (1024, 0x2ba1_493d_59f7_088c_8972_0f39_4ac0_c025),
+];
+
 fn main() -> std::process::ExitCode {
-    let Err(error) = run() else { return std::process::ExitCode::SUCCESS };
+    let Err(error) = run(std::env::args().nth(1).as_deref()) else { return std::process::ExitCode::SUCCESS };
     eprintln!("error: {error}");
     std::process::ExitCode::FAILURE
 }
 
-fn run() -> Result<(), Box<dyn Error>> {
-    let device = Device::open(std::env::args().nth(1).as_deref())?;
+/// Does it on the device of this name, or on the first.
+pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let device = Device::open(name)?;
     println!("device: {}", device.crypto());
     let pd = device.alloc_pd()?;
     let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 1))?;
     let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
     queue.control().connect_loopback()?;
-    let dek = pd.create_dek(DekKey::Plain256 { key: &[0x5a; 64], keytag: None }, *b"example!")?;
+    // Keys of your own come from a random number generator, or wrapped from a key server.
+    let key: [u8; 64] = std::array::from_fn(|index| (index * 7 + 1) as u8);
+    let dek = pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
 
     let mut source: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
     let mut target = vec![0_u8; WIRE];
@@ -81,8 +94,10 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     println!("{:?}", wait(&mut completions, &mut QpRouter { queues: &mut queue, mkeys: &mut mkeys })?);
     println!("ciphertext: {:02x?}", target.first_chunk::<16>());
-    if target.starts_with(source.get(..16).unwrap_or_default()) {
-        return Err("the wire holds plaintext".into());
+    for (at, expected) in CIPHERTEXT {
+        if target.get(at..at + 16) != Some(&expected.to_be_bytes()[..]) {
+            return Err(format!("the ciphertext from byte {at} is another").into());
+        }
     }
     Ok(())
 }

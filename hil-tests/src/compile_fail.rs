@@ -105,6 +105,20 @@
 //! let domain = Domain { signature: Signature::T10Dif(Seed::Ones), block_size: BlockSize::B512 };
 //! ```
 //!
+//! # A key in plaintext whose halves were not compared
+//! ```
+//! # use mlx5_mkey::command::{DekKey, XtsKey};
+//! let key = DekKey::Plain128 { key: XtsKey::allowing_equal_halves(&[0; 32]), keytag: None };
+//! ```
+//! ```compile_fail,E0308
+//! # use mlx5_mkey::command::{DekKey, XtsKey};
+//! let key = DekKey::Plain128 { key: &[0; 32], keytag: None };
+//! ```
+//! ```compile_fail,E0423
+//! # use mlx5_mkey::command::{DekKey, XtsKey};
+//! let key = DekKey::Plain128 { key: XtsKey(&[0; 32]), keytag: None };
+//! ```
+//!
 //! # Both escape flags (D10)
 //! ```
 //! # use mlx5_mkey::mkey::Escape;

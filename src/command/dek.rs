@@ -1,7 +1,7 @@
 //! Data encryption keys.
 
 use super::{Command, CryptoReport, KeyImport, Pdn, destroy_objects};
-use crate::error::CommandError;
+use crate::error::{CommandError, EqualHalves};
 use crate::mkey::Keytag;
 use crate::types::DekId;
 use crate::wire::codes::codes;
@@ -10,24 +10,77 @@ use crate::wire::prm::encryption_key::{CreateKeyRequest, KeyFlags, QueryKeyReply
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 
+/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one behind the other. `N` is 32 or 64.
+///
+/// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused (Implementation Guidance C.I);
+/// a published vector has them nevertheless (IEEE 1619, vector 1).
+///
+/// ```
+/// use mlx5_mkey::command::{Secret, XtsKey};
+/// let mut secret = Secret::new([0x11; 32]);
+/// assert!(XtsKey::new(secret.expose()).is_err());
+/// secret.expose_mut()[16..].fill(0x22);
+/// let key = XtsKey::new(secret.expose())?;
+/// assert_eq!(format!("{key:?}"), "XtsKey(..)");
+/// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct XtsKey<'a, const N: usize>(&'a [u8; N]);
+
+impl<'a, const N: usize> XtsKey<'a, N> {
+    /// Takes a key. The time that this takes does not depend on where the halves differ.
+    ///
+    /// # Errors
+    /// [`EqualHalves`].
+    pub fn new(key: &'a [u8; N]) -> Result<Self, EqualHalves> {
+        let (front, back) = key.split_at(N / 2);
+        let difference =
+            front.iter().zip(back).fold(0, |difference, (one, other)| difference | (one ^ other));
+        // Opaque, so that the loop cannot be left at the first difference.
+        match core::hint::black_box(difference) {
+            0 => Err(EqualHalves),
+            _ => Ok(Self::allowing_equal_halves(key)),
+        }
+    }
+
+    /// Takes a key whose halves may be equal, as a published vector has them. Not for data: see [`XtsKey`].
+    pub const fn allowing_equal_halves(key: &'a [u8; N]) -> Self {
+        const { assert!(N == 32 || N == 64, "two halves of 128 or 256 bits") };
+        Self(key)
+    }
+}
+
+impl<const N: usize> fmt::Debug for XtsKey<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("XtsKey(..)")
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl<const N: usize> defmt::Format for XtsKey<'_, N> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "XtsKey(..)");
+    }
+}
+
 /// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
 ///
-/// An XTS key has two halves of the same size, one behind the other. Wrapped keys are encrypted with the import key of the
-/// login (AES key wrap, RFC 3394); what is inside is key, or key and tag, in the order of the plain form. The lengths are
-/// those of the types: a key of another length does not compile.
+/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is key, or key and tag,
+/// in the order of the plain form, and is not looked into: whoever wraps a key sees to it that its halves differ. The lengths
+/// are those of the types: a key of another length does not compile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum DekKey<'a> {
     /// Plaintext, two halves of 128 bits.
     Plain128 {
         /// Both halves.
-        key: &'a [u8; 32],
+        key: XtsKey<'a, 32>,
         /// The tag that mkeys must give, if one shall be checked.
         keytag: Option<Keytag>,
     },
     /// Plaintext, two halves of 256 bits.
     Plain256 {
         /// Both halves.
-        key: &'a [u8; 64],
+        key: XtsKey<'a, 64>,
         /// The tag that mkeys must give, if one shall be checked.
         keytag: Option<Keytag>,
     },
@@ -67,8 +120,8 @@ impl<'a> DekKey<'a> {
     /// Returns the key as it is given, and the tag that goes behind it.
     fn parts(&self) -> (&'a [u8], Option<Keytag>) {
         match *self {
-            Self::Plain128 { key, keytag } => (key, keytag),
-            Self::Plain256 { key, keytag } => (key, keytag),
+            Self::Plain128 { key, keytag } => (key.0, keytag),
+            Self::Plain256 { key, keytag } => (key.0, keytag),
             Self::Wrapped128(key) => (key, None),
             Self::Wrapped128Tagged(key) => (key, None),
             Self::Wrapped256(key) => (key, None),
@@ -129,12 +182,12 @@ impl DekObject {
 /// reply names the key. It is gone when the device is reset, and its mailbox is wiped when the request is dropped.
 ///
 /// ```
-/// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret};
+/// use mlx5_mkey::command::{Command, CreateDek, DekKey, Pdn, Secret, XtsKey};
 ///
-/// let key = Secret::new([0x11; 32]);
+/// let key = Secret::new(core::array::from_fn(|index| index as u8));
 /// let command = CreateDek {
 ///     pd: Pdn::new(7)?,
-///     key: DekKey::Plain128 { key: key.expose(), keytag: None },
+///     key: DekKey::Plain128 { key: XtsKey::new(key.expose())?, keytag: None },
 ///     opaque: *b"disk 001",
 /// };
 /// let mut mailbox = [0; CreateDek::INPUT];

@@ -54,7 +54,7 @@ pub use capabilities::{
     QueryGeneralCapabilities,
 };
 pub use cq::{CqSize, CreateCq, DestroyCq};
-pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek};
+pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek, XtsKey};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{

@@ -1,6 +1,6 @@
 //! What can go wrong on the way to the device, and what to do about it.
 
-use crate::error::{CommandError, ConfigError, QueueError};
+use crate::error::{CommandError, ConfigError, EqualHalves, QueueError};
 use crate::types::{Cqn, OutOfRange};
 use core::error::Error;
 use core::fmt;
@@ -89,6 +89,8 @@ pub enum DevxError {
     OutOfRange(OutOfRange),
     /// The mkey cannot be what was asked for.
     Config(ConfigError),
+    /// An AES-XTS key has equal halves.
+    EqualHalves(EqualHalves),
     /// A completion queue has too few entries for all that may complete: it could overrun.
     CompletionQueueTooSmall {
         /// Its number.
@@ -126,6 +128,7 @@ from! {
     Queue(QueueError);
     OutOfRange(OutOfRange);
     Config(ConfigError);
+    EqualHalves(EqualHalves);
 }
 
 impl DevxError {
@@ -164,6 +167,7 @@ impl fmt::Display for DevxError {
             Self::Queue(error) => error.fmt(f),
             Self::OutOfRange(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
+            Self::EqualHalves(error) => error.fmt(f),
             Self::CompletionQueueTooSmall { cq, needed, free } => write!(
                 f,
                 "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it larger, limit what is \
@@ -234,6 +238,7 @@ impl Error for DevxError {
             Self::Queue(error) => Some(error),
             Self::OutOfRange(error) => Some(error),
             Self::Config(error) => Some(error),
+            Self::EqualHalves(error) => Some(error),
             Self::NoDevice { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }
@@ -281,6 +286,7 @@ mod tests {
             QueueError::TableFull { capacity: 4 }.into(),
             Qpn::new(u32::MAX).unwrap_err().into(),
             ConfigError::NoCrypto.into(),
+            EqualHalves.into(),
         ] {
             let source = error.source().unwrap();
             assert!(error.to_string().contains(&source.to_string()), "{error:?}");

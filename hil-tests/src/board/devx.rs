@@ -8,7 +8,9 @@ use super::{
 };
 use crate::way::Way;
 use libloading::os::unix::Library;
-use mlx5_mkey::command::{Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState};
+use mlx5_mkey::command::{
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, XtsKey,
+};
 use mlx5_mkey::devx::{
     Cq, CqReader, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
     MkeySpec as DevxMkeySpec, ProtectionDomain, QpControl, QueuePair, QueuePairSpec,
@@ -318,8 +320,8 @@ impl Board for DevxBoard {
         }
         let keytag = spec.keytag.map(Keytag);
         let key = match spec.key.len() {
-            32 => DekKey::Plain128 { key: spec.key.try_into().expect("32 bytes"), keytag },
-            _ => DekKey::Plain256 { key: spec.key.try_into().expect("32 or 64 bytes"), keytag },
+            32 => DekKey::Plain128 { key: xts_key(spec.key), keytag },
+            _ => DekKey::Plain256 { key: xts_key(spec.key), keytag },
         };
         self.load(key).expect("create DEK")
     }
@@ -438,4 +440,9 @@ impl Commissioned for DevxBoard {
         };
         self.load(key.ok_or_else(none)?).map_err(|error| error.to_string())
     }
+}
+
+/// Takes a key of this size whose halves differ, as those of all scenarios do.
+fn xts_key<const N: usize>(key: &[u8]) -> XtsKey<'_, N> {
+    XtsKey::new(key.try_into().expect("32 or 64 bytes")).expect("halves that differ")
 }

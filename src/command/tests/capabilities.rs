@@ -189,7 +189,7 @@ fn a_report_explains_which_keys_are_taken() {
 
     // The two forms exclude each other.
     let dek = |key| CreateDek { pd: pd(), key, opaque: [0; 8] };
-    let plain_key = dek(DekKey::Plain128 { key: &[0; 32], keytag: None });
+    let plain_key = dek(DekKey::Plain128 { key: XtsKey::allowing_equal_halves(&[0; 32]), keytag: None });
     let wrapped_key = dek(DekKey::Wrapped128(&[0; 40]));
     let (plain, wrapped) = (report(ready, Some(plain)), report(ready, Some(wrapped)));
     assert_eq!((plain_key.check(&plain), wrapped_key.check(&wrapped)), (Ok(()), Ok(())));

@@ -6,12 +6,14 @@ use super::*;
 fn m32_deks_in_all_eight_forms() {
     let bytes: [u8; 80] = core::array::from_fn(|index| index as u8 + 1);
     let part = |length: usize| &bytes[..length];
+    let small = XtsKey::new(part(32).try_into().unwrap()).unwrap();
+    let large = XtsKey::new(part(64).try_into().unwrap()).unwrap();
     let tag = |at: usize| Some(Keytag(bytes[at..at + 8].try_into().unwrap()));
     let forms = [
-        (DekKey::Plain128 { key: part(32).try_into().unwrap(), keytag: None }, 32, 0, false, false),
-        (DekKey::Plain128 { key: part(32).try_into().unwrap(), keytag: tag(32) }, 40, 0, true, false),
-        (DekKey::Plain256 { key: part(64).try_into().unwrap(), keytag: None }, 64, 1, false, false),
-        (DekKey::Plain256 { key: part(64).try_into().unwrap(), keytag: tag(64) }, 72, 1, true, false),
+        (DekKey::Plain128 { key: small, keytag: None }, 32, 0, false, false),
+        (DekKey::Plain128 { key: small, keytag: tag(32) }, 40, 0, true, false),
+        (DekKey::Plain256 { key: large, keytag: None }, 64, 1, false, false),
+        (DekKey::Plain256 { key: large, keytag: tag(64) }, 72, 1, true, false),
         (DekKey::Wrapped128(part(40).try_into().unwrap()), 40, 0, false, true),
         (DekKey::Wrapped128Tagged(part(48).try_into().unwrap()), 48, 0, true, true),
         (DekKey::Wrapped256(part(72).try_into().unwrap()), 72, 1, false, true),
@@ -38,11 +40,35 @@ fn m32_deks_in_all_eight_forms() {
     }
 }
 
+/// Each bit of either half makes a difference; without one a key must be asked for by name.
+#[test]
+fn halves_that_are_equal_are_refused() {
+    fn check<const N: usize>() {
+        let mut key: [u8; N] = core::array::from_fn(|index| (index % (N / 2)) as u8);
+        assert_eq!(XtsKey::new(&key), Err(EqualHalves));
+        assert_eq!(XtsKey::allowing_equal_halves(&key), XtsKey::allowing_equal_halves(&key));
+        for bit in 0..8 * N {
+            key[bit / 8] ^= 1 << (bit % 8);
+            assert!(XtsKey::new(&key).is_ok(), "bit {bit} of {N} bytes");
+            key[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+    check::<32>();
+    check::<64>();
+    // The key of IEEE 1619's vector 1.
+    let key = XtsKey::allowing_equal_halves(&[0; 32]);
+    let command = CreateDek { pd: pd(), key: DekKey::Plain128 { key, keytag: None }, opaque: [0; 8] };
+    let mut mailbox = [0xa5; CreateDek::INPUT];
+    assert_eq!(command.encode(&mut mailbox).unwrap()[0x50..0x70], [0; 32]);
+    assert_eq!(format!("{key:?}"), "XtsKey(..)");
+}
+
 #[test]
 fn deks_and_logins_are_those_of_rdma_core() {
     let key: [u8; 64] = core::array::from_fn(|index| index as u8 + 1);
     let keytag = Some(Keytag([0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48]));
-    let command = CreateDek { pd: pd(), key: DekKey::Plain256 { key: &key, keytag }, opaque: *b"opaque_8" };
+    let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag };
+    let command = CreateDek { pd: pd(), key, opaque: *b"opaque_8" };
     let head = [
         (0, 0x0a00_0000),
         (0x4, 0x0c),
@@ -78,7 +104,7 @@ fn deks_and_logins_are_those_of_rdma_core() {
 
 #[test]
 fn objects_reply() {
-    let dek = CreateDek { pd: pd(), key: DekKey::Plain128 { key: &[0; 32], keytag: None }, opaque: [0; 8] };
+    let dek = CreateDek { pd: pd(), key: DekKey::Wrapped128(&[0; 40]), opaque: [0; 8] };
     assert_eq!(dek.decode(&from_words(16, &[(8, 0x0100_0007)])).unwrap(), DekObject::new(0x0100_0007));
     let reply = from_words(272, &[(0x18, 0x0100_0000), (0x40, 0x6f70_6171), (0x44, 0x7565_5f38)]);
     let info = QueryDek(DekObject::new(1)).decode(&reply).unwrap();
@@ -121,11 +147,12 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
 #[test]
 fn m66_a_key_that_was_encoded_leaves_nothing_in_the_mailbox() {
     let mut mailbox = [0xa5; CreateDek::INPUT + 4];
-    let key = Secret::new([0x77; 32]);
-    let command =
-        CreateDek { pd: pd(), key: DekKey::Plain128 { key: key.expose(), keytag: None }, opaque: [0x66; 8] };
+    let mut key = Secret::new([0x77; 32]);
+    key.expose_mut()[31] = 0;
+    let plain = DekKey::Plain128 { key: XtsKey::new(key.expose()).unwrap(), keytag: None };
+    let command = CreateDek { pd: pd(), key: plain, opaque: [0x66; 8] };
     let request = command.encode(&mut mailbox).unwrap();
-    assert_eq!(request[0x50..0x70], [0x77; 32]);
+    assert_eq!(request[0x50..0x70], *key.expose());
     assert_eq!(format!("{request:?}"), "EncodedRequest(272 bytes with a secret)");
     let parsed: &CreateKeyRequest = FromBytes::ref_from_bytes(&request).unwrap();
     let printed = format!("{parsed:?}");

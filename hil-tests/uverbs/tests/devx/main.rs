@@ -5,12 +5,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod keeping;
+#[allow(dead_code)] // Its `main`.
+#[path = "../../../examples/protected_write.rs"]
+mod protected_write;
 mod room;
 mod verbs;
 
 use common::{built, preloaded, prepared};
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex, XtsKey,
 };
 use mlx5_mkey::devx::{
     Buffer, Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec,
@@ -348,7 +351,7 @@ fn what_is_made_in_a_domain_keeps_it() {
         let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
         outlives_its_domain(&device, |pd| pd.create_mkey(spec));
         drop((cq, _completions));
-        let plain = DekKey::Plain256 { key: &[7; 64], keytag: None };
+        let plain = DekKey::Plain256 { key: XtsKey::new(&PLAIN).unwrap(), keytag: None };
         outlives_its_domain(&device, |pd| pd.create_dek(plain, *b"disk 003"));
         outlives_its_domain(&device, |pd| page(pd, &[1; 64]));
         outlives_its_domain(&device, |pd| {
@@ -360,16 +363,30 @@ fn what_is_made_in_a_domain_keeps_it() {
     });
 }
 
+#[test]
+fn the_example_finds_the_ciphertext_that_was_computed_elsewhere() {
+    preloaded("the_example_finds_the_ciphertext_that_was_computed_elsewhere", || {
+        protected_write::run(None).unwrap();
+    });
+}
+
+/// An AES-XTS key.
+const PLAIN: [u8; 64] = {
+    let mut key = [7; 64];
+    key[63] = 8;
+    key
+};
+
 /// Logs in where keys are wrapped, and loads one either way.
 fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
-    let plain = [7; 64];
     if device.crypto().key_import() != KeyImport::Wrapped {
-        let dek = pd.create_dek(DekKey::Plain256 { key: &plain, keytag: None }, *b"disk 001")?;
+        let dek =
+            pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&PLAIN)?, keytag: None }, *b"disk 001")?;
         drop(dek);
         return Ok(());
     }
     let credential = factory::wrapped(&factory::CREDENTIAL).unwrap();
-    let key = factory::wrapped(&plain).unwrap();
+    let key = factory::wrapped(&PLAIN).unwrap();
     let login = device.login(
         CredentialId::new(0)?,
         ImportKekId::new(0)?,
@@ -558,7 +575,8 @@ fn lacking() {
     unsupported(with(draining()).map(drop), "draining on signature errors");
     let queue = with(QueuePairSpec::default()).unwrap();
     assert_eq!(queue.control().query().unwrap().state, QpState::INIT);
-    let plain = pd.create_dek(DekKey::Plain128 { key: &[1; 32], keytag: None }, [0; 8]).map(drop);
+    let plain =
+        pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&PLAIN).unwrap(), keytag: None }, [0; 8]).map(drop);
     let wrapped = pd.create_dek(DekKey::Wrapped128(&[1; 40]), [0; 8]).map(drop);
     let (id, kek) = (CredentialId::new(0).unwrap(), ImportKekId::new(0).unwrap());
     let login = device.login(id, kek, Credential::wrapped(&[1; 48])).map(drop);
