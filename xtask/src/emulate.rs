@@ -16,7 +16,7 @@ the same directory reach each other.
 
   --crypto KIND      how data encryption keys are imported: wrapped, plaintext (default) or none
   --engine KIND      the AES-XTS engine: multi-block (default) or single-block
-  --log              every work request in words, to standard error
+  --log              every work request in words, to standard error (cargo xtask decode reads it)
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 

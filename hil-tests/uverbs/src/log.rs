@@ -45,7 +45,7 @@ fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
     ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
 }
 
-/// Puts a request into words, with what a device would refuse in it.
+/// Puts a request into words, with what a device would refuse in it. `cargo xtask decode` reads it back.
 fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String {
     match WorkRequest::parse(bytes) {
         Ok(request) => {
@@ -58,4 +58,19 @@ fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String 
 /// Writes a line with one call. A program that has closed its standard error gets none.
 fn print(text: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test of `cargo xtask decode` reads the same file.
+    #[test]
+    fn requests_are_written_as_decode_reads_them() {
+        let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+        let write = [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat();
+        let log = [(0x40, 1, &nop[..]), (0x41, 2, &write)]
+            .map(|(qpn, index, bytes)| decoded(qpn, index, bytes, DeviceContext::UNKNOWN) + "\n");
+        assert_eq!(log.concat(), include_str!("../tests/log.txt"));
+    }
 }

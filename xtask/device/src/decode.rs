@@ -1,8 +1,8 @@
 //! `cargo xtask decode`: prints work requests or completion entries and says what a device would refuse in them.
 
-use crate::hex;
+use crate::hex::{self, Input, Logged};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{DeviceContext, Pretty, Requests, Severity, Style};
+use mlx5_mkey::inspect::{DeviceContext, Pretty, Requests, Severity, Style, WorkRequest};
 use mlx5_mkey::mkey::XtsEngine;
 use std::fmt::Write;
 use std::io::{IsTerminal, Read};
@@ -15,8 +15,9 @@ Usage: cargo xtask decode [options] HEX... | FILE | -
 Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
 bytes.
 HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
-xxd -p, xxd -i, hexdump -C or od -tx1, or raw bytes; - reads standard input. Digits are bytes in the
-order in which they are written. A word that is both hex and a file is a file.
+xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate --log` wrote, or raw bytes; - reads
+standard input. Digits are bytes in the order in which they are written. A word that is both hex and
+a file is a file.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
@@ -61,12 +62,14 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     if options.help {
         return Ok((USAGE.to_owned(), CLEAN));
     }
-    let bytes = read_input(&options.input)?;
     let mut text = String::new();
-    let worst = if options.completions {
-        completions(&bytes, options.stride, style, &mut text)?
-    } else {
-        requests(&bytes, options.device, style, &mut text)?
+    let worst = match read_input(&options.input)? {
+        Input::Bytes(bytes) if options.completions => completions(&bytes, options.stride, style, &mut text)?,
+        Input::Bytes(bytes) => requests(&bytes, options.device, style, &mut text)?,
+        Input::Log(_) if options.completions => {
+            return Err("a log holds requests, no completion entries".into());
+        }
+        Input::Log(logged) => logged_requests(&logged, options.device, style, &mut text)?,
     };
     Ok((text, if worst == Some(Severity::Refused) { REFUSED } else { CLEAN }))
 }
@@ -102,7 +105,7 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn read_input(input: &[String]) -> Result<Vec<u8>, String> {
+fn read_input(input: &[String]) -> Result<Input, String> {
     let raw = match input {
         [one] if one == "-" => {
             let mut raw = Vec::new();
@@ -114,7 +117,8 @@ fn read_input(input: &[String]) -> Result<Vec<u8>, String> {
         }
         words => {
             let text = words.join(" ");
-            return hex::parse(&text).map_err(|what| format!("neither a file nor hex: {what}"));
+            let bytes = hex::parse(&text).map_err(|what| format!("neither a file nor hex: {what}"))?;
+            return Ok(Input::Bytes(bytes));
         }
     };
     hex::read(raw)
@@ -148,6 +152,23 @@ fn requests(
             Ok(worst)
         }
     }
+}
+
+fn logged_requests(
+    logged: &[Logged],
+    device: DeviceContext,
+    style: Style,
+    text: &mut String,
+) -> Result<Option<Severity>, String> {
+    let mut worst = None;
+    for Logged { place, bytes } in logged {
+        let request = WorkRequest::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
+        let between = if text.is_empty() { "" } else { "\n" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{between}{place}\n{}", request.pretty(device, style));
+        worst = worst.max(request.worst(&device));
+    }
+    Ok(worst)
 }
 
 fn completions(
@@ -235,6 +256,16 @@ mod tests {
         assert_eq!(text.matches("NOP, signalled").count(), 3, "{text}");
         assert!(text.contains("from byte 128 (0x80):"), "{text}");
         assert!(!text.contains('\x1b'), "plain has no colours");
+        Ok(())
+    }
+
+    #[test]
+    fn a_log_is_decoded_to_itself() -> Result<(), String> {
+        let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hil-tests/uverbs/tests/log.txt");
+        let (text, clean) = decode(&args(&[log]), Style::Plain)?;
+        assert_eq!(clean, CLEAN);
+        assert_eq!(format!("{text}\n"), std::fs::read_to_string(log).map_err(|error| error.to_string())?);
+        assert!(status(&["--cqe", log]).is_err());
         Ok(())
     }
 

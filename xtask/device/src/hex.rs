@@ -3,11 +3,72 @@
 /// The most bytes that are read, so that a repeated line cannot fill memory.
 const MOST: usize = 64 << 20;
 
-/// Returns the bytes that a file holds: as they are, or as hex if it is text.
+/// What a file holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// A ring, or a part of one.
+    Bytes(Vec<u8>),
+    /// Requests, one by one, as `cargo xtask emulate --log` writes them.
+    Log(Vec<Logged>),
+}
+
+/// A request of a log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Logged {
+    /// Where it was: `mlx5_0 qp 0x40 block 1`.
+    pub(crate) place: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text.
 ///
 /// # Errors
 /// What line is not hex, and why.
-pub(crate) fn read(raw: Vec<u8>) -> Result<Vec<u8>, String> {
+pub(crate) fn read(raw: Vec<u8>) -> Result<Input, String> {
+    let logged = log(&String::from_utf8_lossy(&raw))?;
+    if logged.is_empty() { bytes(raw).map(Input::Bytes) } else { Ok(Input::Log(logged)) }
+}
+
+/// Reads the requests of a log. What the program itself has written between them is left out.
+fn log(text: &str) -> Result<Vec<Logged>, String> {
+    let mut logged: Vec<Logged> = Vec::new();
+    // A request begins with its place and ends with an empty line.
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        if is_place(line) {
+            logged.push(Logged { place: line.to_owned(), bytes: vec![] });
+            inside = true;
+        } else if let Some(request) = logged.last_mut().filter(|_| inside && line.starts_with("0x")) {
+            let mut words = line.split_whitespace();
+            let offset = format!("0x{:03x}", request.bytes.len());
+            let row = words
+                .next()
+                .filter(|word| *word == offset)
+                .map(|_| words.take(4).take_while(|word| is_dword(word)));
+            let row = digits(&row.into_iter().flatten().collect::<String>())?;
+            if row.is_empty() {
+                return Err(format!("line {} is not the row of byte {offset}: {}", index + 1, quoted(line)));
+            }
+            request.bytes.extend(row);
+        } else {
+            inside &= !line.is_empty();
+        }
+    }
+    Ok(logged)
+}
+
+/// Whether a line says of which queue pair and block the next request is.
+fn is_place(line: &str) -> bool {
+    let words: Vec<&str> = line.split(' ').collect();
+    let ["mlx5_0", "qp", qpn, "block", block] = words[..] else { return false };
+    qpn.strip_prefix("0x").is_some_and(all_hex) && block.parse::<u16>().is_ok()
+}
+
+fn is_dword(word: &str) -> bool {
+    word.len() == 8 && all_hex(word)
+}
+
+fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, String> {
     // Escape sequences are text: some programs colour their dumps.
     let text_control = b"\t\n\x0b\x0c\r\x1b";
     if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
@@ -97,10 +158,11 @@ impl Dump {
                 Ok(())
             }
             Some(at) if at == have && !self.repeated => Ok(()),
+            // The last offset of 64 bits has one behind it, too.
             _ => Err(format!(
                 "offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
-                self.base.unwrap_or_default() + have as u64
+                u128::from(self.base.unwrap_or_default()) + have as u128
             )),
         }
     }
@@ -209,7 +271,7 @@ mod tests {
     }
 
     fn reads(text: &str) {
-        assert_eq!(read(text.as_bytes().to_vec()), Ok(sample()), "{text}");
+        assert_eq!(read(text.as_bytes().to_vec()), Ok(Input::Bytes(sample())), "{text}");
     }
 
     fn refuses(text: &str, message: &str) {
@@ -309,6 +371,43 @@ mod tests {
     }
 
     #[test]
+    fn the_last_offset_is_one_like_others() {
+        refuses(
+            "ffffffffffffffff: 00\n0000000000000000: 00\n",
+            "offset 0x0, but the next byte is 0x10000000000000000",
+        );
+        refuses(
+            "ffffffffffffffff: 00\n*\nffffffffffffffff: 00\n",
+            "line 3 is not hex: offset 0xffffffffffffffff",
+        );
+        assert_eq!(parse("ffffffffffffffff: 00 01"), Ok(vec![0, 1]));
+    }
+
+    /// The file is what the library of `cargo xtask emulate` writes, which a test there compares.
+    #[test]
+    fn a_log() {
+        let log = include_str!("../../../hil-tests/uverbs/tests/log.txt");
+        let [nop, write] = [
+            ("mlx5_0 qp 0x40 block 1", vec![0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0]),
+            (
+                "mlx5_0 qp 0x41 block 2",
+                [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat(),
+            ),
+        ]
+        .map(|(place, bytes)| Logged { place: place.into(), bytes });
+        let expected = Ok(Input::Log(vec![nop, write]));
+        assert_eq!(read(log.into()), expected);
+        // The program speaks as well, before, between and behind; a last line may be cut.
+        let among = format!("device: 0x77\n{}\nbye", log.replace("\n\n", "\n\n0x000  1\n\x07mlx5_0 qp\n"));
+        assert_eq!(read(among.into()), expected);
+        for (from, to, line) in
+            [("\n0x010", "\n0x020", 26), ("\n0x020  22", "\n0x020  2", 30), ("\n0x000 ", "\n0x000\t\n", 3)]
+        {
+            refuses(&log.replace(from, to), &format!("line {line} is not the row of byte"));
+        }
+    }
+
+    #[test]
     fn what_decode_prints_is_refused() {
         refuses(
             "NOP\n0x000  00000000 00000000 00000000 00000000  control segment\n",
@@ -322,7 +421,7 @@ mod tests {
     #[test]
     fn only_what_cannot_be_text_is_raw() {
         let raw = vec![0x41; 15].into_iter().chain([0]).collect::<Vec<u8>>();
-        assert_eq!(read(raw.clone()), Ok(raw));
+        assert_eq!(read(raw.clone()), Ok(Input::Bytes(raw)));
         refuses("Dear reader,\nthis is no dump.\n", "line 1 is not hex: `Dear`");
         refuses("\x1b[31m00\x1b[0m\n", "line 1 is not hex");
         assert!(read(b"caf\xe9 au lait is no raw dump".to_vec()).is_err());
