@@ -194,7 +194,12 @@ fn a_board_that_hangs_is_reset_and_the_run_goes_on() {
     );
     assert_eq!(rig.resets(), 1);
     assert!(fs::read_to_string(xml).unwrap().contains("type=\"hung\""));
-    assert!(fs::read_to_string(page).unwrap().contains("<td>HUNG</td><td>b</td>"));
+    let page = fs::read_to_string(page).unwrap();
+    let origin = format!(" UTC, mlx5-mkey {}", env!("CARGO_PKG_VERSION"));
+    let device = format!("<p>Device: that of `{}`</p>", rig.path("board").display());
+    for text in ["<td>HUNG</td><td>b</td>", &origin, &device] {
+        assert!(page.contains(text), "`{text}` is missing in {page}");
+    }
 }
 
 #[test]
@@ -314,7 +319,8 @@ fn a_program_that_is_not_there_is_a_failure() {
 #[test]
 fn arguments_that_make_no_sense() {
     let mut rig = Rig::new("");
-    for arguments in [&["--board", "other"][..], &["--loud"], &["--filter"], &["rest"]] {
+    for arguments in [&["--board", "other"][..], &["--loud"], &["--filter"], &["rest"], &["--require", "xst"]]
+    {
         assert_eq!(rig.run(arguments).status, Some(2), "{arguments:?}");
     }
     rig.boards = "[board".into();
@@ -344,6 +350,28 @@ impl Rig {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         Ran::new(self.command(&[]).env("PATH", path).output().unwrap())
     }
+}
+
+#[test]
+fn reports_that_cannot_be_written_are_refused_before_anything_runs() {
+    let rig = Rig::new("touch ran; say 'cases 1'; pass a; say done");
+    let (good, bad) = (rig.path("good"), rig.path("no/folder"));
+    let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
+    fs::write(good, "of the last run").unwrap();
+    for arguments in [["--junit", good, "--html", bad], ["--html", good, "--junit", bad]] {
+        let ran = rig.run(&arguments);
+        assert_eq!(ran.status, Some(2), "{}", ran.err);
+        assert!(ran.err.starts_with(&format!("error: {bad}: ")), "{}", ran.err);
+        assert_eq!((rig.path("ran").exists(), ran.out.as_str()), (false, ""));
+        assert_eq!(fs::read_to_string(good).unwrap(), "of the last run");
+    }
+    fs::write(good, "x".repeat(100_000)).unwrap();
+    rig.run(&["--junit", good]).shows(0, &["passed   a"]);
+    let report = fs::read_to_string(good).unwrap();
+    assert!(report.starts_with("<?xml") && !report.contains('x'.to_string().repeat(9).as_str()), "{report}");
+    // Where there is no file to be emptied.
+    let ran = rig.run(&["--html", "/dev/stdout"]);
+    assert!(ran.status == Some(0) && ran.out.ends_with("</html>\n"), "{}", ran.out);
 }
 
 #[test]

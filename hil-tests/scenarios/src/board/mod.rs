@@ -84,19 +84,16 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Returns the names of what the board has, as `cargo xtask hil --require` and `boards.toml` know them.
+    /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
+    pub const NAMES: [&'static str; 7] =
+        ["signature", "xts", "xts-many", "xts-single", "drain", "hardware", "login"];
+
+    /// Returns the names of what the board has.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
-        let named = [
-            ("signature", self.signature),
-            ("xts", self.xts.is_some()),
-            ("xts-many", self.xts.is_some() && !single),
-            ("xts-single", single),
-            ("drain", self.drain),
-            ("hardware", self.hardware),
-            ("login", self.login),
-        ];
-        named.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
+        let xts = self.xts.is_some();
+        let has = [self.signature, xts, xts && !single, single, self.drain, self.hardware, self.login];
+        Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
     }
 }
 

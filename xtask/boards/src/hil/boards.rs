@@ -100,6 +100,31 @@ pub(super) enum Reach {
     Ssh(Ssh),
 }
 
+impl Reach {
+    /// Says in words which device is behind it.
+    pub(super) fn device(&self) -> String {
+        match self {
+            Self::Local { device } => format!("{device} of this machine"),
+            Self::Uverbs { crypto, engine } => {
+                let (crypto, engine) = (crypto.name(), engine.name());
+                format!("software device behind libmlx5, {crypto} keys, {engine} engine")
+            }
+            Self::Firmware { board } => {
+                format!("software device without a system, cores of {}", board.name())
+            }
+            Self::QemuUser { board, crypto } => {
+                let (board, crypto) = (board.name(), crypto.name());
+                format!("software device behind the arm64 libmlx5, cores of {board}, {crypto} keys")
+            }
+            Self::Vdpu { crypto, .. } => {
+                format!("software device behind libmlx5 in an emulated machine, {} keys", crypto.name())
+            }
+            Self::Command { command } => format!("that of `{}`", command.join(" ")),
+            Self::Ssh(ssh) => format!("{} over ssh", ssh.device),
+        }
+    }
+}
+
 /// Reads a board by its name.
 fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
     Board::named(&String::deserialize(from)?).map_err(de::Error::custom)

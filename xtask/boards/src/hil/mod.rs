@@ -11,14 +11,15 @@ mod session;
 mod ssh;
 
 use boards::Description;
+use hil_scenarios::board::Capabilities;
 use hil_scenarios::cases::{Case, Selection};
 use hil_scenarios::way::Ways;
 use monitor::Monitor;
-use report::Terminal;
+use report::{ReportFile, Terminal};
 use results::Results;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 use xtask::run::{self, root};
@@ -78,6 +79,12 @@ struct Options {
     html: Option<PathBuf>,
 }
 
+/// Where the results are written.
+struct Reports {
+    junit: Option<ReportFile>,
+    html: Option<ReportFile>,
+}
+
 /// Runs the boards that are named.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let chosen = parse(arguments).map_err(|error| format!("{error}\n\n{HELP}")).and_then(|options| {
@@ -94,6 +101,13 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if options.list {
         return run::print(&list(&options, &chosen), 0);
     }
+    // Before a run of minutes, not behind it.
+    let open = |file: &Option<PathBuf>| file.as_deref().map(ReportFile::open).transpose();
+    let reports =
+        match open(&options.junit).and_then(|junit| Ok(Reports { junit, html: open(&options.html)? })) {
+            Ok(reports) => reports,
+            Err(message) => return run::misuse(&format!("error: {message}")),
+        };
     // What boards have started, copied or booted is cleared away, and the reports are written. Whoever cannot wait for that
     // interrupts again.
     let interrupt = || {
@@ -104,7 +118,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if let Err(error) = ctrlc::set_handler(interrupt) {
         return run::misuse(&format!("error: {error}"));
     }
-    match perform(&options, &chosen, &mut io::stdout()) {
+    match perform(&options, &chosen, reports, &mut io::stdout()) {
         Ok(_) if session::is_interrupted() => ExitCode::from(INTERRUPTED),
         Ok(all) if all.iter().all(|results| results.is_good(options.require_board)) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -125,7 +139,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             Long("filter") => options.filter = text(&mut parser)?,
             Long("ways") => options.ways = Some(text(&mut parser)?.parse()?),
             Long("list") => options.list = true,
-            Long("require") => options.require.push(text(&mut parser)?),
+            Long("require") => options.require.push(capability(text(&mut parser)?)?),
             Long("require-board") => options.require_board = true,
             Long("require-cases") => options.require_cases = true,
             Long("junit") => options.junit = Some(text(&mut parser)?.into()),
@@ -135,6 +149,16 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         }
     }
     Ok(options)
+}
+
+/// Returns a capability, if there is one of that name.
+fn capability(name: String) -> Result<String, String> {
+    let known = Capabilities::NAMES;
+    if known.contains(&name.as_str()) {
+        Ok(name)
+    } else {
+        Err(format!("no capability is called `{name}`; there are {}", known.join(", ")))
+    }
 }
 
 /// Finds the boards that are named.
@@ -171,8 +195,10 @@ fn list(options: &Options, chosen: &[(String, Description)]) -> String {
 fn perform(
     options: &Options,
     chosen: &[(String, Description)],
+    reports: Reports,
     out: &mut dyn Write,
 ) -> io::Result<Vec<Results>> {
+    let origin = origin();
     let mut all = Vec::new();
     for (name, description) in chosen {
         all.push(perform_one(options, name, description, out)?);
@@ -181,17 +207,22 @@ fn perform(
         out.write_all(report::summary(results, options.require_board).as_bytes())?;
     }
     out.flush()?;
-    let write = |file: &Path, text: &str| {
-        std::fs::write(file, text)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
-    };
-    if let Some(file) = &options.junit {
-        write(file, &report::junit(&all, options.require_board).map_err(io::Error::other)?)?;
+    if let Some(file) = reports.junit {
+        file.write(&report::junit(&all, options.require_board).map_err(io::Error::other)?)?;
     }
-    if let Some(file) = &options.html {
-        write(file, &report::html(&all, options.require_board))?;
+    if let Some(file) = reports.html {
+        file.write(&report::html(&all, options.require_board, &origin))?;
     }
     Ok(all)
+}
+
+/// Says when this is, and of what it is a run; of what cannot be found out nothing.
+fn origin() -> String {
+    let answer = |name, arguments: &[&str]| run::answer(run::program(name, arguments)).ok();
+    let date = answer("date", &["-u", "+%F %H:%M UTC"]);
+    let version = Some(format!("mlx5-mkey {}", env!("CARGO_PKG_VERSION")));
+    let commit = answer("git", &["describe", "--always", "--dirty"]).map(|commit| format!("commit {commit}"));
+    [date, version, commit].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn perform_one(
@@ -215,7 +246,7 @@ fn perform_one(
     }
     session::run(&mut *board, &mut monitor, &selection, &mut |monitor| terminal.watch(monitor));
     terminal.finish()?;
-    let mut results = monitor.results().clone();
+    let mut results = Results { device: description.reach.device(), ..monitor.results().clone() };
     let known = Selection { filter: &options.filter, after: None, ways }.cases().count();
     if options.require_cases && results.announced != known {
         let announced = results.announced;
@@ -259,9 +290,14 @@ mod tests {
         };
         assert_eq!(options, expected);
         assert_eq!(words(""), Ok(Options::default()));
-        for line in ["--list=cases", "--boards", "cases", "--ways bath"] {
+        for line in ["--list=cases", "--boards", "cases", "--ways bath", "--require xst"] {
             assert!(words(line).is_err(), "{line}");
         }
+        for name in Capabilities::NAMES {
+            assert!(words(&format!("--require {name}")).is_ok(), "{name}");
+        }
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login";
+        assert!(words("--require xst").unwrap_err().contains(known));
     }
 
     #[test]
@@ -296,10 +332,8 @@ mod tests {
     #[test]
     fn the_help_explains_every_capability() {
         let (_, explained) = HELP.split_once("Capabilities are\n").unwrap();
-        for case in Selection::default().cases() {
-            for name in case.needs().names() {
-                assert!(explained.contains(&format!("  {name} ")), "{name}");
-            }
+        for name in Capabilities::NAMES {
+            assert!(explained.contains(&format!("  {name} ")), "{name}");
         }
     }
 }

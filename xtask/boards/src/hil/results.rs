@@ -73,6 +73,8 @@ pub(super) enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Results {
     pub(super) board: String,
+    /// What the board's device is, in words.
+    pub(super) device: String,
     pub(super) capabilities: Vec<String>,
     /// How many cases the board said there are.
     pub(super) announced: usize,
@@ -90,6 +92,7 @@ impl Results {
     pub(super) fn nothing(board: &str, ending: Ending) -> Self {
         Self {
             board: board.into(),
+            device: String::new(),
             capabilities: vec![],
             announced: 0,
             cases: vec![],

@@ -3,8 +3,8 @@
 use super::super::results::{Case, Ending, Results, Verdict};
 use std::fmt::{self, Write as _};
 
-/// Writes the page.
-pub(crate) fn html(all: &[Results], board_required: bool) -> String {
+/// Writes the page; `origin` says when the run was, and of what.
+pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> String {
     let mut page = String::new();
     let good = all.iter().all(|results| results.is_good(board_required));
     // Writing to a string cannot fail.
@@ -12,9 +12,10 @@ pub(crate) fn html(all: &[Results], board_required: bool) -> String {
         page,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>hil: {}</title>\n<style>\n{}</style>\n</head>\n\
-         <body>\n<header>\n<h1>Hardware in the loop</h1>\n",
+         <body>\n<header>\n<h1>Hardware in the loop</h1>\n<p>{}</p>\n",
         if good { "passed" } else { "failed" },
         include_str!("report.css"),
+        Escaped(origin),
     );
     for results in all {
         let _ = heading(&mut page, results, board_required);
@@ -37,6 +38,9 @@ fn heading(page: &mut String, results: &Results, board_required: bool) -> fmt::R
         false => "failed",
     };
     write!(page, "<section class=\"board {class}\">\n<h2>{}</h2>\n", Escaped(&results.board))?;
+    if !results.device.is_empty() {
+        writeln!(page, "<p>Device: {}</p>", Escaped(&results.device))?;
+    }
     let text = super::summary(results, board_required);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
     writeln!(page, "<p>{}</p>", Escaped(first))?;
@@ -97,7 +101,7 @@ fn row(page: &mut String, case: &Case) -> fmt::Result {
         page,
         "<tr class=\"{}\"><td>{word}</td><td>{}</td><td>{}</td><td>",
         word.to_lowercase(),
-        Escaped(&case.name),
+        Breakable(&case.name),
         match case.verdict {
             Verdict::Skipped(_) => String::new(),
             _ => format!("{:.1}", case.took.as_secs_f64() * 1e3),
@@ -118,6 +122,17 @@ fn row(page: &mut String, case: &Case) -> fmt::Result {
     }
     page.push_str("</td></tr>\n");
     Ok(())
+}
+
+/// A name as it is written in HTML: a line may end behind what joins its words, and nowhere else.
+struct Breakable<'a>(&'a str);
+
+impl fmt::Display for Breakable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = self.0.split_inclusive(['_', ':', '/']);
+        write!(f, "{}", Escaped(words.next().unwrap_or_default()))?;
+        words.try_for_each(|word| write!(f, "<wbr>{}", Escaped(word)))
+    }
 }
 
 /// Text as it is written in HTML.

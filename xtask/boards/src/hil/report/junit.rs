@@ -16,6 +16,7 @@ pub(crate) fn junit(all: &[Results], board_required: bool) -> Result<String, Str
 fn suite(results: &Results, board_required: bool) -> TestSuite {
     let mut suite = TestSuite::new(results.board.as_str());
     suite.set_time(results.took);
+    suite.add_property(Property::new("device", results.device.as_str()));
     suite.add_property(Property::new("capabilities", results.capabilities.join(" ")));
     for reset in &results.resets {
         suite.add_property(Property::new("reset", reset.as_str()));

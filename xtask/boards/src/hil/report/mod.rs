@@ -1,9 +1,11 @@
 //! The results for people and for other programs.
 
+mod file;
 mod html;
 mod junit;
 mod terminal;
 
+pub(super) use file::ReportFile;
 pub(super) use html::html;
 pub(super) use junit::junit;
 pub(super) use terminal::{Terminal, summary};

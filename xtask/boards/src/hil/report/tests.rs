@@ -20,6 +20,7 @@ fn case(name: &str, verdict: Verdict) -> Case {
 
 fn results() -> Results {
     Results {
+        device: NASTY.into(),
         capabilities: vec!["xts".into(), NASTY.into()],
         announced: 5,
         cases: vec![
@@ -64,7 +65,7 @@ fn junit_can_be_read_back() {
 
 #[test]
 fn the_page_is_one_file_and_keeps_texts_apart_from_markup() {
-    let page = html(&[results()], false);
+    let page = html(&[results()], false, NASTY);
     assert!(!page.contains("<b>&amp;\"'"), "a text of the board stands as it is");
     assert!(page.contains("&lt;b&gt;&amp;amp;&quot;&#39;]]&gt;--&gt;&lt;script&gt;"));
     assert_eq!(page.matches("<script>").count(), 1);
@@ -75,5 +76,23 @@ fn the_page_is_one_file_and_keeps_texts_apart_from_markup() {
     for tag in ["section", "table", "tr", "td", "th", "ul", "li", "details", "div", "label", "nav", "main"] {
         let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
         assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn the_page_says_when_what_and_where() {
+    let results = Results { device: "mlx5_0 over ssh".into(), ..results() };
+    let page = html(&[results], false, "2026-11-23 07:18 UTC, mlx5-mkey 0.1.0, commit 1234567");
+    assert!(page.contains("<p>2026-11-23 07:18 UTC, mlx5-mkey 0.1.0, commit 1234567</p>"));
+    assert!(page.contains("<p>Device: mlx5_0 over ssh</p>"));
+}
+
+#[test]
+fn names_break_between_words_only() {
+    let results = Results { cases: vec![case("r1_a<b::c", Verdict::Passed)], ..results() };
+    let page = html(&[results], false, "");
+    assert!(page.contains("<td>r1_<wbr>a&lt;b:<wbr>:<wbr>c</td>"), "{page}");
+    for anywhere in ["overflow-wrap", "word-break", "word-wrap", "hyphens"] {
+        assert!(!page.contains(anywhere), "{anywhere}");
     }
 }
