@@ -62,6 +62,26 @@ numbers! {
     Priority(u8) = "priority", 7;
 }
 
+impl AckTimeout {
+    /// 67 ms (code 14): what `ibv_rc_pingpong`, perftest and pyverbs take.
+    pub const MS_67: Self = Self(14);
+}
+
+impl RnrTimer {
+    /// 0.64 ms (code 12): what `ibv_rc_pingpong`, perftest and pyverbs take.
+    pub const US_640: Self = Self(12);
+}
+
+impl LogMaxRdAtomic {
+    /// 16 in flight, the most that mlx5 devices report (`max_qp_rd_atom`): what perftest takes for RDMA READ.
+    pub const SIXTEEN: Self = Self(4);
+}
+
+impl LogMessage {
+    /// 1 GiB, the longest message of a reliable connection (`max_msg_sz`).
+    pub const GIB_1: Self = Self(30);
+}
+
 /// The number of user memory that was registered with the device (PRM `umem_id`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -1,5 +1,6 @@
 //! What can go wrong on the way to the device, and what to do about it.
 
+use super::address::AddressError;
 use crate::error::{CommandError, ConfigError, EqualHalves, QueueError};
 use crate::types::{Cqn, OutOfRange};
 use core::error::Error;
@@ -105,6 +106,8 @@ pub enum DevxError {
         /// Its number.
         wanted: Cqn,
     },
+    /// The peer's address cannot be connected to.
+    Address(AddressError),
     /// An event was shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
@@ -129,6 +132,7 @@ from! {
     OutOfRange(OutOfRange);
     Config(ConfigError);
     EqualHalves(EqualHalves);
+    Address(AddressError);
 }
 
 impl DevxError {
@@ -176,6 +180,7 @@ impl fmt::Display for DevxError {
             Self::OtherCompletionQueue { wanted } => {
                 write!(f, "the reader of completion queue {wanted} is needed")
             }
+            Self::Address(error) => error.fmt(f),
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
             Self::EventsLost => {
                 f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
@@ -224,6 +229,9 @@ fn calling(cause: &io::Error) -> &'static str {
         Some(libc::EIO | libc::ENODEV) => ". The device was reset or removed: open it again",
         Some(libc::EREMOTEIO) => ". The device refused: the kernel's log may say why (dmesg)",
         Some(libc::EMFILE | libc::ENFILE) => ". File descriptors are used up: raise the limit (ulimit -n)",
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ETIMEDOUT) => {
+            ". The peer's GID leads nowhere: see `ip route get` and `ip neigh`, or give its MAC address (ConnectOptions)"
+        }
         Some(libc::EBUSY) => ". It is in use by another object",
         _ => "",
     }

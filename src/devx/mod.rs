@@ -22,7 +22,9 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("the shim rings doorbells with 8-byte stores, which may be shared on 64-bit hosts only");
 
+mod address;
 mod buffer;
+mod connect;
 mod cq;
 mod dek_cache;
 mod error;
@@ -31,13 +33,15 @@ mod objects;
 mod queue_pair;
 mod sys;
 
+pub use address::{AddressError, QpAddress};
 pub use buffer::Buffer;
+pub use connect::ConnectOptions;
 pub use cq::{Cq, CqReader, CqSpec};
 pub use dek_cache::{DekCache, DekLease};
 pub use error::{DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
 pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain};
-pub use queue_pair::{Connection, Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
+pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,

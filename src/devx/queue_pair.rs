@@ -5,9 +5,8 @@
 use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
 use super::{Device, DevxError, ProtectionDomain, carry, create_unlike, sys};
 use crate::command::{
-    AckTimeout, CreateQp, Init2Init, Init2Rtr, LogMaxRdAtomic, LogMessage, LogPageSize, Path, PathMtu, Psn,
-    QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp, ReceiveRing, Retries, RnrTimer, Rst2Init,
-    Rtr2Rts, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
+    CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp, ReceiveRing,
+    Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
 };
 use crate::error::PostError;
 use crate::queue::{
@@ -56,20 +55,6 @@ impl Default for QueuePairSpec {
     }
 }
 
-/// The other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Connection {
-    /// The peer's queue pair.
-    pub peer: Qpn,
-    /// Where it is.
-    pub path: Path,
-    /// Number of the first packet in both directions.
-    pub first_psn: Psn,
-    /// Largest packet.
-    pub mtu: PathMtu,
-}
-
 /// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
 ///
 /// Completions of a queue pair that is dropped are dropped with it.
@@ -110,7 +95,7 @@ pub struct RingAddresses {
 struct QpMemory {
     _rings: sys::Dma,
     _uar: Arc<sys::Uar>,
-    _pd: ProtectionDomain,
+    domain: ProtectionDomain,
     set_aside: [SetAside; 2],
 }
 
@@ -171,7 +156,7 @@ impl Device {
             send_ring: rings.address(send_at),
             record: rings.address(record_at),
         };
-        let memory = Arc::new(QpMemory { _rings: rings, _uar: uar, _pd: pd.clone(), set_aside });
+        let memory = Arc::new(QpMemory { _rings: rings, _uar: uar, domain: pd.clone(), set_aside });
         let cqs = [send_cq.clone(), receive_cq.clone()];
         let (object, qpn) = create_unlike(&self.context, &memory, &command, |qpn| {
             cqs.iter().any(|cq| cq.has_departed(Writer::Qp(*qpn)))
@@ -217,55 +202,6 @@ impl QpControl {
         if drain_on_signature_error { self.modify(&drain(qp, true)) } else { Ok(()) }
     }
 
-    /// Connects to a peer: INIT to RTR to RTS.
-    ///
-    /// # Errors
-    /// [`DevxError::Command`].
-    pub fn connect(&self, connection: &Connection) -> Result<(), DevxError> {
-        let qp = self.qpn();
-        let Connection { peer, path, first_psn, mtu } = *connection;
-        self.modify(&Init2Rtr {
-            qp,
-            remote_qp: peer,
-            path,
-            port: self.0.spec.port,
-            mtu,
-            log_max_message: LogMessage::new(30)?,
-            first_psn,
-            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
-            rnr_timer: RnrTimer::new(12)?,
-        })?;
-        self.modify(&Rtr2Rts {
-            qp,
-            first_psn,
-            log_max_rd_atomic: LogMaxRdAtomic::new(4)?,
-            ack_timeout: AckTimeout::new(14)?,
-            retries: Retries::MAX,
-            rnr_retries: Retries::MAX,
-        })
-    }
-
-    /// Connects to a queue pair of the same device.
-    ///
-    /// # Errors
-    /// As [`QpControl::connect`].
-    pub fn connect_local(&self, peer: Qpn) -> Result<(), DevxError> {
-        self.connect(&Connection {
-            peer,
-            path: Path::Loopback,
-            first_psn: Psn::default(),
-            mtu: PathMtu::B1024,
-        })
-    }
-
-    /// Connects to itself.
-    ///
-    /// # Errors
-    /// As [`QpControl::connect`].
-    pub fn connect_loopback(&self) -> Result<(), DevxError> {
-        self.connect_local(self.qpn())
-    }
-
     /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask decode`.
     pub fn addresses(&self) -> RingAddresses {
         self.0.addresses
@@ -300,7 +236,20 @@ impl QpControl {
         &self.0.object
     }
 
-    fn modify<C: crate::command::Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
+    /// Returns the port of the device.
+    pub(super) fn port(&self) -> u8 {
+        self.0.spec.port
+    }
+
+    /// Returns the protection domain.
+    pub(super) fn domain(&self) -> &ProtectionDomain {
+        &self.0.object.kept().domain
+    }
+
+    pub(super) fn modify<C: crate::command::Command<Reply = ()>>(
+        &self,
+        command: &C,
+    ) -> Result<(), DevxError> {
         carry(command, |request, reply| self.0.object.modify(request, reply)).map(|_| ())
     }
 }

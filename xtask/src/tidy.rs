@@ -34,6 +34,7 @@ const UNSAFE: &[&str] = &[
     "src/devx/mod.rs",
     "src/devx/objects.rs",
     "src/devx/queue_pair.rs",
+    "src/devx/sys/address.rs",
     "src/devx/sys/context.rs",
     "src/devx/sys/dma.rs",
     "src/devx/sys/events.rs",

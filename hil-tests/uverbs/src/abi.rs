@@ -180,6 +180,34 @@ structures! {
         rkey: u32,
     }
 
+    /// `struct ib_uverbs_create_ah`, with `struct ib_uverbs_ah_attr` and its route.
+    CreateAh 56 {
+        response: u64,
+        user_handle: u64,
+        pd: u32,
+        reserved: u32,
+        gid: [u8; 16],
+        flow_label: u32,
+        source_gid_index: u8,
+        hop_limit: u8,
+        traffic_class: u8,
+        reserved1: u8,
+        lid: u16,
+        service_level: u8,
+        path_bits: u8,
+        static_rate: u8,
+        is_global: u8,
+        port: u8,
+        reserved2: u8,
+    }
+
+    /// `struct mlx5_ib_create_ah_resp`.
+    CreateAhResponse 16 {
+        response_length: u32,
+        mac: [u8; 6],
+        reserved: [u8; 6],
+    }
+
     /// `struct mlx5_ib_create_cq`.
     CreateCq 32 {
         buffer: u64,

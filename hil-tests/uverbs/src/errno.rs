@@ -25,6 +25,8 @@ impl Errno {
     pub(crate) const OPNOTSUPP: Self = Self(libc::EOPNOTSUPP);
     /// The interface does not have this method or attribute.
     pub(crate) const PROTONOSUPPORT: Self = Self(libc::EPROTONOSUPPORT);
+    /// Nobody answers at an address of the network.
+    pub(crate) const TIMEDOUT: Self = Self(libc::ETIMEDOUT);
     /// The device refused the command; its reply says why.
     pub(crate) const REMOTEIO: Self = Self(libc::EREMOTEIO);
 }

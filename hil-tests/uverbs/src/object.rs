@@ -2,6 +2,7 @@
 
 use crate::abi::{ModifyQp, QpCapabilities};
 use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_softdev::QpState;
 use std::collections::BTreeMap;
 
@@ -64,6 +65,8 @@ pub(crate) struct Qp {
     pub(crate) capabilities: QpCapabilities,
     /// All requests complete.
     pub(crate) signal_all: bool,
+    /// What commands of the device see of it, but for what changes by itself.
+    pub(crate) context: Qpc,
     /// What it was last set to.
     pub(crate) attributes: ModifyQp,
 }
@@ -106,6 +109,8 @@ pub(crate) enum Object {
     Cq(Cq),
     /// A queue pair.
     Qp(Box<Qp>),
+    /// An address of a peer.
+    AddressHandle,
     /// A page for doorbells.
     Uar,
     /// Memory for queues of commands.
@@ -120,7 +125,7 @@ impl Object {
         match self {
             Self::Qp(_) => 0,
             Self::Cq(_) => 1,
-            Self::Mr(_) | Self::Devx(_) | Self::Uar | Self::Umem(_) => 2,
+            Self::Mr(_) | Self::Devx(_) | Self::AddressHandle | Self::Uar | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
     }

@@ -235,7 +235,7 @@ impl State {
                 device.destroy_qp(qp.number)?;
                 self.subscriptions.forget(Subject::Qp(qp.number));
             }
-            Object::Uar | Object::Umem(_) => {}
+            Object::AddressHandle | Object::Uar | Object::Umem(_) => {}
             Object::Devx(Devx::Psvs(numbers)) => {
                 for number in numbers {
                     device.destroy_psv(number)?;

@@ -74,6 +74,12 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
     Ok(root)
 }
 
+/// Returns the port's MAC address: that from which its GUID would be made (EUI-64).
+pub(crate) const fn mac() -> [u8; 6] {
+    let [a, b, c, _, _, d, e, f] = GUID;
+    [a ^ 2, b, c, d, e, f]
+}
+
 /// Returns the only entry of the port's table of addresses: link-local, from the GUID.
 pub(crate) fn gid() -> [u8; 16] {
     let mut gid = [0; 16];

@@ -19,6 +19,20 @@ pub enum PathMtu {
     B4096 = 5,
 }
 
+impl PathMtu {
+    /// Returns the size with this code (PRM `mtu`, `enum ibv_mtu`), if there is one.
+    pub const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::B256,
+            2 => Self::B512,
+            3 => Self::B1024,
+            4 => Self::B2048,
+            5 => Self::B4096,
+            _ => return None,
+        })
+    }
+}
+
 /// A path over Ethernet (RoCE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -1,10 +1,12 @@
 //! Structures and constants of libibverbs and libmlx5, as their public headers have them.
 
 use core::ffi::{c_int, c_void};
+use core::ptr;
 
 /// Opaque objects of the libraries.
 pub(super) enum IbvDevice {}
 pub(super) enum IbvContext {}
+pub(super) enum IbvAh {}
 pub(super) enum DevxObj {}
 
 /// `struct ibv_pd`.
@@ -45,17 +47,116 @@ pub(super) struct Mlx5dvPd {
     pub(super) comp_mask: u64,
 }
 
-/// `struct mlx5dv_obj`: pairs of an object and where to describe it. Only the seventh is used.
+/// `struct mlx5_wqe_av`: how a peer is reached. Big endian.
 #[repr(C)]
-pub(super) struct Mlx5dvObj {
-    pub(super) others: [*mut c_void; 12],
-    pub(super) pd: *mut IbvPd,
-    pub(super) pd_out: *mut Mlx5dvPd,
-    pub(super) devx: [*mut c_void; 2],
+pub(super) struct Mlx5WqeAv {
+    pub(super) key_and_qpn: [u32; 3],
+    pub(super) rate_and_service_level: u8,
+    pub(super) path_bits: u8,
+    /// LID of the peer on InfiniBand, UDP source port on Ethernet; 0 for RoCE v1.
+    pub(super) lid_or_port: [u8; 2],
+    pub(super) reserved: [u8; 4],
+    pub(super) mac: [u8; 6],
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+    pub(super) gid_index_and_flow_label: u32,
+    pub(super) gid: [u8; 16],
 }
 
+/// `struct mlx5dv_ah`.
+#[repr(C)]
+pub(super) struct Mlx5dvAh {
+    pub(super) av: *mut Mlx5WqeAv,
+    pub(super) comp_mask: u64,
+}
+
+/// An object, and where to describe it.
+#[repr(C)]
+pub(super) struct Described<I, O> {
+    pub(super) object: *mut I,
+    pub(super) out: *mut O,
+}
+
+impl<I, O> Described<I, O> {
+    const NONE: Self = Self { object: ptr::null_mut(), out: ptr::null_mut() };
+}
+
+/// `struct mlx5dv_obj`.
+#[repr(C)]
+pub(super) struct Mlx5dvObj {
+    pub(super) others: [Described<c_void, c_void>; 5],
+    pub(super) ah: Described<IbvAh, Mlx5dvAh>,
+    pub(super) pd: Described<IbvPd, Mlx5dvPd>,
+    pub(super) devx: Described<c_void, c_void>,
+}
+
+impl Mlx5dvObj {
+    /// Describes nothing.
+    pub(super) const NONE: Self = Self {
+        others: [const { Described::NONE }; 5],
+        ah: Described::NONE,
+        pd: Described::NONE,
+        devx: Described::NONE,
+    };
+}
+
+/// `MLX5DV_OBJ_AH`.
+pub(super) const OBJ_AH: u64 = 1 << 5;
 /// `MLX5DV_OBJ_PD`.
 pub(super) const OBJ_PD: u64 = 1 << 6;
+
+/// `struct ibv_ah_attr`, with `struct ibv_global_route` in front.
+#[repr(C, align(8))]
+#[derive(Default)]
+pub(super) struct IbvAhAttr {
+    pub(super) gid: [u8; 16],
+    pub(super) flow_label: u32,
+    pub(super) source_gid_index: u8,
+    pub(super) hop_limit: u8,
+    pub(super) traffic_class: u8,
+    pub(super) reserved: u8,
+    pub(super) lid: u16,
+    pub(super) service_level: u8,
+    pub(super) path_bits: u8,
+    pub(super) static_rate: u8,
+    pub(super) is_global: u8,
+    pub(super) port: u8,
+}
+
+const _: () = assert!(size_of::<IbvAhAttr>() == 32 && core::mem::offset_of!(IbvAhAttr, lid) == 24);
+const _: () = assert!(size_of::<Mlx5WqeAv>() == 48 && core::mem::offset_of!(Mlx5WqeAv, mac) == 20);
+
+/// `struct ibv_port_attr`. The exported `ibv_query_port` fills it up to `flags`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct IbvPortAttr {
+    pub(super) state: u32,
+    pub(super) max_mtu: u32,
+    pub(super) active_mtu: u32,
+    pub(super) gid_table: c_int,
+    pub(super) capabilities: u32,
+    pub(super) max_message: u32,
+    pub(super) bad_pkeys: u32,
+    pub(super) bad_qkeys: u32,
+    pub(super) pkey_table: u16,
+    pub(super) lid: u16,
+    pub(super) sm_lid: u16,
+    pub(super) lmc: u8,
+    pub(super) max_vl: u8,
+    pub(super) sm_service_level: u8,
+    pub(super) subnet_timeout: u8,
+    pub(super) init_type_reply: u8,
+    pub(super) active_width: u8,
+    pub(super) active_speed: u8,
+    pub(super) physical_state: u8,
+    pub(super) link_layer: u8,
+    pub(super) flags: u8,
+    pub(super) capabilities2: u16,
+    pub(super) active_speed_ex: u32,
+}
+
+/// `IBV_LINK_LAYER_ETHERNET`.
+pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 
 /// `struct mlx5dv_devx_umem`.
 #[repr(C)]

@@ -2,9 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice};
+use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice, IbvPortAttr, LINK_LAYER_ETHERNET};
 use super::errno::check;
 use super::library::{Api, api};
+use crate::command::PathMtu;
 use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
@@ -25,6 +26,17 @@ pub(in crate::devx) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
+
+/// What a port is connected to.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::devx) struct Port {
+    /// The largest packet, where it is known.
+    pub(in crate::devx) mtu: Option<PathMtu>,
+    /// The port's LID; 0 on Ethernet.
+    pub(in crate::devx) lid: u16,
+    /// Ethernet, not InfiniBand.
+    pub(in crate::devx) is_ethernet: bool,
+}
 
 impl Context {
     /// Opens the mlx5 device with this name, or the first one, for DEVX.
@@ -108,6 +120,16 @@ impl Context {
         let result = unsafe { (self.api.mlx5dv_devx_query_eqn)(self.raw.as_ptr(), vector, &mut eqn) };
         check("mlx5dv_devx_query_eqn", result)?;
         Ok(eqn)
+    }
+
+    /// Returns what a port is connected to.
+    pub(in crate::devx) fn port(&self, port: u8) -> Result<Port, DevxError> {
+        let mut attr = IbvPortAttr::default();
+        // SAFETY: the pointer is to a place for the attributes.
+        let result = unsafe { (self.api.ibv_query_port)(self.raw.as_ptr(), port, &mut attr) };
+        check("ibv_query_port", result)?;
+        let mtu = u8::try_from(attr.active_mtu).ok().and_then(PathMtu::from_code);
+        Ok(Port { mtu, lid: attr.lid, is_ethernet: attr.link_layer == LINK_LAYER_ETHERNET })
     }
 
     /// Returns an entry of a port's GID table.

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::abi::{
-    ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvContext, IbvDevice, IbvMr, IbvPd, Mlx5dvObj,
+    ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr,
+    IbvPd, IbvPortAttr, Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -47,7 +48,10 @@ api! {
         ibv_free_device_list: fn(*mut *mut IbvDevice);
         ibv_get_device_name: fn(*mut IbvDevice) -> *const c_char;
         ibv_close_device: fn(*mut IbvContext) -> c_int;
+        ibv_query_port: fn(*mut IbvContext, u8, *mut IbvPortAttr) -> c_int;
         ibv_query_gid: fn(*mut IbvContext, u8, c_int, *mut [u8; 16]) -> c_int;
+        ibv_create_ah: fn(*mut IbvPd, *mut IbvAhAttr) -> *mut IbvAh;
+        ibv_destroy_ah: fn(*mut IbvAh) -> c_int;
         ibv_alloc_pd: fn(*mut IbvContext) -> *mut IbvPd;
         ibv_dealloc_pd: fn(*mut IbvPd) -> c_int;
         ibv_reg_mr: fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;

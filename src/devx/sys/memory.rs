@@ -2,19 +2,19 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
+use super::abi::{Described, IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::c_int;
 use core::mem::ManuallyDrop;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 /// A protection domain.
 pub(in crate::devx) struct Pd {
-    context: Arc<Context>,
-    raw: NonNull<IbvPd>,
+    pub(super) context: Arc<Context>,
+    pub(super) raw: NonNull<IbvPd>,
     number: u32,
 }
 
@@ -31,12 +31,7 @@ impl Pd {
         let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_pd"))?;
         let mut pd = Self { context: context.clone(), raw, number: 0 };
         let mut out = Mlx5dvPd::default();
-        let mut obj = Mlx5dvObj {
-            others: [ptr::null_mut(); 12],
-            pd: raw.as_ptr(),
-            pd_out: &mut out,
-            devx: [ptr::null_mut(); 2],
-        };
+        let mut obj = Mlx5dvObj { pd: Described { object: raw.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads and writes.
         check("mlx5dv_init_obj", unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
         pd.number = out.pdn;

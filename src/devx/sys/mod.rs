@@ -5,6 +5,7 @@
 //! that whatever order values are dropped in, the device's objects are destroyed children first.
 
 mod abi;
+mod address;
 mod context;
 mod dma;
 mod errno;
@@ -15,6 +16,7 @@ mod object;
 mod uar;
 mod wait;
 
+pub(super) use address::Route;
 pub(super) use context::Context;
 pub(super) use dma::Dma;
 pub(super) use events::EventChannel;

@@ -47,6 +47,11 @@ impl<K> Object<K> {
         Ok(Self { context: context.clone(), raw, kept: ManuallyDrop::new(kept) })
     }
 
+    /// Returns what the object uses.
+    pub(in crate::devx) fn kept(&self) -> &K {
+        &self.kept
+    }
+
     /// Runs a query command on the object.
     pub(in crate::devx) fn query(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         self.run("mlx5dv_devx_obj_query", self.context.api.mlx5dv_devx_obj_query, input, output)

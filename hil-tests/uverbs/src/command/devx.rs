@@ -5,10 +5,12 @@ use crate::caps;
 use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::events::{self, Subject};
-use crate::object::{Devx, Object};
+use crate::object::{Devx, Object, Qp};
+use mlx5_mkey::wire::prm::qp_context::QpcState;
 use mlx5_softdev::{
     Access, CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState, MkeyAttributes, QpState,
 };
+use zerocopy::IntoBytes;
 
 /// Attributes of the methods that take a command (`mlx5_user_ioctl_cmds.h`).
 const OTHER_IN: u16 = 0x1000;
@@ -343,11 +345,12 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// OBJ_MODIFY: of a queue pair, by its own handle.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?);
-    let number = call.qp(call.request.handle(HANDLE)?)?.number;
+    let handle = call.request.handle(HANDLE)?;
+    let number = call.qp(handle)?.number;
     if !devx_queue::changes_qp(command.opcode()) || command.u24(9).ok() != Some(number) {
         return Err(Errno::INVAL);
     }
-    let outcome = devx_queue::modify(call, command.opcode(), number, &command.0).map(|()| vec![0; HEADER]);
+    let outcome = devx_queue::modify(call, command.opcode(), handle, &command.0).map(|()| vec![0; HEADER]);
     answer(call, OUT, outcome)
 }
 
@@ -356,9 +359,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?);
     let object = call.object(call.request.handle(HANDLE)?)?.clone();
     let outcome = match (command.opcode(), object) {
-        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => {
-            query_qp(call, qp.number)
-        }
+        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
             // State 0: ready. The key itself stays inside.
             Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
@@ -374,24 +375,21 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     answer(call, OUT, outcome)
 }
 
-fn query_qp(call: &mut Call<'_>, number: u32) -> Result<Vec<u8>, Status> {
+fn query_qp(call: &mut Call<'_>, qp: &Qp) -> Result<Vec<u8>, Status> {
     const CONTEXT: usize = 0x18;
-    let view = call.state.device.query(number)?;
+    let view = call.state.device.query(qp.number)?;
     let state = match view.state {
-        QpState::Reset => 0,
-        QpState::Init => 1,
-        QpState::ReadyToReceive => 2,
-        QpState::ReadyToSend => 3,
-        QpState::SendQueueError => 4,
-        QpState::SendQueueDrained => 5,
-        QpState::Error => 6,
+        QpState::Reset => QpcState::RESET,
+        QpState::Init => QpcState::INIT,
+        QpState::ReadyToReceive => QpcState::RTR,
+        QpState::ReadyToSend => QpcState::RTS,
+        QpState::SendQueueError => QpcState::SQ_ERROR,
+        QpState::SendQueueDrained => QpcState::SQ_DRAINED,
+        QpState::Error => QpcState::ERROR,
     };
-    let mut bytes = reply(0x110, CONTEXT, &[state << 4]);
-    if let Some(place) = bytes.get_mut(CONTEXT + 0xb4..CONTEXT + 0xb6) {
-        place.copy_from_slice(&view.hw_sq_wqebb_counter.to_be_bytes());
-    }
-    if let Some(place) = bytes.get_mut(CONTEXT + 0xba..CONTEXT + 0xbc) {
-        place.copy_from_slice(&view.hw_rq_counter.to_be_bytes());
-    }
-    Ok(bytes)
+    let mut context = qp.context;
+    context.state.set(QpcState::from_bits(context.state.get()).with_state(state).into_bits());
+    context.hw_sq_wqebb_counter.set(view.hw_sq_wqebb_counter);
+    context.hw_rq_counter.set(view.hw_rq_counter.into());
+    Ok(reply(0x110, CONTEXT, context.as_bytes()))
 }

@@ -1,17 +1,19 @@
 //! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
 
-use super::Call;
 use super::devx::{Answer, Status};
+use super::{Call, address};
 use crate::abi::{ModifyQp, QpCapabilities};
 use crate::errno::Errno;
 use crate::object::{Base, Cq, Object, Qp, Umem};
 use crate::process;
+use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
 use mlx5_mkey::wire::prm::qp_context::{
-    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcSizes, QpcState, QpcUar,
+    PathHops, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes, QpcState,
+    QpcUar,
 };
-use mlx5_softdev::{CqAttributes, QpAttributes, QpState, Retries};
+use mlx5_softdev::{CqAttributes, Peer, QpAttributes, QpState, Retries};
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
@@ -148,6 +150,7 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         async_events: 0,
         capabilities: QpCapabilities::default(),
         signal_all: false,
+        context: *qpc,
         attributes: ModifyQp::default(),
     };
     Ok((Object::Qp(Box::new(qp)), Answer::number(number)))
@@ -164,53 +167,101 @@ const STEPS: &[(u16, Option<QpState>)] = &[
     (0x50e, None),
 ];
 
+const RST2INIT: u16 = 0x502;
 const INIT2RTR: u16 = 0x503;
 const RTR2RTS: u16 = 0x504;
 const INIT2INIT: u16 = 0x50e;
+
+/// The most RDMA READs and atomics in flight, as a logarithm (`log_max_ra_req_qp`, `log_max_ra_res_qp`).
+const LOG_MAX_RD_ATOMIC: u8 = 4;
+
+/// A queue pair that no process of the fabric has.
+const NOBODY: Peer = Peer::Remote(u32::MAX);
 
 /// Returns whether a command changes a queue pair.
 pub(super) fn changes_qp(opcode: u16) -> bool {
     STEPS.iter().any(|(known, _)| *known == opcode)
 }
 
-/// Changes a queue pair.
-pub(super) fn modify(call: &mut Call<'_>, opcode: u16, number: u32, command: &[u8]) -> Result<(), Status> {
+/// Changes a queue pair. What is refused has changed nothing.
+pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u8]) -> Result<(), Status> {
+    let Qp { number, mut context, .. } = *call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?;
     if opcode == INIT2INIT && call.state.device.query(number)?.state != QpState::Init {
         return Err(Status::BAD_STATE);
+    }
+    let asked = if matches!(opcode, RST2INIT | INIT2RTR | RTR2RTS | INIT2INIT) {
+        let (request, _) = ModifyQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
+        let mask = QpOptional::from_bits(request.opt_param_mask.get());
+        merge(opcode, &mut context, &request.qpc, mask)?;
+        Some((request, mask))
+    } else {
+        None
+    };
+    let drain = QpcPd::from_bits(context.pd.get()).drain_sigerr();
+    if drain && !call.state.device.profile().drain_sigerr {
+        return Err(Status::BAD_PARAMETER);
     }
     if let Some((_, Some(state))) = STEPS.iter().find(|(known, _)| *known == opcode) {
         call.state.device.modify(number, *state)?;
         call.state.touch();
     }
-    if !matches!(opcode, INIT2RTR | RTR2RTS | INIT2INIT) {
-        return Ok(());
-    }
-    let (request, _) = ModifyQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
-    match opcode {
-        INIT2RTR => {
-            let peer = call.state.peer(QpcPeer::from_bits(request.qpc.peer.get()).remote_qpn());
-            call.state.device.connect(number, peer)?;
+    match (opcode, asked) {
+        (INIT2RTR, _) => {
+            let answers = address::leads_to_a_port(&context.primary_path) == Some(true);
+            let peer = call.state.peer(QpcPeer::from_bits(context.peer.get()).remote_qpn());
+            call.state.device.connect(number, if answers { peer } else { NOBODY })?;
         }
-        RTR2RTS => {
-            let retries = match QpcRetry::from_bits(request.qpc.retry.get()).rnr_retry() {
+        (RTR2RTS, _) => {
+            let retries = match QpcRetry::from_bits(context.retry.get()).rnr_retry() {
                 FOR_EVER => Retries::Infinite,
                 count => Retries::Count(count),
             };
             call.state.device.set_rnr_retry(number, retries)?;
         }
-        _ => {
-            let mask = QpOptional::from_bits(request.opt_param_mask.get());
-            if mask.with_drain_sigerr(false) != QpOptional::new() {
+        (INIT2INIT, Some((_, mask))) if mask.drain_sigerr() => {
+            call.state.device.set_drain_sigerr(number, drain)?;
+        }
+        _ => {}
+    }
+    call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?.context = context;
+    Ok(())
+}
+
+/// Takes over what a command sets of the context, each its own part.
+fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Result<(), Status> {
+    match opcode {
+        RST2INIT => {
+            (context.primary_path, context.rights) = (asked.primary_path, asked.rights);
+        }
+        INIT2RTR => {
+            let (sizes, rights) =
+                (QpcSizes::from_bits(asked.sizes.get()), QpcRights::from_bits(asked.rights.get()));
+            let good = PathMtu::from_code(sizes.mtu()).is_some() && rights.log_rra_max() <= LOG_MAX_RD_ATOMIC;
+            if !good || address::leads_to_a_port(&asked.primary_path).is_none() {
                 return Err(Status::BAD_PARAMETER);
             }
-            if mask.drain_sigerr() {
-                let drain = QpcPd::from_bits(request.qpc.pd.get()).drain_sigerr();
-                if drain && !call.state.device.profile().drain_sigerr {
-                    return Err(Status::BAD_PARAMETER);
-                }
-                call.state.device.set_drain_sigerr(number, drain)?;
-            }
+            let own = QpcSizes::from_bits(context.sizes.get());
+            context.sizes.set(own.with_mtu(sizes.mtu()).with_log_msg_max(sizes.log_msg_max()).into_bits());
+            let own = QpcRights::from_bits(context.rights.get());
+            context.rights.set(own.with_log_rra_max(rights.log_rra_max()).into_bits());
+            (context.peer, context.primary_path, context.receive) =
+                (asked.peer, asked.primary_path, asked.receive);
         }
+        RTR2RTS => {
+            if QpcRetry::from_bits(asked.retry.get()).log_sra_max() > LOG_MAX_RD_ATOMIC {
+                return Err(Status::BAD_PARAMETER);
+            }
+            (context.retry, context.next_send_psn) = (asked.retry, asked.next_send_psn);
+            let timeout = PathHops::from_bits(asked.primary_path.hops.get()).ack_timeout();
+            let hops = &mut context.primary_path.hops;
+            hops.set(PathHops::from_bits(hops.get()).with_ack_timeout(timeout).into_bits());
+        }
+        _ if mask.with_drain_sigerr(false) != QpOptional::new() => return Err(Status::BAD_PARAMETER),
+        _ if mask.drain_sigerr() => {
+            let drain = QpcPd::from_bits(asked.pd.get()).drain_sigerr();
+            context.pd.set(QpcPd::from_bits(context.pd.get()).with_drain_sigerr(drain).into_bits());
+        }
+        _ => {}
     }
     Ok(())
 }

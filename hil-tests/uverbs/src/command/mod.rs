@@ -1,5 +1,6 @@
 //! From a call to what it does: the tables of methods, and what all of them need.
 
+mod address;
 mod completion;
 mod device;
 mod devx;
@@ -64,6 +65,7 @@ const DEVICE: u16 = 0;
 const PD: u16 = 1;
 const CQ: u16 = 3;
 const QP: u16 = 4;
+const AH: u16 = 6;
 const MR: u16 = 7;
 const ASYNC_EVENT: u16 = 0x10;
 const DEVX: u16 = 0x1000;
@@ -114,6 +116,7 @@ const METHODS: &[Method] = &[
     ),
     method(ASYNC_EVENT, 0, &[needs(0, NewObject)], device::alloc_async_event),
     ending(PD, 0, &[needs(0, Handle)], memory::destroy_pd),
+    ending(AH, 0, &[needs(0, Handle)], address::destroy),
     ending(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
     method(
         CQ,
@@ -239,6 +242,7 @@ const COMMANDS: &[Command] = &[
     command(1, 8, 176, device::query_device),
     command(EXTENDED | 1, 8, 184, device::query_device_extended),
     command(3, 8, 4, memory::alloc_pd),
+    command(5, 56, 4, address::create),
     command(9, 40, 12, memory::register),
     command(17, 8, 4, completion::create_channel),
     command(25, 16, 128, queue_pair::query),

@@ -5,8 +5,9 @@ use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, 
 use crate::errno::Errno;
 use crate::object::{Base, Object, Qp, state_number, state_of};
 use crate::process;
+use mlx5_mkey::wire::prm::qp_context::{Qpc, QpcPd, QpcReceiveQueue, QpcSizes};
 use mlx5_softdev::{QpAttributes, QpState, Retries};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// `IB_UVERBS_QPT_RC`.
 const RELIABLE: u64 = 2;
@@ -107,6 +108,21 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         drain_sigerr: false,
         rnr_retry: Retries::Infinite,
     })?;
+    let mut context = Qpc::new_zeroed();
+    let receives = asked.rq_slots > 0;
+    let sizes = QpcSizes::new()
+        .with_log_sq_size(asked.sq_blocks.max(1).ilog2() as u8)
+        .with_no_sq(asked.sq_blocks == 0)
+        .with_log_rq_size(asked.rq_slots.max(1).ilog2() as u8)
+        .with_log_rq_stride(if receives { asked.rq_shift as u8 - 4 } else { 0 });
+    let kind = if receives { QpcReceiveQueue::REGULAR } else { QpcReceiveQueue::NONE };
+    context.pd.set(QpcPd::new().with_pd(pd).into_bits());
+    context.sizes.set(sizes.into_bits());
+    context.user_index.set(asked.user_index);
+    context.cqn_snd.set(send_cqn);
+    context.cqn_rcv.set(recv_cqn);
+    context.dbr_addr.set(asked.doorbell_record);
+    context.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
     let qp = Qp {
         number,
         user_handle: Some(call.request.number(7)),
@@ -118,6 +134,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         async_events: 0,
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
+        context,
         attributes: ModifyQp::default(),
     };
     call.publish(Object::Qp(Box::new(qp)), |request, handle| {

@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod connect;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
@@ -16,8 +17,8 @@ use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex, XtsKey,
 };
 use mlx5_mkey::devx::{
-    Buffer, Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject, MkeySpec,
-    ProtectionDomain, QueuePair, QueuePairSpec,
+    Buffer, ConnectOptions, Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject,
+    MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CommandError, CompletionError};
 use mlx5_mkey::mkey::{
@@ -402,7 +403,7 @@ fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
 fn everything() -> Outcome {
     let device = Device::open(None)?;
     let events = device.events()?;
-    let bench = Bench::on(device, draining(), 128)?;
+    let bench = Bench::on(device, draining(), 256)?;
     bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
     bench.cq.notify_error(&events, 6)?;
     let page = page(&bench.pd, &[3; 64])?;
@@ -410,8 +411,12 @@ fn everything() -> Outcome {
     let mkey = bench.pd.create_mkey(spec)?;
     load_key(&bench.device, &bench.pd)?;
     assert_ne!(bench.device.gid(1, 0)?, [0; 16]);
+    let other: QueuePair<64, 16> =
+        bench.device.create_qp(&bench.pd, &bench.cq, &bench.cq, QueuePairSpec::default())?;
+    let options = ConnectOptions::default();
+    other.control().connect(&other.control().address(&options)?, &options)?;
     bench.queue.control().query()?;
-    drop((mkey, page, bench, events));
+    drop((mkey, page, other, bench, events));
     Ok(())
 }
 

@@ -1,0 +1,47 @@
+//! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC address.
+
+use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
+use crate::abi::{CreateAh, CreateAhResponse};
+use crate::errno::Errno;
+use crate::object::Object;
+use crate::sysfs;
+use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathPort};
+use zerocopy::IntoBytes;
+
+/// CREATE_AH: of mlx5, this resolves a GID as well. Nobody answers for another than the port's.
+pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: CreateAh = call.request.structure(CORE_IN)?;
+    call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    // Ethernet knows no other addresses than global ones.
+    if asked.port != 1 || asked.is_global == 0 || asked.source_gid_index != 0 {
+        return Err(Errno::INVAL);
+    }
+    if asked.gid != sysfs::gid() {
+        return Err(Errno::TIMEDOUT);
+    }
+    let length = call.request.room(UHW_OUT).min(size_of::<CreateAhResponse>()) as u32;
+    call.publish(Object::AddressHandle, |request, handle| {
+        request.answer(CORE_OUT, &handle.to_ne_bytes())?;
+        let response =
+            CreateAhResponse { response_length: length, mac: sysfs::mac(), ..CreateAhResponse::default() };
+        request.answer(UHW_OUT, response.as_bytes())
+    })
+}
+
+/// AH_DESTROY.
+pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    call.destroy(handle, |object| matches!(object, Object::AddressHandle))
+}
+
+/// Returns whether there is such a path; if so, whether anybody is at its end.
+pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
+    if PathPort::from_bits(path.port.get()).vhca_port_num() != 1 {
+        return None;
+    }
+    if PathFlags::from_bits(path.flags.get()).fl() {
+        return Some(true);
+    }
+    let own = PathHops::from_bits(path.hops.get()).src_addr_index() == 0;
+    own.then(|| path.rgid_rip == sysfs::gid() && path.rmac == sysfs::mac())
+}

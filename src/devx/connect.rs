@@ -1,0 +1,232 @@
+//! Connecting: how the connection is to be, and the way to the peer.
+
+use super::sys::Route;
+use super::{AddressError, DevxError, QpAddress, QpControl};
+use crate::command::{
+    AckTimeout, FlowLabel, InfinibandPath, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Priority,
+    Psn, Retries, RnrTimer, RocePath, Rtr2Rts,
+};
+use crate::types::Qpn;
+
+/// How a connection is to be. The defaults are those of the reference tools, named at each; both sides should have the same.
+///
+/// ```
+/// use mlx5_mkey::command::AckTimeout;
+/// use mlx5_mkey::devx::ConnectOptions;
+///
+/// // RoCE v2 in the traffic class of DSCP 26, and a dead peer is noticed sooner: 4.096 us * 2^12, and up to 7 times again.
+/// let options = ConnectOptions {
+///     source_gid_index: 3,
+///     traffic_class: 26 << 2,
+///     ack_timeout: AckTimeout::new(12)?,
+///     ..ConnectOptions::default()
+/// };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ConnectOptions {
+    /// Entry of the own GID table, which also decides the version of RoCE; `show_gids` or `ibv_devinfo -v` list it. Default 0.
+    pub source_gid_index: u8,
+    /// Number of the first packet sent. Default 0. The tools draw one, so that late packets of an earlier connection are not
+    /// taken for packets of this one; it must be the same in [`QpControl::address`] and [`QpControl::connect`].
+    pub first_psn: Psn,
+    /// Largest packet. By default the smaller of both ports' active MTU, as perftest has it, and 1024 bytes for a port that
+    /// reports none, as `ibv_rc_pingpong` has it.
+    pub mtu: Option<PathMtu>,
+    /// How long to wait for an acknowledgement. Default 14: 67 ms (`ibv_rc_pingpong`, perftest, pyverbs).
+    pub ack_timeout: AckTimeout,
+    /// Retries after that. Default 7 (the same).
+    pub retries: Retries,
+    /// Retries when the peer has no receive request. Default 7: no limit (the same).
+    pub rnr_retries: Retries,
+    /// How long the peer waits when there is no receive request here. Default 12: 0.64 ms (the same).
+    pub rnr_timer: RnrTimer,
+    /// Own RDMA READs and atomics in flight (`max_rd_atomic`), at most the peer's `log_max_dest_rd_atomic`. Default 16, the
+    /// limit of mlx5 devices, as perftest has it for RDMA READ.
+    pub log_max_rd_atomic: LogMaxRdAtomic,
+    /// RDMA READs and atomics of the peer in flight (`max_dest_rd_atomic`). Default 16 (the same).
+    pub log_max_dest_rd_atomic: LogMaxRdAtomic,
+    /// InfiniBand service level or Ethernet priority. Default 0 (the same).
+    pub service_level: Priority,
+    /// Traffic class of RoCE. Its upper 6 bits are the DSCP of RoCE v2. Default 0 (perftest).
+    pub traffic_class: u8,
+    /// Hop limit of RoCE. Default 255 (perftest).
+    pub hop_limit: u8,
+    /// Flow label of RoCE. Default 0 (perftest).
+    pub flow_label: FlowLabel,
+    /// UDP source port of RoCE v2. By default what the kernel's mlx5 driver takes: from the flow label, or from the numbers of
+    /// both queue pairs where that is 0.
+    pub udp_source_port: Option<u16>,
+    /// MAC address of the peer, or of the router to it. By default the kernel finds it by the peer's GID.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            source_gid_index: 0,
+            first_psn: Psn::default(),
+            mtu: None,
+            ack_timeout: AckTimeout::MS_67,
+            retries: Retries::MAX,
+            rnr_retries: Retries::MAX,
+            rnr_timer: RnrTimer::US_640,
+            log_max_rd_atomic: LogMaxRdAtomic::SIXTEEN,
+            log_max_dest_rd_atomic: LogMaxRdAtomic::SIXTEEN,
+            service_level: Priority::default(),
+            traffic_class: 0,
+            hop_limit: u8::MAX,
+            flow_label: FlowLabel::default(),
+            udp_source_port: None,
+            mac: None,
+        }
+    }
+}
+
+/// Returns the UDP source port of a connection (kernel: `rdma_get_udp_sport`): the 20 bits of the flow label, or of the product
+/// of both numbers where that is 0, are folded to 14, above the lowest port that the InfiniBand specification allows.
+fn udp_source_port(flow_label: FlowLabel, own: Qpn, peer: Qpn) -> u16 {
+    const LOWEST: u32 = 0xc000;
+    const LOW_BITS: u32 = 0x3fff;
+    let label = match flow_label.get() {
+        0 => {
+            let product = u64::from(own.get()) * u64::from(peer.get());
+            let folded = product ^ product >> 20;
+            (folded ^ folded >> 40) as u32 & FlowLabel::MAX.get()
+        }
+        label => label,
+    };
+    (LOWEST | (label ^ label >> 14) & LOW_BITS) as u16
+}
+
+impl QpControl {
+    /// Returns what the peer has to know to connect to this queue pair with the same options.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`] where the port or the entry of its GID table is not there.
+    pub fn address(&self, options: &ConnectOptions) -> Result<QpAddress, DevxError> {
+        let (context, number) = (&self.domain().context, self.port());
+        let port = context.port(number)?;
+        Ok(QpAddress {
+            qpn: self.qpn(),
+            first_psn: options.first_psn,
+            gid: context.gid(number, options.source_gid_index.into())?,
+            lid: port.lid,
+            mtu: port.mtu.unwrap_or(PathMtu::B1024),
+        })
+    }
+
+    /// Connects to a peer: INIT to RTR to RTS. On Ethernet the path is RoCE by GID and MAC address, on InfiniBand it is by LID,
+    /// within one subnet.
+    ///
+    /// Where the device refuses the second step, the queue pair stays in RTR; [`super::QueuePair::reset`] takes it back.
+    ///
+    /// # Errors
+    /// [`DevxError::Address`] for a peer without GID (Ethernet) or LID (InfiniBand), [`DevxError::Call`] where the kernel does
+    /// not find its MAC address, [`DevxError::Command`].
+    pub fn connect(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<(), DevxError> {
+        let port = self.domain().context.port(self.port())?;
+        let path = match (port.is_ethernet, peer.gid, peer.lid) {
+            (true, QpAddress::NO_GID, _) => return Err(AddressError::NoGid.into()),
+            (true, ..) => Path::Roce(self.roce_path(peer, options)?),
+            (false, _, 0) => return Err(AddressError::NoLid.into()),
+            (false, _, lid) => Path::Infiniband(InfinibandPath { lid, service_level: options.service_level }),
+        };
+        let mtu = options.mtu.unwrap_or_else(|| peer.mtu.min(port.mtu.unwrap_or(PathMtu::B1024)));
+        self.connect_over(path, peer.qpn, peer.first_psn, mtu, options)
+    }
+
+    /// Connects to a queue pair of the same device, over a path that does not leave it: no address is needed.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn connect_local(&self, peer: Qpn) -> Result<(), DevxError> {
+        self.connect_over(Path::Loopback, peer, Psn::default(), PathMtu::B1024, &ConnectOptions::default())
+    }
+
+    /// Connects to itself.
+    ///
+    /// # Errors
+    /// As [`QpControl::connect_local`].
+    pub fn connect_loopback(&self) -> Result<(), DevxError> {
+        self.connect_local(self.qpn())
+    }
+
+    fn connect_over(
+        &self,
+        path: Path,
+        remote_qp: Qpn,
+        peer_psn: Psn,
+        mtu: PathMtu,
+        options: &ConnectOptions,
+    ) -> Result<(), DevxError> {
+        let qp = self.qpn();
+        self.modify(&Init2Rtr {
+            qp,
+            remote_qp,
+            path,
+            port: self.port(),
+            mtu,
+            log_max_message: LogMessage::GIB_1,
+            first_psn: peer_psn,
+            log_max_rd_atomic: options.log_max_dest_rd_atomic,
+            rnr_timer: options.rnr_timer,
+        })?;
+        self.modify(&Rtr2Rts {
+            qp,
+            first_psn: options.first_psn,
+            log_max_rd_atomic: options.log_max_rd_atomic,
+            ack_timeout: options.ack_timeout,
+            retries: options.retries,
+            rnr_retries: options.rnr_retries,
+        })
+    }
+
+    fn roce_path(&self, peer: &QpAddress, options: &ConnectOptions) -> Result<RocePath, DevxError> {
+        let (mac, is_udp) = match options.mac {
+            // RoCE v1 has no UDP header, in which the port could be.
+            Some(mac) => (mac, true),
+            None => {
+                let hop = self.domain().pd.resolve(Route {
+                    port: self.port(),
+                    source_gid_index: options.source_gid_index,
+                    gid: peer.gid,
+                    hop_limit: options.hop_limit,
+                    traffic_class: options.traffic_class,
+                })?;
+                (hop.mac, hop.is_udp)
+            }
+        };
+        let usual = || if is_udp { udp_source_port(options.flow_label, self.qpn(), peer.qpn) } else { 0 };
+        Ok(RocePath {
+            source_gid_index: options.source_gid_index,
+            gid: peer.gid,
+            mac,
+            udp_source_port: options.udp_source_port.unwrap_or_else(usual),
+            hop_limit: options.hop_limit,
+            traffic_class: options.traffic_class,
+            flow_label: options.flow_label,
+            priority: options.service_level,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn udp_source_ports_are_those_of_the_kernel() {
+        let port = |label, own, peer| {
+            udp_source_port(FlowLabel::new(label).unwrap(), Qpn::from_low_bits(own), Qpn::from_low_bits(peer))
+        };
+        // Computed with `rdma_get_udp_sport` of the kernel's headers.
+        assert_eq!(port(1, 0x11, 0x12), 0xc001);
+        assert_eq!(port(0xf_ffff, 0x11, 0x12), 0xffc0);
+        assert_eq!(port(0xa_bcde, 0x11, 0x12), 0xfcf4);
+        assert_eq!(port(0, 0x11, 0x12), 0xc132);
+        assert_eq!(port(0, 0xfe_dcba, 0x65_4321), 0xdf09);
+        assert_eq!(port(0, 0x65_4321, 0xfe_dcba), 0xdf09, "the same in both directions");
+    }
+}
