@@ -74,7 +74,9 @@ use crate::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A command that encodes itself and decodes the device's reply.
+/// A command that encodes itself and decodes the device's reply. A caller may define commands that this module lacks: an opcode,
+/// the structures of request and reply as the PRM has them, and how they are filled in and read. With the shim,
+/// `devx::Device::execute` carries them; its documentation shows one.
 pub trait Command {
     /// The command's number (PRM `opcode`).
     const OPCODE: Opcode;

@@ -29,6 +29,7 @@ mod cq;
 mod dek_cache;
 mod error;
 mod events;
+mod execute;
 mod objects;
 mod queue_pair;
 mod sys;

@@ -31,6 +31,7 @@ const MODULES: &[(&str, &[&str])] = &[
 const UNSAFE: &[&str] = &[
     "src/devx/buffer.rs",
     "src/devx/cq.rs",
+    "src/devx/execute.rs",
     "src/devx/mod.rs",
     "src/devx/objects.rs",
     "src/devx/queue_pair.rs",

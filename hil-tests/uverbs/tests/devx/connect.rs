@@ -1,16 +1,24 @@
 //! Connecting queue pairs by what the two sides tell each other.
 
 use super::common::preloaded;
-use super::verbs::Counts;
+use super::verbs::{Counts, modify};
 use super::{TIMEOUT, page, says, write};
-use mlx5_mkey::command::{LogMaxRdAtomic, PathMtu, Psn, QpState};
+use mlx5_mkey::command::{
+    AckTimeout, Command, FlowLabel, LogMaxRdAtomic, PathMtu, Priority, Psn, QpState, QpToError, QueryQp,
+    Retries, RnrTimer,
+};
 use mlx5_mkey::devx::{
     AddressError, Buffer, ConnectOptions, CqReader, Device, DevxError, QpAddress, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::CommandError;
 use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
+use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::prm::command::{NumberRequest, Opcode, ReplyHeader, RequestHeader};
+use mlx5_mkey::wire::prm::qp::QueryQpReply;
+use mlx5_mkey::wire::prm::qp_context::Qpc;
 use std::time::Instant;
+use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
 type Queue = QueuePair<64, 16>;
 
@@ -145,5 +153,121 @@ fn an_address_that_leads_nowhere_is_refused() {
         let refusal = refused(&far, &greedy);
         assert!(matches!(refusal, DevxError::Command(CommandError::Status { .. })), "{refusal:?}");
         control.connect(&far, &options()).unwrap();
+    });
+}
+
+/// QUERY_QP, with the context as it is.
+struct Context(Qpn);
+
+impl Command for Context {
+    const OPCODE: Opcode = Opcode::QUERY_QP;
+    type Input = NumberRequest;
+    type Output = QueryQpReply;
+    type Reply = Qpc;
+
+    fn write(&self, input: &mut NumberRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.number.set(self.0.get());
+    }
+
+    fn read(&self, output: &QueryQpReply) -> Result<Qpc, CommandError> {
+        Ok(output.qpc)
+    }
+}
+
+#[test]
+fn each_option_reaches_the_device() {
+    preloaded("connect::each_option_reaches_the_device", || {
+        let pair = Pair::new();
+        let options = ConnectOptions {
+            source_gid_index: 0,
+            first_psn: Psn::new(1).unwrap(),
+            mtu: Some(PathMtu::B2048),
+            ack_timeout: AckTimeout::new(19).unwrap(),
+            retries: Retries::new(3).unwrap(),
+            rnr_retries: Retries::new(5).unwrap(),
+            rnr_timer: RnrTimer::new(21).unwrap(),
+            log_max_rd_atomic: LogMaxRdAtomic::new(2).unwrap(),
+            log_max_dest_rd_atomic: LogMaxRdAtomic::new(3).unwrap(),
+            service_level: Priority::new(6).unwrap(),
+            traffic_class: 0x6a,
+            hop_limit: 33,
+            flow_label: FlowLabel::new(0xa_bcde).unwrap(),
+            udp_source_port: None,
+            mac: None,
+        };
+        let control = pair.near.control();
+        let peer =
+            QpAddress { first_psn: Psn::new(2).unwrap(), ..pair.far.control().address(&options).unwrap() };
+        control.connect(&peer, &options).unwrap();
+        let context = control.execute_query(&Context(control.qpn())).unwrap();
+        // Bit places of the PRM, as the tests of the commands have them from rdma-core's macros.
+        let path = context.primary_path;
+        assert_eq!(path.hops.get(), 19 << 27 | 33, "acknowledgement time-out, GID index, hop limit");
+        assert_eq!(path.flow.get(), 0x6a << 20 | 0xa_bcde, "traffic class, flow label");
+        assert_eq!(path.udp.get(), 0x1a << 16 | 0xfcf4, "DSCP, UDP source port of the flow label");
+        assert_eq!(path.port.get(), 6 << 12 | 1, "priority, port");
+        assert_eq!((path.rgid_rip, path.rmac), (peer.gid, MAC));
+        assert_eq!(context.sizes.get() >> 24, 4 << 5 | 30, "packet size, message size");
+        assert_eq!(context.rights.get() >> 21 & 7, 3, "as responder");
+        assert_eq!(context.receive.get(), 21 << 24 | 2, "receiver-not-ready timer, packet number");
+        assert_eq!(context.retry.get(), 2 << 21 | 3 << 16 | 5 << 13, "as requester, retries");
+        assert_eq!(context.next_send_psn.get(), 1);
+
+        let with_port = ConnectOptions { udp_source_port: Some(49_999), ..options };
+        pair.far.control().connect(&peer, &with_port).unwrap();
+        let control = pair.far.control();
+        let context = control.execute_query(&Context(control.qpn())).unwrap();
+        assert_eq!(context.primary_path.udp.get(), 0x1a << 16 | 49_999);
+    });
+}
+
+/// QUERY_HCA_CAP of any kind, as bytes.
+struct Capabilities(u16);
+
+#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct CapabilityBytes {
+    header: ReplyHeader,
+    reserved: [u8; 8],
+    bytes: [u8; 4096],
+}
+
+impl Command for Capabilities {
+    const OPCODE: Opcode = Opcode::QUERY_HCA_CAP;
+    type Input = NumberRequest;
+    type Output = CapabilityBytes;
+    type Reply = Vec<u8>;
+
+    fn write(&self, input: &mut NumberRequest) {
+        input.header = RequestHeader { op_mod: self.0.into(), ..RequestHeader::new(Self::OPCODE) };
+    }
+
+    fn read(&self, output: &CapabilityBytes) -> Result<Vec<u8>, CommandError> {
+        Ok(output.bytes.to_vec())
+    }
+}
+
+#[test]
+fn commands_of_the_callers_own_are_carried() {
+    preloaded("connect::commands_of_the_callers_own_are_carried", || {
+        let pair = Pair::new();
+        let (device, control) = (&pair.device, pair.near.control());
+        let general = device.execute(&Capabilities(1)).unwrap();
+        assert_eq!((general.len(), general.iter().all(|byte| *byte == 0)), (4096, false));
+        let refused = device.execute(&Capabilities(0x7f)).unwrap_err();
+        assert!(matches!(refused, DevxError::Command(CommandError::Status { .. })), "{refused:?}");
+        // Of the device itself the kernel carries no command about an object, of an object none about another.
+        let einval = |outcome: Result<(), DevxError>| match outcome {
+            Err(DevxError::Call { cause, .. }) => assert_eq!(cause.raw_os_error(), Some(libc::EINVAL)),
+            other => panic!("{other:?}"),
+        };
+        einval(device.execute(&QueryQp(control.qpn())).map(drop));
+        einval(control.execute_query(&QueryQp(pair.far.qpn())).map(drop));
+        einval(control.execute_query(&Capabilities(1)).map(drop));
+        einval(modify(control, &QpToError(pair.far.qpn())));
+        assert_eq!(control.query().unwrap().state, QpState::INIT);
+        modify(control, &QpToError(control.qpn())).unwrap();
+        assert_eq!(control.query().unwrap().state, QpState::ERROR);
     });
 }

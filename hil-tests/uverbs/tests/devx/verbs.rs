@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use libloading::Library;
-use mlx5_mkey::devx::{Device, DevxError};
+use mlx5_mkey::command::Command;
+use mlx5_mkey::devx::{Device, DevxError, QpControl};
 use mlx5_mkey::types::Cqn;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -133,6 +134,12 @@ impl Counts {
             [0, 1, 2, 3].map(|what| call!(&library, "mlx5_uverbs_count": fn(what => u32) -> u64));
         Self { contexts, objects, channels, refused }
     }
+}
+
+/// Changes a queue pair by any command. Tests post nothing that a reset would have the device execute again.
+pub(crate) fn modify<C: Command<Reply = ()>>(control: &QpControl, command: &C) -> Result<(), DevxError> {
+    // SAFETY: see above.
+    unsafe { control.execute_modify(command) }
 }
 
 /// Rings a send queue for more than its ring holds, as only a broken program does.
