@@ -38,12 +38,25 @@ pub struct CompletionQueue<'r> {
 
 impl<'r> CompletionQueue<'r> {
     /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device wrote since it was
-    /// created. It begins at the first entry: no other may have taken entries of it before.
+    /// created. It begins at the first entry; where another has taken entries before, see [`CompletionQueue::starting_at`].
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [Cqe], record: &'r DoorbellRecord) -> Result<Self, QueueError> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0 })
+    }
+
+    /// Continues behind another reader: at the entry with this number (the consumer index of its doorbell record, 24
+    /// bits), which also says in which lap the queue is.
+    #[must_use]
+    pub const fn starting_at(mut self, first_entry: u32) -> Self {
+        self.consumer = (first_entry & CONSUMER_MASK) as u64;
+        self
+    }
+
+    /// Returns whether the device has written no entry that was not taken.
+    pub fn is_empty(&self) -> bool {
+        entry(self.ring.peek(self.consumer)).is_none()
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one.

@@ -70,6 +70,16 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
+    /// Continues behind another poster, of whom nothing is outstanding: at the slot with this number (the receive counter of
+    /// its doorbell record, 16 bits).
+    #[must_use]
+    pub const fn starting_at(mut self, first_slot: u16) -> Self {
+        let slots = self.limit - self.consumer;
+        let first = first_slot as u64;
+        (self.producer, self.published, self.consumer, self.limit) = (first, first, first, first + slots);
+        self
+    }
+
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> Qpn {
         self.qpn
@@ -214,13 +224,14 @@ mod tests {
     #[test]
     fn positions_wrap() {
         let (mut ring, record) = (vec![DataSegment::default(); 4], DoorbellRecord::new());
-        let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap();
-        // As after 2^16 - 1 requests.
-        (queue.producer, queue.published, queue.consumer, queue.limit) = (0xffff, 0xffff, 0xffff, 0x1_0001);
+        let mut queue = ReceiveQueue::<2>::new(CONFIG, &mut ring, &record).unwrap().starting_at(0xffff);
+        assert_eq!((queue.free_slots(), queue.retire(0xffff), queue.retire(0xfffe)), (2, None, None));
         let sge = Sge { address: 9, length: 16, lkey: Key::from_raw(0x500) };
         queue.post(1, &[sge; 2]).unwrap();
         queue.post(2, &[sge; 2]).unwrap();
+        assert_eq!(queue.post(3, &[sge; 2]), Err(PostError::RingFull { needed: 1, free: 0 }));
         queue.publish();
+        assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
         assert_eq!((queue.retire(0xffff), queue.retire(0)), (Some(1), Some(2)));
         assert_eq!(ring, [sge.to_wire(); 4]);
     }

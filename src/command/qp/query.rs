@@ -1,13 +1,15 @@
 //! What the device says of a queue pair.
 
 use super::access::QpAccess;
-use crate::command::{Command, Psn, UserIndex};
+use crate::command::{Command, Pdn, Psn, UserIndex};
 use crate::error::CommandError;
-use crate::types::Qpn;
+use crate::types::{Cqn, Qpn};
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
 use crate::wire::prm::qp::QueryQpReply;
-use crate::wire::prm::qp_context::{QpcPd, QpcRights, QpcScatter, QpcSizes, QpcState};
+use crate::wire::prm::qp_context::{
+    PathPort, QpcPd, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes, QpcState,
+};
 
 codes! {
     /// State of a queue pair (PRM `qpc.state`). An open set.
@@ -55,6 +57,20 @@ pub struct QpInfo {
     pub access: QpAccess,
     /// Largest packet, as a code: see [`PathMtu`](super::PathMtu).
     pub mtu: u8,
+    /// Service type: 0 is a reliable connection (PRM `st`).
+    pub service_type: u8,
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// Completion queue of sends.
+    pub send_cq: Cqn,
+    /// Completion queue of receives.
+    pub receive_cq: Cqn,
+    /// It has a receive queue of its own: neither a shared one nor none.
+    pub has_receive_queue: bool,
+    /// Work requests must carry a checksum (PRM `wq_signature`).
+    pub checks_requests: bool,
     /// Received data may go into completion entries, which breaks addresses that start at 0.
     pub scatters_to_cqe: bool,
 }
@@ -93,8 +109,10 @@ impl Command for QueryQp {
         let access = QpcRights::from_bits(qpc.rights.get());
         let scatter = QpcScatter::from_bits(qpc.scatter.get());
         let psn = |word: u32| Psn::new(word & Psn::MAX.get()).unwrap_or_default();
+        let (state, pd) = (QpcState::from_bits(qpc.state.get()), QpcPd::from_bits(qpc.pd.get()));
+        let receives = QpcReceiveQueue::from_bits(qpc.receive_queue.get()).rq_type();
         Ok(QpInfo {
-            state: QpState(QpcState::from_bits(qpc.state.get()).state()),
+            state: QpState(state.state()),
             next_send_block: qpc.hw_sq_wqebb_counter.get(),
             announced_send_block: qpc.sw_sq_wqebb_counter.get(),
             receives_taken: qpc.hw_rq_counter.get(),
@@ -102,12 +120,19 @@ impl Command for QueryQp {
             next_send_psn: psn(qpc.next_send_psn.get()),
             next_receive_psn: psn(qpc.receive.get()),
             user_index: UserIndex::new(qpc.user_index.get() & UserIndex::MAX.get()).unwrap_or_default(),
-            drain_signature_errors: QpcPd::from_bits(qpc.pd.get()).drain_sigerr(),
+            drain_signature_errors: pd.drain_sigerr(),
             access: QpAccess {
                 remote_read: access.rre(),
                 remote_write: access.rwe(),
                 remote_atomic: access.rae(),
             },
+            service_type: state.st(),
+            pd: Pdn::new(pd.pd()).unwrap_or_default(),
+            port: PathPort::from_bits(qpc.primary_path.port.get()).vhca_port_num(),
+            send_cq: Cqn::from_low_bits(qpc.cqn_snd.get()),
+            receive_cq: Cqn::from_low_bits(qpc.cqn_rcv.get()),
+            has_receive_queue: receives == QpcReceiveQueue::REGULAR,
+            checks_requests: pd.wq_signature(),
             mtu: QpcSizes::from_bits(qpc.sizes.get()).mtu(),
             scatters_to_cqe: scatter.cs_req() != 0 || scatter.cs_res() != 0,
         })

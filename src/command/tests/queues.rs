@@ -226,12 +226,16 @@ fn queue_pairs_are_queried() {
     let reply = from_words(
         272,
         &[
-            (0x18, 0x5000_0000),
-            (0x1c, 0x0400_0000),
+            (0x18, 0x5003_0000),
+            (0x1c, 0x84ab_cdef),
             (0x20, 0x6000_0000),
             (0x28, 0x0076_5432),
             (0x2c, 0x0065_4321),
+            (0x54, 0x0002_0000),
             (0x90, 0x000d_0e0f),
+            (0x94, 0x0011_1213),
+            (0xb4, 0x0021_2223),
+            (0xc4, 0x0100_0000),
             (0xa8, 0x0000_8000),
             (0xac, 0x000a_0b0c),
             (0xcc, 0x1234_5678),
@@ -252,9 +256,19 @@ fn queue_pairs_are_queried() {
         drain_signature_errors: true,
         access: QpAccess { remote_read: true, ..Default::default() },
         mtu: 3,
+        service_type: 3,
+        pd: Pdn::new(0xab_cdef).unwrap(),
+        port: 2,
+        send_cq: Cqn::new(0x11_1213).unwrap(),
+        receive_cq: Cqn::new(0x21_2223).unwrap(),
+        has_receive_queue: false,
+        checks_requests: true,
         scatters_to_cqe: true,
     };
     assert_eq!(info, expected);
+    let plain = QueryQp(qp()).decode(&from_words(272, &[(0x18, 0x3000_0000)])).unwrap();
+    assert_eq!((plain.state, plain.service_type, plain.has_receive_queue), (QpState::RTS, 0, true));
+    assert!(!plain.checks_requests && !plain.scatters_to_cqe);
     assert_eq!(info.state.to_string(), "send queue drained");
     assert_eq!(QpState(9).to_string(), "queue pair state 0x9");
     assert_eq!(format!("{:?} {:?}", QpState::SQ_DRAINED, QpState(9)), "SQ_DRAINED QpState(0x9)");

@@ -81,6 +81,26 @@ fn m56_entries_of_the_other_lap_are_not_there_yet() {
 }
 
 #[test]
+fn a_queue_continues_behind_another_reader() {
+    let later = |counter, owner| cqe(CqeOpcode::REQUESTER, counter, owner);
+    // Entries 4 and 5 of a ring of 4 are taken, 6 is there, 7 is still that of the lap before.
+    let written = [later(4, 1), later(5, 1), later(6, 1), later(3, 0)];
+    for laps in [0, 2, 0x3f_fffe] {
+        let first = laps * 4;
+        let (mut ring, record) = queue(&written);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at(first + 6);
+        assert!(!completions.is_empty());
+        assert_eq!(completions.take_entry().map(|entry| entry.wqe_counter.get()), Some(6));
+        assert!(completions.is_empty());
+        completions.release();
+        assert_eq!(record.bytes()[0], (first + 7).to_be_bytes());
+    }
+    // In the other lap the same entries are old.
+    let (mut ring, record) = queue(&written);
+    assert!(CompletionQueue::new(&mut ring, &record).unwrap().starting_at(2).is_empty());
+}
+
+#[test]
 fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     let key = Key::from_raw(0x0012_3400);
     let mut mkeys = [signature_mkey(Key::from_raw(0x7700)), signature_mkey(key)];
