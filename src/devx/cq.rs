@@ -63,11 +63,11 @@ pub struct Cq(Arc<CqObject>);
 struct CqObject {
     number: Cqn,
     room: Room,
-    object: sys::Object<CqMemory>,
+    object: sys::Object<Option<CqMemory>>,
 }
 
-/// What the device uses of a completion queue.
-struct CqMemory {
+/// What the device uses of a completion queue, if it was made here.
+pub(super) struct CqMemory {
     _ring: sys::Dma,
     _uar: Arc<sys::Uar>,
 }
@@ -155,17 +155,29 @@ impl Device {
             ignore_overrun,
         };
         let queue = CompletionQueue::new(ring, record)?;
-        let kept = CqMemory { _ring: memory, _uar: uar };
+        let kept = Some(CqMemory { _ring: memory, _uar: uar });
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
+        Ok(Cq::new(number, if ignore_overrun { u32::MAX } else { entries }, object, queue))
+    }
+}
+
+impl Cq {
+    /// Makes a queue and its reading end of what there is on the device and in memory. Up to `entries` can be set aside.
+    pub(super) fn new(
+        number: Cqn,
+        entries: u32,
+        object: sys::Object<Option<CqMemory>>,
+        queue: CompletionQueue<'static>,
+    ) -> (Self, CqReader) {
         let room = Room {
-            entries: if ignore_overrun { u32::MAX } else { entries },
+            entries,
             set_aside: AtomicU32::new(0),
             departed: Mutex::new(Vec::new()),
             any_departed: AtomicBool::new(false),
         };
-        let cq = Cq(Arc::new(CqObject { number, room, object }));
-        Ok((cq.clone(), CqReader { queue, cq }))
+        let cq = Self(Arc::new(CqObject { number, room, object }));
+        (cq.clone(), CqReader { queue, cq })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can go wrong on the way to the device, and what to do about it.
 
 use super::address::AddressError;
+use crate::command::QpState;
 use crate::error::{CommandError, ConfigError, EqualHalves, QueueError};
 use crate::types::{Cqn, OutOfRange};
 use core::error::Error;
@@ -42,6 +43,94 @@ impl fmt::Display for LibraryError {
 }
 
 impl Error for LibraryError {}
+
+/// Why an object of another library cannot be taken over. Nothing has changed, and the other library may go on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// The object is of another context than the device.
+    OtherDevice,
+    /// The queue pair is of another protection domain.
+    OtherDomain,
+    /// The queue pair has another completion queue.
+    OtherCompletionQueue {
+        /// The number of its own.
+        wanted: Cqn,
+    },
+    /// The queue pair is no reliable connection.
+    NotReliable {
+        /// Its service type (PRM `st`).
+        service_type: u8,
+    },
+    /// The queue pair is not ready to send.
+    NotReady(QpState),
+    /// The queue pair has no receive queue of its own.
+    NoReceiveQueue,
+    /// Send requests are not executed yet.
+    SendsOutstanding {
+        /// The block behind the last that is announced, modulo 2^16.
+        announced: u16,
+        /// The block that the device executes next.
+        next: u16,
+    },
+    /// Receive requests wait for messages.
+    ReceivesOutstanding {
+        /// Requests that are announced, modulo 2^16.
+        announced: u16,
+        /// Those that the device has taken.
+        taken: u16,
+    },
+    /// Completions were not taken from the completion queue.
+    CompletionsWaiting,
+    /// Received data may go into completion entries.
+    ScatterToCqe,
+    /// Work requests must carry a checksum.
+    ChecksRequests,
+    /// The entries of the completion queue are not of 64 bytes.
+    EntryBytes(u32),
+    /// Rings, doorbell record or register are not where the library can use them.
+    Layout(&'static str),
+    /// The object was made by another library, and what was asked for takes one that was made here.
+    NotMadeHere,
+}
+
+impl fmt::Display for AdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherDevice => f.write_str("the object is of another context (ibv_context) than the device"),
+            Self::OtherDomain => f.write_str("the queue pair is of another protection domain"),
+            Self::OtherCompletionQueue { wanted } => {
+                write!(f, "the queue pair completes to completion queue {wanted}, not to the one given")
+            }
+            Self::NotReliable { service_type } => {
+                write!(f, "the queue pair has service type {service_type}, and is no reliable connection")
+            }
+            Self::NotReady(state) => write!(f, "the queue pair is not connected: {state}"),
+            Self::NoReceiveQueue => {
+                f.write_str("the queue pair has no receive queue of its own: ask for one request at least (max_recv_wr)")
+            }
+            Self::SendsOutstanding { announced, next } => {
+                write!(f, "send requests are outstanding: posted up to block {announced}, executed up to {next}")
+            }
+            Self::ReceivesOutstanding { announced, taken } => {
+                write!(f, "receive requests are outstanding: {announced} posted, {taken} taken (modulo 65536)")
+            }
+            Self::CompletionsWaiting => f.write_str("the completion queue holds completions that were not polled"),
+            Self::ScatterToCqe => f.write_str(
+                "received data may go into completion entries, as it does by default: set MLX5_SCATTER_TO_CQE=0, or make the \
+                 queue pair with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE",
+            ),
+            Self::ChecksRequests => f.write_str("work requests must carry a checksum: unset MLX5_QP_SIGNATURE"),
+            Self::EntryBytes(bytes) => {
+                write!(f, "entries of the completion queue have {bytes} bytes, not 64: set MLX5_CQE_SIZE=64")
+            }
+            Self::Layout(what) => write!(f, "{what} of the object cannot be used"),
+            Self::NotMadeHere => f.write_str("this works for objects only that the library made itself"),
+        }
+    }
+}
+
+impl Error for AdoptError {}
 
 /// Why the shim could not do what it was asked for.
 ///
@@ -108,6 +197,8 @@ pub enum DevxError {
     },
     /// The peer's address cannot be connected to.
     Address(AddressError),
+    /// An object of another library cannot be taken over, or not be used like that.
+    Adopt(AdoptError),
     /// An event was shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
@@ -133,6 +224,7 @@ from! {
     Config(ConfigError);
     EqualHalves(EqualHalves);
     Address(AddressError);
+    Adopt(AdoptError);
 }
 
 impl DevxError {
@@ -181,6 +273,7 @@ impl fmt::Display for DevxError {
                 write!(f, "the reader of completion queue {wanted} is needed")
             }
             Self::Address(error) => error.fmt(f),
+            Self::Adopt(error) => error.fmt(f),
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
             Self::EventsLost => {
                 f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
@@ -247,6 +340,8 @@ impl Error for DevxError {
             Self::OutOfRange(error) => Some(error),
             Self::Config(error) => Some(error),
             Self::EqualHalves(error) => Some(error),
+            Self::Address(error) => Some(error),
+            Self::Adopt(error) => Some(error),
             Self::NoDevice { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }

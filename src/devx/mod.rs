@@ -23,6 +23,7 @@
 compile_error!("the shim rings doorbells with 8-byte stores, which may be shared on 64-bit hosts only");
 
 mod address;
+mod adopt;
 mod buffer;
 mod connect;
 mod cq;
@@ -35,11 +36,12 @@ mod queue_pair;
 mod sys;
 
 pub use address::{AddressError, QpAddress};
+pub use adopt::AdoptSpec;
 pub use buffer::Buffer;
 pub use connect::ConnectOptions;
 pub use cq::{Cq, CqReader, CqSpec};
 pub use dek_cache::{DekCache, DekLease};
-pub use error::{DevxError, LibraryError, on_drop_error};
+pub use error::{AdoptError, DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
 pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
@@ -74,7 +76,8 @@ impl Device {
     /// As [`Device::open`].
     ///
     /// # Safety
-    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`), and stays open while the value and all that is
+    /// `context` is open, of an mlx5 device, with DEVX (`mlx5dv_open_device`; libmlx5 asks for it also where a program does not, and
+    /// has it where the kernel allows), and stays open while the value and all that is
     /// made from it live.
     #[allow(unsafe_code)]
     pub unsafe fn adopt(context: NonNull<c_void>) -> Result<Self, DevxError> {

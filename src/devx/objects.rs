@@ -10,7 +10,9 @@ use crate::command::{
 };
 use crate::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes};
 use crate::types::{DekId, Key};
+use core::ffi::c_void;
 use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -43,6 +45,20 @@ impl Device {
     /// [`DevxError::Call`].
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, DevxError> {
         let pd = sys::Pd::alloc(&self.context)?;
+        Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
+    }
+
+    /// Uses a protection domain that another library has allocated (`struct ibv_pd`), that of a queue pair for
+    /// [`Device::adopt_qp`], say. It is not freed.
+    ///
+    /// # Errors
+    /// [`DevxError::Adopt`] where it is of another context, [`DevxError::Call`].
+    ///
+    /// # Safety
+    /// `pd` is a `struct ibv_pd` of libmlx5, and stays allocated while the value and all that is made from it live.
+    pub unsafe fn adopt_pd(&self, pd: NonNull<c_void>) -> Result<ProtectionDomain, DevxError> {
+        // SAFETY: the caller vouches for the same.
+        let pd = unsafe { sys::Pd::adopt(&self.context, pd)? };
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }
 

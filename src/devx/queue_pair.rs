@@ -71,12 +71,12 @@ pub struct QueuePair<const S: usize, const R: usize> {
 #[derive(Clone)]
 pub struct QpControl(Arc<QpObject>);
 
-struct QpObject {
-    qpn: Qpn,
-    spec: QueuePairSpec,
-    cqs: [Cq; 2],
-    addresses: RingAddresses,
-    object: sys::Object<Arc<QpMemory>>,
+pub(super) struct QpObject {
+    pub(super) qpn: Qpn,
+    pub(super) spec: QueuePairSpec,
+    pub(super) cqs: [Cq; 2],
+    pub(super) addresses: RingAddresses,
+    pub(super) object: sys::Object<Arc<QpMemory>>,
 }
 
 /// Where the rings of a queue pair are in the memory of this process.
@@ -92,11 +92,11 @@ pub struct RingAddresses {
 }
 
 /// What the device uses of a queue pair. Dropped in this order, so that the queue pair's completions are gone last.
-struct QpMemory {
-    _rings: sys::Dma,
-    _uar: Arc<sys::Uar>,
-    domain: ProtectionDomain,
-    set_aside: [SetAside; 2],
+pub(super) struct QpMemory {
+    /// Rings and page for doorbells, if they are ours.
+    pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
+    pub(super) domain: ProtectionDomain,
+    pub(super) set_aside: [SetAside; 2],
 }
 
 impl Device {
@@ -156,7 +156,7 @@ impl Device {
             send_ring: rings.address(send_at),
             record: rings.address(record_at),
         };
-        let memory = Arc::new(QpMemory { _rings: rings, _uar: uar, domain: pd.clone(), set_aside });
+        let memory = Arc::new(QpMemory { _rings: Some((rings, uar)), domain: pd.clone(), set_aside });
         let cqs = [send_cq.clone(), receive_cq.clone()];
         let (object, qpn) = create_unlike(&self.context, &memory, &command, |qpn| {
             cqs.iter().any(|cq| cq.has_departed(Writer::Qp(*qpn)))
@@ -255,6 +255,15 @@ impl QpControl {
 }
 
 impl<const S: usize, const R: usize> QueuePair<S, R> {
+    /// Makes a queue pair of what there is on the device and in memory.
+    pub(super) fn new(
+        object: QpObject,
+        send: SendQueue<'static, UarDoorbell, S>,
+        receive: ReceiveQueue<'static, R>,
+    ) -> Self {
+        Self { send, receive, control: QpControl(Arc::new(object)) }
+    }
+
     /// Returns the number, for the peer to connect to.
     pub const fn qpn(&self) -> Qpn {
         self.send.qpn()

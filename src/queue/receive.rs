@@ -229,7 +229,7 @@ mod tests {
         let sge = Sge { address: 9, length: 16, lkey: Key::from_raw(0x500) };
         queue.post(1, &[sge; 2]).unwrap();
         queue.post(2, &[sge; 2]).unwrap();
-        assert_eq!(queue.post(3, &[sge; 2]), Err(PostError::RingFull { needed: 1, free: 0 }));
+        assert_eq!(queue.post(3, &[sge; 2]), Err(PostError::ReceiveRingFull { slots: 2 }));
         queue.publish();
         assert_eq!(record.bytes()[0], [0, 0, 0, 1]);
         assert_eq!((queue.retire(0xffff), queue.retire(0)), (Some(1), Some(2)));

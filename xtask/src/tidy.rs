@@ -29,6 +29,7 @@ const MODULES: &[(&str, &[&str])] = &[
 
 /// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
 const UNSAFE: &[&str] = &[
+    "src/devx/adopt.rs",
     "src/devx/buffer.rs",
     "src/devx/cq.rs",
     "src/devx/execute.rs",
@@ -36,6 +37,7 @@ const UNSAFE: &[&str] = &[
     "src/devx/objects.rs",
     "src/devx/queue_pair.rs",
     "src/devx/sys/address.rs",
+    "src/devx/sys/adopt.rs",
     "src/devx/sys/context.rs",
     "src/devx/sys/dma.rs",
     "src/devx/sys/events.rs",
@@ -75,6 +77,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/tests/devx/keeping.rs",
     "hil-tests/uverbs/src/sys.rs",
     "hil-tests/uverbs/tests/devx/verbs.rs",
+    "hil-tests/uverbs/tests/devx/verbs_qp.rs",
     "hil-tests/uverbs/tests/preloaded/verbs.rs",
 ];
 

@@ -16,6 +16,25 @@ pub(super) struct IbvPd {
     pub(super) handle: u32,
 }
 
+/// `struct ibv_qp`, as far as its number.
+#[repr(C)]
+pub(super) struct IbvQp {
+    pub(super) context: *mut IbvContext,
+    pub(super) qp_context: *mut c_void,
+    pub(super) pd: *mut IbvPd,
+    pub(super) send_cq: *mut IbvCq,
+    pub(super) recv_cq: *mut IbvCq,
+    pub(super) srq: *mut c_void,
+    pub(super) handle: u32,
+    pub(super) qp_num: u32,
+}
+
+/// `struct ibv_cq`, as far as its device.
+#[repr(C)]
+pub(super) struct IbvCq {
+    pub(super) context: *mut IbvContext,
+}
+
 /// `struct ibv_mr`.
 #[repr(C)]
 pub(super) struct IbvMr {
@@ -70,6 +89,41 @@ pub(super) struct Mlx5dvAh {
     pub(super) comp_mask: u64,
 }
 
+/// A ring, as `struct mlx5dv_qp` has two.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Mlx5dvRing {
+    pub(super) buf: *mut c_void,
+    pub(super) wqe_cnt: u32,
+    pub(super) stride: u32,
+}
+
+/// `struct mlx5dv_qp`.
+#[repr(C)]
+pub(super) struct Mlx5dvQp {
+    pub(super) dbrec: *mut c_void,
+    pub(super) sq: Mlx5dvRing,
+    pub(super) rq: Mlx5dvRing,
+    pub(super) bf_reg: *mut c_void,
+    pub(super) bf_size: u32,
+    pub(super) comp_mask: u64,
+    pub(super) uar_mmap_offset: i64,
+    pub(super) raw_numbers: [u32; 4],
+    pub(super) tir_icm_addr: u64,
+}
+
+/// `struct mlx5dv_cq`.
+#[repr(C)]
+pub(super) struct Mlx5dvCq {
+    pub(super) buf: *mut c_void,
+    pub(super) dbrec: *mut c_void,
+    pub(super) cqe_cnt: u32,
+    pub(super) cqe_size: u32,
+    pub(super) cq_uar: *mut c_void,
+    pub(super) cqn: u32,
+    pub(super) comp_mask: u64,
+}
+
 /// An object, and where to describe it.
 #[repr(C)]
 pub(super) struct Described<I, O> {
@@ -84,7 +138,9 @@ impl<I, O> Described<I, O> {
 /// `struct mlx5dv_obj`.
 #[repr(C)]
 pub(super) struct Mlx5dvObj {
-    pub(super) others: [Described<c_void, c_void>; 5],
+    pub(super) qp: Described<IbvQp, Mlx5dvQp>,
+    pub(super) cq: Described<IbvCq, Mlx5dvCq>,
+    pub(super) others: [Described<c_void, c_void>; 3],
     pub(super) ah: Described<IbvAh, Mlx5dvAh>,
     pub(super) pd: Described<IbvPd, Mlx5dvPd>,
     pub(super) devx: Described<c_void, c_void>,
@@ -93,13 +149,19 @@ pub(super) struct Mlx5dvObj {
 impl Mlx5dvObj {
     /// Describes nothing.
     pub(super) const NONE: Self = Self {
-        others: [const { Described::NONE }; 5],
+        qp: Described::NONE,
+        cq: Described::NONE,
+        others: [const { Described::NONE }; 3],
         ah: Described::NONE,
         pd: Described::NONE,
         devx: Described::NONE,
     };
 }
 
+/// `MLX5DV_OBJ_QP`.
+pub(super) const OBJ_QP: u64 = 1 << 0;
+/// `MLX5DV_OBJ_CQ`.
+pub(super) const OBJ_CQ: u64 = 1 << 1;
 /// `MLX5DV_OBJ_AH`.
 pub(super) const OBJ_AH: u64 = 1 << 5;
 /// `MLX5DV_OBJ_PD`.
@@ -124,6 +186,9 @@ pub(super) struct IbvAhAttr {
 }
 
 const _: () = assert!(size_of::<IbvAhAttr>() == 32 && core::mem::offset_of!(IbvAhAttr, lid) == 24);
+const _: () = assert!(core::mem::offset_of!(IbvQp, qp_num) == 52);
+const _: () = assert!(size_of::<Mlx5dvQp>() == 96 && core::mem::offset_of!(Mlx5dvQp, bf_reg) == 40);
+const _: () = assert!(size_of::<Mlx5dvCq>() == 48 && core::mem::offset_of!(Mlx5dvCq, cqn) == 32);
 const _: () = assert!(size_of::<Mlx5WqeAv>() == 48 && core::mem::offset_of!(Mlx5WqeAv, mac) == 20);
 
 /// `struct ibv_port_attr`. The exported `ibv_query_port` fills it up to `flags`.

@@ -6,7 +6,7 @@ use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice, IbvPortAttr, 
 use super::errno::check;
 use super::library::{Api, api};
 use crate::command::PathMtu;
-use crate::devx::error::{DevxError, drop_failed};
+use crate::devx::error::{AdoptError, DevxError, drop_failed};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
 use std::string::String;
@@ -96,6 +96,11 @@ impl Context {
     /// made from it live.
     pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
         Ok(Arc::new(Self { api: api()?, raw: raw.cast(), owned: false }))
+    }
+
+    /// Refuses an object of another context.
+    pub(super) fn expect(&self, context: *mut IbvContext) -> Result<(), DevxError> {
+        if context == self.raw.as_ptr() { Ok(()) } else { Err(AdoptError::OtherDevice.into()) }
     }
 
     /// Runs a command that makes no object.

@@ -49,11 +49,12 @@ impl EventChannel {
         cookie: u64,
     ) -> Result<(), DevxError> {
         let bytes = u16::try_from(size_of_val(events)).unwrap_or(u16::MAX);
+        let object = object.made()?;
         // SAFETY: channel and object live; the numbers are read during the call.
         let result = unsafe {
             (self.context.api.mlx5dv_devx_subscribe_devx_event)(
                 self.raw.as_ptr(),
-                object.raw.as_ptr(),
+                object.as_ptr(),
                 bytes,
                 events.as_ptr(),
                 cookie,

@@ -4,7 +4,7 @@
 
 use super::abi::{
     ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr,
-    IbvPd, IbvPortAttr, Mlx5dvObj,
+    IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -66,6 +66,8 @@ api! {
         mlx5dv_devx_obj_query: fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int;
         mlx5dv_devx_obj_modify: fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int;
         mlx5dv_devx_obj_destroy: fn(*mut DevxObj) -> c_int;
+        mlx5dv_devx_qp_query: fn(*mut IbvQp, *const c_void, usize, *mut c_void, usize) -> c_int;
+        mlx5dv_devx_qp_modify: fn(*mut IbvQp, *const c_void, usize, *mut c_void, usize) -> c_int;
         mlx5dv_devx_umem_reg: fn(*mut IbvContext, *mut c_void, usize, u32) -> *mut DevxUmem;
         mlx5dv_devx_umem_dereg: fn(*mut DevxUmem) -> c_int;
         mlx5dv_devx_alloc_uar: fn(*mut IbvContext, u32) -> *mut DevxUar;

@@ -6,7 +6,7 @@ use super::abi::{Described, IbvMr, IbvPd, Mlx5dvObj, Mlx5dvPd, OBJ_PD};
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::devx::error::{DevxError, drop_failed};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ pub(in crate::devx) struct Pd {
     pub(super) context: Arc<Context>,
     pub(super) raw: NonNull<IbvPd>,
     number: u32,
+    /// Allocated here, so freed here; else the caller's.
+    owned: bool,
 }
 
 // SAFETY: as for Context.
@@ -25,15 +27,31 @@ unsafe impl Sync for Pd {}
 
 impl Pd {
     pub(in crate::devx) fn alloc(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
-        let api = context.api;
         // SAFETY: the context is open.
-        let raw = unsafe { (api.ibv_alloc_pd)(context.raw.as_ptr()) };
-        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_pd"))?;
-        let mut pd = Self { context: context.clone(), raw, number: 0 };
+        let raw = unsafe { (context.api.ibv_alloc_pd)(context.raw.as_ptr()) };
+        Self::with(context, NonNull::new(raw).ok_or_else(|| last_error("ibv_alloc_pd"))?, true)
+    }
+
+    /// Uses a domain that the caller has allocated.
+    ///
+    /// # Safety
+    /// `raw` is a `struct ibv_pd`, and stays allocated while the value and all that is made in it live.
+    pub(in crate::devx) unsafe fn adopt(
+        context: &Arc<Context>,
+        raw: NonNull<c_void>,
+    ) -> Result<Arc<Self>, DevxError> {
+        let raw = raw.cast::<IbvPd>();
+        // SAFETY: the caller vouches for it.
+        context.expect(unsafe { raw.as_ref() }.context)?;
+        Self::with(context, raw, false)
+    }
+
+    fn with(context: &Arc<Context>, raw: NonNull<IbvPd>, owned: bool) -> Result<Arc<Self>, DevxError> {
+        let mut pd = Self { context: context.clone(), raw, number: 0, owned };
         let mut out = Mlx5dvPd::default();
         let mut obj = Mlx5dvObj { pd: Described { object: raw.as_ptr(), out: &mut out }, ..Mlx5dvObj::NONE };
         // SAFETY: the object names a live PD and a place for its description, which is all that OBJ_PD reads and writes.
-        check("mlx5dv_init_obj", unsafe { (api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
+        check("mlx5dv_init_obj", unsafe { (context.api.mlx5dv_init_obj)(&mut obj, OBJ_PD) })?;
         pd.number = out.pdn;
         Ok(Arc::new(pd))
     }
@@ -46,6 +64,9 @@ impl Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
         // SAFETY: allocated by `alloc`; all that was made in it held an Arc of this value and is gone.
         let result = unsafe { (self.context.api.ibv_dealloc_pd)(self.raw.as_ptr()) };
         check("ibv_dealloc_pd", result).unwrap_or_else(|error| drop_failed(&error));

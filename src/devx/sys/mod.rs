@@ -6,6 +6,7 @@
 
 mod abi;
 mod address;
+mod adopt;
 mod context;
 mod dma;
 mod errno;
@@ -17,6 +18,7 @@ mod uar;
 mod wait;
 
 pub(super) use address::Route;
+pub(super) use adopt::{CqParts, QpParts};
 pub(super) use context::Context;
 pub(super) use dma::Dma;
 pub(super) use events::EventChannel;

@@ -2,21 +2,32 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::DevxObj;
+use super::abi::{DevxObj, IbvQp};
 use super::context::Context;
 use super::errno::{check, last_error};
-use crate::devx::error::{DevxError, drop_failed};
+use crate::devx::error::{AdoptError, DevxError, drop_failed};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// An object that a command made, and what it uses: the kernel destroys it by itself if the process ends.
+/// An object on the device, and what it uses. The kernel destroys it by itself if the process ends.
 pub(in crate::devx) struct Object<K = ()> {
     context: Arc<Context>,
-    pub(super) raw: NonNull<DevxObj>,
+    raw: Raw,
     /// Memory, pages and objects that the device uses as long as the object is there.
     kept: ManuallyDrop<K>,
+}
+
+/// What libmlx5 knows an object by.
+#[derive(Clone, Copy)]
+enum Raw {
+    /// A command made it, and it is destroyed with its value.
+    Made(NonNull<DevxObj>),
+    /// A queue pair of the caller's, who destroys it.
+    Qp(NonNull<IbvQp>),
+    /// Another object of the caller's.
+    Other,
 }
 
 // SAFETY: as for Context.
@@ -44,7 +55,28 @@ impl<K> Object<K> {
             )
         };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_obj_create"))?;
-        Ok(Self { context: context.clone(), raw, kept: ManuallyDrop::new(kept) })
+        Ok(Self { context: context.clone(), raw: Raw::Made(raw), kept: ManuallyDrop::new(kept) })
+    }
+
+    /// Uses a queue pair of the caller's.
+    ///
+    /// # Safety
+    /// `qp` is a `struct ibv_qp` of this context, and is not destroyed while the value lives.
+    pub(in crate::devx) unsafe fn of_qp(context: &Arc<Context>, kept: K, qp: NonNull<c_void>) -> Self {
+        Self { context: context.clone(), raw: Raw::Qp(qp.cast()), kept: ManuallyDrop::new(kept) }
+    }
+
+    /// Stands for an object of the caller's that no command is to be about.
+    pub(in crate::devx) fn of_other(context: &Arc<Context>, kept: K) -> Self {
+        Self { context: context.clone(), raw: Raw::Other, kept: ManuallyDrop::new(kept) }
+    }
+
+    /// Returns the object, if a command made it.
+    pub(super) fn made(&self) -> Result<NonNull<DevxObj>, DevxError> {
+        match self.raw {
+            Raw::Made(raw) => Ok(raw),
+            _ => Err(AdoptError::NotMadeHere.into()),
+        }
     }
 
     /// Returns what the object uses.
@@ -54,33 +86,61 @@ impl<K> Object<K> {
 
     /// Runs a query command on the object.
     pub(in crate::devx) fn query(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
-        self.run("mlx5dv_devx_obj_query", self.context.api.mlx5dv_devx_obj_query, input, output)
+        let api = self.context.api;
+        match self.raw {
+            // SAFETY: the object lives, and the function takes such.
+            Raw::Made(raw) => unsafe {
+                run("mlx5dv_devx_obj_query", api.mlx5dv_devx_obj_query, raw, input, output)
+            },
+            // SAFETY: as above.
+            Raw::Qp(raw) => unsafe {
+                run("mlx5dv_devx_qp_query", api.mlx5dv_devx_qp_query, raw, input, output)
+            },
+            Raw::Other => Err(AdoptError::NotMadeHere.into()),
+        }
     }
 
     /// Runs a modify command on the object.
     pub(in crate::devx) fn modify(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
-        self.run("mlx5dv_devx_obj_modify", self.context.api.mlx5dv_devx_obj_modify, input, output)
+        let api = self.context.api;
+        match self.raw {
+            // SAFETY: the object lives, and the function takes such.
+            Raw::Made(raw) => unsafe {
+                run("mlx5dv_devx_obj_modify", api.mlx5dv_devx_obj_modify, raw, input, output)
+            },
+            // SAFETY: as above.
+            Raw::Qp(raw) => unsafe {
+                run("mlx5dv_devx_qp_modify", api.mlx5dv_devx_qp_modify, raw, input, output)
+            },
+            Raw::Other => Err(AdoptError::NotMadeHere.into()),
+        }
     }
+}
 
-    fn run(
-        &self,
-        name: &'static str,
-        command: unsafe extern "C" fn(*mut DevxObj, *const c_void, usize, *mut c_void, usize) -> c_int,
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), DevxError> {
-        let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
-        // SAFETY: the callers take `command` from libmlx5; the object lives; both mailboxes are valid for their lengths during the
-        // call.
-        check(name, unsafe { command(self.raw.as_ptr(), input_at, input.len(), output_at, output.len()) })
-    }
+/// Runs a command on an object.
+///
+/// # Safety
+/// `command` is a function of libmlx5 for such an object, which lives.
+unsafe fn run<T>(
+    name: &'static str,
+    command: unsafe extern "C" fn(*mut T, *const c_void, usize, *mut c_void, usize) -> c_int,
+    object: NonNull<T>,
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<(), DevxError> {
+    let (input_at, output_at) = (input.as_ptr().cast(), output.as_mut_ptr().cast());
+    // SAFETY: the caller vouches for function and object; both mailboxes are valid for their lengths during the call.
+    check(name, unsafe { command(object.as_ptr(), input_at, input.len(), output_at, output.len()) })
 }
 
 impl<K> Drop for Object<K> {
     fn drop(&mut self) {
-        // SAFETY: created by `create`, and destroyed here only.
-        let result = unsafe { (self.context.api.mlx5dv_devx_obj_destroy)(self.raw.as_ptr()) };
-        match check("mlx5dv_devx_obj_destroy", result) {
+        let destroyed = match self.raw {
+            // SAFETY: created by `create`, and destroyed here only.
+            Raw::Made(raw) => unsafe { (self.context.api.mlx5dv_devx_obj_destroy)(raw.as_ptr()) },
+            Raw::Qp(_) | Raw::Other => 0,
+        };
+        match check("mlx5dv_devx_obj_destroy", destroyed) {
             // SAFETY: dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
             // The device may still write to what it uses: that is leaked.

@@ -5,7 +5,9 @@ use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, 
 use crate::errno::Errno;
 use crate::object::{Base, Object, Qp, state_number, state_of};
 use crate::process;
-use mlx5_mkey::wire::prm::qp_context::{Qpc, QpcPd, QpcReceiveQueue, QpcSizes};
+use mlx5_mkey::wire::prm::qp_context::{
+    PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
+};
 use mlx5_softdev::{QpAttributes, QpState, Retries};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -14,7 +16,11 @@ const RELIABLE: u64 = 2;
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 const SIGNAL_ALL: u64 = 1 << 12;
 /// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
-const HARMLESS_FLAGS: u32 = 1 << 1 | 1 << 3 | 1 << 8 | 1 << 9 | 1 << 10;
+const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
+/// `MLX5_QP_FLAG_SCATTER_CQE`.
+const SCATTER_CQE: u32 = 1 << 1;
+/// `MLX5_QP_FLAG_ALLOW_SCATTER_CQE`.
+const ALLOW_SCATTER_CQE: u32 = 1 << 8;
 /// The longest ring in blocks or slots.
 const MAX_RING: u32 = 1 << 15;
 /// Values of `rnr_retry` end with "for ever".
@@ -123,6 +129,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     context.cqn_rcv.set(recv_cqn);
     context.dbr_addr.set(asked.doorbell_record);
     context.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
+    context.scatter.set(scatter(call, &asked, flags)?.into_bits());
     let qp = Qp {
         number,
         user_handle: Some(call.request.number(7)),
@@ -144,6 +151,23 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         request.answer(UHW_OUT, response.as_bytes())?;
         request.answer_object(0, handle.into())
     })
+}
+
+/// Returns where the kernel would have received data go: into completion entries if the program does not mind, in requesters only
+/// if all requests are signalled or it asks for it by name.
+fn scatter(call: &mut Call<'_>, asked: &CreateQp, flags: u64) -> Result<QpcScatter, Errno> {
+    // MLX5_RES_SCAT_DATA32_CQE and _DATA64_CQE, MLX5_REQ_SCAT_DATA32_CQE and _DATA64_CQE.
+    let code = |entry_bytes, [small, large]: [u8; 2]| if entry_bytes == 128 { large } else { small };
+    let sends = call.cq(call.request.handle(4)?)?.entry_bytes;
+    let receives = call.cq(call.request.handle(5)?)?.entry_bytes;
+    let mut scatter = QpcScatter::new();
+    if asked.flags & SCATTER_CQE != 0 {
+        scatter.set_cs_res(code(receives, [0x01, 0x02]));
+        if flags & SIGNAL_ALL != 0 || asked.flags & ALLOW_SCATTER_CQE != 0 {
+            scatter.set_cs_req(code(sends, [0x11, 0x22]));
+        }
+    }
+    Ok(scatter)
 }
 
 /// QP_DESTROY.
@@ -206,6 +230,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     let qp = call.qp(asked.handle)?;
     remember(&mut qp.attributes, &asked);
+    describe(&mut qp.context, &qp.attributes);
     if next == QpState::Reset {
         qp.logged = 0;
     }
@@ -238,6 +263,21 @@ fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
         DESTINATION => destination_qpn;
         SQD_NOTIFY => sqd_notify;
     }
+}
+
+/// Has commands of the device see what was set, as far as a program may go on from there.
+fn describe(context: &mut Qpc, kept: &ModifyQp) {
+    context.primary_path.port.set(PathPort::new().with_vhca_port_num(kept.port).into_bits());
+    context.peer.set(kept.destination_qpn);
+    context.next_send_psn.set(kept.sq_psn);
+    let receive = QpcReceive::new().with_next_rcv_psn(kept.rq_psn).with_min_rnr_nak(kept.min_rnr_timer);
+    context.receive.set(receive.into_bits());
+    let rights = memory::access(kept.access);
+    let rights = QpcRights::new()
+        .with_rre(rights.remote_read)
+        .with_rwe(rights.remote_write)
+        .with_rae(rights.remote_atomic);
+    context.rights.set(rights.into_bits());
 }
 
 /// QUERY_QP.

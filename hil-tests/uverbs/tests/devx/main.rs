@@ -4,13 +4,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[macro_use]
+mod verbs;
+mod adopt;
 mod connect;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
 mod protected_write;
 mod room;
-mod verbs;
+mod verbs_qp;
 
 use common::{built, preloaded, prepared};
 use mlx5_mkey::command::{

@@ -39,10 +39,10 @@ fn library(name: &str) -> Library {
 
 /// A context that this program opened, as any verbs program does.
 pub(crate) struct Opened {
-    verbs: Library,
+    pub(crate) verbs: Library,
     /// Loaded as long as the context is open: the context's functions are in it.
     _mlx5: Library,
-    raw: NonNull<c_void>,
+    pub(crate) raw: NonNull<c_void>,
 }
 
 impl Opened {

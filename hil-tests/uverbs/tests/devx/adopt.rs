@@ -1,0 +1,262 @@
+//! Queues that libibverbs has made and connected become ours.
+
+use super::common::prepared;
+use super::verbs::Counts;
+use super::verbs_qp::{Sizes, VerbsQp};
+use super::{MOMENT, TIMEOUT};
+use mlx5_mkey::command::QpState;
+use mlx5_mkey::devx::{AdoptError, AdoptSpec, CqReader, DevxError, EventKind, QueuePair};
+use mlx5_mkey::error::QueueError;
+use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
+use mlx5_mkey::queue::{Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// The completion queue has 16 entries, and 4 are for receives.
+const SPEC: AdoptSpec = AdoptSpec { signal_all: false, max_requests: Some(8) };
+
+/// Runs a test with libmlx5 receiving to memory only.
+fn adopting(name: &str, body: impl FnOnce()) {
+    with("MLX5_SCATTER_TO_CQE", "0", name, body);
+}
+
+fn with(variable: &str, value: &str, name: &str, body: impl FnOnce()) {
+    let prepare = |command: &mut Command, _: &Path| {
+        command.env(variable, value);
+    };
+    prepared(name, prepare, body);
+}
+
+/// Waits for the next completion, which must be of a request.
+fn next<const S: usize, const R: usize>(
+    completions: &mut CqReader,
+    queue: &mut QueuePair<S, R>,
+) -> WorkCompletion {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    loop {
+        match completions.poll(&mut router) {
+            Some(Ok(Completion::Work(work))) => return work,
+            Some(other) => panic!("{other:?}"),
+            None => assert!(Instant::now() < end, "no completion"),
+        }
+    }
+}
+
+#[test]
+fn queues_continue_where_libibverbs_stopped() {
+    adopting("adopt::queues_continue_where_libibverbs_stopped", || {
+        // In the first lap of each ring, of 4, 16 and 64, in later ones, and where the 16 bits of a counter are full.
+        for before in [0, 3, 16, 17, 63, 4_680] {
+            // With that much inline data 4,680 requests fill 65,520 blocks.
+            let inline = if before > 100 { 800 } else { 0 };
+            let mut theirs = VerbsQp::connected(Sizes { inline, ..Sizes::SMALL });
+            for first in (0..before).step_by(16) {
+                let count = 16.min(before - first);
+                (0..count).for_each(|_| theirs.post_write());
+                theirs.poll(count);
+            }
+            for _ in 0..before.min(7) {
+                theirs.post_receive();
+                theirs.post_message();
+                theirs.poll(2);
+            }
+            let (mut queue, mut completions, device) = theirs.adopt::<256, 16>(SPEC).unwrap();
+            assert!(before < 100 || queue.control().query().unwrap().next_send_block >= 65_520);
+            for id in 0..20 {
+                theirs.fill(id);
+                let (sge, remote) = (theirs.sge(), theirs.remote());
+                queue.request(id).signaled().rdma_write(remote, &[sge]).unwrap();
+                queue.ring_doorbell();
+                let work = next(&mut completions, &mut queue);
+                let outcome = Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 64 };
+                assert_eq!((work.id, work.outcome), (id, outcome), "after {before}");
+                assert_eq!(theirs.written(), id);
+
+                theirs.fill(1000 + id);
+                let place = Sge { address: remote.address, ..sge };
+                queue.post_receive(100 + id, &[place]).unwrap();
+                queue.publish_receives();
+                queue.request(200 + id).signaled().send(&[sge]).unwrap();
+                queue.ring_doorbell();
+                let mut both = [next(&mut completions, &mut queue), next(&mut completions, &mut queue)];
+                both.sort_by_key(|work| work.id);
+                assert_eq!(both.map(|work| work.id), [100 + id, 200 + id], "after {before}");
+                let received = Outcome::Received { message: Message::Send, bytes: 64 };
+                assert_eq!(both[0].outcome, received);
+                assert_eq!(theirs.written(), 1000 + id);
+            }
+            drop((queue, completions, device));
+            theirs.destroy();
+        }
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn what_the_library_is_for_works_on_them() {
+    adopting("adopt::what_the_library_is_for_works_on_them", || {
+        let mut theirs = VerbsQp::connected(Sizes::SMALL);
+        theirs.post_write();
+        theirs.poll(1);
+        let (mut queue, mut completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
+        let pd = theirs.adopt_pd(&device).unwrap();
+        let spec = mlx5_mkey::devx::MkeySpec { max_entries: 4, ..Default::default() };
+        let mut object = pd.create_mkey(spec).unwrap();
+        let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), ..MkeyConfig::UNCHANGED };
+        let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
+        theirs.fill(0x5a5a);
+        let (sge, remote) = (theirs.sge(), theirs.remote());
+        let entry = KlmEntry { address: sge.address, length: 64, key: sge.lkey };
+        queue.request(1).configure_mkey(&mut object.mkey, &prepared, &[entry]).unwrap();
+        let whole = Sge { address: 0, length: 64, lkey: object.mkey.key() };
+        queue.request(2).signaled().rdma_write(remote, &[whole]).unwrap();
+        queue.ring_doorbell();
+        assert_eq!(next(&mut completions, &mut queue).id, 2);
+        assert_eq!(theirs.written(), 0x5a5a);
+
+        // It fails, is reset and connected anew, as one of ours.
+        queue
+            .request(3)
+            .signaled()
+            .rdma_write(Remote { rkey: Key::from_raw(0xffff_fe00), ..remote }, &[sge])
+            .unwrap();
+        queue.ring_doorbell();
+        assert!(matches!(next(&mut completions, &mut queue).outcome, Outcome::Failed(_)));
+        assert_eq!(queue.control().query().unwrap().state, QpState::ERROR);
+        let outstanding = queue.reset(&mut [&mut completions]).unwrap();
+        assert_eq!((outstanding.sends.len(), outstanding.receives.len()), (0, 0));
+        queue.control().connect_loopback().unwrap();
+        queue.request(4).signaled().rdma_write(remote, &[sge]).unwrap();
+        queue.ring_doorbell();
+        assert_eq!(next(&mut completions, &mut queue).id, 4);
+
+        // Events are of objects that a command made.
+        let events = device.events().unwrap();
+        let refused = queue.control().notify(&events, &[EventKind::QP_ACCESS], 1);
+        assert!(matches!(refused, Err(DevxError::Adopt(AdoptError::NotMadeHere))), "{refused:?}");
+        assert_eq!(events.wait(MOMENT).unwrap(), None);
+        drop((object, queue, completions, events, pd, device));
+        theirs.destroy();
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+/// Returns why the queues are refused.
+fn refusal<const S: usize, const R: usize>(theirs: &VerbsQp, spec: AdoptSpec) -> DevxError {
+    theirs.adopt::<S, R>(spec).map(drop).unwrap_err()
+}
+
+/// Returns why the queues are refused, for a reason that only queues of others have.
+fn adoption(theirs: &VerbsQp) -> AdoptError {
+    match refusal::<64, 16>(theirs, SPEC) {
+        DevxError::Adopt(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn queues_that_are_not_idle_are_refused() {
+    adopting("adopt::queues_that_are_not_idle_are_refused", || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        // A message that has no buffer yet.
+        theirs.post_message();
+        std::thread::sleep(MOMENT.unwrap());
+        assert_eq!(adoption(&theirs), AdoptError::SendsOutstanding { announced: 1, next: 0 });
+        theirs.post_receive();
+        theirs.poll(2);
+        theirs.post_receive();
+        assert_eq!(adoption(&theirs), AdoptError::ReceivesOutstanding { announced: 2, taken: 1 });
+        theirs.post_message();
+        while adoption(&theirs) != AdoptError::CompletionsWaiting {}
+        theirs.poll(1);
+        assert_eq!(adoption(&theirs), AdoptError::CompletionsWaiting);
+        theirs.poll(1);
+        // What was refused was left as it was, and is accepted now.
+        let (queue, completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
+        drop((queue, completions, device));
+        theirs.destroy();
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn queues_of_others_and_of_other_sizes_are_refused() {
+    adopting("adopt::queues_of_others_and_of_other_sizes_are_refused", || {
+        let unconnected = VerbsQp::new(Sizes::SMALL);
+        assert_eq!(adoption(&unconnected), AdoptError::NotReady(QpState::RESET));
+        let sends_only = VerbsQp::connected(Sizes { receives: 0, ..Sizes::SMALL });
+        assert_eq!(adoption(&sends_only), AdoptError::NoReceiveQueue);
+
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        let size = |max| DevxError::Queue(QueueError::Size { entries: if max == 2 { 4 } else { 64 }, max });
+        let same = |one: DevxError, other: DevxError| assert_eq!(format!("{one:?}"), format!("{other:?}"));
+        same(refusal::<8, 16>(&theirs, SPEC), size(8));
+        same(refusal::<64, 2>(&theirs, SPEC), size(2));
+
+        let device = theirs.opened.adopt().unwrap();
+        let refused = |error: Result<(), DevxError>, wanted: AdoptError| match error {
+            Err(DevxError::Adopt(error)) => assert_eq!(error, wanted),
+            other => panic!("{other:?}"),
+        };
+        refused(unconnected.adopt_pd(&device).map(drop), AdoptError::OtherDevice);
+        refused(unconnected.adopt_cq(&device).map(drop), AdoptError::OtherDevice);
+        let (pd, (cq, _reader)) = (theirs.adopt_pd(&device).unwrap(), theirs.adopt_cq(&device).unwrap());
+        let (own_pd, (own_cq, _own)) = (device.alloc_pd().unwrap(), device.create_cq(64).unwrap());
+        let wanted = cq.number();
+        let adopt = |qp: &VerbsQp, pd, cqs| qp.adopt_qp::<64, 16>(&device, pd, cqs, SPEC).map(drop);
+        refused(adopt(&unconnected, &pd, [&cq, &cq]), AdoptError::OtherDevice);
+        refused(adopt(&theirs, &own_pd, [&cq, &cq]), AdoptError::OtherDomain);
+        refused(adopt(&theirs, &pd, [&own_cq, &cq]), AdoptError::OtherCompletionQueue { wanted });
+        refused(adopt(&theirs, &pd, [&cq, &own_cq]), AdoptError::OtherCompletionQueue { wanted });
+        assert_eq!(cq.free_entries(), 16, "nothing is set aside");
+        adopt(&theirs, &pd, [&cq, &cq]).unwrap();
+        drop((own_cq, _own, own_pd, cq, _reader, pd, device));
+        for qp in [unconnected, sends_only, theirs] {
+            qp.destroy();
+        }
+        assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn queues_that_could_overrun_are_refused() {
+    adopting("adopt::queues_that_could_overrun_are_refused", || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        // Without a limit there may be as many requests as blocks.
+        for (max_requests, needed) in [(None, 64), (Some(1000), 64), (Some(17), 17)] {
+            let refused = refusal::<64, 16>(&theirs, AdoptSpec { max_requests, ..SPEC });
+            let wanted = format!("needed: {needed}, free: 16");
+            assert!(format!("{refused:?}").contains(&wanted), "{refused:?}");
+        }
+        let spec = AdoptSpec { max_requests: Some(4), ..SPEC };
+        let (mut queue, _completions, _device) = theirs.adopt::<64, 16>(spec).unwrap();
+        for id in 0..4 {
+            queue.request(id).nop().unwrap();
+        }
+        assert!(queue.request(4).nop().is_err());
+        queue.ring_doorbell();
+    });
+}
+
+#[test]
+fn queues_that_receive_into_completions_are_refused() {
+    // As libmlx5 makes them by default.
+    with("MLX5_SCATTER_TO_CQE", "1", "adopt::queues_that_receive_into_completions_are_refused", || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        assert_eq!(adoption(&theirs), AdoptError::ScatterToCqe);
+        theirs.destroy();
+    });
+}
+
+#[test]
+fn long_completion_entries_are_refused() {
+    with("MLX5_CQE_SIZE", "128", "adopt::long_completion_entries_are_refused", || {
+        let theirs = VerbsQp::connected(Sizes::SMALL);
+        assert_eq!(adoption(&theirs), AdoptError::EntryBytes(128));
+        theirs.destroy();
+    });
+}

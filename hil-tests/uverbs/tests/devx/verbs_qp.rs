@@ -1,0 +1,301 @@
+//! A queue pair of libibverbs, made, connected and used as any verbs program does.
+#![allow(unsafe_code)]
+
+use super::verbs::Opened;
+use libloading::Library;
+use libmlx5::abi::{IbvContext, IbvQp, IbvSge, QpAttr, QpCap, QpInitAttr, RecvWr, WorkCompletion};
+use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wqe::{Remote, Sge};
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+
+/// `struct ibv_send_wr`.
+#[repr(C)]
+struct SendWr {
+    wr_id: u64,
+    next: *const SendWr,
+    sges: *const IbvSge,
+    count: c_int,
+    opcode: u32,
+    flags: u32,
+    imm: u32,
+    remote: u64,
+    rkey: u32,
+    rest: [u64; 9],
+}
+
+const _: () = assert!(size_of::<SendWr>() == 128);
+
+const RDMA_WRITE: u32 = 0;
+const SEND: u32 = 2;
+const SIGNALED: u32 = 2;
+const INLINE: u32 = 8;
+/// `IBV_ACCESS_LOCAL_WRITE`, `_REMOTE_WRITE`, `_REMOTE_READ`.
+const ACCESS: c_int = 7;
+
+/// What a queue pair is made with.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) entries: c_int,
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
+    /// Bytes of an RDMA WRITE that are in the request itself.
+    pub(crate) inline: u32,
+}
+
+impl Sizes {
+    /// 16 completion entries, 64 blocks, 4 receive slots.
+    pub(crate) const SMALL: Self = Self { entries: 15, sends: 16, receives: 4, inline: 0 };
+}
+
+/// A queue pair, and a page that it sends from and receives to.
+pub(crate) struct VerbsQp {
+    pub(crate) opened: Opened,
+    pub(crate) pd: NonNull<c_void>,
+    pub(crate) cq: NonNull<c_void>,
+    pub(crate) qp: NonNull<IbvQp>,
+    region: NonNull<c_void>,
+    page: &'static mut [u64],
+    inline: u32,
+}
+
+impl VerbsQp {
+    /// Makes one that is not connected.
+    pub(crate) fn new(sizes: Sizes) -> Self {
+        let opened = Opened::new();
+        let (verbs, raw) = (&opened.verbs, opened.raw.as_ptr());
+        let pd = call!(verbs, "ibv_alloc_pd": fn(raw => *mut c_void) -> *mut c_void);
+        let cq = call!(verbs, "ibv_create_cq": fn(
+            raw => *mut c_void,
+            sizes.entries => c_int,
+            ptr::null_mut() => *mut c_void,
+            ptr::null_mut() => *mut c_void,
+            0 => c_int
+        ) -> *mut c_void);
+        let cap = QpCap {
+            max_send_wr: sizes.sends,
+            max_recv_wr: sizes.receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: sizes.inline,
+        };
+        // `struct ibv_qp_init_attr` is how the extended one begins.
+        let mut attr = QpInitAttr {
+            context: ptr::null_mut(),
+            send_cq: cq,
+            recv_cq: cq,
+            srq: ptr::null_mut(),
+            cap,
+            qp_type: 2,
+            sq_sig_all: 0,
+            comp_mask: 0,
+            pd: ptr::null_mut(),
+            between: [0; 7],
+            send_ops_flags: 0,
+        };
+        let qp =
+            call!(verbs, "ibv_create_qp": fn(pd => *mut c_void, &mut attr => *mut QpInitAttr) -> *mut IbvQp);
+        let page = vec![0_u64; 512].leak();
+        let region = call!(verbs, "ibv_reg_mr": fn(
+            pd => *mut c_void,
+            page.as_mut_ptr().cast() => *mut c_void,
+            4096 => usize,
+            ACCESS => c_int
+        ) -> *mut c_void);
+        let [pd, cq, region] = [pd, cq, region].map(|object| NonNull::new(object).unwrap());
+        Self { pd, cq, qp: NonNull::new(qp).unwrap(), region, page, opened, inline: sizes.inline }
+    }
+
+    /// Makes one that is connected to itself.
+    pub(crate) fn connected(sizes: Sizes) -> Self {
+        let new = Self::new(sizes);
+        let mut gid = [0_u64; 2];
+        call!(new.verbs(), "ibv_query_gid": fn(
+            new.opened.raw.as_ptr() => *mut c_void,
+            1 => u8,
+            0 => c_int,
+            &mut gid => *mut [u64; 2]
+        ) -> c_int);
+        let attr = QpAttr {
+            port: 1,
+            access: ACCESS as u32,
+            path_mtu: 5,
+            dest_qp: new.number(),
+            gid,
+            is_global: 1,
+            ah_port: 1,
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            ..QpAttr::default()
+        };
+        for (state, mask) in [(1, 0x39), (2, 0x12_9181), (3, 0x1_2e01)] {
+            let mut attr = QpAttr { state, ..attr };
+            let result = call!(new.verbs(), "ibv_modify_qp": fn(
+                new.qp.as_ptr() => *mut IbvQp,
+                &mut attr => *mut QpAttr,
+                mask => c_int
+            ) -> c_int);
+            assert_eq!(result, 0, "to state {state}");
+        }
+        new
+    }
+
+    fn verbs(&self) -> &Library {
+        &self.opened.verbs
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: the structure lives until it is destroyed.
+        unsafe { self.qp.as_ref() }.number
+    }
+
+    /// The first bytes of the page.
+    pub(crate) fn sge(&self) -> Sge {
+        // SAFETY: `struct ibv_mr` has the local key behind 36 bytes.
+        let lkey = unsafe { self.region.cast::<u32>().add(9).read() };
+        Sge { address: self.page.as_ptr().expose_provenance() as u64, length: 64, lkey: Key::from_raw(lkey) }
+    }
+
+    /// Where requests write to: the second half of the page.
+    pub(crate) fn remote(&self) -> Remote {
+        // SAFETY: `struct ibv_mr` has the remote key behind 40 bytes.
+        let rkey = unsafe { self.region.cast::<u32>().add(10).read() };
+        Remote { address: self.sge().address + 2048, rkey: Key::from_raw(rkey) }
+    }
+
+    /// Sets the bytes that are sent to a number, and those that are written to another.
+    pub(crate) fn fill(&mut self, number: u64) {
+        for word in self.page.iter_mut().take(8) {
+            // SAFETY: a word of the page, which the device may read and write as well.
+            unsafe { ptr::from_mut(word).write_volatile(number) };
+        }
+    }
+
+    /// Returns the first word that was written.
+    pub(crate) fn written(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.page.as_ptr().add(256).read_volatile() }
+    }
+
+    /// Posts a signalled request, with inline data if there is any.
+    fn post(&self, opcode: u32, inline: u32) {
+        let (sge, remote) = (self.sge(), self.remote());
+        let (length, flags) = if inline > 0 { (inline, SIGNALED | INLINE) } else { (sge.length, SIGNALED) };
+        let sge = IbvSge { address: sge.address, length, lkey: sge.lkey.get() };
+        let request = SendWr {
+            wr_id: 77,
+            next: ptr::null(),
+            sges: &sge,
+            count: 1,
+            opcode,
+            flags,
+            imm: 0,
+            remote: remote.address,
+            rkey: remote.rkey.get(),
+            rest: [0; 9],
+        };
+        let mut bad = ptr::null();
+        type PostSend = unsafe extern "C" fn(*mut IbvQp, *const SendWr, *mut *const SendWr) -> c_int;
+        // SAFETY: `post_send` is the function before `post_recv`, with this signature; queue pair and request live.
+        unsafe {
+            let [.., post_send] = self.context().between;
+            let post_send = std::mem::transmute::<*const c_void, PostSend>(post_send);
+            assert_eq!(post_send(self.qp.as_ptr(), &request, &mut bad), 0);
+        }
+    }
+
+    fn context(&self) -> &IbvContext {
+        // SAFETY: the context is open.
+        unsafe { self.opened.raw.cast::<IbvContext>().as_ref() }
+    }
+
+    /// Posts an RDMA WRITE.
+    pub(crate) fn post_write(&self) {
+        self.post(RDMA_WRITE, self.inline);
+    }
+
+    /// Posts a message.
+    pub(crate) fn post_message(&self) {
+        self.post(SEND, 0);
+    }
+
+    /// Posts a buffer for a message.
+    pub(crate) fn post_receive(&self) {
+        let sge = self.sge();
+        let sge = IbvSge { address: self.remote().address, length: sge.length, lkey: sge.lkey.get() };
+        let request = RecvWr { wr_id: 78, next: ptr::null(), sges: &sge, count: 1 };
+        let mut bad = ptr::null();
+        // SAFETY: queue pair and request live.
+        assert_eq!(unsafe { (self.context().post_recv)(self.qp.as_ptr(), &request, &mut bad) }, 0);
+    }
+
+    /// Waits for good completions.
+    pub(crate) fn poll(&self, count: usize) {
+        for _ in 0..count {
+            let mut completion = WorkCompletion::default();
+            loop {
+                // SAFETY: the queue lives, and there is room for one completion.
+                match unsafe { (self.context().poll_cq)(self.cq.as_ptr(), 1, &mut completion) } {
+                    0 => std::thread::yield_now(),
+                    1 => break,
+                    other => panic!("{other}"),
+                }
+            }
+            assert_eq!(completion.status, 0);
+        }
+    }
+
+    /// Hands the queues over. Tests do not use them through libibverbs afterwards.
+    pub(crate) fn adopt<const S: usize, const R: usize>(
+        &self,
+        spec: AdoptSpec,
+    ) -> Result<(QueuePair<S, R>, CqReader, Device), DevxError> {
+        let device = self.opened.adopt()?;
+        let pd = self.adopt_pd(&device)?;
+        let (cq, reader) = self.adopt_cq(&device)?;
+        let queue = self.adopt_qp(&device, &pd, [&cq, &cq], spec)?;
+        Ok((queue, reader, device))
+    }
+
+    /// Hands the domain over.
+    pub(crate) fn adopt_pd(&self, device: &Device) -> Result<ProtectionDomain, DevxError> {
+        // SAFETY: a domain of libibverbs, which tests free last.
+        unsafe { device.adopt_pd(self.pd) }
+    }
+
+    /// Hands the completion queue over.
+    pub(crate) fn adopt_cq(&self, device: &Device) -> Result<(Cq, CqReader), DevxError> {
+        // SAFETY: a completion queue of libibverbs, which tests destroy behind ours.
+        unsafe { device.adopt_cq(self.cq) }
+    }
+
+    /// Hands the queue pair over.
+    pub(crate) fn adopt_qp<const S: usize, const R: usize>(
+        &self,
+        device: &Device,
+        pd: &ProtectionDomain,
+        [send_cq, receive_cq]: [&Cq; 2],
+        spec: AdoptSpec,
+    ) -> Result<QueuePair<S, R>, DevxError> {
+        // SAFETY: a queue pair of libibverbs, which tests destroy behind ours; one thread uses all.
+        unsafe { device.adopt_qp(self.qp.cast(), pd, send_cq, receive_cq, spec) }
+    }
+
+    /// Destroys all.
+    pub(crate) fn destroy(self) {
+        let Self { opened, pd, cq, qp, region, .. } = self;
+        let verbs = &opened.verbs;
+        let results = [
+            call!(verbs, "ibv_destroy_qp": fn(qp.as_ptr() => *mut IbvQp) -> c_int),
+            call!(verbs, "ibv_destroy_cq": fn(cq.as_ptr() => *mut c_void) -> c_int),
+            call!(verbs, "ibv_dereg_mr": fn(region.as_ptr() => *mut c_void) -> c_int),
+            call!(verbs, "ibv_dealloc_pd": fn(pd.as_ptr() => *mut c_void) -> c_int),
+        ];
+        assert_eq!(results, [0; 4]);
+        opened.close();
+    }
+}

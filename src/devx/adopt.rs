@@ -1,0 +1,283 @@
+//! Queues that another library has made and connected: libibverbs, or librdmacm.
+
+#![allow(unsafe_code)]
+
+use super::cq::Writer;
+use super::queue_pair::{QpMemory, QpObject};
+use super::sys::{CqParts, QpParts};
+use super::{
+    AdoptError, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec, RingAddresses,
+    carry, sys,
+};
+use crate::command::{Pdn, QpInfo, QpState, QueryQp};
+use crate::queue::{
+    CompletionQueue, DoorbellRecord, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    UarDoorbell,
+};
+use crate::types::{Cqn, Qpn};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+/// What a queue pair of another library is to be like here. All else it has already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct AdoptSpec {
+    /// Every request is signalled. What it was created with (`sq_sig_all`) only the other library knows.
+    pub signal_all: bool,
+    /// See [`QueuePairSpec::max_requests`]. What it was created for (`max_send_wr`) is less than its ring has blocks, and what its
+    /// completion queue is usually made for.
+    pub max_requests: Option<u32>,
+}
+
+/// Returns the counters of a doorbell record.
+fn counters(record: &DoorbellRecord) -> [u32; 2] {
+    record.bytes().map(u32::from_be_bytes)
+}
+
+fn address<T>(slots: &[T]) -> u64 {
+    slots.as_ptr().expose_provenance() as u64
+}
+
+impl Device {
+    /// Uses an idle completion queue that another library has made (`struct ibv_cq`), from the entry on where that has stopped.
+    /// It is not destroyed.
+    ///
+    /// # Errors
+    /// [`DevxError::Adopt`], [`DevxError::Call`]. Also then libmlx5 leaves it to the program from now on to drop completions of
+    /// queue pairs that are destroyed (`mlx5dv_init_obj` on a completion queue).
+    ///
+    /// # Safety
+    /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
+    /// - It is not destroyed or resized while the values live.
+    /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries that are taken here.
+    pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
+        // SAFETY: the caller vouches for the same.
+        let CqParts { cqn, record, ring } = unsafe { self.context.describe_cq(cq)? };
+        let (entries, [first_entry, _]) = (ring.len() as u32, counters(record));
+        let queue = CompletionQueue::new(ring, record)?.starting_at(first_entry);
+        if !queue.is_empty() {
+            return Err(AdoptError::CompletionsWaiting.into());
+        }
+        let object = sys::Object::of_other(&self.context, None);
+        Ok(Cq::new(Cqn::from_low_bits(cqn), entries, object, queue))
+    }
+
+    /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings, doorbell record and
+    /// doorbell register, from where that has stopped. It is not destroyed.
+    ///
+    /// `pd`, `send_cq` and `receive_cq` are its own, taken over before with [`Device::adopt_pd`] and [`Device::adopt_cq`]. `S` and
+    /// `R` are limits: its queues may be shorter.
+    ///
+    /// By default libmlx5 makes queue pairs that receive short messages into completion entries, which are refused: set
+    /// `MLX5_SCATTER_TO_CQE=0` in the environment before they are made, or make them with
+    /// `MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`. Those of librdmacm are made without receive requests outstanding if the program
+    /// posts none before this.
+    ///
+    /// ```no_run
+    /// use core::ffi::c_void;
+    /// use core::ptr::NonNull;
+    /// use mlx5_mkey::devx::{AdoptSpec, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
+    ///
+    /// /// Fields of librdmacm's `struct rdma_cm_id`, as a binding has them.
+    /// struct CmId {
+    ///     verbs: NonNull<c_void>,
+    ///     pd: NonNull<c_void>,
+    ///     qp: NonNull<c_void>,
+    ///     send_cq: NonNull<c_void>,
+    ///     recv_cq: NonNull<c_void>,
+    /// }
+    ///
+    /// struct Connection {
+    ///     queue: QueuePair<256, 64>,
+    ///     completions: [CqReader; 2],
+    ///     pd: ProtectionDomain,
+    /// }
+    ///
+    /// /// Takes over a connection, after RDMA_CM_EVENT_ESTABLISHED.
+    /// ///
+    /// /// # Safety
+    /// /// `id` is connected, of an mlx5 device, and is destroyed (`rdma_destroy_qp`, `rdma_destroy_id`) behind the connection.
+    /// unsafe fn take_over(id: &CmId) -> Result<Connection, DevxError> {
+    ///     // SAFETY: the caller vouches for the objects, and nothing but the connection posts or polls.
+    ///     unsafe {
+    ///         // libmlx5 opens devices with DEVX by itself, where the kernel lets it.
+    ///         let device = Device::adopt(id.verbs)?;
+    ///         let pd = device.adopt_pd(id.pd)?;
+    ///         let (send_cq, sends) = device.adopt_cq(id.send_cq)?;
+    ///         let (receive_cq, receives) = device.adopt_cq(id.recv_cq)?;
+    ///         let spec = AdoptSpec::default();
+    ///         let queue = device.adopt_qp(id.qp, &pd, &send_cq, &receive_cq, spec)?;
+    ///         Ok(Connection { queue, completions: [sends, receives], pd })
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// The example compiles; with librdmacm this has not been tried. With libibverbs it is tested.
+    ///
+    /// # Errors
+    /// [`DevxError::Adopt`] for a queue pair that the library cannot use or that is seen not to be idle, [`DevxError::Queue`] for
+    /// one with longer queues than `S` and `R`, [`DevxError::CompletionQueueTooSmall`], [`DevxError::Command`],
+    /// [`DevxError::Call`].
+    ///
+    /// # Safety
+    /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control lives.
+    /// - It is idle: all requests posted to it have completed. What can be seen of it is checked.
+    /// - Nobody else posts to it from this call on, for good: the other library does not hear of requests that are posted here.
+    /// - While requests are posted here, the other library posts to no queue pair of the context that shares the doorbell register.
+    ///   It is safe to have it post to none; it writes whole requests to the register, between which this library's doorbells must
+    ///   not come, unless `MLX5_SHUT_UP_BF=1` was set when the context was opened.
+    pub unsafe fn adopt_qp<const S: usize, const R: usize>(
+        &self,
+        qp: NonNull<c_void>,
+        pd: &ProtectionDomain,
+        send_cq: &Cq,
+        receive_cq: &Cq,
+        spec: AdoptSpec,
+    ) -> Result<QueuePair<S, R>, DevxError> {
+        // SAFETY: the caller vouches for the same.
+        let parts = unsafe { self.context.describe_qp(qp)? };
+        let QpParts { qpn, record, send, receive, entries_per_slot, register } = parts;
+        let qpn = Qpn::from_low_bits(qpn);
+        // SAFETY: as above.
+        let object = unsafe { sys::Object::of_qp(&self.context, (), qp) };
+        let info = carry(&QueryQp(qpn), |request, reply| object.query(request, reply))?.1;
+        check(&info, pd.number()?, [send_cq.number(), receive_cq.number()])?;
+        if receive.is_empty() {
+            return Err(AdoptError::NoReceiveQueue.into());
+        }
+        let [receives, sends] = counters(record).map(|counter| counter as u16);
+        check_idle(&info, sends, receives)?;
+        if [send_cq, receive_cq].iter().any(|cq| cq.has_departed(Writer::Qp(qpn))) {
+            return Err(AdoptError::CompletionsWaiting.into());
+        }
+        let (blocks, slots) = (send.len() as u32, receive.len() as u32 / entries_per_slot);
+        let max_requests = spec.max_requests.unwrap_or(blocks).min(blocks);
+        let addresses = RingAddresses {
+            receive_ring: address(receive),
+            send_ring: address(send),
+            record: core::ptr::from_ref(record).expose_provenance() as u64,
+        };
+        let config = SendQueueConfig {
+            signal_all: spec.signal_all,
+            max_requests,
+            first_block: sends.into(),
+            ..SendQueueConfig::new(qpn)
+        };
+        // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is there. Both libraries ring
+        // it with single stores of 8 bytes, or the caller sees to it that the other does not. Ring and record are those of the
+        // queue pair. Memory under keys is the promise of whoever registered it.
+        let doorbell = unsafe { UarDoorbell::new(register) };
+        let send = SendQueue::new(config, send, record, doorbell)?;
+        let receive = ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, receive, record)?
+            .starting_at(receives);
+        let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(slots)?];
+        set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
+        let spec = QueuePairSpec {
+            entries_per_slot,
+            max_requests: Some(max_requests),
+            signal_all: spec.signal_all,
+            drain_on_signature_error: info.drain_signature_errors,
+            user_index: info.user_index,
+            port: info.port,
+            access: info.access,
+        };
+        let memory = Arc::new(QpMemory { _rings: None, domain: pd.clone(), set_aside });
+        // SAFETY: as above.
+        let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
+        let cqs = [send_cq.clone(), receive_cq.clone()];
+        Ok(QueuePair::new(QpObject { qpn, spec, cqs, addresses, object }, send, receive))
+    }
+}
+
+/// Refuses a queue pair that the library cannot use.
+fn check(info: &QpInfo, pd: Pdn, cqs: [Cqn; 2]) -> Result<(), AdoptError> {
+    let QpInfo { service_type, .. } = *info;
+    if service_type != 0 {
+        return Err(AdoptError::NotReliable { service_type });
+    }
+    if info.state != QpState::RTS {
+        return Err(AdoptError::NotReady(info.state));
+    }
+    if !info.has_receive_queue {
+        return Err(AdoptError::NoReceiveQueue);
+    }
+    if info.scatters_to_cqe {
+        return Err(AdoptError::ScatterToCqe);
+    }
+    if info.checks_requests {
+        return Err(AdoptError::ChecksRequests);
+    }
+    if info.pd != pd {
+        return Err(AdoptError::OtherDomain);
+    }
+    for (wanted, given) in [info.send_cq, info.receive_cq].into_iter().zip(cqs) {
+        if given != wanted {
+            return Err(AdoptError::OtherCompletionQueue { wanted });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a queue pair that is seen not to be idle.
+// Assumption: in the state RTS, QUERY_QP reports the counters as they are at that time. libmlx5 relies on the one of sends in the
+// drained state only (`mlx5dv_qp_cancel_posted_send_wrs`).
+fn check_idle(info: &QpInfo, sends: u16, receives: u16) -> Result<(), AdoptError> {
+    let (next, taken) = (info.next_send_block, info.receives_taken as u16);
+    if next != sends {
+        return Err(AdoptError::SendsOutstanding { announced: sends, next });
+    }
+    if taken != receives {
+        return Err(AdoptError::ReceivesOutstanding { announced: receives, taken });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Psn, QpAccess, UserIndex};
+
+    /// An idle queue pair that the library can use.
+    fn good() -> QpInfo {
+        let mut reply = [0; QueryQp::OUTPUT];
+        reply[0x18] = 0x30;
+        let info = QueryQp(Qpn::default()).decode(&reply).unwrap();
+        assert_eq!((info.access, info.user_index), (QpAccess::default(), UserIndex::default()));
+        assert_eq!(info.next_send_psn, Psn::default());
+        info
+    }
+
+    const CQS: [Cqn; 2] = [Cqn::from_low_bits(0); 2];
+
+    #[test]
+    fn what_the_library_cannot_use_is_refused() {
+        let pd = Pdn::default();
+        assert_eq!(check(&good(), pd, CQS), Ok(()));
+        let refused = |change: fn(&mut QpInfo)| {
+            let mut info = good();
+            change(&mut info);
+            check(&info, pd, CQS).unwrap_err()
+        };
+        assert_eq!(refused(|info| info.service_type = 3), AdoptError::NotReliable { service_type: 3 });
+        assert_eq!(refused(|info| info.state = QpState::RTR), AdoptError::NotReady(QpState::RTR));
+        assert_eq!(refused(|info| info.has_receive_queue = false), AdoptError::NoReceiveQueue);
+        assert_eq!(refused(|info| info.scatters_to_cqe = true), AdoptError::ScatterToCqe);
+        assert_eq!(refused(|info| info.checks_requests = true), AdoptError::ChecksRequests);
+        assert_eq!(refused(|info| info.pd = Pdn::MAX), AdoptError::OtherDomain);
+        let wanted = Cqn::from_low_bits(5);
+        let other = AdoptError::OtherCompletionQueue { wanted };
+        assert_eq!(refused(|info| info.send_cq = Cqn::from_low_bits(5)), other);
+        assert_eq!(refused(|info| info.receive_cq = Cqn::from_low_bits(5)), other);
+    }
+
+    #[test]
+    fn counters_are_compared_modulo_their_width() {
+        let info = QpInfo { next_send_block: 0xffff, receives_taken: 0x1_0002, ..good() };
+        assert_eq!(check_idle(&info, 0xffff, 2), Ok(()));
+        let sends = AdoptError::SendsOutstanding { announced: 0, next: 0xffff };
+        assert_eq!(check_idle(&info, 0, 2), Err(sends));
+        let receives = AdoptError::ReceivesOutstanding { announced: 3, taken: 2 };
+        assert_eq!(check_idle(&info, 0xffff, 3), Err(receives));
+    }
+}

@@ -1,0 +1,140 @@
+//! Where queues of other libraries are.
+
+#![allow(unsafe_code)]
+
+use super::abi::{Described, IbvCq, IbvQp, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, OBJ_CQ, OBJ_QP};
+use super::context::Context;
+use super::errno::check;
+use crate::devx::error::{AdoptError, DevxError};
+use crate::queue::DoorbellRecord;
+use crate::wire::cqe::Cqe;
+use crate::wire::data::DataSegment;
+use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+
+/// A queue pair of another library.
+pub(in crate::devx) struct QpParts {
+    pub(in crate::devx) qpn: u32,
+    pub(in crate::devx) record: &'static DoorbellRecord,
+    pub(in crate::devx) send: &'static mut [Wqebb],
+    /// Empty where there is no receive queue.
+    pub(in crate::devx) receive: &'static mut [DataSegment],
+    pub(in crate::devx) entries_per_slot: u32,
+    pub(in crate::devx) register: NonNull<u64>,
+}
+
+/// A completion queue of another library.
+pub(in crate::devx) struct CqParts {
+    pub(in crate::devx) cqn: u32,
+    pub(in crate::devx) record: &'static DoorbellRecord,
+    pub(in crate::devx) ring: &'static mut [Cqe],
+}
+
+/// Returns an address as a place of such values.
+fn place<T>(address: *mut c_void, what: &'static str) -> Result<NonNull<T>, DevxError> {
+    let place = NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned());
+    place.ok_or_else(|| AdoptError::Layout(what).into())
+}
+
+/// Returns slots of a ring; none where there are none.
+///
+/// # Safety
+/// As many slots of this size are there, and nobody else in this process uses them as long as what is made of them lives.
+unsafe fn slots<T>(
+    address: *mut c_void,
+    count: usize,
+    what: &'static str,
+) -> Result<&'static mut [T], DevxError> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; they are plain bytes.
+    Ok(unsafe { core::slice::from_raw_parts_mut(place::<T>(address, what)?.as_ptr(), count) })
+}
+
+/// Returns a doorbell record.
+///
+/// # Safety
+/// As for [`slots`].
+unsafe fn record(address: *mut c_void) -> Result<&'static DoorbellRecord, DevxError> {
+    let place = place::<DoorbellRecord>(address, "the doorbell record")?;
+    // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; any bytes are a record.
+    Ok(unsafe { place.as_ref() })
+}
+
+impl Context {
+    /// Describes a queue pair.
+    ///
+    /// # Safety
+    /// `qp` is a `struct ibv_qp` of libmlx5. It is not destroyed, and nobody else posts to it, as long as what is made of the parts
+    /// lives.
+    pub(in crate::devx) unsafe fn describe_qp(&self, qp: NonNull<c_void>) -> Result<QpParts, DevxError> {
+        let qp = qp.cast::<IbvQp>();
+        // SAFETY: the caller vouches for the structure.
+        let (context, qpn) = unsafe { ((*qp.as_ptr()).context, (*qp.as_ptr()).qp_num) };
+        self.expect(context)?;
+        // No optional field is asked for.
+        let mut out = MaybeUninit::<Mlx5dvQp>::zeroed();
+        let described = Described { object: qp.as_ptr(), out: out.as_mut_ptr() };
+        let mut obj = Mlx5dvObj { qp: described, ..Mlx5dvObj::NONE };
+        // SAFETY: the object names a live queue pair and a place for its description, which is all that OBJ_QP reads and writes.
+        check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_QP) })?;
+        // SAFETY: all fields may be zero, and those that are there were filled in.
+        let Mlx5dvQp { dbrec, sq, rq, bf_reg, .. } = unsafe { out.assume_init() };
+        if sq.stride as usize != WQEBB_BYTES {
+            return Err(AdoptError::Layout("the stride of the send queue").into());
+        }
+        let entries_per_slot = rq.stride / OCTOWORD_BYTES as u32;
+        let entries = rq.wqe_cnt as usize * entries_per_slot as usize;
+        if rq.wqe_cnt > 0 && !rq.stride.is_multiple_of(OCTOWORD_BYTES as u32) {
+            return Err(AdoptError::Layout("the stride of the receive queue").into());
+        }
+        // SAFETY: libmlx5 has the rings and the record there for the queue pair; the caller vouches that nobody else uses them.
+        unsafe {
+            Ok(QpParts {
+                qpn,
+                record: record(dbrec)?,
+                send: slots(sq.buf, sq.wqe_cnt as usize, "the send queue")?,
+                receive: slots(rq.buf, entries, "the receive queue")?,
+                entries_per_slot,
+                register: place(bf_reg, "the doorbell register")?,
+            })
+        }
+    }
+
+    /// Describes a completion queue.
+    ///
+    /// # Safety
+    /// `cq` is a `struct ibv_cq` of libmlx5. It is not destroyed, and nobody else polls it, as long as what is made of the parts
+    /// lives.
+    pub(in crate::devx) unsafe fn describe_cq(&self, cq: NonNull<c_void>) -> Result<CqParts, DevxError> {
+        let cq = cq.cast::<IbvCq>();
+        // SAFETY: the caller vouches for the structure.
+        self.expect(unsafe { (*cq.as_ptr()).context })?;
+        let mut out = Mlx5dvCq {
+            buf: ptr::null_mut(),
+            dbrec: ptr::null_mut(),
+            cqe_cnt: 0,
+            cqe_size: 0,
+            cq_uar: ptr::null_mut(),
+            cqn: 0,
+            comp_mask: 0,
+        };
+        let described = Described { object: cq.as_ptr(), out: &mut out };
+        let mut obj = Mlx5dvObj { cq: described, ..Mlx5dvObj::NONE };
+        // SAFETY: the object names a live completion queue and a place for its description, which is all that OBJ_CQ reads and
+        // writes.
+        check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
+        let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cqn, .. } = out;
+        if cqe_size as usize != size_of::<Cqe>() {
+            return Err(AdoptError::EntryBytes(cqe_size).into());
+        }
+        // SAFETY: as for queue pairs.
+        unsafe {
+            let ring = slots(buf, cqe_cnt as usize, "the ring")?;
+            Ok(CqParts { cqn, record: record(dbrec)?, ring })
+        }
+    }
+}
