@@ -11,6 +11,7 @@ pub mod command;
 pub mod devx;
 pub mod error;
 mod fmt;
+pub mod guide;
 pub mod inspect;
 pub mod mkey;
 pub mod queue;

@@ -42,7 +42,7 @@ fn main() -> std::process::ExitCode {
 /// Does it on the device of this name, or on the first.
 pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let device = Device::open(name)?;
-    println!("device: {}", device.crypto());
+    println!("device: {device}");
     let pd = device.alloc_pd()?;
     let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 1))?;
     let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;

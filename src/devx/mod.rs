@@ -8,7 +8,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::open(None)?;
-//! println!("{}", device.crypto());
+//! println!("{device}");
 //! let pd = device.alloc_pd()?;
 //! let (cq, completions) = device.create_cq(512)?;
 //! let queue = device.create_qp::<256, 64>(&pd, &cq, &cq, QueuePairSpec::default())?;
@@ -51,6 +51,7 @@ use crate::command::{
 };
 use crate::error::CommandError;
 use core::ffi::c_void;
+use core::fmt;
 use core::ptr::NonNull;
 use std::sync::Arc;
 use std::vec;
@@ -112,6 +113,21 @@ impl Device {
     /// [`DevxError::Call`].
     pub fn gid(&self, port: u8, index: u16) -> Result<[u8; 16], DevxError> {
         self.context.gid(port, index)
+    }
+}
+
+/// What the device can do, in words: signatures, AES-XTS, keys.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CryptoReport { general, .. } = &self.report;
+        match general.signatures() {
+            Some(signatures) => write!(f, "signatures {signatures}")?,
+            None => f.write_str("no signatures")?,
+        }
+        if general.drain_signature_errors {
+            f.write_str(", send queues can stop at errors in them")?;
+        }
+        write!(f, "; {}", self.report)
     }
 }
 

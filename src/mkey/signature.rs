@@ -2,6 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
+use core::fmt;
 
 /// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
 pub mod check_mask {
@@ -318,6 +319,23 @@ pub struct SignatureCapabilities {
     pub crc32c: bool,
     /// CRC-64 XP10.
     pub crc64_xp10: bool,
+}
+
+/// The names of the signatures, and blocks of 4048 bytes.
+impl fmt::Display for SignatureCapabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("T10-DIF, CRC32")?;
+        for (name, has) in [
+            ("CRC32C", self.crc32c),
+            ("CRC64-XP10", self.crc64_xp10),
+            ("blocks of 4048 bytes", self.block_4048),
+        ] {
+            if has {
+                write!(f, ", {name}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl SignatureCapabilities {

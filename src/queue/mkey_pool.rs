@@ -41,7 +41,6 @@ use heapless::Vec;
 ///     pool.put(handle, queue.request(2))
 /// }
 /// ```
-#[derive(Debug)]
 pub struct MkeyPool<const N: usize> {
     mkeys: Vec<Mkey, N>,
     /// Positions of those that are not in use.
@@ -130,6 +129,8 @@ impl<const N: usize> MkeyPool<N> {
         self.free.len()
     }
 }
+
+crate::fmt::format_counters!([const N: usize] MkeyPool [N] { });
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
     ("command", &["fmt", "error", "types", "wire", "mkey"]),
     ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
+    ("guide", &[]),
 ];
 
 /// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.

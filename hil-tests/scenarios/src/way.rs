@@ -205,6 +205,8 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::compare_swap", &Way::ALL),
     ("SendRequest::fetch_add", &Way::ALL),
     ("SendRequest::nop", &Way::ALL),
+    // It takes a request that was begun.
+    ("MkeyPool::put", &Way::ALL),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),
     ("QueuePair::batch", &[Way::Batch]),
