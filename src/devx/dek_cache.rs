@@ -13,9 +13,8 @@ use std::sync::Arc;
 /// Whoever uses a key holds a lease of it, so that [`DekCache::remove_unused`] knows which are in use.
 ///
 /// ```no_run
-/// use mlx5_mkey::command::{DekKey, Secret};
+/// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
 /// use mlx5_mkey::devx::{DekCache, ProtectionDomain};
-/// # use mlx5_mkey::command::XtsKey;
 /// # fn example(pd: ProtectionDomain, key_of: fn(&str) -> Secret<64>) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut deks = DekCache::new(pd);
 /// let volume = String::from("volume 7");
