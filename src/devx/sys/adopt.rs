@@ -32,34 +32,30 @@ pub(in crate::devx) struct CqParts {
     pub(in crate::devx) ring: &'static mut [Cqe],
 }
 
-/// Returns an address as a place of such values.
-fn place<T>(address: *mut c_void, what: &'static str) -> Result<NonNull<T>, DevxError> {
-    let place = NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned());
-    place.ok_or_else(|| AdoptError::Layout(what).into())
+/// Returns an address as a place of such values, if it can be one.
+fn place<T>(address: *mut c_void) -> Option<NonNull<T>> {
+    NonNull::new(address.cast::<T>()).filter(|place| place.is_aligned())
 }
 
 /// Returns slots of a ring; none where there are none.
 ///
 /// # Safety
 /// As many slots of this size are there, and nobody else in this process uses them as long as what is made of them lives.
-unsafe fn slots<T>(
-    address: *mut c_void,
-    count: usize,
-    what: &'static str,
-) -> Result<&'static mut [T], DevxError> {
+unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T]> {
     if count == 0 {
-        return Ok(&mut []);
+        return Some(&mut []);
     }
+    let first = place::<T>(address)?.as_ptr();
     // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; they are plain bytes.
-    Ok(unsafe { core::slice::from_raw_parts_mut(place::<T>(address, what)?.as_ptr(), count) })
+    Some(unsafe { core::slice::from_raw_parts_mut(first, count) })
 }
 
 /// Returns a doorbell record.
 ///
 /// # Safety
 /// As for [`slots`].
-unsafe fn record(address: *mut c_void) -> Result<&'static DoorbellRecord, DevxError> {
-    let place = place::<DoorbellRecord>(address, "the doorbell record")?;
+unsafe fn record(address: *mut c_void) -> Result<&'static DoorbellRecord, AdoptError> {
+    let place = place::<DoorbellRecord>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
     // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; any bytes are a record.
     Ok(unsafe { place.as_ref() })
 }
@@ -96,10 +92,10 @@ impl Context {
             Ok(QpParts {
                 qpn,
                 record: record(dbrec)?,
-                send: slots(sq.buf, sq.wqe_cnt as usize, "the send queue")?,
-                receive: slots(rq.buf, entries, "the receive queue")?,
+                send: slots(sq.buf, sq.wqe_cnt as usize).ok_or(AdoptError::Layout("the send queue"))?,
+                receive: slots(rq.buf, entries).ok_or(AdoptError::Layout("the receive queue"))?,
                 entries_per_slot,
-                register: place(bf_reg, "the doorbell register")?,
+                register: place(bf_reg).ok_or(AdoptError::Layout("the doorbell register"))?,
             })
         }
     }
@@ -133,7 +129,7 @@ impl Context {
         }
         // SAFETY: as for queue pairs.
         unsafe {
-            let ring = slots(buf, cqe_cnt as usize, "the ring")?;
+            let ring = slots(buf, cqe_cnt as usize).ok_or(AdoptError::Layout("the ring"))?;
             Ok(CqParts { cqn, record: record(dbrec)?, ring })
         }
     }
