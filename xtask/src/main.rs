@@ -5,6 +5,7 @@
 mod bench;
 mod differential;
 mod empty_machine;
+mod package;
 mod peer;
 mod test;
 mod tidy;
@@ -38,6 +39,7 @@ cargo xtask TASK
   empty-machine         run the README's commands in a system that holds what they need and no more
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
+  package               build and test the library as a registry would hand it out
   peer                  rdma-core's tests and perftest, unchanged, on the software device
   tidy                  check the rules of the house: which module may know which, where unsafe may
                         stand
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
         "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
+        "package" => run::no_arguments(rest, package::HELP).unwrap_or_else(package::run),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),
@@ -95,6 +98,7 @@ mod tests {
             super::differential::HELP,
             super::emulate::HELP,
             super::empty_machine::HELP,
+            super::package::HELP,
             super::peer::HELP,
             super::test::HELP,
             super::tidy::HELP,

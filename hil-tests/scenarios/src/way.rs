@@ -205,8 +205,8 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::compare_swap", &Way::ALL),
     ("SendRequest::fetch_add", &Way::ALL),
     ("SendRequest::nop", &Way::ALL),
-    // It takes a request that was begun.
-    ("MkeyPool::put", &Way::ALL),
+    // It posts an invalidation through `SendRequest::invalidate_mkey`.
+    ("MkeyPool::put", &[]),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),
     ("QueuePair::batch", &[Way::Batch]),

@@ -1,7 +1,7 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, differential, peer, tidy};
+use crate::{bench, differential, package, peer, tidy};
 use std::io;
 use xtask::debian::{EMULATORS, PEERS, Package, SSH, VALGRIND, VERBS};
 use xtask::run::{cargo, check, succeeds};
@@ -73,6 +73,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "each feature alone and all together" },
     Step { name: "documentation", lane: Host, tier: Full, program: None, packages: none, run: || documentation().into(),
            what: "rustdoc without a warning" },
+    Step { name: "package", lane: Host, tier: Full, program: None, packages: none, run: || package::test().into(),
+           what: "the library as a registry would hand it out" },
     Step { name: "peer", lane: Host, tier: Full, program: None, packages: || [VERBS, PEERS].concat(), run: || peer::check().into(),
            what: "rdma-core's tests and perftest, on the software device" },
     Step { name: "aarch64", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
