@@ -36,6 +36,17 @@
 //!    device  R record   [address: which slots are free]   W entries of the next lap
 //!    forbidden: an entry of the next lap in a read that belongs to this one. The reads must be over before the write:
 //!    oshst leaves reads out. oshld would be enough; the full barrier also orders what the caller wrote before.
+//!
+//! 6  CPU     W arm word;  dsb st;  W completion queue's doorbell;  dsb st
+//!    device  doorbell arrives   [cause: it looks because it heard]   R arm word
+//!    forbidden: the doorbell and the old arm word; and two doorbells that swap. As 2 and 3. The consumer index in both is that
+//!    of 5, whose barrier comes before: entries up to it were read.
+//!
+//! 7  CPU     W doorbell with the consumer index;  R entry, and sleeps if there is none
+//!    device  W entry   [the device's own order: it knows what it has written when a doorbell arrives]   compares the index
+//!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read behind the arrival of a
+//!    doorbell, and none is needed: an entry that was written before is more than the index says, and raises the event then; one
+//!    that is written behind raises it as the queue is armed. (The kernel's driver relies on it: it arms and does not look again.)
 //! ```
 
 #![allow(unsafe_code)]
@@ -69,7 +80,7 @@ barrier! {
 }
 
 barrier! {
-    /// Orders the doorbell record before the doorbell: a device that hears the doorbell reads the new counter.
+    /// Orders the doorbell record before the doorbell: a device that hears the doorbell reads the new counter or arm word.
     ///
     /// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping, which only `dsb`
     /// holds back until the record's store is complete.

@@ -7,7 +7,7 @@
 //! see, and entries that are refused. What was taken is given back to the device by the doorbell record, once for each call.
 
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
-use super::doorbell::DoorbellRecord;
+use super::doorbell::{CqDoorbell, CqDoorbellRecord};
 use super::in_flight::{RequestKind, Retired};
 use super::ring::{Ring, Slot};
 use super::router::{CompletionRouter, CqeOrigin, QpQueues};
@@ -28,12 +28,59 @@ const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 /// The bits of a user index.
 const USER_INDEX_MASK: u32 = 0x00ff_ffff;
 
+/// Bits of the arm word (PRM "CQ doorbell record"): its sequence number, and that only solicited entries count.
+const ARM_SEQUENCE_SHIFT: u32 = 28;
+const ARM_SEQUENCE_MASK: u8 = 3;
+const ARM_SOLICITED: u32 = 1 << 24;
+
+/// Which entries of a completion queue raise the event that it is armed for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum ArmFor {
+    /// All.
+    #[default]
+    Any,
+    /// Messages that were sent with [`solicited`](super::SendRequest::solicited), and failures.
+    Solicited,
+}
+
 /// A completion queue over the caller's ring of 64-byte entries.
+///
+/// # Events
+/// Who does not want to poll all the time has the device raise an event. One [`CompletionQueue::arm`] asks for one event:
+///
+/// ```
+/// use mlx5_mkey::error::CompletionError;
+/// use mlx5_mkey::queue::{Completion, CompletionQueue, CompletionRouter, CqDoorbell};
+///
+/// /// Sleeps until there is a completion. `sleep` returns when the event queue has an event of this completion queue.
+/// fn next(
+///     completions: &mut CompletionQueue<'_>,
+///     router: &mut impl CompletionRouter,
+///     doorbell: &mut impl CqDoorbell, // on a device, `queue::UarCqDoorbell`
+///     mut sleep: impl FnMut(),
+/// ) -> Result<Completion, CompletionError> {
+///     loop {
+///         if let Some(completion) = completions.poll_or_arm(router, doorbell) {
+///             return completion;
+///         }
+///         sleep();
+///         completions.event_received();
+///     }
+/// }
+/// ```
+///
+/// No completion is slept over. The arm word carries the consumer index, and the device, which knows how many entries it has
+/// written, raises the event at once where there are more. It raises one event for each sequence number of the arm word. That
+/// number advances with each event received ([`CompletionQueue::event_received`]), and only then: a queue that is armed again
+/// before its event has come asks for the same event, not for a second one.
 pub struct CompletionQueue<'r> {
     ring: Ring<'r, Cqe>,
-    record: &'r DoorbellRecord,
+    record: &'r CqDoorbellRecord,
     /// Entries taken, counted from the queue's start.
     consumer: u64,
+    /// Events received; their low bits are the arm word's sequence number.
+    events: u8,
 }
 
 impl<'r> CompletionQueue<'r> {
@@ -42,8 +89,8 @@ impl<'r> CompletionQueue<'r> {
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
-    pub fn new(ring: &'r mut [Cqe], record: &'r DoorbellRecord) -> Result<Self, QueueError> {
-        Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0 })
+    pub fn new(ring: &'r mut [Cqe], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
+        Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
     }
 
     /// Continues behind another reader: at the entry with this number (the consumer index of its doorbell record, 24
@@ -73,7 +120,7 @@ impl<'r> CompletionQueue<'r> {
     pub fn release(&mut self) {
         let consumed = self.consumer as u32 & CONSUMER_MASK;
         barrier::entries_before_record();
-        self.record.set_first(consumed);
+        self.record.set_consumer(consumed);
     }
 
     /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
@@ -155,6 +202,53 @@ impl<'r> CompletionQueue<'r> {
             self.release();
         }
         count
+    }
+
+    /// Asks the device for an event (PRM "CQ doorbell"): when it writes an entry that counts, or at once if entries that count
+    /// are there which were not taken yet. Gives the slots of entries taken back.
+    ///
+    /// It has no effect where the event that was asked for before has been raised: first comes
+    /// [`CompletionQueue::event_received`].
+    #[inline(never)]
+    pub fn arm(&mut self, doorbell: &mut impl CqDoorbell, entries: ArmFor) {
+        self.release();
+        let solicited = match entries {
+            ArmFor::Any => 0,
+            ArmFor::Solicited => ARM_SOLICITED,
+        };
+        let sequence = u32::from(self.events & ARM_SEQUENCE_MASK) << ARM_SEQUENCE_SHIFT;
+        let word = sequence | solicited | self.consumer as u32 & CONSUMER_MASK;
+        self.record.set_arm(word);
+        barrier::record_before_doorbell();
+        doorbell.ring(word.to_be_bytes());
+        barrier::flush_doorbell();
+    }
+
+    /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for another.
+    ///
+    /// To be called once for each event, neither more nor less: the device takes an arm word whose sequence number it has
+    /// answered last for one that it has answered.
+    pub const fn event_received(&mut self) {
+        self.events = self.events.wrapping_add(1);
+    }
+
+    /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for any entry. `None`: there
+    /// was none behind that either, and an event will tell of the next.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    #[inline]
+    pub fn poll_or_arm(
+        &mut self,
+        router: &mut impl CompletionRouter,
+        doorbell: &mut impl CqDoorbell,
+    ) -> Option<Result<Completion, CompletionError>> {
+        if let Some(completion) = self.poll(router) {
+            return Some(completion);
+        }
+        self.arm(doorbell, ArmFor::Any);
+        // The event tells of an entry that has come meanwhile, too; this is the shorter way to it.
+        self.poll(router)
     }
 
     /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
@@ -289,7 +383,7 @@ fn complete_work(
     Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))
 }
 
-crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer });
+crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer, events });
 
 #[cfg(test)]
 mod tests;

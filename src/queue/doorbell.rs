@@ -1,49 +1,86 @@
-//! How the device learns of new requests: the doorbell record in memory, then a write to the UAR.
+//! How the device learns of new requests, and that a completion queue wants an event: the doorbell record in memory, then a write to
+//! the UAR.
 
 #![allow(unsafe_code)]
 
 use super::ring::Ring;
+use crate::types::Cqn;
 use crate::wire::Wqebb;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use zerocopy::FromZeros;
 
-/// The two counters in memory through which a queue's progress is published, big endian, 8 bytes.
+/// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots posted to the receive
+/// queue, then blocks posted to the send queue (16 bits each).
 ///
-/// For a queue pair: slots posted to the receive queue (16 bits), then blocks posted to the send queue (16 bits). For a completion
-/// queue: entries consumed (24 bits), then the arming word. The caller places it in memory that the device was told of (PRM
-/// `dbr_addr`).
-#[derive(Debug, Default)]
+/// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+#[derive(Debug, Default, FromZeros)]
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
-    first: AtomicU32,
+    receive: AtomicU32,
     /// The upper half stays 0.
-    second: [AtomicU16; 2],
+    send: [AtomicU16; 2],
 }
 
 impl DoorbellRecord {
     /// A record with both counters 0.
     pub const fn new() -> Self {
-        Self { first: AtomicU32::new(0), second: [const { AtomicU16::new(0) }; 2] }
+        Self { receive: AtomicU32::new(0), send: [const { AtomicU16::new(0) }; 2] }
     }
 
     /// Returns both counters, each as the device reads it: 4 bytes, big endian.
     pub fn bytes(&self) -> [[u8; 4]; 2] {
-        let [[a, b], [c, d]] = [0, 1]
-            .map(|half| self.second.get(half).map_or(0, |half| half.load(Ordering::Relaxed)).to_ne_bytes());
-        [self.first.load(Ordering::Relaxed).to_ne_bytes(), [a, b, c, d]]
+        let [upper, lower] = &self.send;
+        let [[a, b], [c, d]] = [upper, lower].map(|half| half.load(Ordering::Relaxed).to_ne_bytes());
+        [self.receive.load(Ordering::Relaxed).to_ne_bytes(), [a, b, c, d]]
     }
 
-    /// Publishes the receive queue's counter (16 bits), or the completion queue's consumer index (24 bits).
+    /// Publishes the receive queue's counter.
     #[inline]
-    pub(super) fn set_first(&self, counter: u32) {
-        self.first.store(counter.to_be(), Ordering::Relaxed);
+    pub(super) fn set_receive(&self, counter: u16) {
+        self.receive.store(u32::from(counter).to_be(), Ordering::Relaxed);
     }
 
     /// Publishes the send queue's counter.
     #[inline]
     pub(super) fn set_send(&self, counter: u16) {
-        let [_, lower] = &self.second;
+        let [_, lower] = &self.send;
         lower.store(counter.to_be(), Ordering::Relaxed);
+    }
+}
+
+/// The two words in memory through which a completion queue talks to its device, big endian, 8 bytes: entries consumed (24 bits),
+/// then the arm word, which asks for an event (PRM "CQ doorbell record").
+///
+/// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+#[derive(Debug, Default, FromZeros)]
+#[repr(C, align(8))]
+pub struct CqDoorbellRecord {
+    consumer: AtomicU32,
+    arm: AtomicU32,
+}
+
+impl CqDoorbellRecord {
+    /// A record of a queue of which nothing was consumed, and which was never armed.
+    pub const fn new() -> Self {
+        Self { consumer: AtomicU32::new(0), arm: AtomicU32::new(0) }
+    }
+
+    /// Returns both words, each as the device reads it: 4 bytes, big endian.
+    pub fn bytes(&self) -> [[u8; 4]; 2] {
+        [&self.consumer, &self.arm].map(|word| word.load(Ordering::Relaxed).to_ne_bytes())
+    }
+
+    /// Publishes the consumer index (24 bits).
+    #[inline]
+    pub(super) fn set_consumer(&self, index: u32) {
+        self.consumer.store(index.to_be(), Ordering::Relaxed);
+    }
+
+    /// Publishes the arm word.
+    #[inline]
+    pub(super) fn set_arm(&self, word: u32) {
+        self.arm.store(word.to_be(), Ordering::Relaxed);
     }
 }
 
@@ -56,9 +93,24 @@ impl defmt::Format for DoorbellRecord {
 }
 
 #[cfg(feature = "defmt")]
+impl defmt::Format for CqDoorbellRecord {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        let [consumer, arm] = self.bytes();
+        defmt::write!(f, "CqDoorbellRecord {=[u8]:02x} {=[u8]:02x}", consumer, arm);
+    }
+}
+
+#[cfg(feature = "defmt")]
 impl defmt::Format for UarDoorbell {
     fn format(&self, f: defmt::Formatter<'_>) {
         defmt::write!(f, "UarDoorbell at {=usize:#x}", self.register.addr());
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for UarCqDoorbell {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "UarCqDoorbell of {} at {=usize:#x}", self.cqn, self.register.addr());
     }
 }
 
@@ -153,6 +205,61 @@ impl Doorbell for UarDoorbell {
     }
 }
 
+/// Tells the device that a completion queue was armed.
+///
+/// A software device or a recorder implements it as well as [`UarCqDoorbell`]. The completion queue orders record and this write,
+/// and flushes the write behind it: implementations need no barriers.
+pub trait CqDoorbell {
+    /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to the device.
+    fn ring(&mut self, arm: [u8; 4]);
+}
+
+impl<D: CqDoorbell + ?Sized> CqDoorbell for &mut D {
+    fn ring(&mut self, arm: [u8; 4]) {
+        (**self).ring(arm);
+    }
+}
+
+/// A completion queue's doorbell of a real device: an 8-byte register in a UAR page, which takes the arm word and the queue's
+/// number (PRM "CQ doorbell").
+#[derive(Debug)]
+pub struct UarCqDoorbell {
+    register: *mut u64,
+    cqn: Cqn,
+}
+
+// SAFETY: as of UarDoorbell.
+unsafe impl Send for UarCqDoorbell {}
+
+impl UarCqDoorbell {
+    /// Where the register is in a UAR page, in bytes (`MLX5_CQ_DOORBELL`).
+    pub const OFFSET: usize = 0x20;
+
+    /// Takes up the register of a UAR page for the completion queue with this number.
+    ///
+    /// # Safety
+    /// - `uar_page` is the beginning of the mapped UAR page that the completion queue was created with, valid as long as the value
+    ///   lives (BlueField: the Arm side's mapping, not cached). Queues may share a page, where a store of 8 bytes cannot be torn;
+    ///   else nobody rings meanwhile.
+    /// - `cqn` is the number of the completion queue that is armed with this doorbell: the device raises events of the one that
+    ///   the doorbell names.
+    pub const unsafe fn new(uar_page: NonNull<u64>, cqn: Cqn) -> Self {
+        // SAFETY: the caller vouches for the page, which has 4 KiB.
+        let register = unsafe { uar_page.as_ptr().byte_add(Self::OFFSET) };
+        Self { register, cqn }
+    }
+}
+
+impl CqDoorbell for UarCqDoorbell {
+    fn ring(&mut self, [a, b, c, d]: [u8; 4]) {
+        let [e, f, g, h] = self.cqn.get().to_be_bytes();
+        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
+        unsafe {
+            self.register.write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,8 +284,24 @@ mod tests {
     #[test]
     fn records_are_big_endian() {
         let record = DoorbellRecord::new();
-        record.set_first(0x0102_0304);
+        record.set_receive(0x0304);
         record.set_send(0xabcd);
-        assert_eq!(record.bytes(), [[1, 2, 3, 4], [0, 0, 0xab, 0xcd]]);
+        assert_eq!(record.bytes(), [[0, 0, 3, 4], [0, 0, 0xab, 0xcd]]);
+        let record = CqDoorbellRecord::new();
+        record.set_consumer(0x0001_0203);
+        record.set_arm(0x1004_0506);
+        assert_eq!(record.bytes(), [[0, 1, 2, 3], [0x10, 4, 5, 6]]);
+    }
+
+    #[test]
+    fn arm_word_and_number_reach_the_register() {
+        let mut page = [0_u64; 8];
+        let uar_page = NonNull::from(&mut page).cast::<u64>();
+        // SAFETY: the array outlives the doorbell and is not used meanwhile.
+        let mut doorbell = unsafe { UarCqDoorbell::new(uar_page, Cqn::from_low_bits(0x0012_3456)) };
+        doorbell.ring([0x31, 7, 8, 9]);
+        let mut expected = [[0; 8]; 8];
+        expected[4] = [0x31, 7, 8, 9, 0, 0x12, 0x34, 0x56];
+        assert_eq!(page.map(u64::to_ne_bytes), expected);
     }
 }

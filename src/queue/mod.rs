@@ -24,8 +24,10 @@ pub mod shared;
 mod transfer;
 
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
-pub use completion_queue::CompletionQueue;
-pub use doorbell::{Doorbell, DoorbellRecord, LastRequest, UarDoorbell};
+pub use completion_queue::{ArmFor, CompletionQueue};
+pub use doorbell::{
+    CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, UarCqDoorbell, UarDoorbell,
+};
 pub use in_flight::{RequestKind, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};
 pub use qp_table::{QpTable, QpTableRouter};

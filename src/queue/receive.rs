@@ -131,7 +131,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     pub fn publish(&mut self) {
         self.published = self.producer;
         barrier::blocks_before_record();
-        self.record.set_first(u32::from(self.producer as u16));
+        self.record.set_receive(self.producer as u16);
     }
 
     /// Retires the request with number `counter` modulo 2^16 (`wqe_counter` of its completion), and all before it, and returns
@@ -161,7 +161,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         }
         let slots = self.limit - self.consumer;
         (self.producer, self.published, self.consumer, self.limit) = (0, 0, 0, slots);
-        self.record.set_first(0);
+        self.record.set_receive(0);
     }
 }
 

@@ -48,6 +48,7 @@ const UNSAFE: &[&str] = &[
     "src/devx/sys/uar.rs",
     "src/devx/sys/wait.rs",
     "src/queue/barrier.rs",
+    "src/queue/completion_queue/tests/events.rs",
     "src/queue/doorbell.rs",
     "src/queue/producer.rs",
     "src/queue/ring.rs",

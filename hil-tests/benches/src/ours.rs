@@ -11,8 +11,8 @@ use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, DoorbellRecord, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig,
-    SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
+    Completion, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, QpTable, ReceiveQueue,
+    ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
 use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -36,6 +36,7 @@ type Queue<'m> = SendQueue<'m, UarDoorbell, BLOCKS>;
 pub struct OursMemory {
     rings: Vec<[Wqebb; BLOCKS]>,
     records: Vec<DoorbellRecord>,
+    cq_record: CqDoorbellRecord,
     receives: Vec<DataSegment>,
     entries: Vec<Cqe>,
 }
@@ -48,7 +49,8 @@ impl OursMemory {
     pub fn new() -> Self {
         Self {
             rings: vec![[Wqebb::ZERO; BLOCKS]; SEND_QUEUES],
-            records: (0..SEND_QUEUES + 2).map(|_| DoorbellRecord::new()).collect(),
+            records: (0..SEND_QUEUES + 1).map(|_| DoorbellRecord::new()).collect(),
+            cq_record: CqDoorbellRecord::new(),
             receives: vec![DataSegment::default(); SLOTS],
             entries: vec![Cqe::UNWRITTEN; ENTRIES],
         }
@@ -79,7 +81,7 @@ pub struct Ours<'m> {
     many: QpTable<&'m mut Queue<'m>, QUEUES>,
     receive: ReceiveQueue<'m, SLOTS>,
     entries: &'m mut [Cqe],
-    cq_record: &'m DoorbellRecord,
+    cq_record: &'m CqDoorbellRecord,
     /// Receives that are done.
     received: u16,
 }
@@ -87,9 +89,8 @@ pub struct Ours<'m> {
 impl<'m> Ours<'m> {
     /// Makes queues on this memory.
     pub fn new(memory: &'m mut OursMemory) -> Self {
-        let OursMemory { rings, records, receives, entries } = memory;
+        let OursMemory { rings, records, cq_record, receives, entries } = memory;
         let (receive_record, records) = records.split_first().expect("a record");
-        let (cq_record, records) = records.split_first().expect("a record");
         let mut rings = rings.iter_mut().zip(records);
         let mut queue = |number: u32, max_requests: u32| {
             let (ring, record) = rings.next().expect("a ring");

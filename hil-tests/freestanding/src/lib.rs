@@ -15,8 +15,9 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter,
-    QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
+    ArmFor, Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, LastRequest, Outcome,
+    QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue,
+    UarCqDoorbell, UarDoorbell,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
@@ -197,6 +198,24 @@ pub fn entry_take(completions: &mut CompletionQueue<'_>) -> Option<Cqe> {
 #[unsafe(no_mangle)]
 pub fn entry_release(completions: &mut CompletionQueue<'_>) {
     completions.release();
+}
+
+/// Asks for an event.
+#[unsafe(no_mangle)]
+pub fn entry_arm(completions: &mut CompletionQueue<'_>, doorbell: &mut UarCqDoorbell, entries: ArmFor) {
+    completions.arm(doorbell, entries);
+}
+
+/// Looks, asks for an event and looks again.
+#[unsafe(no_mangle)]
+pub fn entry_poll_or_arm(
+    completions: &mut CompletionQueue<'_>,
+    queues: Queues<'_, '_>,
+    mkeys: &mut [Mkey],
+    doorbell: &mut UarCqDoorbell,
+) -> bool {
+    completions.event_received();
+    completions.poll_or_arm(&mut QpRouter { queues, mkeys }, doorbell).is_some()
 }
 
 /// The queues of a queue pair.

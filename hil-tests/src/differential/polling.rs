@@ -7,7 +7,7 @@ use super::post::Ours;
 use super::queues::Queues;
 use super::session::Session;
 use mlx5_mkey::mkey::Mkey;
-use mlx5_mkey::queue::{Completion, CompletionQueue, DoorbellRecord, Outcome, QpRouter, WorkCompletion};
+use mlx5_mkey::queue::{Completion, CompletionQueue, CqDoorbellRecord, Outcome, QpRouter, WorkCompletion};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use std::io;
 
@@ -79,7 +79,7 @@ impl Session {
 
 /// Has the library take all completions.
 fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Result<Result<Polled, String>> {
-    let record = DoorbellRecord::new();
+    let record = CqDoorbellRecord::new();
     let mut completions = CompletionQueue::new(ring, &record)
         .map_err(|error| io::Error::other(format!("completion queue: {error:?}")))?;
     let mut router = QpRouter { queues: queue, mkeys: core::slice::from_mut(mkey) };

@@ -7,11 +7,11 @@ use super::context::Context;
 use super::errno::{check, last_error};
 use crate::command::{UmemId, UmemSlice};
 use crate::devx::error::{DevxError, drop_failed};
-use crate::queue::DoorbellRecord;
 use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::io;
 use std::sync::Arc;
+use zerocopy::FromZeros;
 
 /// A registration of memory that the device may use for rings and records. Its owner ends it.
 pub(super) struct Umem {
@@ -138,12 +138,15 @@ impl Dma {
         }
     }
 
-    /// Returns the doorbell record at `offset`, with both counters 0.
+    /// Returns the doorbell record at `offset`, with both words 0.
     ///
     /// # Safety
     /// It is used while the memory lives, and is not handed out as slots.
-    pub(in crate::devx) unsafe fn record(&self, offset: usize) -> Result<&'static DoorbellRecord, DevxError> {
-        let record = self.place::<DoorbellRecord>(offset, 1)?;
+    pub(in crate::devx) unsafe fn record<R: FromZeros>(
+        &self,
+        offset: usize,
+    ) -> Result<&'static R, DevxError> {
+        let record = self.place::<R>(offset, 1)?;
         // SAFETY: `place` vouches for room and alignment, the caller for life. Zero bytes are a record, which is changed
         // through atomics only from here on.
         unsafe {

@@ -1,13 +1,15 @@
 //! Polling, against what a search through lists would find.
 
+mod events;
+
 use super::*;
 use crate::mkey::{
     BlockSignature, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
     SignatureChange, SignatureError, SignatureErrorKind,
 };
 use crate::queue::{
-    Doorbell, Failure, LastRequest, Message, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
-    SendQueueConfig,
+    Doorbell, DoorbellRecord, Failure, LastRequest, Message, QpRouter, QpTable, ReceiveQueue,
+    ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
 use crate::types::{BlockSize, DomainKind, Key, MkeyIndex, PsvIndex, Seed};
 use crate::wire::Wqebb;
@@ -40,8 +42,8 @@ fn cqe(opcode: CqeOpcode, counter: u16, owner: u8) -> Cqe {
     }
 }
 
-fn queue(entries: &[Cqe]) -> (Vec<Cqe>, DoorbellRecord) {
-    (entries.to_vec(), DoorbellRecord::new())
+fn queue(entries: &[Cqe]) -> (Vec<Cqe>, CqDoorbellRecord) {
+    (entries.to_vec(), CqDoorbellRecord::new())
 }
 
 fn send<'r>(qpn: Qpn, ring: &'r mut [Wqebb], record: &'r DoorbellRecord) -> Send<'r> {
@@ -279,7 +281,7 @@ struct World<'r> {
     away: Vec<(Qp<'r>, Model)>,
     mkeys: [Mkey; 2],
     ring: [Cqe; 8],
-    record: DoorbellRecord,
+    record: CqDoorbellRecord,
     /// Entries that were written and not taken.
     pending: VecDeque<[u8; 64]>,
     consumer: u64,
@@ -431,7 +433,7 @@ fn polling_retires_what_a_search_would() {
         away: Vec::new(),
         mkeys: MKEYS.map(|index| signature_mkey(Key::from_raw(index << 8))),
         ring: [Cqe::UNWRITTEN; 8],
-        record: DoorbellRecord::new(),
+        record: CqDoorbellRecord::new(),
         pending: VecDeque::new(),
         consumer: 0,
         completed: 0,

@@ -22,6 +22,12 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
             functions(disassembly).find(|(found, _)| *found == name).ok_or(format!("{name} is missing"))?;
         check(&steps(name, body)).map_err(|what| format!("{name}: {what}"))?;
     }
+    // The compiler may write arming as a function of its own.
+    let arming =
+        |name: &str| name == "entry_arm" || name.contains("CompletionQueue") && name.contains("3arm");
+    if !functions(disassembly).any(|(name, body)| arming(name) && arms(&steps(name, body))) {
+        return Err("entry_arm: no arm word between a consumer index and a doorbell".to_owned());
+    }
     for (entry, router) in [("entry_poll", "QpRouter"), ("entry_poll_table", "QpTableRouter")] {
         // Polling is generic: the compiler may write a function of its own for each router.
         let of_it = |name: &str| name == entry || name.contains("CompletionQueue") && name.contains(router);
@@ -39,8 +45,8 @@ pub(super) fn check(disassembly: &str) -> Result<String, String> {
         }
     }
     Ok(format!(
-        "blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, entry, dmb osh, record; in all \
-         {count} functions with barriers"
+        "blocks, dmb oshst, record, dsb st, doorbell, dsb st; owner bit, dmb oshld, entry, dmb osh, record; the same, arm \
+         word, dsb st, doorbell, dsb st; in all {count} functions with barriers"
     ))
 }
 
@@ -227,6 +233,31 @@ fn record(code: &[Step], barrier: &str) -> Result<(), String> {
     }
 }
 
+/// Where a completion queue's doorbell record has the arm word.
+const ARM_WORD: &str = ", #4]";
+
+/// Returns what comes behind `dmb osh`, the record's first word and its second, `dsb st`, eight bytes to the doorbell, `dsb st`,
+/// without a branch between, where a function goes on so.
+fn armed(code: &[Step]) -> Option<&[Step]> {
+    let (first, code) = barrier(code)?;
+    let (index, consumer, code) = store(code)?;
+    let (word, arm, code) = store(code)?;
+    let (before, code) = barrier(code)?;
+    let (bytes, _, code) = store(code)?;
+    let (behind, rest) = barrier(code)?;
+    let record = consumer.strip_suffix(']').filter(|record| !record.contains(','));
+    let is_record = is_word(index)
+        && is_word(word)
+        && record.and_then(|record| arm.strip_prefix(record)) == Some(ARM_WORD);
+    let is_rung = before == "dsb st" && !is_word(bytes) && behind == "dsb st";
+    (first == "dmb osh" && is_record && is_rung).then_some(rest)
+}
+
+/// Whether a completion queue is armed, somewhere in a function.
+fn arms(code: &[Step]) -> bool {
+    (0..code.len()).any(|start| code.get(start..).is_some_and(|code| armed(code).is_some()))
+}
+
 /// Returns whether it is the last byte of an entry, or the word that ends with it, which is read at once. A loop may count from
 /// the entry behind.
 fn is_owner(place: &str) -> bool {
@@ -315,6 +346,9 @@ fn base(place: &str) -> &str {
 /// read and nothing else by the same register since.
 fn order(code: &[Step], fresh: bool) -> Option<&[Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
+    if let Some(rest) = armed(code) {
+        return Some(rest);
+    }
     match (first.as_str(), behind) {
         ("dmb oshst" | "dmb osh", [Step::Store(counter, record), rest @ ..])
             if is_word(counter) && !record.contains(',') =>
@@ -481,12 +515,14 @@ mod tests {
         let bell = ["dmb oshst", "strh w8, [x9, #6]", "dsb st", "str x8, [x9, x10]", "dsb st"];
         let [publish, record, complete, _, flush] = bell;
         let (queue, first) = ("ldr x9, [x0, #16]", "str w8, [x9]");
+        let arm = ["dmb osh", first, "str w7, [x9, #4]", complete, "ldr x6, [x1]", "str x5, [x6]", flush];
         let (owner, fresh, body) = ("ldrb w8, [x9, #63]", "dmb oshld", "ldr x8, [x9, #40]");
         for good in [
             // Others may come behind, and a lock is let go.
             &[&bell[..], &["stlrb wzr, [x0]", first, "ret"]].concat()[..],
             &[publish, record, complete, flush],
             &[publish, queue, first],
+            &arm,
             &["mov x22, x0", "ldr x0, [x22]", "bl 0 <other>", "dmb osh", "ldr x9, [x22, #16]", first],
             &[owner, "b.hi 78 <entry+0x78>", fresh, body, owner, fresh, body],
             &["ldr x8, [x9, #56]", "ldr x10, [x20, #8]", fresh, body],
@@ -515,6 +551,12 @@ mod tests {
             &[publish, record, complete],
             &[publish, record, "isb", flush],
             &["dmb osh", record],
+            // The arm word in another place, or without a barrier on one of its sides; a doorbell of four bytes.
+            &["dmb osh", first, "str w7, [x8, #4]", complete, "str x5, [x6]", flush],
+            &["dmb osh", first, "str w7, [x9, #4]", "str x5, [x6]", flush],
+            &["dmb osh", first, "str w7, [x9, #4]", complete, "str x5, [x6]"],
+            &["dmb osh", first, "str w7, [x9, #4]", complete, "str w5, [x6]", flush],
+            &["dmb osh", first, "str w7, [x9, #4]", "dmb oshst", "str x5, [x6]", flush],
             &["dmb osh", body, first],
             &["dmb osh", "ldr x8, [x1, #24]", "ldr w7, [x1, #32]", "str w9, [x8]"],
             &["dmb osh", "cbz x9, 0 <entry>", first],

@@ -8,9 +8,8 @@ use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::slice;
 use core::sync::atomic::{AtomicU8, Ordering};
-use mlx5_mkey::queue::DoorbellRecord;
 use mlx5_softdev::{Fault, Memory};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What rings and shared memory are aligned to at least: a cache line, which is what the device reads and writes at once.
 const LINE: usize = 64;
@@ -73,13 +72,14 @@ impl HostMemory {
         (slots, first.as_ptr().expose_provenance() as u64)
     }
 
-    /// Shows a doorbell record to the device for good and returns its address.
+    /// Shows a doorbell record of zeros to the device for good and returns its address.
     ///
     /// # Safety
     /// Nobody writes to that address through [`Memory::write`]: a device only reads records.
-    pub unsafe fn share_record(&mut self) -> (&'static DoorbellRecord, u64) {
-        let record = self.place([0_u64; LINE / 8], 1).cast::<DoorbellRecord>();
-        // SAFETY: two counters of 0 are a record; the memory is never given back.
+    pub unsafe fn share_record<R: FromZeros>(&mut self) -> (&'static R, u64) {
+        const { assert!(size_of::<R>() <= LINE && align_of::<R>() <= 8) };
+        let record = self.place([0_u64; LINE / 8], 1).cast::<R>();
+        // SAFETY: zeros are a record, for which there is room; the memory is never given back.
         (unsafe { record.as_ref() }, record.as_ptr().expose_provenance() as u64)
     }
 
