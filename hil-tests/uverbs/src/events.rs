@@ -5,6 +5,9 @@ use crate::channel::Channel;
 use mlx5_mkey::wire::prm::event::EventEntry;
 use mlx5_softdev::Event;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// What an event is about.
@@ -18,14 +21,15 @@ pub(crate) enum Subject {
 
 /// The device's own numbers of events (`enum mlx5_event`).
 mod device {
+    pub(super) const COMPLETION: u8 = 0x00;
     pub(super) const SQ_DRAINED: u8 = 0x03;
     pub(super) const CQ_ERROR: u8 = 0x04;
     pub(super) const WQ_CATASTROPHIC: u8 = 0x05;
     pub(super) const WQ_ACCESS: u8 = 0x11;
 }
 
-/// Events that the kernel lets programs ask for without a list of the device's: path, connection, queues.
-const ASKABLE: [u16; 10] = [0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13];
+/// Events that the kernel lets programs ask for without a list of the device's: completions, path, connection, queues.
+const ASKABLE: [u16; 11] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13];
 
 /// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
 const OVERRUN: u8 = 1;
@@ -48,8 +52,13 @@ pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
     }
 }
 
+/// Returns the event of a completion queue that was armed, as the device writes it.
+pub(crate) fn completion(cqn: u32) -> EventEntry {
+    EventEntry { event_type: device::COMPLETION, number: cqn.into(), ..EventEntry::default() }
+}
+
 /// Returns an event as the device writes it.
-fn entry(event: Event) -> EventEntry {
+pub(crate) fn entry(event: Event) -> EventEntry {
     match event {
         Event::SqDrained(number) => of_qp(device::SQ_DRAINED, number),
         Event::QpAccess(number) => of_qp(device::WQ_ACCESS, number),
@@ -64,7 +73,7 @@ fn entry(event: Event) -> EventEntry {
 }
 
 fn of_qp(event_type: u8, number: u32) -> EventEntry {
-    EventEntry { event_type, qpn: number.into(), ..EventEntry::default() }
+    EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 
 /// Whether a program may ask for events of this number.
@@ -73,12 +82,21 @@ pub(crate) fn is_askable(number: u16) -> bool {
 }
 
 /// One number of events of one object, and where they go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Subscription {
     channel: u32,
     subject: Subject,
     number: u16,
-    cookie: u64,
+    target: Target,
+}
+
+/// What an event does to who wants it.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// The channel carries the event with this cookie.
+    Cookie(u64),
+    /// This eventfd is signalled. The channel only keeps the subscription.
+    Signal(Arc<File>),
 }
 
 /// Who wants which events of the device.
@@ -86,10 +104,22 @@ struct Subscription {
 pub(crate) struct Subscriptions(Vec<Subscription>);
 
 impl Subscriptions {
-    /// Sends events with these numbers to a channel.
-    pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], cookie: u64) {
-        let all = numbers.iter().map(|number| Subscription { channel, subject, number: *number, cookie });
+    /// Sends events with these numbers to a target, as long as the channel is there.
+    pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], target: &Target) {
+        let all = numbers.iter().map(|number| Subscription {
+            channel,
+            subject,
+            number: *number,
+            target: target.clone(),
+        });
         self.0.extend(all);
+    }
+
+    /// Whether someone wants to know of completions. The device raises their events even where nobody does; without one who
+    /// wants them, nobody sees the difference.
+    pub(crate) fn want_completions(&self, cqn: u32) -> bool {
+        let number = u16::from(device::COMPLETION);
+        self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)
     }
 
     /// Forgets what was asked for an object that is gone.
@@ -103,19 +133,28 @@ impl Subscriptions {
     }
 
     /// Hands out an event, with its data unless the channel leaves them out.
-    pub(crate) fn deliver(&self, event: Event, channels: &mut BTreeMap<u32, Channel>) {
-        let entry = entry(event);
-        let (subject, _) = of_kernel(event);
+    pub(crate) fn deliver(
+        &self,
+        subject: Subject,
+        entry: &EventEntry,
+        channels: &mut BTreeMap<u32, Channel>,
+    ) {
         for wanted in &self.0 {
             if wanted.subject != subject || wanted.number != u16::from(entry.event_type) {
                 continue;
             }
-            if let Some(channel) = channels.get_mut(&wanted.channel) {
-                let mut bytes = wanted.cookie.to_ne_bytes().to_vec();
-                if !channel.omits_data() {
-                    bytes.extend_from_slice(entry.as_bytes());
+            match &wanted.target {
+                Target::Cookie(cookie) => {
+                    if let Some(channel) = channels.get_mut(&wanted.channel) {
+                        let mut bytes = cookie.to_ne_bytes().to_vec();
+                        if !channel.omits_data() {
+                            bytes.extend_from_slice(entry.as_bytes());
+                        }
+                        channel.push(&bytes);
+                    }
                 }
-                channel.push(&bytes);
+                // A counter that is full has been signalled.
+                Target::Signal(eventfd) => _ = (&**eventfd).write(&1_u64.to_ne_bytes()),
             }
         }
     }

@@ -276,6 +276,7 @@ impl State {
         if self.device.is_waiting() && self.last_period.elapsed() >= NOT_READY_PERIOD {
             self.last_period = Instant::now();
             self.device.run();
+            moved = true;
         }
         moved |= self.transmit();
         self.report();
@@ -313,7 +314,9 @@ impl State {
         };
         let records = self.contexts.values().flat_map(Context::objects).filter_map(|object| match object {
             Object::Qp(qp) if moves(qp.number) => Some(qp.record),
-            Object::Cq(Cq { channel: Some(_), record, .. }) => Some(*record),
+            Object::Cq(cq) if cq.channel.is_some() || self.subscriptions.want_completions(cq.number) => {
+                Some(cq.record)
+            }
             _ => None,
         });
         self.watched = records.map(|address| Watched { address, last: [0xff; 8] }).collect();
@@ -379,8 +382,8 @@ impl State {
     /// Turns the device's events into asynchronous events of the contexts.
     fn report(&mut self) {
         for event in self.device.take_events() {
-            self.subscriptions.deliver(event, &mut self.channels);
             let (subject, kind) = events::of_kernel(event);
+            self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
             for context in self.contexts.values_mut() {
                 let channel = context.async_channel;
                 let found = context.objects_mut().find_map(|object| match object {
@@ -403,31 +406,24 @@ impl State {
         }
     }
 
-    /// Answers completion queues that are armed and have entries.
+    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an event of the device
+    /// those that commands made.
     fn notify(&mut self) {
-        let (device, channels) = (&self.device, &mut self.channels);
-        for object in self.contexts.values_mut().flat_map(Context::objects_mut) {
+        let Self { device, channels, subscriptions, contexts, .. } = self;
+        for object in contexts.values_mut().flat_map(Context::objects_mut) {
             let Object::Cq(cq) = object else { continue };
-            let Some(channel) = cq.channel.and_then(|number| channels.get_mut(&number)) else { continue };
-            let mut word = [0; 4];
-            if ProcessMemory.read(cq.record.wrapping_add(4), &mut word).is_err() || word == NEVER_ARMED {
+            let channel = cq.channel.and_then(|number| channels.get_mut(&number));
+            if channel.is_none() && !subscriptions.want_completions(cq.number) {
                 continue;
             }
-            let word = u32::from_be_bytes(word);
-            let sequence = (word >> 28 & 3) as u8;
-            let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
-            let Ok(producer) = device.cq_producer(cq.number) else { continue };
-            let pending = producer.wrapping_sub(consumer) & 0x00ff_ffff;
-            if cq.fired == Some(sequence) || pending == 0 || pending > cq.entries {
-                continue;
-            }
-            if solicited && !(0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index))) {
-                continue;
-            }
-            let Some(user_handle) = cq.user_handle else { continue };
+            let Some(sequence) = due(device, cq) else { continue };
             cq.fired = Some(sequence);
-            cq.completion_events = cq.completion_events.wrapping_add(1);
-            channel.push(&user_handle.to_ne_bytes());
+            if let Some((channel, user_handle)) = channel.zip(cq.user_handle) {
+                cq.completion_events = cq.completion_events.wrapping_add(1);
+                channel.push(&user_handle.to_ne_bytes());
+            } else {
+                subscriptions.deliver(Subject::Cq(cq.number), &events::completion(cq.number), channels);
+            }
         }
     }
 
@@ -444,6 +440,25 @@ impl State {
             }
         }
     }
+}
+
+/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
+/// there are entries that count behind its consumer index.
+fn due(device: &Device<ProcessMemory>, cq: &Cq) -> Option<u8> {
+    let mut word = [0; 4];
+    ProcessMemory.read(cq.record.wrapping_add(4), &mut word).ok()?;
+    if word == NEVER_ARMED {
+        return None;
+    }
+    let word = u32::from_be_bytes(word);
+    let sequence = (word >> 28 & 3) as u8;
+    let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
+    let pending = device.cq_producer(cq.number).ok()?.wrapping_sub(consumer) & 0x00ff_ffff;
+    if cq.fired == Some(sequence) || pending == 0 || pending > cq.entries {
+        return None;
+    }
+    let counts = !solicited || (0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index)));
+    counts.then_some(sequence)
 }
 
 /// Whether an entry wakes those who wait for solicited ones: it is marked, or an error.

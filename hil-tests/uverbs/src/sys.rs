@@ -1,8 +1,10 @@
 //! The few system calls that the standard library has no safe form of.
 #![allow(unsafe_code)]
 
+use crate::errno::Errno;
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// Returns this process's number.
@@ -46,6 +48,20 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
         libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
     };
     usize::try_from(length).ok()
+}
+
+/// Returns a descriptor of our own for an eventfd of the program.
+///
+/// # Errors
+/// [`Errno::BADF`] for none that is open, [`Errno::INVAL`] for one of something else.
+pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
+    let target = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).map_err(|_| Errno::BADF)?;
+    if target != Path::new("anon_inode:[eventfd]") {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: it is open, as was just seen; a program that closes it at this moment has lied, and gets EBADF here.
+    let ours = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map_err(|_| Errno::BADF)?;
+    Ok(File::from(ours))
 }
 
 /// Ends a socket: whoever reads from it, from whichever descriptor, gets nothing from now on.

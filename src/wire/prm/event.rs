@@ -1,4 +1,4 @@
-//! Events: what the device reports apart from completions (PRM `eqe`).
+//! Events: what the device reports apart from the entries of completion queues (PRM `eqe`).
 
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +19,7 @@ pub struct EventEntry {
     pub sub_type: u8,
     /// Reserved.
     pub reserved2: [U32; 7],
-    /// The completion queue, of events of one.
+    /// The completion queue, of events of one but a completion's.
     pub cqn: U32,
     /// Reserved.
     pub reserved3: [u8; 7],
@@ -27,8 +27,8 @@ pub struct EventEntry {
     pub syndrome: u8,
     /// Reserved.
     pub reserved4: [U32; 3],
-    /// The queue pair, of events of one.
-    pub qpn: U32,
+    /// The queue pair, of events of one; the completion queue, of a completion's event.
+    pub number: U32,
     /// Reserved.
     pub reserved5: [u8; 2],
     /// Checksum.
@@ -42,4 +42,4 @@ crate::fmt::defmt_as_bytes!(EventEntry);
 const _: () = assert!(size_of::<EventEntry>() == 64);
 const _: () = assert!(core::mem::offset_of!(EventEntry, cqn) == 32);
 const _: () = assert!(core::mem::offset_of!(EventEntry, syndrome) == 43);
-const _: () = assert!(core::mem::offset_of!(EventEntry, qpn) == 56);
+const _: () = assert!(core::mem::offset_of!(EventEntry, number) == 56);

@@ -49,9 +49,7 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     {
         return Err(Errno::FAULT);
     }
-    // The first arm word that libmlx5 writes is 0, like the record that it hands over.
-    let arm = asked.doorbell_record.wrapping_add(4);
-    ProcessMemory.write(arm, &NEVER_ARMED).map_err(|_| Errno::FAULT)?;
+    never_armed(asked.doorbell_record).ok_or(Errno::FAULT)?;
     let number = call.state.device.create_cq(CqAttributes {
         ring: asked.buffer,
         log_entries: entries.ilog2() as u8,
@@ -77,6 +75,12 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
         request.answer(UHW_OUT, &number.to_ne_bytes())?;
         request.answer_object(0, handle.into())
     })
+}
+
+/// Notes in a completion queue's record that it was never armed: the first arm word that programs write is 0, like the record that
+/// they hand over. The device itself hears the doorbell.
+pub(super) fn never_armed(record: u64) -> Option<()> {
+    ProcessMemory.write(record.wrapping_add(4), &NEVER_ARMED).ok()
 }
 
 /// CQ_DESTROY.

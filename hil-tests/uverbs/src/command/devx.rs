@@ -4,12 +4,15 @@ use super::{Call, devx_queue};
 use crate::caps;
 use crate::channel::Kind;
 use crate::errno::Errno;
-use crate::events::{self, Subject};
+use crate::events::{self, Subject, Target};
 use crate::object::{Devx, Object, Qp};
+use crate::{shared, sys};
 use mlx5_mkey::wire::prm::qp_context::QpcState;
 use mlx5_softdev::{
     Access, CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState, MkeyAttributes, QpState,
 };
+use std::os::fd::RawFd;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Attributes of the methods that take a command (`mlx5_user_ioctl_cmds.h`).
@@ -193,15 +196,19 @@ pub(super) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     call.request.answer_object(0x1000, descriptor.into())
 }
 
-/// DEVX_SUBSCRIBE_EVENT: of an object that a command made. Events of the device as a whole there are none here, and no
-/// eventfd is written to.
+/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Events of the device as a whole there are
+/// none here.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
         return Err(Errno::BADF);
     };
-    if call.request.has(0x1003) || !call.request.has(0x1001) {
+    if !call.request.has(0x1001) {
         return Err(Errno::OPNOTSUPP);
+    }
+    let signals = call.request.has(0x1003);
+    if signals && call.request.has(0x1004) {
+        return Err(Errno::INVAL);
     }
     let subject = match call.object(call.request.handle(0x1001)?)? {
         Object::Qp(qp) if qp.user_handle.is_none() => Subject::Qp(qp.number),
@@ -215,7 +222,17 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     if !good || !numbers.iter().all(|number| events::is_askable(*number)) {
         return Err(Errno::INVAL);
     }
-    call.state.subscriptions.add(channel, subject, &numbers, call.request.number(0x1004));
+    let target = match signals {
+        true => {
+            let eventfd = sys::eventfd(call.request.number(0x1003) as RawFd)?;
+            shared::keep(&eventfd);
+            Target::Signal(Arc::new(eventfd))
+        }
+        false => Target::Cookie(call.request.number(0x1004)),
+    };
+    call.state.subscriptions.add(channel, subject, &numbers, &target);
+    // A completion queue may now have a doorbell to watch.
+    call.state.touch();
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
 
+use super::completion::never_armed;
 use super::devx::{Answer, Status};
 use super::{Call, address};
 use crate::abi::{ModifyQp, QpCapabilities};
@@ -82,6 +83,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let record = place(call, request.cqc.dbr_umem_id.get(), request.cqc.dbr_addr.get(), RECORD)?;
     let umems = [request.cq_umem_id.get(), request.cqc.dbr_umem_id.get()];
     let base = base(call, umems, CqcSize::from_bits(request.cqc.size.get()).uar_page())?;
+    never_armed(record).ok_or(Status::BAD_PARAMETER)?;
     let number = call.state.device.create_cq(CqAttributes {
         ring,
         log_entries: size.log_cq_size(),
