@@ -12,7 +12,7 @@ use super::{
 use crate::command::{Pdn, QpInfo, QpState, QueryQp};
 use crate::queue::{
     CompletionQueue, DoorbellRecord, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
-    UarDoorbell,
+    UarCqDoorbell, UarDoorbell,
 };
 use crate::types::{Cqn, Qpn};
 use core::ffi::c_void;
@@ -53,14 +53,18 @@ impl Device {
     /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries that are taken here.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
-        let CqParts { cqn, record, ring } = unsafe { self.context.describe_cq(cq)? };
-        let (entries, [first_entry, _]) = (ring.len() as u32, counters(record));
+        let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
+        let (entries, [first_entry, _]) = (ring.len() as u32, record.bytes().map(u32::from_be_bytes));
         let queue = CompletionQueue::new(ring, record)?.starting_at(first_entry);
         if !queue.is_empty() {
             return Err(AdoptError::CompletionsWaiting.into());
         }
         let object = sys::Object::of_other(&self.context, None);
-        Ok(Cq::new(Cqn::from_low_bits(cqn), entries, object, queue))
+        let cqn = Cqn::from_low_bits(cqn);
+        // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The doorbell is a single
+        // store of 8 bytes, which cannot mix on 64-bit hosts.
+        let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
+        Ok(Cq::new(cqn, entries, object, queue, doorbell))
     }
 
     /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings, doorbell record and

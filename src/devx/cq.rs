@@ -5,7 +5,7 @@
 use super::{Device, DevxError, carry, sys};
 use crate::command::{CqSize, CreateCq, LogPageSize, UarPage};
 use crate::error::CompletionError;
-use crate::queue::{Completion, CompletionQueue, CompletionRouter};
+use crate::queue::{Completion, CompletionQueue, CompletionRouter, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, CqeOpcode};
 use core::fmt;
@@ -155,10 +155,14 @@ impl Device {
             ignore_overrun,
         };
         let queue = CompletionQueue::new(ring, record)?;
+        let page = uar.base()?;
         let kept = Some(CqMemory { _ring: memory, _uar: uar });
         let (object, number) =
             carry(&command, |request, reply| sys::Object::create(&self.context, kept, request, reply))?;
-        Ok(Cq::new(number, if ignore_overrun { u32::MAX } else { entries }, object, queue))
+        // SAFETY: the page is the one that the queue was created with and keeps, and the number is the queue's. libmlx5 may give
+        // one page to several queues: the doorbell is a single store of 8 bytes, which cannot mix on 64-bit hosts.
+        let doorbell = unsafe { UarCqDoorbell::new(page, number) };
+        Ok(Cq::new(number, if ignore_overrun { u32::MAX } else { entries }, object, queue, doorbell))
     }
 }
 
@@ -169,6 +173,7 @@ impl Cq {
         entries: u32,
         object: sys::Object<Option<CqMemory>>,
         queue: CompletionQueue<'static>,
+        doorbell: UarCqDoorbell,
     ) -> (Self, CqReader) {
         let room = Room {
             entries,
@@ -177,7 +182,7 @@ impl Cq {
             any_departed: AtomicBool::new(false),
         };
         let cq = Self(Arc::new(CqObject { number, room, object }));
-        (cq.clone(), CqReader { queue, cq })
+        (cq.clone(), CqReader { queue, doorbell, channel: None, cq })
     }
 }
 
@@ -265,7 +270,10 @@ impl fmt::Debug for Cq {
 /// }
 /// ```
 pub struct CqReader {
-    queue: CompletionQueue<'static>,
+    pub(super) queue: CompletionQueue<'static>,
+    pub(super) doorbell: UarCqDoorbell,
+    /// Made when it is first needed.
+    pub(super) channel: Option<Arc<sys::EventChannel>>,
     cq: Cq,
 }
 

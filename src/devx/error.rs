@@ -2,7 +2,7 @@
 
 use super::address::AddressError;
 use crate::command::QpState;
-use crate::error::{CommandError, ConfigError, EqualHalves, QueueError};
+use crate::error::{CommandError, CompletionError, ConfigError, EqualHalves, QueueError};
 use crate::types::{Cqn, OutOfRange};
 use core::error::Error;
 use core::fmt;
@@ -199,6 +199,8 @@ pub enum DevxError {
     Address(AddressError),
     /// An object of another library cannot be taken over, or not be used like that.
     Adopt(AdoptError),
+    /// An entry of a completion queue makes no sense.
+    Completion(CompletionError),
     /// An event was shorter than its header.
     ShortEvent,
     /// The kernel had no memory for events and dropped some.
@@ -225,6 +227,7 @@ from! {
     EqualHalves(EqualHalves);
     Address(AddressError);
     Adopt(AdoptError);
+    Completion(CompletionError);
 }
 
 impl DevxError {
@@ -274,6 +277,7 @@ impl fmt::Display for DevxError {
             }
             Self::Address(error) => error.fmt(f),
             Self::Adopt(error) => error.fmt(f),
+            Self::Completion(error) => error.fmt(f),
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
             Self::EventsLost => {
                 f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
@@ -342,6 +346,7 @@ impl Error for DevxError {
             Self::EqualHalves(error) => Some(error),
             Self::Address(error) => Some(error),
             Self::Adopt(error) => Some(error),
+            Self::Completion(error) => Some(error),
             Self::NoDevice { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }

@@ -1,11 +1,11 @@
-//! Events of objects: what the device reports apart from completions.
+//! Events of objects: what the device reports apart from completions, of which `completion_channel` is.
 
 use super::cq::Cq;
 use super::queue_pair::QpControl;
 use super::{Device, DevxError, sys};
 use crate::wire::codes::codes;
 use crate::wire::prm::event::EventEntry;
-use core::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::FromBytes;
@@ -14,6 +14,8 @@ codes! {
     /// What an event is about (PRM event types). An open set.
     EventKind(u8), "event {:#04x}";
 
+    /// A completion queue that was armed has entries. [`CqReader::wait`](super::CqReader::wait) asks for it by itself.
+    COMPLETION = 0x00, "completion";
     /// A send queue stands still before its next request.
     SQ_DRAINED = 0x03, "send queue drained";
     /// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
@@ -64,7 +66,10 @@ impl Device {
     /// # Errors
     /// [`DevxError::Call`].
     pub fn events(&self) -> Result<Events, DevxError> {
-        Ok(Events { channel: sys::EventChannel::create(&self.context)?, waker: Arc::new(sys::Waker::new()?) })
+        Ok(Events {
+            channel: sys::EventChannel::create(&self.context, sys::EventData::Carried)?,
+            waker: Arc::new(sys::Waker::new()?),
+        })
     }
 }
 
@@ -84,11 +89,6 @@ impl Events {
         EventsCloser(self.waker.clone())
     }
 
-    /// Returns the file descriptor, to be polled beside others. It does not block.
-    pub fn fd(&self) -> c_int {
-        self.channel.fd()
-    }
-
     fn subscribe(
         &self,
         object: &sys::Object<impl Sized>,
@@ -97,6 +97,19 @@ impl Events {
     ) -> Result<(), DevxError> {
         let numbers: std::vec::Vec<u16> = kinds.iter().map(|kind| kind.0.into()).collect();
         self.channel.subscribe(object, &numbers, cookie)
+    }
+}
+
+/// The file descriptor, to be polled beside others. It does not block.
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl AsRawFd for Events {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -25,6 +25,7 @@ compile_error!("the shim rings doorbells with 8-byte stores, which may be shared
 mod address;
 mod adopt;
 mod buffer;
+mod completion_channel;
 mod connect;
 mod cq;
 mod dek_cache;
@@ -38,6 +39,7 @@ mod sys;
 pub use address::{AddressError, QpAddress};
 pub use adopt::AdoptSpec;
 pub use buffer::Buffer;
+pub use completion_channel::CompletionChannel;
 pub use connect::ConnectOptions;
 pub use cq::{Cq, CqReader, CqSpec};
 pub use dek_cache::{DekCache, DekLease};

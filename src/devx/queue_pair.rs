@@ -123,9 +123,7 @@ impl Device {
         let max_requests = spec.max_requests.unwrap_or(u32::MAX).min(S as u32);
         let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(R as u32)?];
         let uar = sys::Uar::alloc(&self.context)?;
-        let no_register =
-            || DevxError::call("mapping of a UAR page", std::io::ErrorKind::AddrNotAvailable.into());
-        let register = uar.register().ok_or_else(no_register)?;
+        let register = uar.register()?;
         // The receive ring comes first (PRM), and the send ring begins at a whole block.
         let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
         let record_at = send_at + S * WQEBB_BYTES;

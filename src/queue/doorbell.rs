@@ -8,13 +8,13 @@ use crate::types::Cqn;
 use crate::wire::Wqebb;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
-use zerocopy::FromZeros;
+use zerocopy::FromBytes;
 
 /// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots posted to the receive
 /// queue, then blocks posted to the send queue (16 bits each).
 ///
 /// The caller places it in memory that the device was told of (PRM `dbr_addr`).
-#[derive(Debug, Default, FromZeros)]
+#[derive(Debug, Default, FromBytes)]
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
     receive: AtomicU32,
@@ -53,7 +53,7 @@ impl DoorbellRecord {
 /// then the arm word, which asks for an event (PRM "CQ doorbell record").
 ///
 /// The caller places it in memory that the device was told of (PRM `dbr_addr`).
-#[derive(Debug, Default, FromZeros)]
+#[derive(Debug, Default, FromBytes)]
 #[repr(C, align(8))]
 pub struct CqDoorbellRecord {
     consumer: AtomicU32,

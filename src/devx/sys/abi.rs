@@ -245,5 +245,5 @@ pub(super) struct EventChannelRaw {
     pub(super) fd: c_int,
 }
 
-/// `MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA` is not set: events carry their data.
-pub(super) const EVENT_CHANNEL_FLAGS: c_int = 0;
+/// `MLX5DV_DEVX_CREATE_EVENT_CHANNEL_FLAGS_OMIT_EV_DATA`.
+pub(super) const EVENT_CHANNEL_OMIT_DATA: c_int = 1;

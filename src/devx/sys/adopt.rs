@@ -6,13 +6,14 @@ use super::abi::{Described, IbvCq, IbvQp, Mlx5dvCq, Mlx5dvObj, Mlx5dvQp, OBJ_CQ,
 use super::context::Context;
 use super::errno::check;
 use crate::devx::error::{AdoptError, DevxError};
-use crate::queue::DoorbellRecord;
+use crate::queue::{CqDoorbellRecord, DoorbellRecord};
 use crate::wire::cqe::Cqe;
 use crate::wire::data::DataSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
+use zerocopy::FromBytes;
 
 /// A queue pair of another library.
 pub(in crate::devx) struct QpParts {
@@ -28,8 +29,10 @@ pub(in crate::devx) struct QpParts {
 /// A completion queue of another library.
 pub(in crate::devx) struct CqParts {
     pub(in crate::devx) cqn: u32,
-    pub(in crate::devx) record: &'static DoorbellRecord,
+    pub(in crate::devx) record: &'static CqDoorbellRecord,
     pub(in crate::devx) ring: &'static mut [Cqe],
+    /// The beginning of its UAR page.
+    pub(in crate::devx) uar_page: NonNull<u64>,
 }
 
 /// Returns an address as a place of such values, if it can be one.
@@ -54,8 +57,8 @@ unsafe fn slots<T>(address: *mut c_void, count: usize) -> Option<&'static mut [T
 ///
 /// # Safety
 /// As for [`slots`].
-unsafe fn record(address: *mut c_void) -> Result<&'static DoorbellRecord, AdoptError> {
-    let place = place::<DoorbellRecord>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
+unsafe fn record<R: FromBytes>(address: *mut c_void) -> Result<&'static R, AdoptError> {
+    let place = place::<R>(address).ok_or(AdoptError::Layout("the doorbell record"))?;
     // SAFETY: not null and aligned, as just checked. The caller vouches for the rest; any bytes are a record.
     Ok(unsafe { place.as_ref() })
 }
@@ -123,14 +126,15 @@ impl Context {
         // SAFETY: the object names a live completion queue and a place for its description, which is all that OBJ_CQ reads and
         // writes.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
-        let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cqn, .. } = out;
+        let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cq_uar, cqn, .. } = out;
         if cqe_size as usize != size_of::<Cqe>() {
             return Err(AdoptError::EntryBytes(cqe_size).into());
         }
         // SAFETY: as for queue pairs.
         unsafe {
             let ring = slots(buf, cqe_cnt as usize).ok_or(AdoptError::Layout("the ring"))?;
-            Ok(CqParts { cqn, record: record(dbrec)?, ring })
+            let uar_page = place(cq_uar).ok_or(AdoptError::Layout("the UAR page"))?;
+            Ok(CqParts { cqn, record: record(dbrec)?, ring, uar_page })
         }
     }
 }

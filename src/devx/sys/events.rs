@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{EVENT_CHANNEL_FLAGS, EventChannelRaw};
+use super::abi::{EVENT_CHANNEL_OMIT_DATA, EventChannelRaw};
 use super::context::Context;
 use super::errno::{check, last_error};
 use super::object::Object;
@@ -11,9 +11,19 @@ use crate::devx::error::DevxError;
 use core::ffi::c_int;
 use core::ptr::NonNull;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::vec::Vec;
+
+/// What events bring with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::devx) enum EventData {
+    /// Their event queue entries. The kernel may have no memory for one, and says so.
+    Carried,
+    /// Nothing but their cookies: those of one subscription that nobody has taken are one, and none is lost.
+    Omitted,
+}
 
 /// Where the kernel reports events of objects.
 pub(in crate::devx) struct EventChannel {
@@ -27,11 +37,13 @@ unsafe impl Send for EventChannel {}
 unsafe impl Sync for EventChannel {}
 
 impl EventChannel {
-    pub(in crate::devx) fn create(context: &Arc<Context>) -> Result<Self, DevxError> {
-        // SAFETY: the context is open.
-        let raw = unsafe {
-            (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), EVENT_CHANNEL_FLAGS)
+    pub(in crate::devx) fn create(context: &Arc<Context>, data: EventData) -> Result<Self, DevxError> {
+        let flags = match data {
+            EventData::Carried => 0,
+            EventData::Omitted => EVENT_CHANNEL_OMIT_DATA,
         };
+        // SAFETY: the context is open.
+        let raw = unsafe { (context.api.mlx5dv_devx_create_event_channel)(context.raw.as_ptr(), flags) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_create_event_channel"))?;
         let channel = Self { context: context.clone(), raw };
         // Of several threads that are woken, one gets the event: the others must not stay in the kernel.
@@ -93,8 +105,25 @@ impl EventChannel {
         }
     }
 
+    /// Waits until there is an event. Returns whether there is: not when the time is over.
+    pub(in crate::devx) fn ready(&self, end: Option<Instant>) -> Result<bool, DevxError> {
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let [event] = wait([self.fd()], left)?;
+            if event & ENDED != 0 {
+                return Err(DevxError::EventsClosed);
+            }
+            if event & libc::POLLIN != 0 {
+                return Ok(true);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Takes an event that has come.
-    fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
+    pub(in crate::devx) fn take(&self) -> Result<Option<(u64, Vec<u8>)>, DevxError> {
         // A cookie of 8 bytes, then the event queue entry.
         let mut event = [0_u8; 8 + 64];
         // SAFETY: the channel lives; the buffer is valid for its length.
@@ -118,10 +147,16 @@ impl EventChannel {
         Ok(Some((u64::from_ne_bytes(*cookie), data.to_vec())))
     }
 
-    /// Returns the file descriptor, to be polled.
-    pub(in crate::devx) fn fd(&self) -> c_int {
+    fn fd(&self) -> c_int {
         // SAFETY: the structure lives until the channel is destroyed.
         unsafe { self.raw.as_ref().fd }
+    }
+}
+
+impl AsFd for EventChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the channel lives.
+        unsafe { BorrowedFd::borrow_raw(self.fd()) }
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) use address::Route;
 pub(super) use adopt::{CqParts, QpParts};
 pub(super) use context::Context;
 pub(super) use dma::Dma;
-pub(super) use events::EventChannel;
+pub(super) use events::{EventChannel, EventData};
 pub(super) use memory::{Mr, Pd};
 pub(super) use object::Object;
 pub(super) use uar::Uar;

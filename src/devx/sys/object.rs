@@ -84,6 +84,11 @@ impl<K> Object<K> {
         &self.kept
     }
 
+    /// Returns the device that it is of.
+    pub(in crate::devx) const fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// Runs a query command on the object.
     pub(in crate::devx) fn query(&self, input: &[u8], output: &mut [u8]) -> Result<(), DevxError> {
         let api = self.context.api;

@@ -6,7 +6,9 @@ use super::abi::DevxUar;
 use super::context::Context;
 use super::errno::last_error;
 use crate::devx::error::DevxError;
+use core::ffi::c_void;
 use core::ptr::NonNull;
+use std::io;
 use std::sync::Arc;
 
 /// A page of doorbell registers.
@@ -37,11 +39,22 @@ impl Uar {
         unsafe { self.raw.as_ref().page_id }
     }
 
-    /// Returns the first doorbell register, valid while the value lives.
-    pub(in crate::devx) fn register(&self) -> Option<NonNull<u64>> {
+    /// Returns the beginning of the mapped page, valid while the value lives.
+    pub(in crate::devx) fn base(&self) -> Result<NonNull<u64>, DevxError> {
         // SAFETY: as above.
-        NonNull::new(unsafe { self.raw.as_ref().reg_addr }.cast())
+        mapped(unsafe { self.raw.as_ref().base_addr })
     }
+
+    /// Returns the first doorbell register of send queues, valid while the value lives.
+    pub(in crate::devx) fn register(&self) -> Result<NonNull<u64>, DevxError> {
+        // SAFETY: as above.
+        mapped(unsafe { self.raw.as_ref().reg_addr })
+    }
+}
+
+fn mapped(address: *mut c_void) -> Result<NonNull<u64>, DevxError> {
+    NonNull::new(address.cast())
+        .ok_or_else(|| DevxError::call("mapping of a UAR page", io::ErrorKind::AddrNotAvailable.into()))
 }
 
 impl Drop for Uar {

@@ -15,7 +15,10 @@ use std::time::Duration;
 pub(super) const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL | libc::POLLRDHUP;
 
 /// Waits until one of the descriptors can be read or has ended, or the time is over, or a signal comes.
-pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c_short; 2], DevxError> {
+pub(super) fn wait<const N: usize>(
+    descriptors: [c_int; N],
+    left: Option<Duration>,
+) -> Result<[c_short; N], DevxError> {
     let mut polled =
         descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
     let time = left.map(|left| libc::timespec {
@@ -24,10 +27,10 @@ pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c
     });
     let limit = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: descriptors and time live until the call is over; no signal mask is given.
-    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), 2, limit, ptr::null()) };
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, limit, ptr::null()) };
     match (ready, io::Error::last_os_error()) {
         (0.., _) => Ok(polled.map(|descriptor| descriptor.revents)),
-        (_, error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; 2]),
+        (_, error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; N]),
         (_, error) => Err(DevxError::call("ppoll", error)),
     }
 }

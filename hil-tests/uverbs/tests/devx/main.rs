@@ -7,6 +7,7 @@ mod common;
 #[macro_use]
 mod verbs;
 mod adopt;
+mod completions;
 mod connect;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
@@ -406,7 +407,8 @@ fn load_key(device: &Device, pd: &ProtectionDomain) -> Outcome {
 fn everything() -> Outcome {
     let device = Device::open(None)?;
     let events = device.events()?;
-    let bench = Bench::on(device, draining(), 256)?;
+    let mut bench = Bench::on(device, draining(), 256)?;
+    bench.completions.channel()?;
     bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
     bench.cq.notify_error(&events, 6)?;
     let page = page(&bench.pd, &[3; 64])?;

@@ -6,8 +6,10 @@ use mlx5_mkey::command::Command;
 use mlx5_mkey::devx::{Device, DevxError, QpControl};
 use mlx5_mkey::types::Cqn;
 use std::ffi::{c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// `struct mlx5dv_context_attr`: flags for DEVX, and nothing more.
 #[repr(C)]
@@ -140,6 +142,24 @@ impl Counts {
 pub(crate) fn modify<C: Command<Reply = ()>>(control: &QpControl, command: &C) -> Result<(), DevxError> {
     // SAFETY: see above.
     unsafe { control.execute_modify(command) }
+}
+
+/// Returns the processor time that this thread has used.
+pub(crate) fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` lives until the call is over.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Whether a descriptor is readable, or becomes so in time.
+pub(crate) fn readable(descriptor: &impl AsFd, limit: Duration) -> bool {
+    let fd = descriptor.as_fd().as_raw_fd();
+    let mut polled = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: `polled` lives until the call is over.
+    let ready = unsafe { libc::poll(&raw mut polled, 1, limit.as_millis() as c_int) };
+    assert!(ready >= 0 && polled.revents & !libc::POLLIN == 0);
+    ready == 1
 }
 
 /// Rings a send queue for more than its ring holds, as only a broken program does.

@@ -1,0 +1,203 @@
+//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over.
+
+use crate::common::preloaded;
+use crate::verbs;
+use crate::{Bench, MOMENT, TIMEOUT};
+use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
+use mlx5_mkey::queue::{Completion, QpRouter};
+use mlx5_mkey::wqe::Sge;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+type Queue = QueuePair<64, 16>;
+
+/// Posts a request that does nothing but complete.
+fn nop(queue: &mut Queue, id: u64) {
+    queue.request(id).signaled().nop().unwrap();
+    queue.ring_doorbell();
+}
+
+/// Waits for a completion, which must not be found at the limit only.
+fn wait(completions: &mut CqReader, queue: &mut Queue, timeout: Option<Duration>) -> Option<u64> {
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    let start = Instant::now();
+    let completion = id(completions.wait(&mut router, timeout).unwrap());
+    assert!(completion.is_none() || start.elapsed() < TIMEOUT.unwrap() / 2, "slept over");
+    completion
+}
+
+fn poll_or_arm(completions: &mut CqReader, queue: &mut Queue) -> Option<u64> {
+    id(completions.poll_or_arm(&mut QpRouter { queues: queue, mkeys: &mut [] }).unwrap())
+}
+
+fn id(completion: Option<Completion>) -> Option<u64> {
+    completion.map(|completion| completion.work().unwrap().id)
+}
+
+#[test]
+fn waiting_ends_with_a_completion_or_in_time() {
+    preloaded("completions::waiting_ends_with_a_completion_or_in_time", || {
+        let Bench { mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        assert_eq!(wait(&mut completions, &mut queue, Some(Duration::ZERO)), None);
+        let (start, used) = (Instant::now(), verbs::thread_time());
+        let limit = Duration::from_millis(300);
+        assert_eq!(wait(&mut completions, &mut queue, Some(limit)), None);
+        assert!(start.elapsed() >= limit);
+        assert!(verbs::thread_time() - used < limit / 10, "it sleeps");
+        for id in 0..20 {
+            nop(&mut queue, id);
+            assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(id));
+        }
+        assert_eq!(wait(&mut completions, &mut queue, MOMENT), None);
+        // Without a limit, where it need not sleep: it would for ever, were it broken.
+        nop(&mut queue, 20);
+        std::thread::sleep(MOMENT.unwrap());
+        assert_eq!(wait(&mut completions, &mut queue, None), Some(20));
+    });
+}
+
+/// A queue pair with a completion queue of its own.
+struct End {
+    completions: CqReader,
+    queue: Queue,
+}
+
+/// Two that are connected to each other.
+fn ends() -> (Device, [End; 2]) {
+    let device = Device::open(None).unwrap();
+    let pd = device.alloc_pd().unwrap();
+    let ends = [(); 2].map(|()| {
+        let (cq, completions) = device.create_cq(256).unwrap();
+        End { completions, queue: device.create_qp(&pd, &cq, &cq, QueuePairSpec::default()).unwrap() }
+    });
+    let [one, other] = &ends;
+    for (end, peer) in [(one, other), (other, one)] {
+        end.queue.control().connect_local(peer.queue.qpn()).unwrap();
+    }
+    (device, ends)
+}
+
+impl End {
+    fn post_receive(&mut self, id: u64) {
+        self.queue.post_receive(id, &[]).unwrap();
+        self.queue.publish_receives();
+    }
+
+    fn send(&mut self) {
+        let nothing: &[Sge] = &[];
+        self.queue.request(0).signaled().send(nothing).unwrap();
+        self.queue.ring_doorbell();
+    }
+
+    fn wait(&mut self) -> Option<u64> {
+        wait(&mut self.completions, &mut self.queue, TIMEOUT)
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_is_woken() {
+    preloaded("completions::a_thread_that_sleeps_is_woken", || {
+        let (_device, [mut receiver, mut sender]) = ends();
+        receiver.post_receive(7);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                sender.send();
+            });
+            let (start, used) = (Instant::now(), verbs::thread_time());
+            assert_eq!(receiver.wait(), Some(7));
+            assert!(start.elapsed() >= Duration::from_millis(100));
+            assert!(verbs::thread_time() - used < Duration::from_millis(30), "it sleeps");
+        });
+    });
+}
+
+#[test]
+fn no_completion_is_slept_over() {
+    const ROUNDS: u64 = 10_000;
+    preloaded("completions::no_completion_is_slept_over", || {
+        let (_device, [mut receiver, mut sender]) = ends();
+        let taken = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            // Sends one to three messages and no more before they were taken: each must wake the receiver, at whatever moment of
+            // its looking, arming and falling asleep the device writes the entry.
+            scope.spawn(|| {
+                let (mut sent, mut acknowledged) = (0, 0);
+                while sent < ROUNDS {
+                    let end = Instant::now() + TIMEOUT.unwrap();
+                    while taken.load(Ordering::Acquire) < sent {
+                        assert!(Instant::now() < end, "{sent} sent, {} taken", taken.load(Ordering::Acquire));
+                        std::hint::spin_loop();
+                    }
+                    for _ in 0..(sent * 7919 >> 3) % 200 {
+                        std::hint::spin_loop();
+                    }
+                    for _ in 0..1 + sent % 3 {
+                        sender.send();
+                        sent += 1;
+                    }
+                    while acknowledged < sent {
+                        assert_eq!(sender.wait(), Some(0));
+                        acknowledged += 1;
+                    }
+                }
+            });
+            let mut posted = 0;
+            for id in 0..ROUNDS {
+                while posted < (id + 8).min(ROUNDS + 2) {
+                    receiver.post_receive(posted);
+                    posted += 1;
+                }
+                assert_eq!(receiver.wait(), Some(id));
+                taken.store(id + 1, Ordering::Release);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_queue_can_do_without_a_channel() {
+    preloaded("completions::a_queue_can_do_without_a_channel", || {
+        let Bench { mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        let before = verbs::Counts::now();
+        // The channel, and the subscription.
+        for nth in [1, 2] {
+            verbs::fail(nth, libc::EMFILE, 0);
+            let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
+            let failed = completions.wait(&mut router, TIMEOUT);
+            assert!(verbs::has_failed());
+            assert!(
+                matches!(&failed, Err(DevxError::Call { cause, .. }) if cause.raw_os_error() == Some(libc::EMFILE)),
+                "{failed:?}"
+            );
+            assert_eq!(verbs::Counts::now(), before);
+        }
+        nop(&mut queue, 1);
+        assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(1));
+        assert_eq!(wait(&mut completions, &mut queue, MOMENT), None);
+    });
+}
+
+#[test]
+fn the_descriptor_is_readable_while_an_event_is_untaken() {
+    preloaded("completions::the_descriptor_is_readable_while_an_event_is_untaken", || {
+        let Bench { mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        let channel = completions.channel().unwrap();
+        let moment = MOMENT.unwrap();
+        nop(&mut queue, 1);
+        assert!(!verbs::readable(&channel, moment), "the queue was not armed");
+        assert_eq!(wait(&mut completions, &mut queue, TIMEOUT), Some(1));
+        for id in 2..10 {
+            assert_eq!(poll_or_arm(&mut completions, &mut queue), None);
+            assert!(!verbs::readable(&channel, moment), "{id}: nothing has come");
+            nop(&mut queue, id);
+            assert!(verbs::readable(&completions.channel().unwrap(), TIMEOUT.unwrap()), "{id}");
+            // Polled entries leave the event where it is; it is taken with the next look that finds none.
+            assert_eq!(poll_or_arm(&mut completions, &mut queue), Some(id));
+            assert!(verbs::readable(&channel, Duration::ZERO), "{id}");
+        }
+        // The channel may outlive the queue.
+        drop((completions, queue));
+        assert!(verbs::readable(&channel, Duration::ZERO));
+    });
+}

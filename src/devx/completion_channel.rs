@@ -1,0 +1,104 @@
+//! Completions by event: a file descriptor for each completion queue, and waiting for the next completion.
+//!
+//! Threads that serve several queues poll their descriptors, by `epoll` or through an asynchronous runtime. There is no thread
+//! behind it.
+
+use super::cq::CqReader;
+use super::{DevxError, EventKind, sys};
+use crate::queue::{ArmFor, Completion, CompletionRouter};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where the device tells of a completion queue's entries: a file descriptor, which does not block.
+///
+/// It becomes readable when the queue has entries, once it was armed by [`CqReader::poll_or_arm`], which takes the event as well:
+/// nobody reads from the descriptor. With an asynchronous runtime:
+///
+/// ```ignore
+/// let readable = tokio::io::unix::AsyncFd::new(completions.channel()?)?;
+/// let completion = loop {
+///     if let Some(completion) = completions.poll_or_arm(&mut router)? {
+///         break completion;
+///     }
+///     readable.readable().await?.clear_ready();
+/// };
+/// ```
+#[derive(Clone)]
+pub struct CompletionChannel(Arc<sys::EventChannel>);
+
+impl AsFd for CompletionChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for CompletionChannel {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Completions by event.
+impl CqReader {
+    /// Returns the queue's channel; makes it when it is first needed.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells its maker.
+    pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
+        if let Some(channel) = &self.channel {
+            return Ok(CompletionChannel(channel.clone()));
+        }
+        let object = self.cq().object();
+        let channel = sys::EventChannel::create(object.context(), sys::EventData::Omitted)?;
+        channel.subscribe(object, &[EventKind::COMPLETION.0.into()], 0)?;
+        Ok(CompletionChannel(self.channel.insert(Arc::new(channel)).clone()))
+    }
+
+    /// Returns the next completion as [`CqReader::poll`] does; if there is none, has the queue's channel become readable as soon as
+    /// there is one, and returns `None`.
+    ///
+    /// # Errors
+    /// [`DevxError::Completion`], [`DevxError::Call`].
+    pub fn poll_or_arm(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Result<Option<Completion>, DevxError> {
+        if let Some(completion) = self.poll(router) {
+            return Ok(Some(completion?));
+        }
+        let CompletionChannel(channel) = self.channel()?;
+        // One event for each that was asked for: there are never two.
+        if channel.take()?.is_some() {
+            self.queue.event_received();
+        }
+        self.queue.arm(&mut self.doorbell, ArmFor::Any);
+        Ok(self.poll(router).transpose()?)
+    }
+
+    /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none. `None` when the time is
+    /// over. While there are completions it is as quick as [`CqReader::poll`].
+    ///
+    /// # Errors
+    /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone.
+    pub fn wait(
+        &mut self,
+        router: &mut impl CompletionRouter,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Completion>, DevxError> {
+        if let Some(completion) = self.poll(router) {
+            return Ok(Some(completion?));
+        }
+        // A time too far away to be told is for ever.
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            if let Some(completion) = self.poll_or_arm(router)? {
+                return Ok(Some(completion));
+            }
+            let CompletionChannel(channel) = self.channel()?;
+            if !channel.ready(end)? {
+                return Ok(self.poll(router).transpose()?);
+            }
+        }
+    }
+}
