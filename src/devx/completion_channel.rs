@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 /// Where the device tells of a completion queue's entries: a file descriptor, which does not block.
 ///
 /// It becomes readable when the queue has entries, once it was armed by [`CqReader::poll_or_arm`], which takes the event as well:
-/// nobody reads from the descriptor. With an asynchronous runtime:
+/// nobody reads from the descriptor. With tokio (`hil-tests/examples/async_completions.rs` is a whole program):
 ///
 /// ```ignore
-/// let readable = tokio::io::unix::AsyncFd::new(completions.channel()?)?;
+/// // SAFETY: a channel keeps its descriptor open as long as it lives, and it is always the same.
+/// let readable = unsafe { AsyncFd::register_with_interest(completions.channel()?, Interest::READABLE)? };
 /// let completion = loop {
 ///     if let Some(completion) = completions.poll_or_arm(&mut router)? {
 ///         break completion;

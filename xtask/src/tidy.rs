@@ -56,6 +56,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/benches/src/copy.rs",
     "hil-tests/benches/src/floor.rs",
     "hil-tests/benches/src/publish.rs",
+    "hil-tests/examples/async_completions.rs",
     "hil-tests/examples/minimal/src/main.rs",
     "hil-tests/examples/protected_write.rs",
     "hil-tests/libmlx5/src/completions.rs",

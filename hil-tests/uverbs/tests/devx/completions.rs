@@ -201,3 +201,12 @@ fn the_descriptor_is_readable_while_an_event_is_untaken() {
         assert!(verbs::readable(&channel, Duration::ZERO));
     });
 }
+
+#[test]
+fn the_example_sleeps_in_tokio() {
+    preloaded("completions::the_example_sleeps_in_tokio", || {
+        let used = verbs::thread_time();
+        crate::async_completions::run(None).unwrap();
+        assert!(verbs::thread_time() - used < Duration::from_millis(100), "it sleeps");
+    });
+}

@@ -2,6 +2,9 @@
 //! what goes wrong.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)] // Its `main`.
+#[path = "../../../examples/async_completions.rs"]
+mod async_completions;
 #[path = "../common/mod.rs"]
 mod common;
 #[macro_use]
