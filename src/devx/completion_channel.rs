@@ -80,6 +80,20 @@ impl CqReader {
     /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none. `None` when the time is
     /// over. While there are completions it is as quick as [`CqReader::poll`].
     ///
+    /// ```no_run
+    /// # use mlx5_mkey::devx::{CqReader, DevxError, Mkeys, QueuePair};
+    /// # use mlx5_mkey::queue::QpRouter;
+    /// # use std::time::Duration;
+    /// # fn serve(completions: &mut CqReader, queue: &mut QueuePair<256, 64>, mkeys: &mut Mkeys) -> Result<(), DevxError> {
+    /// let mut router = QpRouter { queues: queue, mkeys };
+    /// match completions.wait(&mut router, Some(Duration::from_secs(1)))? {
+    ///     Some(completion) => println!("{completion:?}"),
+    ///     None => println!("nothing for a second"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone.
     pub fn wait(

@@ -242,6 +242,9 @@ impl fmt::Debug for Cq {
 
 /// The reading end of a completion queue. It keeps the queue alive.
 ///
+/// [`CqReader::poll`] looks whether there is a completion; [`CqReader::wait`] sleeps until there is one. Who waits for other things
+/// as well has [`CqReader::channel`] and [`CqReader::poll_or_arm`].
+///
 /// ```no_run
 /// use mlx5_mkey::devx::{CqReader, Mkeys, QueuePair};
 /// use mlx5_mkey::error::CompletionError;

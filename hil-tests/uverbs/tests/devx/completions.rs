@@ -129,7 +129,7 @@ fn no_completion_is_slept_over() {
                         assert!(Instant::now() < end, "{sent} sent, {} taken", taken.load(Ordering::Acquire));
                         std::hint::spin_loop();
                     }
-                    for _ in 0..(sent * 7919 >> 3) % 200 {
+                    for _ in 0..((sent * 7919) >> 3) % 200 {
                         std::hint::spin_loop();
                     }
                     for _ in 0..1 + sent % 3 {

@@ -10,6 +10,7 @@ mod common;
 #[macro_use]
 mod verbs;
 mod adopt;
+mod bare;
 mod completions;
 mod connect;
 mod keeping;

@@ -22,7 +22,7 @@ struct ContextAttr {
 /// Calls a function of a library by its name.
 macro_rules! call {
     ($library:expr, $name:literal: fn($($argument:expr => $kind:ty),*) $(-> $result:ty)?) => {{
-        let library: &Library = $library;
+        let library: &libloading::Library = $library;
         // SAFETY: each name stands in its library's public header (or in the stand-in's `probe`) with these types, and what
         // is handed over is as it says there.
         unsafe {
@@ -43,7 +43,7 @@ fn library(name: &str) -> Library {
 pub(crate) struct Opened {
     pub(crate) verbs: Library,
     /// Loaded as long as the context is open: the context's functions are in it.
-    _mlx5: Library,
+    pub(crate) mlx5: Library,
     pub(crate) raw: NonNull<c_void>,
 }
 
@@ -62,7 +62,7 @@ impl Opened {
             &mut attr => *mut ContextAttr
         ) -> *mut c_void);
         call!(&verbs, "ibv_free_device_list": fn(list => *mut *mut c_void));
-        Self { verbs, _mlx5: mlx5, raw: NonNull::new(raw).unwrap() }
+        Self { verbs, mlx5, raw: NonNull::new(raw).unwrap() }
     }
 
     /// Lends it to the shim. The caller closes it after all that was made.

@@ -43,7 +43,7 @@ impl Device {
     }
 
     fn write(&mut self) {
-        let owner = (self.producer / self.entries & 1) as u8;
+        let owner = ((self.producer / self.entries) & 1) as u8;
         let entry = cqe(CqeOpcode::RESPONDER_SEND, self.producer as u16, owner);
         // SAFETY: inside the ring, which the tests keep; the queue reads it as memory that a device changes.
         unsafe { self.ring.add((self.producer % self.entries) as usize).write_volatile(entry) };

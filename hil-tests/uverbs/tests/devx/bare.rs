@@ -1,0 +1,287 @@
+//! The core without the shim, as on bare metal: objects by raw calls of libmlx5, rings, records and doorbells of this program's.
+//! For the ways to ask for events that the shim does not use.
+#![allow(unsafe_code)]
+
+use crate::common::preloaded;
+use crate::verbs::Opened;
+use crate::{MOMENT, TIMEOUT};
+use mlx5_mkey::command::{
+    AckTimeout, Command, CqSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage, LogPageSize, Path,
+    PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat,
+    UarPage, UmemId, UmemSlice, UserIndex,
+};
+use mlx5_mkey::queue::{
+    ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
+    UarCqDoorbell, UarDoorbell,
+};
+use mlx5_mkey::types::{Cqn, Qpn};
+use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
+
+/// `struct mlx5dv_devx_uar`.
+#[repr(C)]
+struct Uar {
+    reg_addr: *mut c_void,
+    base_addr: *mut c_void,
+    page_id: u32,
+}
+
+/// `struct mlx5dv_obj`, of which the seventh pair is used, and `struct mlx5dv_pd`.
+#[repr(C)]
+struct Dv([*mut c_void; 16]);
+
+/// Where things are in one piece of memory, in bytes.
+const CQ_RECORD: usize = 4096;
+const QP_RECORD: usize = CQ_RECORD + 64;
+const SEND_RING: usize = 8192;
+const LENGTH: usize = 12_288;
+
+/// A send queue and its completion queue. Nothing of them is destroyed but by the process's end.
+struct Bare {
+    opened: Opened,
+    cq: *mut c_void,
+    cqn: Cqn,
+    uar_page: NonNull<u64>,
+    completions: CompletionQueue<'static>,
+    doorbell: UarCqDoorbell,
+    send: SendQueue<'static, UarDoorbell, 16>,
+}
+
+fn encoded<C: Command>(command: &C) -> Vec<u8> {
+    let mut mailbox = vec![0; C::INPUT];
+    command.encode(&mut mailbox).unwrap().to_vec()
+}
+
+fn create<C: Command>(opened: &Opened, command: &C) -> (*mut c_void, C::Reply) {
+    let (input, mut output) = (encoded(command), vec![0_u8; C::OUTPUT]);
+    let object = call!(&opened.mlx5, "mlx5dv_devx_obj_create": fn(
+        opened.raw.as_ptr() => *mut c_void,
+        input.as_ptr() => *const u8,
+        input.len() => usize,
+        output.as_mut_ptr() => *mut u8,
+        output.len() => usize
+    ) -> *mut c_void);
+    (object, command.decode(&output).unwrap())
+}
+
+impl Bare {
+    fn new() -> Self {
+        let opened = Opened::new();
+        let context = opened.raw.as_ptr();
+        let (mut eqn, mut pdn) = (0_u32, [0_u64; 2]);
+        let found = call!(&opened.mlx5, "mlx5dv_devx_query_eqn": fn(
+            context => *mut c_void, 0 => u32, &mut eqn => *mut u32
+        ) -> c_int);
+        assert_eq!(found, 0);
+        let pd = call!(&opened.verbs, "ibv_alloc_pd": fn(context => *mut c_void) -> *mut c_void);
+        let mut dv = Dv([ptr::null_mut(); 16]);
+        (dv.0[12], dv.0[13]) = (pd, ptr::from_mut(&mut pdn).cast());
+        let described =
+            call!(&opened.mlx5, "mlx5dv_init_obj": fn(&mut dv => *mut Dv, 1 << 6 => u64) -> c_int);
+        assert_eq!(described, 0);
+        let uar = call!(&opened.mlx5, "mlx5dv_devx_alloc_uar": fn(
+            context => *mut c_void, 1 => u32
+        ) -> *const Uar);
+        let words = vec![0_u64; (LENGTH + 4096) / 8].leak().as_mut_ptr().cast::<u8>();
+        let memory = words.wrapping_add(words.align_offset(4096));
+        let umem = call!(&opened.mlx5, "mlx5dv_devx_umem_reg": fn(
+            context => *mut c_void, memory => *mut u8, LENGTH => usize, 1 => u32
+        ) -> *const u32);
+        // SAFETY: libmlx5 has made both; the first field of a umem is its number.
+        let (uar, umem) = unsafe { (&*uar, UmemId(*umem)) };
+        let at = |offset: usize| UmemSlice { umem, offset: offset as u64 };
+        let page = UarPage::new(uar.page_id).unwrap();
+        // SAFETY: the memory is leaked, aligned, and each part of it goes to one queue.
+        let (ring, send_ring, cq_record, qp_record) = unsafe {
+            for entry in 0..64 {
+                memory.cast::<Cqe>().add(entry).write(Cqe::UNWRITTEN);
+            }
+            (
+                std::slice::from_raw_parts_mut(memory.cast::<Cqe>(), 64),
+                std::slice::from_raw_parts_mut(memory.add(SEND_RING).cast::<Wqebb>(), 16),
+                &*memory.add(CQ_RECORD).cast::<CqDoorbellRecord>(),
+                &*memory.add(QP_RECORD).cast::<DoorbellRecord>(),
+            )
+        };
+        let page_size = LogPageSize::P4K;
+        let (cq, cqn) = create(
+            &opened,
+            &CreateCq {
+                size: CqSize::new(64).unwrap(),
+                uar: page,
+                event_queue: eqn,
+                entries: at(0),
+                doorbell: at(CQ_RECORD),
+                page_size,
+                ignore_overrun: false,
+            },
+        );
+        let (qp, qpn) = create(
+            &opened,
+            &CreateQp {
+                pd: Pdn::new(pdn[0] as u32).unwrap(),
+                uar: page,
+                send_cq: cqn,
+                receive_cq: cqn,
+                user_index: UserIndex::default(),
+                send_ring: SendRingSize::new(16).unwrap(),
+                receive_ring: None,
+                rings: at(SEND_RING),
+                doorbell: at(QP_RECORD),
+                page_size,
+                timestamps: TimestampFormat::FreeRunning,
+            },
+        );
+        connect(&opened, qp, qpn);
+        let uar_page = NonNull::new(uar.base_addr.cast::<u64>()).unwrap();
+        // SAFETY: both registers are of the page that the queues were made with; it is never unmapped, and nobody else rings.
+        let (rings, doorbell) = unsafe {
+            (UarDoorbell::new(NonNull::new(uar.reg_addr.cast()).unwrap()), UarCqDoorbell::new(uar_page, cqn))
+        };
+        let completions = CompletionQueue::new(ring, cq_record).unwrap();
+        let send = SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, rings).unwrap();
+        Self { opened, cq, cqn, uar_page, completions, doorbell, send }
+    }
+
+    /// Makes a channel and returns it, and its descriptor as a file.
+    fn channel(&self, flags: c_int) -> (*mut c_int, File) {
+        let channel = call!(&self.opened.mlx5, "mlx5dv_devx_create_event_channel": fn(
+            self.opened.raw.as_ptr() => *mut c_void, flags => c_int
+        ) -> *mut c_int);
+        // SAFETY: a channel begins with its descriptor, which is never closed by libmlx5 here.
+        let file = unsafe {
+            assert_eq!(libc::fcntl(*channel, libc::F_SETFL, libc::O_NONBLOCK), 0);
+            File::from_raw_fd(*channel)
+        };
+        (channel, file)
+    }
+
+    fn subscribe(&self, channel: *mut c_int, cookie: u64) {
+        let event = 0_u16;
+        let result = call!(&self.opened.mlx5, "mlx5dv_devx_subscribe_devx_event": fn(
+            channel => *mut c_int, self.cq => *mut c_void, 2 => u16, &event => *const u16, cookie => u64
+        ) -> c_int);
+        assert_eq!(result, 0);
+    }
+
+    fn signal(&self, channel: *mut c_int, descriptor: c_int) -> c_int {
+        call!(&self.opened.mlx5, "mlx5dv_devx_subscribe_devx_event_fd": fn(
+            channel => *mut c_int, descriptor => c_int, self.cq => *mut c_void, 0 => u16
+        ) -> c_int)
+    }
+
+    fn post(&mut self) {
+        self.send.request(0).signaled().nop().unwrap();
+        self.send.ring_doorbell();
+    }
+
+    fn arm(&mut self, entries: ArmFor) {
+        self.completions.arm(&mut self.doorbell, entries);
+    }
+
+    /// Takes the next completion, which comes soon.
+    fn completed(&mut self) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.completions.poll(&mut QpRouter { queues: &mut self.send, mkeys: &mut [] }).is_none() {
+            assert!(Instant::now() < end, "no completion");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Connects a queue pair to itself.
+fn connect(opened: &Opened, qp: *mut c_void, qpn: Qpn) {
+    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
+    let commands = [
+        encoded(&Rst2Init { qp: qpn, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE }),
+        encoded(&Init2Rtr {
+            qp: qpn,
+            remote_qp: qpn,
+            path: Path::Loopback,
+            port: 1,
+            mtu: PathMtu::B1024,
+            log_max_message: LogMessage::new(30).unwrap(),
+            first_psn,
+            log_max_rd_atomic,
+            rnr_timer: RnrTimer::new(12).unwrap(),
+        }),
+        encoded(&Rtr2Rts {
+            qp: qpn,
+            first_psn,
+            log_max_rd_atomic,
+            ack_timeout: AckTimeout::new(14).unwrap(),
+            retries: Retries::MAX,
+            rnr_retries: Retries::MAX,
+        }),
+    ];
+    for input in commands {
+        let mut output = [0_u8; 16];
+        let result = call!(&opened.mlx5, "mlx5dv_devx_obj_modify": fn(
+            qp => *mut c_void,
+            input.as_ptr() => *const u8,
+            input.len() => usize,
+            output.as_mut_ptr() => *mut u8,
+            output.len() => usize
+        ) -> c_int);
+        assert_eq!(result, 0);
+    }
+}
+
+/// Reads what there is, or comes in time.
+fn read(file: &mut File, limit: Option<Duration>) -> Option<Vec<u8>> {
+    let mut bytes = [0; 128];
+    crate::verbs::readable(file, limit.unwrap()).then(|| {
+        let length = file.read(&mut bytes).unwrap();
+        bytes[..length].to_vec()
+    })
+}
+
+#[test]
+fn events_go_to_channels_and_eventfds() {
+    preloaded("bare::events_go_to_channels_and_eventfds", || {
+        let mut bare = Bare::new();
+        let ((full, mut full_file), (short, mut short_file)) = (bare.channel(0), bare.channel(1));
+        bare.subscribe(full, 5);
+        bare.subscribe(short, 6);
+        // SAFETY: makes a descriptor, which is this file's.
+        let mut eventfd = unsafe { File::from_raw_fd(libc::eventfd(0, libc::EFD_NONBLOCK)) };
+        assert_eq!(bare.signal(full, full_file.as_raw_fd()), libc::EINVAL, "no eventfd");
+        assert_eq!(bare.signal(full, 9999), libc::EBADF, "nothing");
+        assert_eq!(bare.signal(full, eventfd.as_raw_fd()), 0);
+        let mut entry = vec![0; 72];
+        entry[0] = 5;
+        entry[8 + 0x38..8 + 0x3c].copy_from_slice(&bare.cqn.get().to_be_bytes());
+        let mut told = |limit| [&mut full_file, &mut short_file, &mut eventfd].map(|file| read(file, limit));
+        let once = [entry, 6_u64.to_ne_bytes().to_vec(), 1_u64.to_ne_bytes().to_vec()].map(Some);
+        let none = [None, None, None];
+        for round in 0..6_u8 {
+            bare.post();
+            bare.completed();
+            bare.post();
+            assert_eq!(told(MOMENT), none, "{round}: not armed, or armed for what was told");
+            bare.arm(ArmFor::Solicited);
+            assert_eq!(told(MOMENT), none, "{round}: it is not solicited");
+            bare.arm(ArmFor::Any);
+            assert_eq!(told(TIMEOUT), once, "{round}");
+            let (sequence, index) = (2 * round % 4, 3 * round + 1);
+            // SAFETY: the page is mapped; the device only reads it.
+            let register = unsafe { bare.uar_page.as_ptr().byte_add(0x20).read_volatile() };
+            let [.., a, b, c] = bare.cqn.get().to_be_bytes();
+            assert_eq!(register.to_ne_bytes(), [sequence << 4, 0, 0, index, 0, a, b, c]);
+            bare.completed();
+            bare.post();
+            bare.arm(ArmFor::Any);
+            assert_eq!(told(MOMENT), none, "{round}: once for each sequence number");
+            bare.completions.event_received();
+            bare.arm(ArmFor::Any);
+            assert_eq!(told(TIMEOUT), once, "{round}: at once");
+            bare.completed();
+            bare.completions.event_received();
+        }
+    });
+}
