@@ -1,18 +1,16 @@
 //! Opens a device through libmlx5, makes an mkey with T10-DIF on the wire inside AES-XTS, writes through it to plain memory
-//! and prints what arrived and how it completed.
+//! and compares what arrived; then reads it back with a bit flipped, and prints which block is wrong.
 //!
 //! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs it on the software device; on a
 //! BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if not the first.
 
-#![allow(unsafe_code)] // Registering memory is a promise about it.
-
 use mlx5_mkey::command::{DekKey, XtsKey};
-use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, QueuePair, QueuePairSpec};
+use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, Mkeys, QueuePair, QueuePairSpec};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyConfig,
-    Signature, SignatureChange, SignatureOrder, T10Dif,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, MkeyConfig, Signature,
+    SignatureChange, SignatureOrder, T10Dif,
 };
-use mlx5_mkey::queue::{Completion, CompletionRouter, QpRouter};
+use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
 use mlx5_mkey::types::{BlockSize, Seed, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::error::Error;
@@ -51,18 +49,16 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let key: [u8; 64] = std::array::from_fn(|index| (index * 7 + 1) as u8);
     let dek = pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
 
-    let mut source: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
-    let mut target = vec![0_u8; WIRE];
-    // SAFETY: the vector lives to the end of `run` and is not touched between posting and completion.
-    let from = unsafe { pd.register(source.as_mut_ptr(), DATA, Access::LOCAL_WRITE)? };
-    // SAFETY: as above.
-    let to = unsafe { pd.register(target.as_mut_ptr(), WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE)? };
+    let mut source = pd.alloc_buffer(DATA, Access::LOCAL_WRITE)?;
+    let mut target =
+        pd.alloc_buffer(WIRE, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)?;
+    let data: Vec<u8> = (0..DATA).map(|index| index as u8).collect();
+    source.write(0, &data);
 
     let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
     let mut mkeys = pd.create_mkeys(1, spec)?;
     let [mkey] = &mut mkeys[..] else { return Err("one mkey was asked for".into()) };
-    let address = source.as_ptr().expose_provenance() as u64;
-    let entry = |offset, length| KlmEntry { address: address + offset, length, key: from.lkey() };
+    let key = mkey.key();
     let dif = T10Dif {
         guard: Guard::Crc,
         seed: Seed::Zeros,
@@ -86,32 +82,62 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         crypto: Some(crypto),
     };
     let prepared = PreparedConfig::new(mkey.kind(), &config)?;
-    queue.request(1).configure_mkey(mkey, &prepared, &[entry(0, 300), entry(300, 724)])?;
-    let remote = Remote { address: target.as_ptr().expose_provenance() as u64, rkey: to.rkey() };
-    let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
-    queue.request(2).signaled().rdma_write(remote, &[all])?;
-    queue.ring_doorbell();
-
-    println!("{:?}", wait(&mut completions, &mut QpRouter { queues: &mut queue, mkeys: &mut mkeys })?);
-    println!("ciphertext: {:02x?}", target.first_chunk::<16>());
+    // Two pieces of memory become one space, and all of it is written to the peer. One doorbell for both.
+    let entries = [source.entry(0..300), source.entry(300..DATA)];
+    let remote = Remote { address: target.address(), rkey: target.rkey() };
+    let all = Sge { address: 0, length: WIRE as u32, lkey: key };
+    let mut batch = queue.batch();
+    batch.request(1).configure_mkey(mkey, &prepared, &entries)?;
+    batch.request(2).signaled().rdma_write(remote, &[all])?;
+    drop(batch);
+    finish(2, &mut completions, &mut queue, &mut mkeys)?;
+    println!("written: encrypted, each block with its T10-DIF");
     for (at, expected) in CIPHERTEXT {
-        if target.get(at..at + 16) != Some(&expected.to_be_bytes()[..]) {
+        let mut found = [0; 16];
+        target.read(at, &mut found);
+        if found != expected.to_be_bytes() {
             return Err(format!("the ciphertext from byte {at} is another").into());
         }
+    }
+
+    // The way back, with a bit flipped in the second block: decrypted, checked, and found.
+    let mut byte = [0];
+    target.read(WIRE - 100, &mut byte);
+    target.write(WIRE - 100, &[byte[0] ^ 1]);
+    let [mkey] = &mut mkeys[..] else { return Err("one mkey was asked for".into()) };
+    let mut batch = queue.batch();
+    batch.request(3).configure_mkey(mkey, &prepared, &entries)?;
+    batch.request(4).signaled().rdma_read(remote, &[all])?;
+    drop(batch);
+    finish(4, &mut completions, &mut queue, &mut mkeys)?;
+    // The transfer itself is complete. Whether its data is good, the mkey knows.
+    match mkeys[0].check()? {
+        Some(error) if error.block_index() == 1 => println!("read back: block 1 is wrong: {error:?}"),
+        other => return Err(format!("a flipped bit in block 1, and the mkey says {other:?}").into()),
     }
     Ok(())
 }
 
-/// Takes the next completion, or gives up after some five seconds.
-fn wait(
+/// Takes completions up to that of the request `id`, or gives up after five seconds.
+fn finish(
+    id: u64,
     completions: &mut CqReader,
-    router: &mut impl CompletionRouter,
-) -> Result<Completion, Box<dyn Error>> {
-    for _ in 0..5000 {
-        if let Some(completion) = completions.poll(router) {
-            return Ok(completion?);
+    queue: &mut QueuePair<64, 16>,
+    mkeys: &mut Mkeys,
+) -> Result<(), Box<dyn Error>> {
+    let mut router = QpRouter { queues: queue, mkeys };
+    loop {
+        let limit = Some(Duration::from_secs(5));
+        match completions.wait(&mut router, limit)?.ok_or("no completion within five seconds")? {
+            // It comes before the completion of the data. The router has told the mkey.
+            Completion::SignatureError { position, .. } => println!("mkey {position} has a signature error"),
+            Completion::Work(work) => match work.outcome {
+                Outcome::Failed(failure) => {
+                    return Err(format!("request {} failed: {}", work.id, failure.syndrome).into());
+                }
+                _ if work.id == id => return Ok(()),
+                _ => {}
+            },
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
-    Err("no completion within some five seconds".into())
 }

@@ -58,7 +58,6 @@ const UNSAFE: &[&str] = &[
     "hil-tests/benches/src/publish.rs",
     "hil-tests/examples/async_completions.rs",
     "hil-tests/examples/minimal/src/main.rs",
-    "hil-tests/examples/protected_write.rs",
     "hil-tests/libmlx5/src/completions.rs",
     "hil-tests/libmlx5/src/lib.rs",
     "hil-tests/src/board/devx.rs",
