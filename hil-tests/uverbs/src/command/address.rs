@@ -43,5 +43,6 @@ pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
         return Some(true);
     }
     let own = PathHops::from_bits(path.hops.get()).src_addr_index() == 0;
-    own.then(|| path.rgid_rip == sysfs::gid() && path.rmac == sysfs::mac())
+    // No MAC address is what programs have that look for it at a network interface, and find none: pyverbs.
+    own.then(|| path.rgid_rip == sysfs::gid() && [[0; 6], sysfs::mac()].contains(&path.rmac))
 }
