@@ -4,6 +4,8 @@
 //! `cargo xtask emulate -- cargo run --package hil-tests --example protected_write` runs it on the software device; on a
 //! BlueField or any mlx5 device with plaintext keys it runs as it is. Argument: the device's name, if not the first.
 
+#![allow(clippy::indexing_slicing)] // One mkey is asked for, and one is there.
+
 use mlx5_mkey::command::{DekKey, XtsKey};
 use mlx5_mkey::devx::{CqReader, CqSpec, Device, MkeySpec, Mkeys, QueuePair, QueuePairSpec};
 use mlx5_mkey::mkey::{
@@ -57,8 +59,6 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
 
     let spec = MkeySpec { max_entries: 4, signature: Some(&cq), crypto: true, ..MkeySpec::default() };
     let mut mkeys = pd.create_mkeys(1, spec)?;
-    let [mkey] = &mut mkeys[..] else { return Err("one mkey was asked for".into()) };
-    let key = mkey.key();
     let dif = T10Dif {
         guard: Guard::Crc,
         seed: Seed::Zeros,
@@ -81,13 +81,13 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
         signature: SignatureChange::Set(BlockSignature::wire(domain)),
         crypto: Some(crypto),
     };
-    let prepared = PreparedConfig::new(mkey.kind(), &config)?;
+    let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
     // Two pieces of memory become one space, and all of it is written to the peer. One doorbell for both.
     let entries = [source.entry(0..300), source.entry(300..DATA)];
     let remote = Remote { address: target.address(), rkey: target.rkey() };
-    let all = Sge { address: 0, length: WIRE as u32, lkey: key };
+    let all = Sge { address: 0, length: WIRE as u32, lkey: mkeys[0].key() };
     let mut batch = queue.batch();
-    batch.request(1).configure_mkey(mkey, &prepared, &entries)?;
+    batch.request(1).configure_mkey(&mut mkeys[0], &prepared, &entries)?;
     batch.request(2).signaled().rdma_write(remote, &[all])?;
     drop(batch);
     finish(2, &mut completions, &mut queue, &mut mkeys)?;
@@ -104,9 +104,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
     let mut byte = [0];
     target.read(WIRE - 100, &mut byte);
     target.write(WIRE - 100, &[byte[0] ^ 1]);
-    let [mkey] = &mut mkeys[..] else { return Err("one mkey was asked for".into()) };
     let mut batch = queue.batch();
-    batch.request(3).configure_mkey(mkey, &prepared, &entries)?;
+    batch.request(3).configure_mkey(&mut mkeys[0], &prepared, &entries)?;
     batch.request(4).signaled().rdma_read(remote, &[all])?;
     drop(batch);
     finish(4, &mut completions, &mut queue, &mut mkeys)?;

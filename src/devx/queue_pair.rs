@@ -119,9 +119,9 @@ impl Device {
         let receive_ring =
             ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
+        let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has a block at least.
-        let max_requests = spec.max_requests.unwrap_or(u32::MAX).min(S as u32);
-        let set_aside = [send_cq.set_aside(max_requests)?, receive_cq.set_aside(R as u32)?];
+        let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
         let uar = sys::Uar::alloc(&self.context)?;
         let register = uar.register()?;
         // The receive ring comes first (PRM), and the send ring begins at a whole block.
