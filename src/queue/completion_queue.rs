@@ -128,6 +128,11 @@ impl<'r> CompletionQueue<'r> {
     /// For entries of a queue pair that was reset or destroyed: its next requests, or those of the next queue pair of this number,
     /// could be taken for the ones that they are about.
     pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
+        self.discard_entries(&mut is_stale)
+    }
+
+    /// As [`CompletionQueue::discard`], which is compiled where it is called, with the caller's overflow checks.
+    fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let written = (self.consumer..self.consumer + u64::from(self.ring.len()))
             .take_while(|index| entry(self.ring.peek(*index)).is_some())
             .count() as u64;
