@@ -17,6 +17,7 @@ use crate::types::Qpn;
 use crate::wire::data::DataSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use crate::wqe::Sge;
+use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -401,5 +402,37 @@ impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
 
     fn retire_receive(&mut self, counter: u16) -> Option<u64> {
         self.receive.retire(counter)
+    }
+}
+
+/// A queue pair keeps the book of its requests in itself, which is tens of kilobytes. In a box it is moved cheaply, and a table of
+/// queue pairs stays small:
+///
+/// ```no_run
+/// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
+/// use mlx5_mkey::queue::QpTable;
+///
+/// type Table = QpTable<Box<QueuePair<2048, 128>>, 16>;
+///
+/// # fn example(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut table = Table::new();
+/// let queue = device.create_qp(pd, cq, cq, QueuePairSpec::default())?;
+/// table.insert(Box::new(queue)).map_err(|(error, _)| error)?;
+/// # Ok(())
+/// # }
+/// ```
+impl<Q: QpQueues + ?Sized> QpQueues for Box<Q> {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        (**self).qpn()
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        (**self).retire_send(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        (**self).retire_receive(counter)
     }
 }
