@@ -16,12 +16,16 @@ const EAGER: Duration = Duration::from_micros(500);
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks while attentive.
 const SHORT: Duration = Duration::from_micros(50);
-/// So long it sleeps for [`LONG`], then for [`LONGEST`].
+/// So long it sleeps for [`LONG`].
 const PATIENT: Duration = Duration::from_secs(1);
+/// So long it sleeps for [`LONGER`], then for [`LONGEST`]: a program that does nothing at present is to take next to nothing.
+const BORED: Duration = Duration::from_secs(3);
 /// The sleep between two looks when nothing has happened for a while.
 const LONG: Duration = Duration::from_millis(1);
-/// The longest sleep while there are doorbells to be rung: what the first request after a pause has to wait.
-const LONGEST: Duration = Duration::from_millis(4);
+/// The sleep after a pause.
+const LONGER: Duration = Duration::from_millis(4);
+/// The longest sleep while there are doorbells to be rung: what the first request after a long pause has to wait.
+const LONGEST: Duration = Duration::from_millis(16);
 
 /// The worker's end and ours of a pair of sockets: a byte in it ends a sleep.
 static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
@@ -83,6 +87,7 @@ fn run(mut bell: UnixStream) {
             false => None,
             true if idle < ATTENTIVE => Some(SHORT),
             true if idle < PATIENT => Some(LONG),
+            true if idle < BORED => Some(LONGER),
             true => Some(LONGEST),
         };
         descriptors.push(bell.as_raw_fd());
