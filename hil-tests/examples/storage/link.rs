@@ -1,0 +1,209 @@
+//! The way to the other side: queue pairs on one completion queue, and the mkeys of their commands.
+
+use super::Outcome;
+use super::capsule::CAPSULE;
+use mlx5_mkey::command::{Psn, UserIndex};
+use mlx5_mkey::devx::{
+    Buffer, ConnectOptions, CqReader, CqSpec, Device, MkeySpec, Mkeys, ProtectionDomain, QpAddress,
+    QueuePair, QueuePairSpec,
+};
+use mlx5_mkey::mkey::Access;
+use mlx5_mkey::queue::{Completion, Outcome as Fate, QpTable};
+use mlx5_mkey::types::Qpn;
+use mlx5_mkey::wqe::Sge;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most queue pairs of a connection.
+pub(crate) const MAX_QUEUES: usize = 16;
+
+/// Most commands of a queue pair at a time, and receive requests of it.
+pub(crate) const MAX_DEPTH: usize = 128;
+
+/// Blocks of a send queue: what finds no room waits for completions.
+const SEND_BLOCKS: usize = 2048;
+
+/// Where a queue pair is, as it is sent to the other side.
+pub(crate) type Address = [u8; QpAddress::BYTES];
+
+/// A queue pair.
+pub(crate) type Queue = QueuePair<SEND_BLOCKS, MAX_DEPTH>;
+
+/// What is on a link.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkSpec {
+    /// Queue pairs.
+    pub(crate) queues: usize,
+    /// Commands of a queue pair at a time.
+    pub(crate) depth: usize,
+    /// Mkeys of a command.
+    pub(crate) mkeys_per_command: usize,
+    /// The mkeys encrypt.
+    pub(crate) crypto: bool,
+    /// Entry of the port's GID table.
+    pub(crate) gid_index: u8,
+}
+
+impl LinkSpec {
+    /// Returns how many commands there are at a time: that many slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.queues * self.depth
+    }
+}
+
+/// What has happened on a link.
+pub(crate) enum Event {
+    /// A message has come, on this queue pair.
+    Message { queue: usize, bytes: [u8; CAPSULE] },
+    /// A send request of this name is done.
+    #[allow(dead_code, reason = "the initiator waits for responses, not for its commands to be sent")]
+    Sent(u64),
+    /// A request has failed, and its queue pair with it.
+    Failed(String),
+}
+
+/// Queue pairs on one completion queue, and the mkeys of their commands.
+pub(crate) struct Link {
+    pub(crate) pd: ProtectionDomain,
+    /// Those of the first slot come first.
+    pub(crate) mkeys: Mkeys,
+    spec: LinkSpec,
+    options: ConnectOptions,
+    // A table holds its queue pairs in itself, and each of them has a book of its requests.
+    queues: QpTable<Box<Queue>, MAX_QUEUES>,
+    qpns: Vec<Qpn>,
+    completions: CqReader,
+    inbox: Buffer,
+    /// What was taken in this round.
+    taken: Vec<Completion>,
+}
+
+impl Link {
+    /// Makes all that the link takes. Its queue pairs are to be connected.
+    pub(crate) fn new(device: &Device, spec: LinkSpec) -> Outcome<Self> {
+        let pd = device.alloc_pd()?;
+        let mkeys = spec.slots() * spec.mkeys_per_command;
+        let entries =
+            CqSpec::entries_for(spec.queues as u32, SEND_BLOCKS as u32, MAX_DEPTH as u32, mkeys as u32);
+        let (cq, completions) = device.create_cq(entries)?;
+        let mut queues = QpTable::new();
+        let mut qpns = Vec::new();
+        for _ in 0..spec.queues {
+            // The position in the table, by which completions find their queue pair at once.
+            let user_index = UserIndex::new(queues.next_user_index())?;
+            let of_queue = QueuePairSpec { entries_per_slot: 1, user_index, ..QueuePairSpec::default() };
+            let queue: Box<Queue> = Box::new(device.create_qp(&pd, &cq, &cq, of_queue)?);
+            qpns.push(queue.qpn());
+            queues.insert(queue).map_err(|(error, _)| error)?;
+        }
+        let of_mkeys =
+            MkeySpec { max_entries: 4, signature: Some(&cq), crypto: spec.crypto, ..MkeySpec::default() };
+        let mkeys = pd.create_mkeys(mkeys, of_mkeys)?;
+        let inbox = pd.alloc_buffer(spec.queues * MAX_DEPTH * CAPSULE, Access::LOCAL_WRITE)?;
+        let options = options(spec.gid_index)?;
+        Ok(Self { pd, mkeys, spec, options, queues, qpns, completions, inbox, taken: Vec::new() })
+    }
+
+    /// Returns the addresses of the queue pairs, for the other side.
+    pub(crate) fn addresses(&mut self) -> Outcome<Vec<Address>> {
+        let options = self.options;
+        self.queues.iter_mut().map(|queue| Ok(queue.control().address(&options)?.to_bytes())).collect()
+    }
+
+    /// Connects new or reset queue pairs to those of the other side.
+    pub(crate) fn connect(&mut self, peers: &[Address]) -> Outcome {
+        if peers.len() != self.qpns.len() {
+            return Err(format!("{} queue pairs here, {} there", self.qpns.len(), peers.len()).into());
+        }
+        let options = self.options;
+        for (index, peer) in peers.iter().enumerate() {
+            let inbox: Vec<_> = (0..MAX_DEPTH).map(|slot| self.receive(index, slot)).collect();
+            let queue = self.queue(index)?;
+            for (id, sge) in inbox {
+                queue.post_receive(id, &[sge])?;
+            }
+            queue.publish_receives();
+            queue.control().connect(&QpAddress::from_bytes(peer)?, &options)?;
+        }
+        Ok(())
+    }
+
+    /// Returns name and buffer of a receive request.
+    fn receive(&self, queue: usize, slot: usize) -> (u64, Sge) {
+        let number = queue * MAX_DEPTH + slot;
+        (number as u64, self.inbox.sge(number * CAPSULE..(number + 1) * CAPSULE))
+    }
+
+    /// Returns a queue pair.
+    pub(crate) fn queue(&mut self, index: usize) -> Outcome<&mut Queue> {
+        let qpn = self.qpns.get(index).ok_or("no such queue pair")?;
+        Ok(self.queues.get_mut(*qpn).ok_or("no such queue pair")?)
+    }
+
+    /// Returns a queue pair and the mkeys, to post to the one what the others take.
+    pub(crate) fn queue_and_mkeys(&mut self, index: usize) -> Outcome<(&mut Queue, &mut Mkeys)> {
+        let qpn = self.qpns.get(index).ok_or("no such queue pair")?;
+        Ok((self.queues.get_mut(*qpn).ok_or("no such queue pair")?, &mut self.mkeys))
+    }
+
+    /// Takes all that has happened. Waits where nothing has, but no longer than this.
+    pub(crate) fn take(&mut self, limit: Duration, events: &mut Vec<Event>) -> Outcome {
+        let mut router = self.queues.router(&mut self.mkeys);
+        // Sleeps in the kernel; the first completion wakes it.
+        let Some(first) = self.completions.wait(&mut router, Some(limit))? else { return Ok(()) };
+        self.taken.clear();
+        self.taken.push(first);
+        while let Some(completion) = self.completions.poll(&mut router) {
+            self.taken.push(completion?);
+        }
+        let mut received = [false; MAX_QUEUES];
+        for index in 0..self.taken.len() {
+            // A signature error is with its mkey, which is asked when its data has arrived.
+            let Some(Completion::Work(work)) = self.taken.get(index).copied() else { continue };
+            match work.outcome {
+                Fate::Sent { .. } => events.push(Event::Sent(work.id)),
+                Fate::Received { .. } => {
+                    let (queue, slot) = (work.id as usize / MAX_DEPTH, work.id as usize % MAX_DEPTH);
+                    let mut bytes = [0; CAPSULE];
+                    self.inbox.read(work.id as usize * CAPSULE, &mut bytes);
+                    events.push(Event::Message { queue, bytes });
+                    let (id, sge) = self.receive(queue, slot);
+                    self.queue(queue)?.post_receive(id, &[sge])?;
+                    received.iter_mut().skip(queue).take(1).for_each(|received| *received = true);
+                }
+                Fate::Failed(failure) => events.push(Event::Failed(failure.syndrome.to_string())),
+            }
+        }
+        for (index, _) in received.iter().enumerate().filter(|(_, received)| **received) {
+            self.queue(index)?.publish_receives();
+        }
+        Ok(())
+    }
+
+    /// Takes the queue pairs back to where they can be connected anew. Returns how many send requests had not completed.
+    pub(crate) fn reset(&mut self) -> Outcome<usize> {
+        let mut outstanding = 0;
+        for queue in self.queues.iter_mut() {
+            outstanding += queue.reset(&mut [&mut self.completions])?.sends.len();
+        }
+        self.options = options(self.spec.gid_index)?;
+        for mkey in self.mkeys.iter_mut() {
+            // Its configuration may be among them, or have been flushed: nobody knows whether the device has executed it.
+            mkey.forget();
+            // What it has named is named again when the data is moved again.
+            let _ = mkey.check();
+        }
+        Ok(outstanding)
+    }
+
+    /// Returns what is on the link.
+    pub(crate) fn spec(&self) -> &LinkSpec {
+        &self.spec
+    }
+}
+
+/// Returns how the next connection is to be: late packets of the one before are not taken for packets of it.
+fn options(source_gid_index: u8) -> Outcome<ConnectOptions> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let first_psn = Psn::new(now.subsec_micros() & Psn::MAX.get())?;
+    Ok(ConnectOptions { source_gid_index, first_psn, ..ConnectOptions::default() })
+}

@@ -1,0 +1,186 @@
+//! The load of the initiator, and what it knows of the volume: every byte, by block address and generation.
+
+use super::storage::capsule::Command;
+use super::storage::{MAGIC, Random};
+
+/// Bytes of a block.
+pub(crate) const BLOCK: usize = 512;
+
+/// Bytes of a block that come before its noise: a name, its address and its generation.
+const HEAD: usize = 24;
+
+/// What is to be done next with the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Every block is written, from this one on.
+    Fill(u64),
+    /// Reads and writes of all sizes anywhere, this number of them.
+    Mix(u64),
+    /// Every block is read, from this one on.
+    Check(u64),
+}
+
+/// A part of the volume, and what is done with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// [`Command::READ`] or [`Command::WRITE`].
+    pub(crate) opcode: u8,
+    pub(crate) lba: u64,
+    pub(crate) blocks: u32,
+}
+
+impl Part {
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks as usize * BLOCK
+    }
+
+    fn range(&self) -> std::ops::Range<usize> {
+        self.lba as usize..self.lba as usize + self.blocks as usize
+    }
+}
+
+/// The load.
+pub(crate) struct Load {
+    pub(crate) phase: Phase,
+    /// How often each block was written.
+    generations: Vec<u32>,
+    /// Blocks with which something is done: nothing else is done with them meanwhile, so that it is known what they hold.
+    busy: Vec<bool>,
+    max_blocks: u32,
+    mix: Mix,
+    random: Random,
+    /// What found no place.
+    drawn: Option<(u8, u32)>,
+    /// Random bytes of which each block has some: to copy is faster than to draw.
+    noise: Vec<u8>,
+}
+
+/// Reads and writes of all sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub(crate) ios: u64,
+    /// Percentage of reads.
+    pub(crate) reads: u64,
+}
+
+impl Load {
+    /// A load for a volume of `blocks` blocks, of commands of up to `max_blocks`.
+    pub(crate) fn new(blocks: u64, max_blocks: u32, mix: Mix, seed: u64) -> Self {
+        let (generations, busy) = (vec![0; blocks as usize], vec![false; blocks as usize]);
+        let mut random = Random(seed);
+        let noise = (0..1 << 13).flat_map(|_| random.next().to_le_bytes()).collect();
+        Self { phase: Phase::Fill(0), generations, busy, max_blocks, mix, random, drawn: None, noise }
+    }
+
+    /// Returns how many blocks the volume has.
+    fn blocks(&self) -> u64 {
+        self.busy.len() as u64
+    }
+
+    /// Returns whether nothing is left of the phase.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.phase {
+            Phase::Fill(next) | Phase::Check(next) => next == self.blocks(),
+            Phase::Mix(left) => left == 0,
+        }
+    }
+
+    /// Returns how many reads of all sizes are to be expected yet.
+    pub(crate) fn reads_to_come(&self) -> u64 {
+        let ios = match self.phase {
+            Phase::Fill(_) => self.mix.ios,
+            Phase::Mix(left) => left,
+            Phase::Check(_) => 0,
+        };
+        ios * self.mix.reads / 100
+    }
+
+    /// Returns the next part, if there is one that can be begun now.
+    pub(crate) fn next(&mut self) -> Option<Part> {
+        if self.is_over() {
+            return None;
+        }
+        match self.phase {
+            Phase::Fill(lba) => self.next_of_all(Command::WRITE, lba, Phase::Fill),
+            Phase::Check(lba) => self.next_of_all(Command::READ, lba, Phase::Check),
+            Phase::Mix(left) => {
+                let (opcode, blocks) = self.drawn.take().unwrap_or_else(|| self.draw());
+                // What finds no place now waits for one: else there would be few long ones.
+                let part = (0..16).find_map(|_| {
+                    let lba = self.random.below(self.blocks() - u64::from(blocks) + 1);
+                    self.begin(Part { opcode, lba, blocks })
+                });
+                let Some(part) = part else {
+                    self.drawn = Some((opcode, blocks));
+                    return None;
+                };
+                self.phase = Phase::Mix(left - 1);
+                Some(part)
+            }
+        }
+    }
+
+    fn next_of_all(&mut self, opcode: u8, lba: u64, phase: fn(u64) -> Phase) -> Option<Part> {
+        let blocks = (self.blocks() - lba).min(self.max_blocks.into()) as u32;
+        let part = self.begin(Part { opcode, lba, blocks })?;
+        self.phase = phase(lba + u64::from(blocks));
+        Some(part)
+    }
+
+    /// Draws what is done next, and with how many blocks.
+    fn draw(&mut self) -> (u8, u32) {
+        let blocks = match self.random.below(100) {
+            0..70 => 8,
+            70..90 => 128,
+            90..95 => 1,
+            _ => 2048,
+        };
+        let is_read = self.random.below(100) < self.mix.reads;
+        (if is_read { Command::READ } else { Command::WRITE }, self.max_blocks.min(blocks))
+    }
+
+    /// Marks a part as busy, unless it is.
+    fn begin(&mut self, part: Part) -> Option<Part> {
+        let busy = self.busy.get_mut(part.range())?;
+        if busy.contains(&true) {
+            return None;
+        }
+        busy.fill(true);
+        if part.opcode == Command::WRITE {
+            self.generations.get_mut(part.range())?.iter_mut().for_each(|generation| *generation += 1);
+        }
+        Some(part)
+    }
+
+    /// Notes that nothing is done with a part any more.
+    pub(crate) fn end(&mut self, part: Part) {
+        if let Some(busy) = self.busy.get_mut(part.range()) {
+            busy.fill(false);
+        }
+    }
+
+    /// Writes the bytes that a part has, or is to have.
+    pub(crate) fn content(&self, part: Part, bytes: &mut [u8]) {
+        let generations = self.generations.get(part.range()).unwrap_or_default();
+        for ((lba, generation), block) in (part.lba..).zip(generations).zip(bytes.chunks_exact_mut(BLOCK)) {
+            let generation = u64::from(*generation);
+            let others = self.noise.len() - (BLOCK - HEAD);
+            let at = Random(lba ^ generation << 32).below(others as u64) as usize;
+            let noise = self.noise.get(at..at + BLOCK - HEAD).unwrap_or_default();
+            let (head, tail) = block.split_at_mut(HEAD);
+            let fields = [MAGIC, lba.to_le_bytes(), generation.to_le_bytes()];
+            head.copy_from_slice(fields.as_flattened());
+            tail.copy_from_slice(noise);
+        }
+    }
+
+    /// Returns the first block of a part whose bytes are others than were written last; `wanted` has room for as many.
+    pub(crate) fn difference(&self, part: Part, bytes: &[u8], wanted: &mut [u8]) -> Option<u64> {
+        self.content(part, wanted);
+        if wanted == bytes {
+            return None;
+        }
+        let blocks = wanted.chunks(BLOCK).zip(bytes.chunks(BLOCK));
+        Some(part.lba + blocks.take_while(|(wanted, found)| wanted == found).count() as u64)
+    }
+}

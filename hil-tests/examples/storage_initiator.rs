@@ -1,0 +1,584 @@
+//! A storage initiator: reads and writes a volume that a `storage_target` serves, which says how the two work together, and knows
+//! what every byte of it must be.
+//!
+//! Each command has a slot of memory and an mkey. The data is in up to four pieces of that memory, which the mkey makes one space,
+//! with T10-DIF added on the wire: the target reads and writes it there by RDMA, and never sees an address. Configuration and command
+//! are posted together, those of a round with one doorbell for each queue pair.
+//!
+//! First it writes the whole volume, then come the reads and writes, then it reads the whole volume. All that is read is compared
+//! with what was written last. A block that is corrupt in the volume is named by both devices; the initiator writes it anew, from
+//! what it knows, and reads again.
+//!
+//! Its keys stay the same from command to command, so it trusts the target to leave memory alone that it has answered for. Where
+//! that is too much, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the response takes the key out of service (SEND with
+//! invalidation).
+//!
+//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]), connects anew as soon as the
+//! target is back, and repeats what was outstanding. When there is nothing to do, it sleeps.
+
+#[path = "storage/load.rs"]
+mod load;
+mod storage;
+
+use clap::Parser;
+use hdrhistogram::Histogram;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use load::{BLOCK, Load, Mix, Part, Phase};
+use mlx5_mkey::devx::{Buffer, Device};
+use mlx5_mkey::mkey::{Access, BlockSignature, KlmEntry, MkeyConfig, SignatureChange};
+use mlx5_mkey::types::DomainKind;
+use mlx5_mkey::wqe::{Payload, PreparedConfig, RequestSize};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+use storage::capsule::{CAPSULE, Command, Response};
+use storage::control::{Account, Control, Line, Offer};
+use storage::link::{Event, Link, LinkSpec};
+use storage::process::Usage;
+use storage::{DIF, Lost, Outcome, Random};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// How long it waits for something to happen before it looks whether the target is still there.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How often it looks for that while there is work.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the target may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most pieces of memory of a command.
+const PIECES: usize = 4;
+
+/// Reads and writes the volume of a storage target of this machine, and checks every byte.
+#[derive(Parser)]
+struct Arguments {
+    /// Where the target listens
+    #[arg(long, default_value = "127.0.0.1:7000")]
+    address: SocketAddr,
+    /// Reads and writes, besides those that fill the volume and check it at the end
+    #[arg(long, default_value_t = 20_000)]
+    ios: u64,
+    /// Percentage of reads
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    reads: u8,
+    /// Seed of the load
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Then does nothing for this time, and tells what both processes take meanwhile
+    #[arg(long, default_value_t = 0)]
+    idle_seconds: u64,
+    /// How long the target may be away, in seconds
+    #[arg(long, default_value_t = 30)]
+    patience: u64,
+    /// Name of the device, if not the first
+    #[arg(long)]
+    device: Option<String>,
+    /// Entry of its GID table
+    #[arg(long, default_value_t = 0)]
+    gid_index: u8,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome {
+    let device = Device::open(arguments.device.as_deref())?;
+    let mut initiator = Initiator::new(&device, arguments)?;
+    initiator.perform(Phase::Fill(0))?;
+    initiator.tally = Tally::new(arguments.ios)?;
+    initiator.perform(Phase::Mix(arguments.ios))?;
+    let took = initiator.tally.start.elapsed();
+    let at_end = [Usage::of_this_process(), initiator.usage_of_target()?];
+    initiator.tally.print(took, at_end);
+    initiator.perform(Phase::Check(0))?;
+    if arguments.idle_seconds > 0 {
+        initiator.idle(Duration::from_secs(arguments.idle_seconds))?;
+    }
+    initiator.end()
+}
+
+/// A read or write that is under way.
+struct Io {
+    part: Part,
+    start: Instant,
+    /// What is to be read again once this block is written anew.
+    again: Option<Part>,
+    /// Its data, in order, in the memory of its slot.
+    pieces: Vec<Range<usize>>,
+}
+
+/// What there is to tell in the end.
+struct Tally {
+    ios: u64,
+    done: u64,
+    bytes: u64,
+    start: Instant,
+    latencies: Histogram<u64>,
+    named: Vec<u64>,
+    repeated: u64,
+    connections: u64,
+    /// After a tenth: of this process and of the target.
+    tenth: [Option<Usage>; 2],
+    bar: ProgressBar,
+}
+
+impl Tally {
+    fn new(ios: u64) -> Outcome<Self> {
+        // Hidden where there is no terminal.
+        let bar = ProgressBar::new(ios);
+        bar.set_style(ProgressStyle::with_template(
+            "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",
+        )?);
+        Ok(Self {
+            ios,
+            done: 0,
+            bytes: 0,
+            start: Instant::now(),
+            latencies: Histogram::new_with_max(3_600_000_000, 3)?,
+            named: Vec::new(),
+            repeated: 0,
+            connections: 1,
+            tenth: [None; 2],
+            bar,
+        })
+    }
+
+    fn rate(&self, took: Duration) -> String {
+        let seconds = took.as_secs_f64();
+        let (iops, megabytes) = (self.done as f64 / seconds, self.bytes as f64 / seconds / 1e6);
+        format!("{} IOPS, {megabytes:.1} MB/s", HumanCount(iops as u64))
+    }
+
+    /// Notes that an I/O is done. Returns whether a tenth of all is.
+    fn add(&mut self, io: &Io) -> bool {
+        self.done += 1;
+        self.bytes += io.part.bytes() as u64;
+        // Longer ones count as the longest.
+        self.latencies.saturating_record(io.start.elapsed().as_micros() as u64);
+        let tenth = (self.ios / 10).max(1);
+        if self.done.is_multiple_of(256) {
+            self.bar.set_position(self.done);
+            self.bar.set_message(self.rate(self.start.elapsed()));
+        }
+        if self.done.is_multiple_of(tenth) && self.done <= self.ios {
+            let rate = self.rate(self.start.elapsed());
+            self.bar.suspend(|| println!("initiator: {} %, {rate}", self.done * 100 / self.ios));
+        }
+        self.done == tenth
+    }
+
+    fn print(&self, took: Duration, at_end: [Usage; 2]) {
+        self.bar.finish_and_clear();
+        let (ios, megabytes) = (HumanCount(self.done), self.bytes / 1_000_000);
+        println!("{ios} I/Os, {megabytes} MB in {:.1} s: {}", took.as_secs_f64(), self.rate(took));
+        let at = |quantile| self.latencies.value_at_quantile(quantile);
+        let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), self.latencies.max());
+        println!("latency in us: p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}");
+        for ((name, tenth), end) in ["initiator", "target"].into_iter().zip(self.tenth).zip(at_end) {
+            let (tenth, end) = (tenth.unwrap_or_default().resident, end.resident);
+            let change = (end as f64 / tenth as f64 - 1.0) * 100.0;
+            println!(
+                "resident memory of the {name}: {tenth} KiB after a tenth, {end} KiB in the end ({change:+.2} %)"
+            );
+        }
+    }
+}
+
+/// The initiator.
+struct Initiator<'a> {
+    arguments: &'a Arguments,
+    control: Control,
+    offer: Offer,
+    link: Link,
+    /// Room for the data of one command for each slot.
+    memory: Buffer,
+    /// For data from the volume, and for data to the volume.
+    reading: PreparedConfig,
+    writing: PreparedConfig,
+    /// What a command takes of a send queue: a configuration and a message.
+    command_size: RequestSize,
+    /// Those of the first queue pair come first.
+    slots: Vec<Option<Io>>,
+    /// Slots in which nothing is under way.
+    free: VecDeque<usize>,
+    /// By queue pair: slots whose command is to be posted.
+    due: Vec<VecDeque<usize>>,
+    load: Load,
+    random: Random,
+    /// Corrupt blocks that are not written anew yet.
+    corrupt: BTreeSet<u64>,
+    tally: Tally,
+    events: Vec<Event>,
+    looked: Instant,
+    /// When something has happened last, or nothing was to be expected.
+    answered: Instant,
+    /// Room for data that is written or compared, of one command each.
+    data: [Vec<u8>; 2],
+}
+
+impl<'a> Initiator<'a> {
+    fn new(device: &Device, arguments: &'a Arguments) -> Outcome<Self> {
+        let (control, offer) = call(arguments)?;
+        let spec = LinkSpec {
+            queues: offer.queues.len(),
+            depth: offer.depth,
+            mkeys_per_command: 1,
+            crypto: false,
+            gid_index: arguments.gid_index,
+        };
+        let link = Link::new(device, spec)?;
+        println!(
+            "initiator: {} blocks, commands of up to {}, {} queue pairs, depth {}",
+            offer.blocks, offer.max_blocks, spec.queues, spec.depth
+        );
+        let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
+        let command_size =
+            RequestSize::configure_mkey(&kind, PIECES, 1).and(RequestSize::send_inline(size_of::<Command>()));
+        let prepare = |access| {
+            let signature = SignatureChange::Set(BlockSignature::wire(DIF));
+            let config = MkeyConfig { access: Some(access), signature, crypto: None };
+            PreparedConfig::new(kind, &config)
+        };
+        let (reading, writing) = (prepare(Access::REMOTE_WRITE)?, prepare(Access::REMOTE_READ)?);
+        let slot_bytes = offer.max_blocks as usize * BLOCK;
+        let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
+        let data = [vec![0xff; slot_bytes], vec![0xff; slot_bytes]];
+        // Memory that is used later is there from the start.
+        (0..spec.slots()).for_each(|slot| {
+            let _ = memory.write(slot * slot_bytes, &data[0]);
+        });
+        let mix = Mix { ios: arguments.ios, reads: arguments.reads.into() };
+        let mut initiator = Self {
+            arguments,
+            control,
+            link,
+            memory,
+            reading,
+            writing,
+            command_size,
+            slots: (0..spec.slots()).map(|_| None).collect(),
+            // In turns.
+            free: (0..spec.depth)
+                .flat_map(|tag| (0..spec.queues).map(move |queue| queue * spec.depth + tag))
+                .collect(),
+            due: (0..spec.queues).map(|_| VecDeque::new()).collect(),
+            load: Load::new(offer.blocks, offer.max_blocks, mix, arguments.seed),
+            random: Random(!arguments.seed),
+            corrupt: BTreeSet::new(),
+            tally: Tally::new(0)?,
+            events: Vec::new(),
+            looked: Instant::now(),
+            answered: Instant::now(),
+            data,
+            offer,
+        };
+        initiator.agree()?;
+        Ok(initiator)
+    }
+
+    /// Connects the queue pairs to those that the target offers.
+    fn agree(&mut self) -> Outcome {
+        self.link.connect(&self.offer.queues)?;
+        let (initiator, queues) = (std::process::id().into(), self.link.addresses()?);
+        self.control.say(&Line::Accept { initiator, queues, reads: self.load.reads_to_come() })?;
+        match self.control.wait(PATIENCE)? {
+            Line::Ready => Ok(()),
+            other => Err(Lost(format!("it says {other:?}")).into()),
+        }
+    }
+
+    /// Does all of a phase.
+    fn perform(&mut self, phase: Phase) -> Outcome {
+        self.load.phase = phase;
+        while !(self.load.is_over() && self.free.len() == self.slots.len()) {
+            if let Err(error) = self.round() {
+                let lost = error.downcast::<Lost>()?;
+                self.recover(&lost)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins what can be begun, and takes what has come. [`Lost`] where the target is gone.
+    fn round(&mut self) -> Outcome {
+        while let Some(&slot) = self.free.front() {
+            let Some(part) = self.load.next() else { break };
+            self.free.pop_front();
+            self.begin(slot, part, Instant::now(), None)?;
+        }
+        for queue in 0..self.due.len() {
+            self.post(queue)?;
+        }
+        let mut events = std::mem::take(&mut self.events);
+        self.link.take(IDLE, &mut events)?;
+        let is_idle = events.is_empty();
+        if !is_idle || self.free.len() == self.slots.len() {
+            self.answered = Instant::now();
+        } else if self.answered.elapsed() >= PATIENCE {
+            return Err("the target does not answer".into());
+        }
+        for event in events.drain(..) {
+            match event {
+                Event::Message { queue, bytes } => self.finish(queue, &bytes)?,
+                Event::Sent(_) => {}
+                Event::Failed(why) => return Err(Lost(why).into()),
+            }
+        }
+        self.events = events;
+        if is_idle || self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            match self.control.heard()? {
+                None => {}
+                Some(Line::Usage(usage)) => self.tally.tenth = [Some(Usage::of_this_process()), Some(usage)],
+                Some(other) => return Err(Lost(format!("it says {other:?}")).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a read or write in a slot.
+    fn begin(&mut self, slot: usize, part: Part, start: Instant, again: Option<Part>) -> Outcome {
+        let bytes = part.bytes();
+        let base = slot * self.offer.max_blocks as usize * BLOCK;
+        // Pieces of any length, the first at the end.
+        let mut cuts: [usize; PIECES + 1] = std::array::from_fn(|_| self.random.below(bytes as u64) as usize);
+        (cuts[0], cuts[PIECES]) = (0, bytes);
+        cuts.sort_unstable();
+        let ends = cuts.iter().skip(1);
+        let pieces = cuts.iter().zip(ends).filter(|(from, to)| from < to);
+        let pieces: Vec<_> = pieces.map(|(from, to)| base + bytes - to..base + bytes - from).collect();
+        if part.opcode == Command::WRITE {
+            let [data, _] = &mut self.data;
+            let data = data.get_mut(..bytes).ok_or("too long")?;
+            self.load.content(part, data);
+            let mut rest = &*data;
+            for piece in &pieces {
+                let (now, later) = rest.split_at_checked(piece.len()).ok_or("pieces are longer than data")?;
+                self.memory.write(piece.start, now);
+                rest = later;
+            }
+        }
+        *self.slots.get_mut(slot).ok_or("no such slot")? = Some(Io { part, start, again, pieces });
+        self.due_of(slot)?.push_back(slot);
+        Ok(())
+    }
+
+    fn due_of(&mut self, slot: usize) -> Outcome<&mut VecDeque<usize>> {
+        let queue = slot.checked_div(self.link.spec().depth).and_then(|queue| self.due.get_mut(queue));
+        Ok(queue.ok_or("no such queue pair")?)
+    }
+
+    /// Posts the commands that there is room for, with one doorbell.
+    fn post(&mut self, index: usize) -> Outcome {
+        let Self { link, slots, due, reading, writing, memory, command_size, .. } = self;
+        let depth = link.spec().depth;
+        let due = due.get_mut(index).ok_or("no such queue pair")?;
+        let (queue, mkeys) = link.queue_and_mkeys(index)?;
+        let mut room = queue.free_blocks();
+        let mut batch = queue.batch();
+        while let Some(&slot) = due.front() {
+            let Some(rest) = room.checked_sub(command_size.blocks) else { break };
+            room = rest;
+            let io = slots.get(slot).and_then(Option::as_ref).ok_or("no such command")?;
+            let Part { opcode, lba, blocks } = io.part;
+            let mkey = mkeys.get_mut(slot).ok_or("no such mkey")?;
+            let prepared = if opcode == Command::READ { &mut *reading } else { &mut *writing };
+            prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
+            let entries: Vec<KlmEntry> = io.pieces.iter().map(|piece| memory.entry(piece.clone())).collect();
+            let id = slot as u64;
+            batch.request(id).configure_mkey(mkey, prepared, &entries[..])?;
+            let command = Command {
+                lba: lba.into(),
+                blocks: blocks.into(),
+                rkey: mkey.key().get().into(),
+                tag: (slot.checked_rem(depth).unwrap_or(0) as u16).into(),
+                opcode,
+                reserved: 0,
+            };
+            batch.request(id).signaled().send(Payload::Inline(command.as_bytes()))?;
+            due.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes a response.
+    fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
+        let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
+        let slot = queue * self.link.spec().depth + usize::from(response.tag.get());
+        let io = self.slots.get_mut(slot).and_then(Option::take);
+        let io = io.ok_or_else(|| Lost("a response to no command".into()))?;
+        let Part { opcode, lba, .. } = io.part;
+        let named = self.link.mkeys.get_mut(slot).ok_or("no such mkey")?.check()?;
+        let named = named.map(|error| (lba + error.block_index(), error));
+        match (response.status, named) {
+            (Response::DONE, None) if opcode == Command::READ => self.compare(&io)?,
+            (Response::DONE, None) => {}
+            (Response::CORRUPT, Some((block, error)))
+                if opcode == Command::READ && response.lba.get() == block =>
+            {
+                if self.corrupt.insert(block) {
+                    self.tally.bar.suspend(|| println!("initiator: LBA {block}: {error}"));
+                    self.tally.named.push(block);
+                }
+                // Who mirrors volumes takes the block from the other one.
+                let part = Part { opcode: Command::WRITE, lba: block, blocks: 1 };
+                return self.begin(slot, part, io.start, Some(io.part));
+            }
+            (Response::INVALID, _) => return Err(format!("the target does not take {:?}", io.part).into()),
+            (status, named) => {
+                return Err(format!("LBA {lba}: the target says {status}, the own device {named:?}").into());
+            }
+        }
+        if let Some(part) = io.again {
+            self.corrupt.remove(&lba);
+            return self.begin(slot, part, io.start, None);
+        }
+        self.load.end(io.part);
+        self.free.push_back(slot);
+        if self.tally.add(&io) && matches!(self.load.phase, Phase::Mix(_)) {
+            self.control.say(&Line::Ask)?;
+        }
+        Ok(())
+    }
+
+    /// Compares what was read with what was written last.
+    fn compare(&mut self, io: &Io) -> Outcome {
+        let [data, wanted] = &mut self.data;
+        let (data, wanted) = (data.get_mut(..io.part.bytes()), wanted.get_mut(..io.part.bytes()));
+        let (data, wanted) = data.zip(wanted).ok_or("too long")?;
+        let mut rest = &mut *data;
+        for piece in &io.pieces {
+            let (now, later) = rest.split_at_mut_checked(piece.len()).ok_or("pieces are longer than data")?;
+            self.memory.read(piece.start, now);
+            rest = later;
+        }
+        match self.load.difference(io.part, data, wanted) {
+            None => Ok(()),
+            Some(lba) => Err(format!("LBA {lba} is not what was written last, and nobody said so").into()),
+        }
+    }
+
+    /// Connects anew, as soon as the target is back, and repeats what was outstanding.
+    fn recover(&mut self, why: &Lost) -> Outcome {
+        let requests = self.link.reset()?;
+        let outstanding: Vec<usize> =
+            self.slots.iter().enumerate().filter(|(_, io)| io.is_some()).map(|(slot, _)| slot).collect();
+        println!(
+            "initiator: the target is lost ({why}): {} I/Os are outstanding, {requests} requests had not completed",
+            outstanding.len()
+        );
+        loop {
+            let (control, offer) = call(self.arguments)?;
+            if (offer.blocks, offer.max_blocks, offer.depth)
+                != (self.offer.blocks, self.offer.max_blocks, self.offer.depth)
+            {
+                return Err(format!("the target that came back is another: {offer:?}").into());
+            }
+            (self.control, self.offer) = (control, offer);
+            match self.agree() {
+                Ok(()) => break,
+                Err(error) => println!("initiator: lost again: {}", error.downcast::<Lost>()?),
+            }
+            self.link.reset()?;
+        }
+        self.due.iter_mut().for_each(VecDeque::clear);
+        self.tally.connections += 1;
+        self.tally.repeated += outstanding.len() as u64;
+        for slot in outstanding {
+            self.due_of(slot)?.push_back(slot);
+        }
+        Ok(())
+    }
+
+    fn usage_of_target(&mut self) -> Outcome<Usage> {
+        self.control.say(&Line::Ask)?;
+        match self.control.wait(PATIENCE)? {
+            Line::Usage(usage) => Ok(usage),
+            other => Err(format!("the target says {other:?}").into()),
+        }
+    }
+
+    /// Does nothing for a time, and tells what that takes.
+    fn idle(&mut self, time: Duration) -> Outcome {
+        let before = [Usage::of_this_process(), self.usage_of_target()?];
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.round()?;
+        }
+        let took = start.elapsed();
+        let after = [Usage::of_this_process(), self.usage_of_target()?];
+        let [here, there] = [0, 1].map(|at| {
+            let cpu = |usage: &[Usage; 2]| usage.get(at).map_or(Duration::ZERO, |usage| usage.cpu);
+            (cpu(&after) - cpu(&before)).as_secs_f64() / took.as_secs_f64() * 100.0
+        });
+        let seconds = took.as_secs_f64();
+        println!(
+            "idle for {seconds:.0} s: initiator {here:.2} % of a core, target {there:.2} %, both {:.2} %",
+            here + there
+        );
+        Ok(())
+    }
+
+    /// Ends the connection, and compares what was named with what was corrupted.
+    fn end(mut self) -> Outcome {
+        self.control.say(&Line::Bye)?;
+        let account: Account = match self.control.wait(PATIENCE)? {
+            Line::Account(account) => account,
+            other => return Err(format!("the target says {other:?}").into()),
+        };
+        let (mut corrupted, mut named) = (account.corrupted, self.tally.named);
+        corrupted.sort_unstable();
+        named.sort_unstable();
+        println!("connections: {}, I/Os that were repeated: {}", self.tally.connections, self.tally.repeated);
+        println!(
+            "blocks corrupted in the volume: {}, named by both devices: {}",
+            corrupted.len(),
+            named.len()
+        );
+        if corrupted != named {
+            return Err(format!("corrupted were {corrupted:?}, named were {named:?}").into());
+        }
+        if corrupted.len() as u64 != account.asked || !account.unexpected.is_empty() || account.plaintext != 0
+        {
+            return Err(format!(
+                "{} of {} corrupted, {:?} named by the target alone, {} blocks of the file are plaintext",
+                corrupted.len(),
+                account.asked,
+                account.unexpected,
+                account.plaintext
+            )
+            .into());
+        }
+        println!("no byte lost, every corruption named, no plaintext in the file");
+        Ok(())
+    }
+}
+
+/// Connects to the target, as soon as it is there.
+fn call(arguments: &Arguments) -> Outcome<(Control, Offer)> {
+    let start = Instant::now();
+    loop {
+        let attempt = TcpStream::connect(arguments.address).map_err(Lost::from);
+        let attempt =
+            attempt.and_then(Control::new).and_then(|mut control| Ok((control.wait(PATIENCE)?, control)));
+        match attempt {
+            Ok((Line::Offer(offer), control)) => return Ok((control, offer)),
+            Ok((other, _)) => return Err(format!("the target says {other:?}").into()),
+            Err(error) if start.elapsed() >= Duration::from_secs(arguments.patience) => {
+                return Err(format!("no target at {}: {error}", arguments.address).into());
+            }
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! A storage target: serves a volume in a file, whose blocks are at rest as ciphertext with T10-DIF inside, to one initiator at a
+//! time (`storage_initiator`).
+//!
+//! `cargo xtask storage` runs both on the software device. By hand, in two terminals:
+//!
+//! ```text
+//! cargo xtask emulate -- cargo run --package hil-tests --example storage_target
+//! cargo xtask emulate -- cargo run --package hil-tests --example storage_initiator
+//! ```
+//!
+//! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`, on two.
+//!
+//! As in NVMe over Fabrics, the initiator sends a command (opcode, first block, number of blocks, key), the target moves the
+//! data by RDMA WRITE and RDMA READ through mkeys of both sides, and sends a response. No processor touches a signature or a
+//! cipher:
+//!
+//! ```text
+//!            initiator                                        target
+//!  memory ──▶ mkey ──▶ data + T10-DIF on the wire ──▶ mkey ──▶ encrypted (data + T10-DIF) in memory ──▶ file
+//!        adds the DIF, checks               checks the DIF on the wire, encrypts when it writes the volume; decrypts
+//!        and strips it                      and checks the DIF of memory when it reads the volume
+//! ```
+//!
+//! Reference tag and AES-XTS tweak are the block's address (LBA), so a block that was moved is found as well as one that was
+//! changed. The target's mkey has the same T10-DIF in memory and on the wire: it is checked and passed on as it is, end to end. So
+//! a block that has changed in the volume is named twice: by the target's device, in its response, and by the initiator's, which
+//! is how the initiator knows that neither lies. This is the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and
+//! "data + SIG" on the wire. For a wire that is encrypted, too, the initiator would encrypt (row C) and the target store what comes.
+//!
+//! What is the same for all commands is prepared once for each direction ([`PreparedConfig`]); a command sets tweak and tags in it,
+//! and configures its mkey with it. Each round takes all completions and posts what follows from them with one doorbell for each
+//! queue pair. An engine of single data units takes one block for each mkey: there a command has up to 8 blocks, and as many mkeys.
+//!
+//! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of them, also over its own
+//! end: when it comes back after it was killed, the initiator connects anew and repeats what was outstanding.
+
+#[path = "storage/ledger.rs"]
+mod ledger;
+mod storage;
+
+use clap::Parser;
+use ledger::{Ledger, PROTECTED_BLOCK};
+use mlx5_mkey::command::{DekKey, XtsKey};
+use mlx5_mkey::devx::{Buffer, Dek, Device};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crypto, Direction, Keytag, MkeyConfig, MkeyKind, SignatureChange, SignatureOrder,
+    XtsEngine,
+};
+use mlx5_mkey::types::{BlockSize, DomainKind, Key, Tweak};
+use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, RequestSize, Sge};
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use storage::capsule::{Command, Response};
+use storage::control::{Account, Control, Line, Offer};
+use storage::link::{Event, Link, LinkSpec, MAX_DEPTH, MAX_QUEUES};
+use storage::process::Usage;
+use storage::{Lost, Outcome, Random};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// How long it waits for something to happen before it looks whether the initiator is still there.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// How often it looks for that while there is work.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the initiator may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Name of the request that sends a response. Other names are those of slots.
+const RESPONSE: u64 = u64::MAX;
+
+/// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator of this machine.
+#[derive(Parser)]
+struct Arguments {
+    /// Where to listen for the initiator
+    #[arg(long, default_value = "127.0.0.1:7000")]
+    address: SocketAddr,
+    /// File of the volume. It is removed at the end, with the account of corruptions beside it
+    #[arg(long, default_value = "storage-volume")]
+    volume: PathBuf,
+    /// Blocks of 512 bytes of a new volume
+    #[arg(long, default_value_t = 1 << 17, value_parser = clap::value_parser!(u64).range(4096..1 << 32))]
+    blocks: u64,
+    /// Queue pairs
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=MAX_QUEUES as i64))]
+    queues: u8,
+    /// Commands of a queue pair at a time
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=MAX_DEPTH as i64))]
+    depth: u8,
+    /// Blocks to corrupt in the course of the run
+    #[arg(long, default_value_t = 0)]
+    corrupt: u64,
+    /// Name of the device, if not the first
+    #[arg(long)]
+    device: Option<String>,
+    /// Entry of its GID table
+    #[arg(long, default_value_t = 0)]
+    gid_index: u8,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Outcome {
+    let device = Device::open(arguments.device.as_deref())?;
+    let mut target = Target::new(&device, arguments)?;
+    let listener = TcpListener::bind(arguments.address)?;
+    println!("target: {} blocks at {}", target.blocks, listener.local_addr()?);
+    loop {
+        let (stream, _) = listener.accept()?;
+        match Control::new(stream).map_err(Into::into).and_then(|control| target.serve(control)) {
+            Ok(()) => break,
+            Err(error) => println!("target: the initiator is lost: {}", error.downcast::<Lost>()?),
+        }
+        println!("target: {} requests had not completed", target.link.reset()?);
+    }
+    let unexpected = target.ledger.unexpected.len();
+    fs::remove_file(&arguments.volume)?;
+    target.ledger.remove()?;
+    if unexpected > 0 {
+        Err(format!("{unexpected} blocks were named and not corrupt").into())
+    } else {
+        Ok(())
+    }
+}
+
+/// What one mkey takes, and what one command takes.
+#[derive(Clone, Copy)]
+struct Geometry {
+    blocks_per_mkey: u32,
+    mkeys_per_command: usize,
+}
+
+impl Geometry {
+    /// Returns what the engine can do.
+    fn of(engine: XtsEngine) -> Self {
+        match engine {
+            // 1 MiB.
+            XtsEngine::MultiBlock => Self { blocks_per_mkey: 2048, mkeys_per_command: 1 },
+            XtsEngine::SingleBlock | XtsEngine::Unspecified => {
+                Self { blocks_per_mkey: 1, mkeys_per_command: 8 }
+            }
+        }
+    }
+
+    /// Returns the most blocks of a command.
+    fn max_blocks(self) -> u32 {
+        self.blocks_per_mkey * self.mkeys_per_command as u32
+    }
+
+    /// Returns what the largest command takes of a send queue: configurations of mkeys of this kind, and a transfer with a data
+    /// segment for each.
+    fn transfer_size(self, kind: &MkeyKind) -> RequestSize {
+        let configure = RequestSize::configure_mkey(kind, 1, 2);
+        configure.times(self.mkeys_per_command as u32).and(RequestSize::rdma(self.mkeys_per_command))
+    }
+
+    /// Returns where the blocks of a command are in the staging memory.
+    fn staged(self, slot: usize, blocks: Range<u32>) -> Range<usize> {
+        let first = slot * self.max_blocks() as usize;
+        (first + blocks.start as usize) * PROTECTED_BLOCK..(first + blocks.end as usize) * PROTECTED_BLOCK
+    }
+
+    /// Returns the blocks of each mkey of a command.
+    fn chunks(self, blocks: u32) -> impl Iterator<Item = Range<u32>> {
+        let step = self.blocks_per_mkey;
+        (0..blocks.div_ceil(step)).map(move |chunk| chunk * step..((chunk + 1) * step).min(blocks))
+    }
+}
+
+/// A volume, and what serves it.
+struct Target {
+    link: Link,
+    volume: File,
+    ledger: Ledger,
+    blocks: u64,
+    /// Corruptions to be done, those that were done included.
+    corrupt: u64,
+    geometry: Geometry,
+    transfer_size: RequestSize,
+    /// Data on its way, as it is in the file: room for one command for each slot.
+    staging: Buffer,
+    /// Data between file and staging: nobody has a reference to memory that the device may write.
+    scratch: Vec<u8>,
+    /// For data from the volume to the wire, and for data from the wire to the volume.
+    outgoing: PreparedConfig,
+    incoming: PreparedConfig,
+    _dek: Dek,
+}
+
+impl Target {
+    fn new(device: &Device, arguments: &Arguments) -> Outcome<Self> {
+        let engine = device.capabilities().xts_engine().ok_or("the device has no AES-XTS")?;
+        let geometry = Geometry::of(engine);
+        let (max_blocks, mkeys_per_command) = (geometry.max_blocks(), geometry.mkeys_per_command);
+        if geometry.blocks_per_mkey == 1 {
+            println!(
+                "target: the engine encrypts one data unit for each mkey, so each block has an mkey of its own"
+            );
+            println!("target: commands have up to {max_blocks} blocks");
+        }
+        let (queues, depth) = (arguments.queues.into(), arguments.depth.into());
+        let spec =
+            LinkSpec { queues, depth, mkeys_per_command, crypto: true, gid_index: arguments.gid_index };
+        let link = Link::new(device, spec)?;
+        // A service asks its key management for the key of the volume.
+        let key: [u8; 64] = std::array::from_fn(|index| index as u8);
+        let dek =
+            link.pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, *b"example!")?;
+        let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
+        let prepare = |access| {
+            let crypto = Crypto {
+                // Memory holds the ciphertext, with the signature inside.
+                direction: Direction::DecryptOnTx,
+                order: SignatureOrder::AfterCryptoOnTx,
+                data_unit: BlockSize::B520,
+                tweak: Tweak::from_lba(0),
+                dek: dek.id(),
+                keytag: Keytag::default(),
+            };
+            let config = MkeyConfig {
+                access: Some(access),
+                signature: SignatureChange::Set(BlockSignature::both(storage::DIF, storage::DIF)),
+                crypto: Some(crypto),
+            };
+            PreparedConfig::new(kind, &config)
+        };
+        let (outgoing, incoming) = (prepare(Access::NONE)?, prepare(Access::LOCAL_WRITE)?);
+        let command_bytes = max_blocks as usize * PROTECTED_BLOCK;
+        let mut staging = link.pd.alloc_buffer(spec.slots() * command_bytes, Access::LOCAL_WRITE)?;
+        let scratch = vec![0xff; command_bytes];
+        // Memory that is used later is there from the start.
+        (0..spec.slots()).for_each(|slot| {
+            let _ = staging.write(slot * command_bytes, &scratch);
+        });
+        let volume =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&arguments.volume)?;
+        let length = arguments.blocks * PROTECTED_BLOCK as u64;
+        match volume.metadata()?.len() {
+            0 => volume.set_len(length)?,
+            other if other == length => println!("target: the volume is there"),
+            other => return Err(format!("the volume has {other} bytes, not {length}").into()),
+        }
+        let ledger = Ledger::open(&arguments.volume.with_extension("corrupted"), &volume)?;
+        let (blocks, corrupt) = (arguments.blocks, arguments.corrupt);
+        Ok(Self {
+            link,
+            volume,
+            ledger,
+            blocks,
+            corrupt,
+            geometry,
+            transfer_size: geometry.transfer_size(&kind),
+            staging,
+            scratch,
+            outgoing,
+            incoming,
+            _dek: dek,
+        })
+    }
+
+    /// Serves an initiator until it has no more to do. [`Lost`] where it is gone.
+    fn serve(&mut self, control: Control) -> Outcome {
+        let spec = *self.link.spec();
+        let mut session = Session {
+            control,
+            slots: vec![None; spec.slots()],
+            due: (0..spec.queues).map(|_| VecDeque::new()).collect(),
+            reads: 0,
+            corrupt_every: u64::MAX,
+            target: self,
+        };
+        session.meet()?;
+        session.serve()
+    }
+
+    /// Reads the blocks of a command from the file.
+    fn load(&mut self, slot: usize, command: &Command) -> Outcome {
+        let range = self.geometry.staged(slot, 0..command.blocks.get());
+        let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
+        self.volume.read_exact_at(bytes, command.lba.get() * PROTECTED_BLOCK as u64)?;
+        self.staging.write(range.start, bytes);
+        Ok(())
+    }
+
+    /// Writes the blocks of a command to the file.
+    fn store(&mut self, slot: usize, command: &Command) -> Outcome {
+        let range = self.geometry.staged(slot, 0..command.blocks.get());
+        let bytes = self.scratch.get_mut(..range.len()).ok_or("too long")?;
+        self.staging.read(range.start, bytes);
+        Ok(self.volume.write_all_at(bytes, command.lba.get() * PROTECTED_BLOCK as u64)?)
+    }
+
+    /// Counts the blocks of the file that begin as the initiator's data does.
+    fn plaintext(&mut self) -> Outcome<u64> {
+        let mut count = 0;
+        for first in (0..self.blocks).step_by(self.geometry.max_blocks() as usize) {
+            let blocks = (self.blocks - first).min(self.geometry.max_blocks().into()) as usize;
+            let bytes = self.scratch.get_mut(..blocks * PROTECTED_BLOCK).ok_or("too long")?;
+            self.volume.read_exact_at(bytes, first * PROTECTED_BLOCK as u64)?;
+            let plain = |block: &&[u8]| block.starts_with(&storage::MAGIC);
+            count += bytes.chunks(PROTECTED_BLOCK).filter(plain).count() as u64;
+        }
+        Ok(count)
+    }
+}
+
+/// What is to be posted.
+enum Due {
+    /// The transfer of the command in this slot.
+    Transfer(usize),
+    /// A response.
+    Respond(Response),
+}
+
+/// An initiator, and what it has asked for.
+struct Session<'t> {
+    target: &'t mut Target,
+    control: Control,
+    /// Commands whose data is on its way: those of the first queue pair come first.
+    slots: Vec<Option<Command>>,
+    /// By queue pair: what has found no room in the send queue yet waits here.
+    due: Vec<VecDeque<Due>>,
+    reads: u64,
+    corrupt_every: u64,
+}
+
+impl Session<'_> {
+    /// Exchanges the numbers of queue pairs.
+    fn meet(&mut self) -> Outcome {
+        let target = &mut *self.target;
+        self.control.say(&Line::Offer(Offer {
+            blocks: target.blocks,
+            max_blocks: target.geometry.max_blocks(),
+            depth: target.link.spec().depth,
+            queues: target.link.addresses()?,
+        }))?;
+        let Line::Accept { initiator, queues, reads } = self.control.wait(PATIENCE)? else {
+            return Err(Lost("it does not accept".into()).into());
+        };
+        target.ledger.begin(initiator)?;
+        target.link.connect(&queues).map_err(|error| Lost(error.to_string()))?;
+        // Somewhat early, so that none is left over where there are fewer reads than expected.
+        let left = target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64);
+        self.corrupt_every = (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));
+        Ok(self.control.say(&Line::Ready)?)
+    }
+
+    fn serve(&mut self) -> Outcome {
+        let mut events = Vec::new();
+        let mut looked = Instant::now();
+        loop {
+            self.target.link.take(IDLE, &mut events)?;
+            let is_idle = events.is_empty();
+            for event in events.drain(..) {
+                match event {
+                    Event::Message { queue, bytes } => self.begin(queue, &bytes)?,
+                    Event::Sent(RESPONSE) => {}
+                    Event::Sent(slot) => self.finish(slot as usize)?,
+                    Event::Failed(why) => return Err(Lost(why).into()),
+                }
+            }
+            for queue in 0..self.due.len() {
+                self.post(queue)?;
+            }
+            if is_idle || looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                match self.control.heard()? {
+                    None => {}
+                    Some(Line::Ask) => self.control.say(&Line::Usage(Usage::of_this_process()))?,
+                    Some(Line::Bye) => return self.account(),
+                    Some(other) => return Err(Lost(format!("it says {other:?}")).into()),
+                }
+            }
+        }
+    }
+
+    /// Takes a command.
+    fn begin(&mut self, queue: usize, message: &[u8]) -> Outcome {
+        let (command, _) = Command::read_from_prefix(message).map_err(|_| "a message is too short")?;
+        let target = &mut *self.target;
+        let (lba, blocks, tag) = (command.lba.get(), command.blocks.get(), usize::from(command.tag.get()));
+        let depth = target.link.spec().depth;
+        let slot = queue * depth + tag;
+        let entry = self.slots.get_mut(slot).filter(|entry| tag < depth && entry.is_none());
+        let entry = entry.ok_or_else(|| Lost(format!("tag {tag} is in use")))?;
+        let due = self.due.get_mut(queue).ok_or("no such queue pair")?;
+        let is_known = matches!(command.opcode, Command::READ | Command::WRITE);
+        let is_there = lba.checked_add(blocks.into()).is_some_and(|end| end <= target.blocks);
+        if !is_known || !is_there || blocks == 0 || blocks > target.geometry.max_blocks() {
+            due.push_back(Due::Respond(response(&command, Response::INVALID, 0)));
+            return Ok(());
+        }
+        if command.opcode == Command::READ {
+            self.reads += 1;
+            let is_wanted = (target.ledger.corrupted.len() as u64) < target.corrupt;
+            if is_wanted && self.reads.is_multiple_of(self.corrupt_every) {
+                let any = Random(self.reads).below(blocks.into());
+                target.ledger.corrupt(&target.volume, lba + any)?;
+            }
+            target.load(slot, &command)?;
+        }
+        *entry = Some(command);
+        due.push_back(Due::Transfer(slot));
+        Ok(())
+    }
+
+    /// Ends a command whose data has arrived, here or there.
+    fn finish(&mut self, slot: usize) -> Outcome {
+        let target = &mut *self.target;
+        let command = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
+        let (lba, blocks, spec) = (command.lba.get(), command.blocks.get(), *target.link.spec());
+        let mkeys = target.link.mkeys.iter_mut().skip(slot * spec.mkeys_per_command);
+        let mut wrong = None;
+        for (chunk, mkey) in target.geometry.chunks(blocks).zip(mkeys) {
+            // The device keeps the first error of each mkey.
+            if let Some(error) = mkey.check()? {
+                let block = lba + u64::from(chunk.start) + error.block_index();
+                println!("target: LBA {block}: {error}");
+                wrong = wrong.or(Some(block));
+            }
+        }
+        let answer = match (wrong, command.opcode) {
+            (None, Command::WRITE) => {
+                target.store(slot, &command)?;
+                response(&command, Response::DONE, 0)
+            }
+            (None, _) => response(&command, Response::DONE, 0),
+            (Some(wrong), opcode) => {
+                // What was changed on its way here is not stored.
+                if opcode == Command::READ {
+                    target.ledger.found(wrong)?;
+                }
+                response(&command, Response::CORRUPT, wrong)
+            }
+        };
+        let due = slot.checked_div(spec.depth).and_then(|queue| self.due.get_mut(queue));
+        due.ok_or("no such queue pair")?.push_back(Due::Respond(answer));
+        Ok(())
+    }
+
+    /// Posts what there is room for, with one doorbell.
+    fn post(&mut self, index: usize) -> Outcome {
+        let Target { link, staging, outgoing, incoming, geometry, transfer_size, .. } = &mut *self.target;
+        let due = self.due.get_mut(index).ok_or("no such queue pair")?;
+        let (queue, mkeys) = link.queue_and_mkeys(index)?;
+        let mut room = queue.free_blocks();
+        let mut batch = queue.batch();
+        let mut sges = Vec::new();
+        while let Some(next) = due.front() {
+            let needed = match next {
+                Due::Transfer(_) => *transfer_size,
+                Due::Respond(_) => RequestSize::send_inline(size_of::<Response>()),
+            };
+            let Some(rest) = room.checked_sub(needed.blocks) else { break };
+            room = rest;
+            match next {
+                Due::Respond(response) => {
+                    batch.request(RESPONSE).signaled().send(Payload::Inline(response.as_bytes()))?;
+                }
+                &Due::Transfer(slot) => {
+                    let command = self.slots.get(slot).and_then(Option::as_ref).ok_or("no such command")?;
+                    let is_read = command.opcode == Command::READ;
+                    let prepared = if is_read { &mut *outgoing } else { &mut *incoming };
+                    let mkeys = mkeys.iter_mut().skip(slot * geometry.mkeys_per_command);
+                    sges.clear();
+                    for (chunk, mkey) in geometry.chunks(command.blocks.get()).zip(mkeys) {
+                        let lba = command.lba.get() + u64::from(chunk.start);
+                        prepared.set_tweak(Tweak::from_lba(lba))?;
+                        prepared.set_ref_tag(DomainKind::Memory, lba as u32)?;
+                        prepared.set_ref_tag(DomainKind::Wire, lba as u32)?;
+                        let entry = staging.entry(geometry.staged(slot, chunk));
+                        batch.request(slot as u64).configure_mkey(mkey, prepared, &[entry])?;
+                        // The wire has as many bytes as memory.
+                        sges.push(Sge { address: 0, length: entry.length, lkey: mkey.key() });
+                    }
+                    let remote = Remote { address: 0, rkey: Key::from_raw(command.rkey.get()) };
+                    let request = batch.request(slot as u64).signaled();
+                    if is_read {
+                        request.rdma_write(remote, &sges[..])?;
+                    } else {
+                        request.rdma_read(remote, &sges)?;
+                    }
+                }
+            }
+            due.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Tells the initiator what was corrupted, and what was found.
+    fn account(&mut self) -> Outcome {
+        let plaintext = self.target.plaintext()?;
+        let ledger = &self.target.ledger;
+        let account = Account {
+            asked: self.target.corrupt,
+            corrupted: ledger.corrupted.clone(),
+            unexpected: ledger.unexpected.clone(),
+            plaintext,
+        };
+        Ok(self.control.say(&Line::Account(account))?)
+    }
+}
+
+fn response(command: &Command, status: u8, lba: u64) -> Response {
+    Response { lba: lba.into(), tag: command.tag, status, reserved: [0; 5] }
+}
