@@ -7,6 +7,7 @@ mod differential;
 mod empty_machine;
 mod package;
 mod peer;
+mod storage;
 mod test;
 mod tidy;
 
@@ -41,6 +42,9 @@ cargo xtask TASK
                         run the scenarios as a bare-metal image in QEMU
   package               build and test the library as a registry would hand it out
   peer                  rdma-core's tests and perftest, unchanged, on the software device
+  storage [--ios N] [--kill] …
+                        run the example of a storage target and its initiator on the software
+                        device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
   tidy                  check the rules of the house: which module may know which, where unsafe may
                         stand
   help                  this text
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
         "package" => run::no_arguments(rest, package::HELP).unwrap_or_else(package::run),
         "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
+        "storage" => storage::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),
         "decode" => elsewhere("xtask-device", &arguments),
@@ -100,6 +105,7 @@ mod tests {
             super::empty_machine::HELP,
             super::package::HELP,
             super::peer::HELP,
+            super::storage::HELP,
             super::test::HELP,
             super::tidy::HELP,
         ] {

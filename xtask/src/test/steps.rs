@@ -1,7 +1,7 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, differential, package, peer, tidy};
+use crate::{bench, differential, package, peer, storage, tidy};
 use std::io;
 use xtask::debian::{EMULATORS, PEERS, Package, SSH, VALGRIND, VERBS};
 use xtask::run::{cargo, check, succeeds};
@@ -77,6 +77,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "the library as a registry would hand it out" },
     Step { name: "peer", lane: Host, tier: Full, program: None, packages: || [VERBS, PEERS].concat(), run: || peer::check().into(),
            what: "rdma-core's tests and perftest, on the software device" },
+    Step { name: "storage", lane: Host, tier: Full, program: None, packages: || [VERBS].concat(), run: || storage::test().into(),
+           what: "the example of a service: each byte, each corrupt block, a target that is killed" },
     Step { name: "aarch64", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
            what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
     Step { name: "firmware", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS].concat(), run: || task("xtask-boards", &["firmware", "--check"]).into(),

@@ -1,0 +1,271 @@
+//! `cargo xtask storage`: a storage target and an initiator, two processes, on the software device.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+use xtask::run::{self, cargo, check, free_port};
+use xtask::{debian, emulate};
+
+pub(crate) const HELP: &str = "\
+cargo xtask storage [options]
+
+Runs hil-tests/examples/storage_target.rs and storage_initiator.rs on the software device: reads and
+writes of a volume that is encrypted and protected by T10-DIF. Every byte that is read is compared;
+blocks that the target corrupts must be named, each of them and no other.
+
+  --ios N            reads and writes (default: 20000)
+  --corrupt N        blocks that the target corrupts (default: 20)
+  --kill             kill the target half way, and start it again
+  --queues N         queue pairs (default: 2)
+  --depth N          commands of a queue pair at a time (default: 32)
+  --engine KIND      the AES-XTS engine: multi-block (default) or single-block
+  --idle-seconds N   then do nothing for N seconds, and tell what both processes take
+  --help             this text
+";
+
+/// AES-XTS engines.
+const MULTI_BLOCK: &str = "multi-block";
+const SINGLE_BLOCK: &str = "single-block";
+
+/// What the initiator says when half of its work is done.
+const HALF: &str = "initiator: 50 %";
+
+/// How long the target takes to end, once the initiator has.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Options {
+    ios: u64,
+    corrupt: u64,
+    queues: u64,
+    depth: u64,
+    idle_seconds: u64,
+    engine: String,
+    kill: bool,
+    help: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ios: 20_000,
+            corrupt: 20,
+            queues: 2,
+            depth: 32,
+            idle_seconds: 0,
+            engine: MULTI_BLOCK.into(),
+            kill: false,
+            help: false,
+        }
+    }
+}
+
+/// Runs `cargo xtask storage` with the arguments after `storage`.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let options = match parse(arguments) {
+        Ok(options) if options.help => return run::print(HELP, 0),
+        Ok(options) => options,
+        Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
+    };
+    match build().and_then(|()| perform(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => run::failed(&message),
+    }
+}
+
+/// Runs what the tests run: 20,000 reads and writes with corruptions and a target that is killed, and a few on the other engine.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn test() -> Result<(), String> {
+    build()?;
+    perform(&Options { kill: true, ..Options::default() })?;
+    perform(&Options { ios: 1_000, engine: SINGLE_BLOCK.into(), ..Options::default() })
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    use lexopt::prelude::*;
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let explain = |error: lexopt::Error| error.to_string();
+    let number =
+        |parser: &mut lexopt::Parser| parser.value().and_then(|value| value.parse::<u64>()).map_err(explain);
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("ios") => options.ios = number(&mut parser)?,
+            Long("corrupt") => options.corrupt = number(&mut parser)?,
+            Long("queues") => options.queues = number(&mut parser)?,
+            Long("depth") => options.depth = number(&mut parser)?,
+            Long("idle-seconds") => options.idle_seconds = number(&mut parser)?,
+            Long("engine") => {
+                options.engine = parser.value().and_then(|value| value.string()).map_err(explain)?
+            }
+            Long("kill") => options.kill = true,
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(explain(other.unexpected())),
+        }
+    }
+    if ![MULTI_BLOCK, SINGLE_BLOCK].contains(&options.engine.as_str()) {
+        return Err(format!("`{}` is not one of {MULTI_BLOCK}, {SINGLE_BLOCK}", options.engine));
+    }
+    Ok(options)
+}
+
+/// Builds both programs, with what `cargo test --workspace` builds as well.
+fn build() -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    check(cargo(&["build", "--workspace", "--example", "storage_target", "--example", "storage_initiator"]))
+}
+
+/// Runs both programs, and sees that they end well and leave nothing behind.
+fn perform(options: &Options) -> Result<(), String> {
+    let folder = Folder::new()?;
+    let (address, volume) = (format!("127.0.0.1:{}", free_port()?), folder.0.join("volume"));
+    let target_words = [
+        ("--address", address.clone()),
+        ("--volume", volume.to_string_lossy().into_owned()),
+        ("--queues", options.queues.to_string()),
+        ("--depth", options.depth.to_string()),
+        ("--corrupt", options.corrupt.to_string()),
+        // Where commands are short, it takes many to fill a volume.
+        ("--blocks", if options.engine == SINGLE_BLOCK { 1 << 13 } else { 1 << 17 }.to_string()),
+    ];
+    let initiator_words = [
+        ("--address", address),
+        ("--ios", options.ios.to_string()),
+        ("--idle-seconds", options.idle_seconds.to_string()),
+    ];
+    let target_command = program("storage_target", &target_words, &options.engine, &folder.0)?;
+    let mut initiator = program("storage_initiator", &initiator_words, &options.engine, &folder.0)?;
+    let logs = [folder.0.join("target.log"), folder.0.join("target-again.log")];
+    let [log, again] = &logs;
+    let mut target = Running::start(copy(&target_command), log)?;
+    initiator.stdout(Stdio::piped());
+    let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
+    let said = initiator.0.stdout.take().ok_or("the initiator has no output")?;
+    let mut was_killed = false;
+    for line in BufReader::new(said).lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        // Where nobody reads, the run still counts.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        if options.kill && !was_killed && line.starts_with(HALF) {
+            was_killed = true;
+            drop(target);
+            target = Running::start(copy(&target_command), again)?;
+        }
+    }
+    let ended = initiator.wait(LIMIT)?;
+    let outcome = if ended.success() {
+        // It has nothing to do any more.
+        target
+            .wait(LIMIT)
+            .and_then(|status| if status.success() { Ok(()) } else { Err(format!("the target: {status}")) })
+    } else {
+        Err(format!("the initiator: {ended}"))
+    };
+    if let Err(what) = outcome {
+        let logs = logs.iter().filter_map(|log| fs::read_to_string(log).ok()).collect::<String>();
+        return Err(format!("{what}\n{logs}"));
+    }
+    if options.kill && !was_killed {
+        return Err(format!("the initiator never said `{HALF}`, so the target was not killed"));
+    }
+    if volume.exists() || volume.with_extension("corrupted").exists() {
+        return Err("the target has left its volume behind".into());
+    }
+    Ok(())
+}
+
+/// Returns one of the two programs as it is to be run on the software device; those of one folder reach each other.
+fn program(name: &str, words: &[(&str, String)], engine: &str, folder: &Path) -> Result<Command, String> {
+    let program = run::built("debug/examples", name)?.to_string_lossy().into_owned();
+    let words = words.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]);
+    let mut command = emulate::command(std::iter::once(program).chain(words).collect(), "plaintext", engine)?;
+    command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Returns the same command, to be run once more.
+fn copy(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args()).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => copy.env(name, value),
+            None => copy.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        copy.current_dir(folder);
+    }
+    copy
+}
+
+/// A program that runs. It is killed when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Starts a program whose output goes to a file.
+    fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+        let lost = |error| format!("{}: {error}", log.display());
+        let file = fs::File::create(log).map_err(lost)?;
+        command.stderr(file.try_clone().map_err(lost)?).stdout(file);
+        command.spawn().map(Self).map_err(|error| format!("storage_target: {error}"))
+    }
+
+    fn wait(&mut self, limit: Duration) -> Result<ExitStatus, String> {
+        let ended = run::wait(&mut self.0, limit).map_err(|error| error.to_string())?;
+        ended.ok_or_else(|| format!("a program still runs after {} s", limit.as_secs()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes away.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("mlx5-storage-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, String> {
+        parse(&line.split_whitespace().map(String::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_have_defaults() {
+        assert_eq!(parsed(""), Ok(Options::default()));
+        let options = parsed("--ios 7 --engine single-block --kill").unwrap();
+        assert_eq!((options.ios, options.kill, options.engine.as_str()), (7, true, "single-block"));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in ["--ios", "--ios many", "--engine both", "--loud", "more"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}
