@@ -152,7 +152,7 @@ impl Device {
         }
         let [receives, sends] = counters(record).map(|counter| counter as u16);
         check_idle(&info, sends, receives)?;
-        if [send_cq, receive_cq].iter().any(|cq| cq.has_departed(Writer::Qp(qpn))) {
+        if [send_cq, receive_cq].iter().any(|cq| cq.knows(Writer::Qp(qpn))) {
             return Err(AdoptError::CompletionsWaiting.into());
         }
         let (blocks, slots) = (send.len() as u32, receive.len() as u32 / entries_per_slot);

@@ -10,8 +10,8 @@ use crate::types::{Cqn, MkeyIndex, Qpn};
 use crate::wire::cqe::{Cqe, CqeOpcode};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::vec::Vec;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes between a ring and the doorbell record behind it, so that they do not share a cache line.
 pub(super) const RECORD_BYTES: usize = 64;
@@ -77,13 +77,21 @@ struct Room {
     /// `u32::MAX` where nobody counts.
     entries: u32,
     set_aside: AtomicU32,
-    /// Who is gone from the device, while entries of it may still be in the ring.
-    departed: Mutex<Vec<(Writer, u32)>>,
+    /// Who has entries set aside, and who is gone while entries of it may still be in the ring.
+    writers: Mutex<HashMap<Writer, Held>>,
     any_departed: AtomicBool,
 }
 
+/// What is set aside for a writer.
+#[derive(Default)]
+struct Held {
+    entries: u32,
+    /// [`SetAside`]s of it. None: it is gone from the device.
+    holders: u32,
+}
+
 /// What the device writes entries about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     Qp(Qpn),
     Mkey(MkeyIndex),
@@ -114,7 +122,11 @@ pub(super) struct SetAside {
 impl SetAside {
     /// Says who writes the entries, once it is known.
     pub(super) fn belongs_to(&self, writer: Writer) {
-        self.writer.get_or_init(|| writer);
+        if self.writer.set(writer).is_ok() {
+            let mut writers = self.cq.0.room.writers();
+            let held = writers.entry(writer).or_default();
+            (held.entries, held.holders) = (held.entries + self.entries, held.holders + 1);
+        }
     }
 }
 
@@ -122,12 +134,21 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            Some(&writer) => {
-                room.departed.lock().unwrap_or_else(PoisonError::into_inner).push((writer, self.entries));
-                room.any_departed.store(true, Ordering::Release);
+            // The writer was destroyed: it is dropped behind.
+            Some(writer) => {
+                if let Some(held) = room.writers().get_mut(writer) {
+                    held.holders -= 1;
+                    room.any_departed.fetch_or(held.holders == 0, Ordering::Release);
+                }
             }
             None => drop(room.set_aside.fetch_sub(self.entries, Ordering::Relaxed)),
         }
+    }
+}
+
+impl Room {
+    fn writers(&self) -> MutexGuard<'_, HashMap<Writer, Held>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +199,7 @@ impl Cq {
         let room = Room {
             entries,
             set_aside: AtomicU32::new(0),
-            departed: Mutex::new(Vec::new()),
+            writers: Mutex::new(HashMap::new()),
             any_departed: AtomicBool::new(false),
         };
         let cq = Self(Arc::new(CqObject { number, room, object }));
@@ -214,10 +235,10 @@ impl Cq {
         }
     }
 
-    /// Returns whether one with this number is gone, and entries of it may still be in the ring.
-    pub(super) fn has_departed(&self, writer: Writer) -> bool {
-        let departed = self.0.room.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        departed.iter().any(|(gone, _)| *gone == writer)
+    /// Returns whether entries are set aside for one with this number: it is there, or is gone while entries of it may still be in
+    /// the ring.
+    pub(super) fn knows(&self, writer: Writer) -> bool {
+        self.0.room.writers().contains_key(&writer)
     }
 
     /// Returns what the kernel knows the queue by.
@@ -337,9 +358,10 @@ impl CqReader {
     #[cold]
     fn forget_them(&mut self) {
         let room = &self.cq.0.room;
-        let mut departed = room.departed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.queue.discard(|entry| departed.iter().any(|(writer, _)| writer.wrote(entry)));
-        let entries = departed.drain(..).map(|(_, entries)| entries).sum();
+        let mut writers = room.writers();
+        let departed: HashMap<_, _> = writers.extract_if(|_, held| held.holders == 0).collect();
+        self.queue.discard(|entry| departed.keys().any(|writer| writer.wrote(entry)));
+        let entries = departed.values().map(|held| held.entries).sum();
         room.set_aside.fetch_sub(entries, Ordering::Relaxed);
         room.any_departed.store(false, Ordering::Release);
     }

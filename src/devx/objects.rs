@@ -258,7 +258,7 @@ impl ProtectionDomain {
         };
         let kept = Arc::new(MkeyKept { _psvs: psvs, _pd: self.pd.clone(), set_aside });
         let (object, key) = create_unlike(&self.context, &kept, &command, |key| {
-            spec.signature.is_some_and(|cq| cq.has_departed(Writer::Mkey(key.index())))
+            spec.signature.is_some_and(|cq| cq.knows(Writer::Mkey(key.index())))
         })?;
         if let Some(entry) = &kept.set_aside {
             entry.belongs_to(Writer::Mkey(key.index()));

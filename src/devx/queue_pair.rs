@@ -58,12 +58,17 @@ impl Default for QueuePairSpec {
 
 /// A reliable queue pair on the device, with a send queue of `S` blocks and a receive queue of `R` slots.
 ///
-/// Completions of a queue pair that is dropped are dropped with it.
+/// Completions of a queue pair are dropped with it and the last clone of its control.
+///
+/// It keeps track of its requests in itself, which takes tens of kilobytes: put it into a box where it is moved about, or into a
+/// table.
 pub struct QueuePair<const S: usize, const R: usize> {
     // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands out a reference
     // to them, and their records and doorbells stay inside.
     send: SendQueue<'static, UarDoorbell, S>,
     receive: ReceiveQueue<'static, R>,
+    /// What a reset that failed half way has still to return.
+    outstanding: Outstanding,
     control: QpControl,
 }
 
@@ -158,7 +163,7 @@ impl Device {
         let memory = Arc::new(QpMemory { _rings: Some((rings, uar)), domain: pd.clone(), set_aside });
         let cqs = [send_cq.clone(), receive_cq.clone()];
         let (object, qpn) = create_unlike(&self.context, &memory, &command, |qpn| {
-            cqs.iter().any(|cq| cq.has_departed(Writer::Qp(*qpn)))
+            cqs.iter().any(|cq| cq.knows(Writer::Qp(*qpn)))
         })?;
         memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
         // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
@@ -177,6 +182,7 @@ impl Device {
                 receive_slots,
                 record,
             )?,
+            outstanding: Outstanding::default(),
             control,
         })
     }
@@ -260,7 +266,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         send: SendQueue<'static, UarDoorbell, S>,
         receive: ReceiveQueue<'static, R>,
     ) -> Self {
-        Self { send, receive, control: QpControl(Arc::new(object)) }
+        Self { send, receive, outstanding: Outstanding::default(), control: QpControl(Arc::new(object)) }
     }
 
     /// Returns the number, for the peer to connect to.
@@ -343,7 +349,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// was outstanding, each request once.
     ///
     /// `readers` are those of its completion queues: completions of it that were not taken are dropped, and their requests are
-    /// among those returned. Of an mkey whose configuration is among them nobody knows the state: [`crate::mkey::Mkey::forget`].
+    /// among those returned. Of an mkey whose configuration is among them the state is unknown: [`crate::mkey::Mkey::forget`].
+    /// Signature errors stay in the completion queue: poll it, and check each mkey, before an mkey is configured anew.
     ///
     /// ```no_run
     /// # use mlx5_mkey::devx::{CqReader, DevxError, QueuePair};
@@ -356,7 +363,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed; [`DevxError::Command`],
-    /// [`DevxError::Call`]: the queue pair may be in RESET, what was outstanding still is, and this may be called again.
+    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was outstanding then.
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
         let QpObject { qpn, cqs, .. } = &*self.control.0;
         for cq in cqs {
@@ -365,10 +372,10 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
             }
         }
         self.control.modify(&QpToReset(*qpn))?;
-        self.control.init()?;
-        // Behind RESET the device writes no more completions, and it reads the rings from their beginning on.
+        // In RESET the device writes no more completions, and reads the rings from their beginning on when it leaves it: they are
+        // empty before.
         readers.iter_mut().for_each(|reader| reader.discard(*qpn));
-        let mut outstanding = Outstanding::default();
+        let outstanding = &mut self.outstanding;
         self.send.restart(|request| {
             // The parts of a configuration have the name of the whole.
             if request.kind != RequestKind::MkeyConfigurePart {
@@ -376,7 +383,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
             }
         });
         self.receive.restart(|id| outstanding.receives.push(id));
-        Ok(outstanding)
+        self.control.init()?;
+        Ok(core::mem::take(&mut self.outstanding))
     }
 }
 

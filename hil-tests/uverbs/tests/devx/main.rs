@@ -17,6 +17,7 @@ mod keeping;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
 mod protected_write;
+mod recovery;
 mod room;
 mod verbs_qp;
 

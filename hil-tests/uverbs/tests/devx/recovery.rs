@@ -1,0 +1,71 @@
+//! A queue pair that is reset begins anew, also where the device refuses a step on the way.
+
+use super::{Bench, TIMEOUT, draining, page, preloaded, verbs};
+use mlx5_mkey::devx::{Buffer, CqReader, QueuePair};
+use mlx5_mkey::queue::{Outcome, QpRouter};
+use mlx5_mkey::wqe::Remote;
+
+/// Waits for a completion, which must be a good one, and returns its name.
+fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    let done = completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion").work().unwrap();
+    assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");
+    done.id
+}
+
+#[test]
+fn a_reset_that_is_refused_half_way_runs_nothing_again() {
+    preloaded("recovery::a_reset_that_is_refused_half_way_runs_nothing_again", || {
+        let mut bench = Bench::new(draining()).unwrap();
+        let mut page = page(&bench.pd, &[]).unwrap();
+        let sge = |page: &Buffer| page.sge(0..8);
+        let remote = Remote { address: page.address() + 512, rkey: page.rkey() };
+        let mut id = 0;
+        // To RESET, to INIT, and to draining.
+        for (nth, refused) in [(1, true), (2, true), (3, true), (4, false)] {
+            let Bench { queue, completions, .. } = &mut bench;
+            page.write(0, b"old data");
+            queue.request(id).signaled().rdma_write(remote, &[sge(&page)]).unwrap();
+            queue.post_receive(id + 1, &[]).unwrap();
+            queue.publish_receives();
+            queue.ring_doorbell();
+            while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
+                std::thread::yield_now();
+            }
+            // The memory is used for something else now.
+            page.write(512, b"new use!");
+            verbs::fail(nth, libc::EREMOTEIO, 8);
+            let outcome = queue.reset(&mut [completions]);
+            verbs::fail(0, 0, 0);
+            let outstanding = if refused {
+                outcome.unwrap_err();
+                // In INIT it can be connected: what was executed is not executed again.
+                let is_connected = queue.control().connect_loopback().is_ok();
+                assert_eq!(is_connected, nth == 3);
+                if nth > 1 {
+                    queue.request(id + 2).signaled().nop().unwrap();
+                    queue.ring_doorbell();
+                }
+                if is_connected {
+                    assert_eq!(completed(queue, completions), id + 2);
+                }
+                queue.reset(&mut [completions]).unwrap()
+            } else {
+                outcome.unwrap()
+            };
+            let sends = if nth == 2 { vec![id, id + 2] } else { vec![id] };
+            assert_eq!(outstanding.sends, sends, "command {nth}: each once");
+            assert_eq!(outstanding.receives, [id + 1]);
+            queue.control().connect_loopback().unwrap();
+            queue.request(id + 3).signaled().nop().unwrap();
+            queue.ring_doorbell();
+            assert_eq!(completed(queue, completions), id + 3);
+            let mut found = [0; 8];
+            page.read(512, &mut found);
+            assert_eq!(&found, b"new use!", "command {nth}: an old request ran again");
+            assert!(queue.reset(&mut [completions]).unwrap().sends.is_empty());
+            queue.control().connect_loopback().unwrap();
+            id += 4;
+        }
+    });
+}
