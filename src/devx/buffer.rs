@@ -8,6 +8,7 @@ use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;
 use crate::wqe::Sge;
 use core::alloc::Layout;
+use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::io;
@@ -63,26 +64,32 @@ impl ProtectionDomain {
             Layout::from_size_align(length.max(1), 4096).map_err(|_| out_of_memory())?.pad_to_align();
         // SAFETY: the size is not 0.
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        self.own(Allocation { base, layout, length }, access)
+        self.own(Allocation { base, layout, length }, access).map_err(|(error, _)| error)
     }
 
     /// Registers the bytes of a vector, which becomes the buffer's.
     ///
     /// # Errors
-    /// As [`ProtectionDomain::alloc_buffer`].
-    pub fn register_vec(&self, bytes: Vec<u8>, access: Access) -> Result<Buffer, DevxError> {
-        if bytes.capacity() == 0 {
-            return self.alloc_buffer(0, access);
-        }
+    /// [`DevxError::Call`], and the vector as it was: it is empty, or the kernel refuses.
+    pub fn register_vec(&self, bytes: Vec<u8>, access: Access) -> Result<Buffer, (DevxError, Vec<u8>)> {
         let invalid = || DevxError::call("registration of a vector", io::ErrorKind::InvalidInput.into());
-        let layout = Layout::array::<u8>(bytes.capacity()).map_err(|_| invalid())?;
-        let mut bytes = core::mem::ManuallyDrop::new(bytes);
+        let Ok(layout) = Layout::array::<u8>(bytes.capacity()) else { return Err((invalid(), bytes)) };
+        if bytes.is_empty() {
+            return Err((invalid(), bytes));
+        }
+        let mut bytes = ManuallyDrop::new(bytes);
         let length = bytes.len();
-        let base = NonNull::new(bytes.as_mut_ptr()).ok_or_else(invalid)?;
-        self.own(Allocation { base, layout, length }, access)
+        let Some(base) = NonNull::new(bytes.as_mut_ptr()) else {
+            return Err((invalid(), ManuallyDrop::into_inner(bytes)));
+        };
+        self.own(Allocation { base, layout, length }, access).map_err(|(error, memory)| {
+            let memory = ManuallyDrop::new(memory);
+            // SAFETY: the parts of the vector above, which is given up; the memory has no other owner.
+            (error, unsafe { Vec::from_raw_parts(memory.base.as_ptr(), length, memory.layout.size()) })
+        })
     }
 
-    fn own(&self, memory: Allocation, access: Access) -> Result<Buffer, DevxError> {
+    fn own(&self, memory: Allocation, access: Access) -> Result<Buffer, (DevxError, Allocation)> {
         let (address, length) = (memory.base.as_ptr(), memory.length.max(1).min(memory.layout.size()));
         // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended. Rust code reaches it
         // through copies only, or vouches for what it does.

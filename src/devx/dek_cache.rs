@@ -1,6 +1,6 @@
 //! Data encryption keys by the user's own names.
 
-use super::{Dek, ProtectionDomain};
+use super::{Dek, DevxError, ProtectionDomain};
 use crate::types::DekId;
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// println!("to be configured with: {}", lease.id());
 /// drop(lease);
 /// assert_eq!(deks.remove_unused(), 1);
-/// // Crypto-erase: from now on nobody reads the volume, whoever holds a lease.
-/// assert!(!deks.erase("volume 7"), "it is gone already");
+/// // Crypto-erase, whoever holds a lease. Another key for the same volume: `erase`, then `lease`.
+/// assert!(!deks.erase("volume 7")?, "it is gone already");
 /// # Ok(())
 /// # }
 /// ```
@@ -82,31 +82,28 @@ impl<I: Eq + Hash> DekCache<I> {
         Ok(lease)
     }
 
-    /// Replaces the key of this identity, and destroys the old one: leases of it name no key any more.
+    /// Destroys the key of this identity at once, whether it is in use or not, and returns whether there was one.
+    ///
+    /// Nobody can use the key through this device any more. Leases of it are void: the device may give their number to the next
+    /// key, so mkeys that were configured with it have to be configured anew, or invalidated, before that is loaded.
     ///
     /// # Errors
-    /// Those of `load`: the old key stays.
-    pub fn replace<E>(
-        &mut self,
-        identity: I,
-        load: impl FnOnce(&ProtectionDomain) -> Result<Dek, E>,
-    ) -> Result<DekLease, E> {
-        let cached = Cached { dek: load(&self.pd)?, leases: Arc::new(()) };
-        let lease = cached.lease();
-        self.deks.insert(identity, cached);
-        Ok(lease)
-    }
-
-    /// Destroys the key of this identity at once, whether it is in use or not, and returns whether there was one. Requests that
-    /// use it fail from now on.
-    pub fn erase<Q: Eq + Hash + ?Sized>(&mut self, identity: &Q) -> bool
+    /// [`DevxError::Call`] where the device refuses: the key is still there, and stays in the cache.
+    pub fn erase<Q: Eq + Hash + ?Sized>(&mut self, identity: &Q) -> Result<bool, DevxError>
     where
         I: Borrow<Q>,
     {
-        self.deks.remove(identity).is_some()
+        let Some((identity, Cached { dek, leases })) = self.deks.remove_entry(identity) else {
+            return Ok(false);
+        };
+        dek.destroy().map(|()| true).map_err(|(error, dek)| {
+            self.deks.insert(identity, Cached { dek, leases });
+            error
+        })
     }
 
-    /// Destroys the keys that nobody has a lease of, and returns how many there were.
+    /// Destroys the keys that have no lease, and returns how many there were. One that the device does not destroy is in the cache
+    /// no more; [`super::on_drop_error`] hears of it.
     pub fn remove_unused(&mut self) -> usize {
         let before = self.deks.len();
         self.deks.retain(|_, cached| Arc::strong_count(&cached.leases) > 1);

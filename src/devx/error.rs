@@ -115,7 +115,7 @@ impl fmt::Display for AdoptError {
             Self::ReceivesOutstanding { announced, taken } => {
                 write!(f, "receive requests are outstanding: {announced} posted, {taken} taken (modulo 65536)")
             }
-            Self::CompletionsWaiting => f.write_str("the completion queue holds completions that were not polled"),
+            Self::CompletionsWaiting => f.write_str("the completion queue holds completions that were not polled: poll them first"),
             Self::ScatterToCqe => f.write_str(
                 "received data may go into completion entries, as it does by default: set MLX5_SCATTER_TO_CQE=0, or make the \
                  queue pair with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE",
@@ -270,10 +270,10 @@ impl fmt::Display for DevxError {
             Self::CompletionQueueTooSmall { cq, needed, free } => write!(
                 f,
                 "completion queue {cq} could overrun: {needed} entries are needed, {free} are free. Make it larger, limit what is \
-                 outstanding (max_requests), or ask for ignore_overrun"
+                 outstanding (max_requests), or ask for ignore_overrun. Entries of what was dropped are free once the queue is polled"
             ),
             Self::OtherCompletionQueue { wanted } => {
-                write!(f, "the reader of completion queue {wanted} is needed")
+                write!(f, "the reader of completion queue {wanted} is needed: hand it to `reset`")
             }
             Self::Address(error) => error.fmt(f),
             Self::Adopt(error) => error.fmt(f),

@@ -4,10 +4,16 @@
 
 use super::{Device, DevxError, QpControl, carry};
 use crate::command::Command;
+use crate::error::CommandError;
+use core::ops::Range;
+
+/// Where a command names the virtual device that it is for (PRM `vhca_tunnel_id`).
+const TUNNEL: Range<usize> = 4..6;
 
 impl Device {
     /// Carries a command about no object to the device (`mlx5dv_devx_general_cmd`). The kernel lets through those that ask for
-    /// something, and few others; commands that make objects have functions of their own.
+    /// something, and few others; commands that make objects have functions of their own. Commands for another virtual device
+    /// (`vhca_tunnel_id`) are refused.
     ///
     /// What [`crate::command`] does not have, a caller can define: a type with [`Command`], that is the opcode, the structures
     /// of request and reply as the PRM has them, and how they are filled in and read.
@@ -63,7 +69,16 @@ impl Device {
     /// [`DevxError::Command`] where the device refuses, [`DevxError::Call`] where the kernel does not let the command through
     /// (EINVAL).
     pub fn execute<C: Command>(&self, command: &C) -> Result<C::Reply, DevxError> {
-        Ok(carry(command, |request, reply| self.context.general_command(request, reply))?.1)
+        let through = |request: &[u8], reply: &mut [u8]| {
+            // With a tunnel the kernel lets every command of another virtual device through, also those that change things.
+            match request.get(TUNNEL) {
+                Some([0, 0]) => self.context.general_command(request, reply),
+                _ => {
+                    Err(CommandError::Unsupported { command: C::OPCODE, what: "tunnel for commands" }.into())
+                }
+            }
+        };
+        Ok(carry(command, through)?.1)
     }
 }
 

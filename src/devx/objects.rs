@@ -108,8 +108,9 @@ impl MemoryRegion {
 pub struct MkeySpec<'c> {
     /// Translation entries; an interleaved layout takes one for its header.
     pub max_entries: u16,
-    /// Block signatures, whose errors arrive at this completion queue: that of the queue pairs that the mkey is used with. One
-    /// entry of it is set aside.
+    /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It must be that of the
+    /// queue pairs that the mkey is used with (with two of them, errors in what is sent arrive at that of the send queue, in what
+    /// is received at the other): this is not checked, and another queue has no room for the errors.
     pub signature: Option<&'c Cq>,
     /// AES-XTS. The mkey refuses traffic until it is configured.
     pub crypto: bool,
@@ -176,10 +177,19 @@ struct MkeyKept {
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 pub struct Dek {
     id: DekId,
-    _object: sys::Object<Arc<sys::Pd>>,
+    object: sys::Object<Arc<sys::Pd>>,
 }
 
 impl Dek {
+    /// Destroys the key on the device.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`], and the key, which is still there.
+    pub fn destroy(self) -> Result<(), (DevxError, Self)> {
+        let Self { id, object } = self;
+        object.destroy().map_err(|(error, object)| (error, Self { id, object }))
+    }
+
     /// Returns the number that [`crate::mkey::Crypto`] takes.
     pub const fn id(&self) -> DekId {
         self.id
@@ -227,7 +237,8 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DevxError> {
         // SAFETY: the caller vouches for the same.
-        Ok(MemoryRegion(unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access))? }))
+        let region = unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access)) };
+        region.map(MemoryRegion).map_err(|(error, ())| error)
     }
 
     /// Makes an mkey, and its PSVs if it is to have signatures.
@@ -289,6 +300,6 @@ impl ProtectionDomain {
         let (object, dek): (_, DekObject) = carry(&command, |request, reply| {
             sys::Object::create(&self.context, self.pd.clone(), request, reply)
         })?;
-        Ok(Dek { id: dek.dek_id(), _object: object })
+        Ok(Dek { id: dek.dek_id(), object })
     }
 }

@@ -3,12 +3,13 @@
 use super::request::SendRequest;
 use crate::error::PostError;
 use crate::mkey::Mkey;
+use crate::types::MkeyIndex;
 use heapless::Vec;
 
 /// Up to `N` mkeys, in use or not.
 ///
 /// An mkey is configured for one I/O, and for another one later. Its key is known to the peer by then: [`MkeyPool::put`] takes the
-/// key out of service, and where the device can change tags each use has another key.
+/// key out of service, and where the device can change tags, a use has another key than the 255 before it.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -51,12 +52,15 @@ pub struct MkeyPool<const N: usize> {
 #[must_use = "what is not put back stays in use"]
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct PooledMkey(u16);
+pub struct PooledMkey {
+    position: u16,
+    index: MkeyIndex,
+}
 
 impl PooledMkey {
     /// Returns its position in the pool: what a signature error names ([`super::Completion::SignatureError`]).
     pub const fn position(&self) -> usize {
-        self.0 as usize
+        self.position as usize
     }
 }
 
@@ -80,7 +84,7 @@ impl<const N: usize> MkeyPool<N> {
         let position = self.free.pop()?;
         let mkey = self.mkeys.get_mut(usize::from(position))?;
         mkey.advance_tag();
-        Some((PooledMkey(position), mkey))
+        Some((PooledMkey { position, index: mkey.key().index() }, mkey))
     }
 
     /// Puts an mkey back whose key a peer may know: `request` takes the key out of service ([`SendRequest::invalidate_mkey`]).
@@ -96,7 +100,7 @@ impl<const N: usize> MkeyPool<N> {
         mkey: PooledMkey,
         request: SendRequest<'_, '_>,
     ) -> Result<(), (PostError, PooledMkey)> {
-        if let Some(taken) = self.mkeys.get_mut(mkey.position())
+        if let Some(taken) = self.get_mut(&mkey)
             && let Err(error) = request.invalidate_mkey(taken)
         {
             return Err((error, mkey));
@@ -105,17 +109,20 @@ impl<const N: usize> MkeyPool<N> {
         Ok(())
     }
 
-    /// Puts an mkey back whose key no peer can use: that was not configured, gave no remote rights, or was invalidated.
+    /// Puts an mkey back whose key no peer can use: that was not configured, gave no remote rights, or was invalidated. One of
+    /// another pool changes nothing.
     #[inline]
     pub fn put_unused(&mut self, mkey: PooledMkey) {
-        // There is room for all.
-        let _ = self.free.push(mkey.0);
+        if self.get_mut(&mkey).is_some() {
+            // There is room for all.
+            let _ = self.free.push(mkey.position);
+        }
     }
 
-    /// Returns an mkey in use; `None` for one of a larger pool.
+    /// Returns an mkey in use; `None` for one of another pool.
     #[inline]
     pub fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
-        self.mkeys.get_mut(mkey.position())
+        self.mkeys.get_mut(mkey.position()).filter(|found| found.key().index() == mkey.index)
     }
 
     /// Returns all mkeys, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]).
@@ -170,6 +177,9 @@ mod tests {
         let _other = pool.take().unwrap().0;
         let (tagged, _) = pool.take().unwrap();
         assert_eq!(pool.get_mut(&tagged).map(|mkey| mkey.key().get()), Some(0x102), "another key");
-        assert!(MkeyPool::<0>::new([]).get_mut(&tagged).is_none());
+        let mut stranger = MkeyPool::<2>::new([Mkey::new(attributes(7))]);
+        assert!(stranger.get_mut(&tagged).is_none());
+        stranger.put_unused(tagged);
+        assert_eq!(stranger.available(), 1, "one of another pool changes nothing");
     }
 }

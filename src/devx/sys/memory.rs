@@ -86,7 +86,7 @@ unsafe impl<K: Send> Send for Mr<K> {}
 unsafe impl<K: Sync> Sync for Mr<K> {}
 
 impl<K> Mr<K> {
-    /// Registers memory.
+    /// Registers memory. Where that is refused, `kept` comes back.
     ///
     /// # Safety
     /// The memory stays mapped, and Rust code does not use it in a way that conflicts with the device's accesses, while
@@ -97,12 +97,14 @@ impl<K> Mr<K> {
         address: *mut u8,
         length: usize,
         access: u32,
-    ) -> Result<Self, DevxError> {
+    ) -> Result<Self, (DevxError, K)> {
         // SAFETY: the PD is live; the caller vouches for the memory. The kernel checks that it is mapped.
         let raw =
             unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
-        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_reg_mr"))?;
-        Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) })
+        match NonNull::new(raw) {
+            Some(raw) => Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) }),
+            None => Err((last_error("ibv_reg_mr"), kept)),
+        }
     }
 
     /// Returns what is kept as long as the registration.

@@ -138,14 +138,37 @@ unsafe fn run<T>(
     check(name, unsafe { command(object.as_ptr(), input_at, input.len(), output_at, output.len()) })
 }
 
+impl<K> Object<K> {
+    /// Destroys the object.
+    ///
+    /// # Errors
+    /// The object comes back: it is still there.
+    pub(in crate::devx) fn destroy(mut self) -> Result<(), (DevxError, Self)> {
+        match self.end() {
+            Ok(()) => {
+                // Dropping has nothing more to destroy, and frees what the object used.
+                self.raw = Raw::Other;
+                Ok(())
+            }
+            Err(error) => Err((error, self)),
+        }
+    }
+
+    /// Destroys the object on the device, if it was made here: once.
+    fn end(&self) -> Result<(), DevxError> {
+        match self.raw {
+            // SAFETY: created by `create`; who calls this does not use it any more.
+            Raw::Made(raw) => check("mlx5dv_devx_obj_destroy", unsafe {
+                (self.context.api.mlx5dv_devx_obj_destroy)(raw.as_ptr())
+            }),
+            Raw::Qp(_) | Raw::Other => Ok(()),
+        }
+    }
+}
+
 impl<K> Drop for Object<K> {
     fn drop(&mut self) {
-        let destroyed = match self.raw {
-            // SAFETY: created by `create`, and destroyed here only.
-            Raw::Made(raw) => unsafe { (self.context.api.mlx5dv_devx_obj_destroy)(raw.as_ptr()) },
-            Raw::Qp(_) | Raw::Other => 0,
-        };
-        match check("mlx5dv_devx_obj_destroy", destroyed) {
+        match self.end() {
             // SAFETY: dropped once, here.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.kept) },
             // The device may still write to what it uses: that is leaked.

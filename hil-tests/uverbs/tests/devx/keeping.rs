@@ -3,6 +3,7 @@
 
 use super::{Bench, Counts, everything, page, preloaded, verbs};
 use mlx5_mkey::devx::{DevxError, QueuePairSpec, on_drop_error};
+use mlx5_mkey::mkey::Access;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,6 +39,28 @@ fn note(error: &DevxError) {
         DevxError::Call { what, .. } => TOLD.lock().unwrap().push(what),
         other => panic!("{other}"),
     }
+}
+
+#[test]
+fn a_vector_becomes_a_buffer_or_comes_back() {
+    preloaded("keeping::a_vector_becomes_a_buffer_or_comes_back", || {
+        let bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut bytes = Vec::with_capacity(100);
+        bytes.extend_from_slice(b"some bytes");
+        verbs::fail(1, libc::ENOMEM, 0);
+        let (error, bytes) = bench.pd.register_vec(bytes, Access::LOCAL_WRITE).err().unwrap();
+        assert!(verbs::has_failed());
+        assert!(matches!(error, DevxError::Call { .. }));
+        assert_eq!((&bytes[..], bytes.capacity()), (&b"some bytes"[..], 100));
+        let mut buffer = bench.pd.register_vec(bytes, Access::LOCAL_WRITE).unwrap_or_else(|_| panic!());
+        assert_eq!((buffer.len(), buffer.write(8, b"ABC")), (10, 2), "no further than its end");
+        let mut found = [0; 12];
+        assert_eq!((buffer.read(0, &mut found), &found), (10, b"some bytAB\0\0"));
+        assert_eq!((buffer.sge(8..20).length, buffer.sge(30..40).length), (2, 0));
+        // SAFETY: no request is outstanding, and no peer has its key.
+        assert_eq!(unsafe { buffer.slice() }, b"some bytAB");
+        assert!(bench.pd.register_vec(Vec::new(), Access::LOCAL_WRITE).is_err());
+    });
 }
 
 #[test]

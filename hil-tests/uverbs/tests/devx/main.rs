@@ -13,6 +13,7 @@ mod adopt;
 mod bare;
 mod completions;
 mod connect;
+mod deks;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
@@ -578,6 +579,8 @@ fn a_device_that_lacks_something_says_what() {
 fn lacking() {
     let crypto = std::env::var("MLX5_UVERBS_CRYPTO").unwrap();
     let device = Device::open(None).unwrap();
+    let can = if crypto == "none" { "no AES-XTS" } else { "; AES-XTS, any number of data units per mkey; " };
+    says(&device.to_string(), &["signatures T10-DIF, CRC32, CRC32C, CRC64-XP10", can]);
     let pd = device.alloc_pd().unwrap();
     let unsupported = |outcome: Outcome, words: &str| match outcome {
         Err(error @ DevxError::Command(CommandError::Unsupported { .. })) => {

@@ -1,0 +1,74 @@
+//! Keys by the user's own names.
+
+use super::{Bench, Counts, Outcome, page, preloaded, verbs};
+use mlx5_mkey::command::{DekKey, XtsKey};
+use mlx5_mkey::devx::{Dek, DekCache, DekLease, MkeySpec, ProtectionDomain, QueuePairSpec};
+use mlx5_mkey::mkey::{Access, Crypto, Direction, Keytag, MkeyConfig, SignatureOrder};
+use mlx5_mkey::queue::{self, QpRouter};
+use mlx5_mkey::types::{BlockSize, Tweak};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+
+fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
+    let key: [u8; 64] = std::array::from_fn(|index| byte ^ index as u8);
+    pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, [0; 8])
+}
+
+/// Encrypts a block of 512 bytes with a key, and returns whether the device could.
+fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
+    let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
+    let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
+    let crypto = Crypto {
+        direction: Direction::EncryptOnTx,
+        order: SignatureOrder::BeforeCryptoOnTx,
+        data_unit: BlockSize::B512,
+        tweak: Tweak::from_lba(0),
+        dek: lease.id(),
+        keytag: Keytag::default(),
+    };
+    let config = MkeyConfig { access: Some(Access::ALL), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
+    let prepared = PreparedConfig::new(mkeys[0].kind(), &config).unwrap();
+    let page = page(&bench.pd, &[0x5a; 512]).unwrap();
+    let remote = Remote { address: page.address() + 1024, rkey: page.rkey() };
+    let sge = Sge { address: 0, length: 512, lkey: mkeys[0].key() };
+    let Bench { queue, completions, .. } = bench;
+    queue.request(1).configure_mkey(&mut mkeys[0], &prepared, &[page.entry(0..512)]).unwrap();
+    queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
+    queue.ring_doorbell();
+    let mut router = QpRouter { queues: &mut *queue, mkeys: &mut mkeys };
+    let done = completions.wait(&mut router, super::TIMEOUT).unwrap().unwrap().work().unwrap();
+    let good = matches!(done.outcome, queue::Outcome::Sent { .. });
+    let mut found = [0; 512];
+    page.read(1024, &mut found);
+    assert_eq!(good, found != [0; 512]);
+    assert_ne!(found, [0x5a; 512]);
+    good
+}
+
+#[test]
+fn keys_are_loaded_once_and_erased_at_once() {
+    preloaded("deks::keys_are_loaded_once_and_erased_at_once", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut deks = DekCache::new(bench.pd.clone());
+        let lease = deks.lease("one", |pd| load(pd, 1)).unwrap();
+        let again = deks.lease("one", |_| Err("it is there")).unwrap();
+        assert_eq!((lease.id(), deks.len()), (again.id(), 1));
+        let other = deks.lease("two", |pd| load(pd, 2)).unwrap();
+        assert_ne!(other.id(), lease.id());
+        let before = Counts::now();
+        assert!(deks.lease("three", |_| Err::<Dek, _>("no key")).is_err());
+        assert_eq!((deks.len(), Counts::now()), (2, before));
+        assert!(encrypts(&mut bench, &lease));
+        drop((again, other));
+        assert_eq!((deks.remove_unused(), deks.len()), (1, 1), "one is in use");
+
+        // What the device does not destroy is still there, and can be erased again.
+        verbs::keep(1);
+        deks.erase("one").unwrap_err();
+        verbs::keep(0);
+        assert_eq!(deks.len(), 1);
+        assert!(encrypts(&mut bench, &lease));
+        assert!(deks.erase("one").unwrap());
+        assert!(!deks.erase("one").unwrap());
+        assert!(!encrypts(&mut bench, &lease), "a lease does not keep a key that was erased");
+    });
+}
