@@ -5,22 +5,22 @@
 //! are shared with the device: nothing read from them is trusted.
 
 mod barrier;
-pub mod completion;
-pub mod completion_queue;
-pub mod doorbell;
+mod completion;
+mod completion_queue;
+mod doorbell;
 mod in_flight;
-pub mod mkey_pool;
+mod mkey_pool;
 mod producer;
-pub mod qp_table;
-pub mod receive;
-pub mod request;
+mod qp_table;
+mod receive;
+mod request;
 mod retire;
 mod ring;
-pub mod router;
-pub mod send;
-pub mod send_config;
+mod router;
+mod send;
+mod send_config;
 mod send_state;
-pub mod shared;
+mod shared;
 mod transfer;
 
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
