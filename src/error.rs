@@ -1,6 +1,19 @@
 //! What can go wrong, one type per phase: commands, configuration, posting, completion.
 //!
 //! All are small, `Copy`, and name the value and the limit. A refused request has changed nothing.
+//!
+//! ```
+//! use mlx5_mkey::error::PostError;
+//! /// Returns whether the request can be posted when completions were taken. Else it is a fault of the program.
+//! fn is_temporary(error: &PostError) -> bool {
+//!     matches!(
+//!         error,
+//!         PostError::SendRingFull { .. } | PostError::ReceiveRingFull { .. } | PostError::TooManyRequests { .. }
+//!     )
+//! }
+//! assert!(is_temporary(&PostError::SendRingFull { needed: 3, free: 1 }));
+//! assert!(!is_temporary(&PostError::SgeEmpty { index: 0 }));
+//! ```
 
 use crate::types::{BlockSize, DomainKind, Qpn};
 use crate::wire::cqe::CqeOpcode;

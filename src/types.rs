@@ -2,6 +2,15 @@
 //!
 //! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose constructor is
 //! the only place where the limit is checked; nothing behind it checks again.
+//!
+//! ```
+//! use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Qpn, Tweak};
+//! assert_eq!(Qpn::new(0x0100_0000).unwrap_err().to_string(), "queue pair number 16777216: 0 to 16777215 is allowed");
+//! assert_eq!(Key::new(MkeyIndex::new(0x1234)?, 0x56).get(), 0x1234_56);
+//! assert_eq!(BlockSize::from_bytes(4096), Some(BlockSize::B4096));
+//! assert_eq!(Tweak::from_lba(0x1000).get(), 0x1000);
+//! # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+//! ```
 
 use core::fmt;
 use zerocopy::{Immutable, IntoBytes};
@@ -34,6 +43,13 @@ const MAX_24: u32 = 0x00ff_ffff;
 macro_rules! number24 {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::types::", stringify!($name), ";")]
+        #[doc = concat!("assert_eq!(", stringify!($name), "::new(0x1234)?.get(), 0x1234);")]
+        #[doc = concat!("assert!(", stringify!($name), "::new(0x0100_0000).is_err());")]
+        /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name(u32);
@@ -142,6 +158,14 @@ impl fmt::Display for Key {
 /// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`).
 ///
 /// Each is represented by the code that a BSF carries for it (PRM `bs_selector`).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Domain, Signature};
+/// use mlx5_mkey::types::{BlockSize, Seed};
+/// let domain = Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B4096 };
+/// assert_eq!(domain.stride(), 4100);
+/// assert_eq!(BlockSize::from_bytes(520), Some(BlockSize::B520));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -204,6 +228,15 @@ impl BlockSize {
 }
 
 /// One of the two sides of an mkey.
+///
+/// ```
+/// use mlx5_mkey::mkey::{BlockSignature, Domain, Signature};
+/// use mlx5_mkey::types::{BlockSize, DomainKind, Seed};
+/// let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+/// let signature = BlockSignature::wire(domain);
+/// assert_eq!(signature.domain(DomainKind::Wire), Some(domain));
+/// assert_eq!(signature.domain(DomainKind::Memory), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DomainKind {
@@ -214,6 +247,14 @@ pub enum DomainKind {
 }
 
 /// The start value of a running CRC or block guard: the device offers two.
+///
+/// ```
+/// use mlx5_mkey::mkey::Signature;
+/// use mlx5_mkey::types::Seed;
+/// // The CRC32C of iSCSI starts with all bits 1.
+/// let signature = Signature::Crc32c(Seed::Ones);
+/// assert_eq!(signature.bytes(), 4);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Seed {

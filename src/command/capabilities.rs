@@ -397,6 +397,17 @@ impl Command for QueryGeneralCapabilities {
 }
 
 /// Asks for the crypto capabilities in force (QUERY_HCA_CAP, crypto). Only where [`GeneralCapabilities::crypto`] is set.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, QueryCryptoCapabilities};
+/// let mut mailbox = [0; 16];
+/// let request = QueryCryptoCapabilities.encode(&mut mailbox)?;
+/// assert_eq!(request[..8], [0x01, 0x00, 0, 0, 0, 0, 0, 0x35]);
+/// // … the device answers …
+/// let reply = [0; QueryCryptoCapabilities::OUTPUT];
+/// assert!(!QueryCryptoCapabilities.decode(&reply)?.xts_keys_wrapped);
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryCryptoCapabilities;

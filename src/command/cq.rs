@@ -7,6 +7,13 @@ use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 
 /// The number of entries of a completion queue: a power of two up to 2^22.
+///
+/// ```
+/// use mlx5_mkey::command::CqSize;
+/// assert_eq!(CqSize::new(256)?.entries(), 256);
+/// assert!(CqSize::new(300).is_err());
+/// # Ok::<(), mlx5_mkey::error::QueueError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CqSize(u8);

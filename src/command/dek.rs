@@ -68,6 +68,17 @@ impl<const N: usize> defmt::Format for XtsKey<'_, N> {
 /// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is key, or key and tag,
 /// in the order of the plain form, and is not looked into: whoever wraps a key sees to it that its halves differ. The lengths
 /// are those of the types: a key of another length does not compile.
+///
+/// ```
+/// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
+/// let secret = Secret::new(core::array::from_fn(|index| index as u8));
+/// let plain = DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: None };
+/// assert!(plain.bits() == 256 && !plain.is_wrapped());
+/// // As whoever holds the import key has wrapped it, with its tag.
+/// let wrapped = [0x5a; 80];
+/// assert!(DekKey::Wrapped256Tagged(&wrapped).has_keytag());
+/// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum DekKey<'a> {
     /// Plaintext, two halves of 128 bits.
@@ -155,6 +166,13 @@ impl defmt::Format for DekKey<'_> {
 }
 
 /// A key on the device, as CREATE_GENERAL_OBJECT names it.
+///
+/// ```
+/// use mlx5_mkey::command::DekObject;
+/// // As another library knows the key (`mlx5dv_dek`), and as mkeys name it: by the low 24 bits.
+/// let object = DekObject::new(0x0100_0007);
+/// assert_eq!(object.dek_id().get(), 7);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DekObject(u32);
@@ -275,6 +293,17 @@ pub struct DekInfo {
 }
 
 /// Asks for a key's state (QUERY_GENERAL_OBJECT, `mlx5dv_dek_query`). A wrapped key needs a login.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, DekObject, DekState, QueryDek};
+/// let command = QueryDek(DekObject::new(7));
+/// let mut mailbox = [0; QueryDek::INPUT];
+/// let request = command.encode(&mut mailbox)?;
+/// // … the device answers …
+/// let reply = [0; QueryDek::OUTPUT];
+/// assert_eq!(command.decode(&reply)?.state, DekState::READY);
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryDek(pub DekObject);

@@ -10,6 +10,14 @@ use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectTyp
 use core::fmt;
 
 /// A credential as it is presented: at most 48 bytes. A wrapped one has 48, of 40 in plain.
+///
+/// ```
+/// use mlx5_mkey::command::{Credential, Secret};
+/// let secret = Secret::new([0x22; 48]);
+/// let credential = Credential::wrapped(secret.expose());
+/// assert_eq!(format!("{credential:?}"), "Credential(..)");
+/// assert!(Credential::new(&[0x22; 49]).is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credential<'a>(&'a [u8]);
 
@@ -53,6 +61,15 @@ impl defmt::Format for Credential<'_> {
 }
 
 /// A login on the device, as CREATE_GENERAL_OBJECT names it.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, DestroyLogin, LoginObject};
+/// // The number that the reply to `CreateLogin` had, kept by the caller.
+/// let login = LoginObject::new(0x11);
+/// let mut mailbox = [0; DestroyLogin::INPUT];
+/// let request = DestroyLogin(login).encode(&mut mailbox)?;
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LoginObject(u32);
@@ -149,6 +166,17 @@ codes! {
 }
 
 /// Asks whether a login is in force (QUERY_GENERAL_OBJECT, `mlx5dv_crypto_login_query`).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, LoginObject, LoginState, QueryLogin};
+/// let command = QueryLogin(LoginObject::new(0x11));
+/// let mut mailbox = [0; QueryLogin::INPUT];
+/// let request = command.encode(&mut mailbox)?;
+/// // … the device answers …
+/// let reply = [0; QueryLogin::OUTPUT];
+/// assert_eq!(command.decode(&reply)?, LoginState::VALID);
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueryLogin(pub LoginObject);

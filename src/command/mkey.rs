@@ -51,6 +51,13 @@ impl EntryCount {
 }
 
 /// What an mkey can do (`enum mlx5dv_mkey_init_attr_flags`). `INDIRECT` is implied.
+///
+/// ```
+/// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
+/// let features = MkeyFeatures { block_signature: true, crypto: true, ..MkeyFeatures::default() };
+/// let command = CreateMkey { pd: Pdn::new(7)?, max_entries: EntryCount::new(16)?, features, tag: 0 };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyFeatures {

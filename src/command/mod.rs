@@ -152,6 +152,14 @@ pub trait Command {
 macro_rules! number_commands {
     ($($(#[$doc:meta])* $name:ident($number:ty) = $opcode:ident;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        /// use mlx5_mkey::{command::*, types::*};
+        #[doc = concat!("let command = ", stringify!($name), "(", stringify!($number), "::new(7)?);")]
+        #[doc = concat!("let mut mailbox = [0; ", stringify!($name), "::INPUT];")]
+        /// assert_eq!(command.encode(&mut mailbox)?[8..12], [0, 0, 0, 7]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name(pub $number);
@@ -178,6 +186,14 @@ macro_rules! number_commands {
 macro_rules! destroy_objects {
     ($($(#[$doc:meta])* $name:ident($object:ty) = $kind:ident;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        /// use mlx5_mkey::{command::*, types::*};
+        #[doc = concat!("let command = ", stringify!($name), "(", stringify!($object), "::new(7));")]
+        #[doc = concat!("let mut mailbox = [0; ", stringify!($name), "::INPUT];")]
+        /// assert_eq!(command.encode(&mut mailbox)?[8..12], [0, 0, 0, 7]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name(pub $object);

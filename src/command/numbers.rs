@@ -5,6 +5,13 @@ use crate::types::OutOfRange;
 macro_rules! numbers {
     ($($(#[$doc:meta])* $name:ident($inner:ident) = $what:literal, $max:literal;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::command::", stringify!($name), ";")]
+        #[doc = concat!("assert_eq!(", stringify!($name), "::new(5)?.get(), 5);")]
+        #[doc = concat!("assert!(", stringify!($name), "::new(", stringify!($max), " + 1).is_err());")]
+        /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name($inner);
@@ -83,11 +90,25 @@ impl LogMessage {
 }
 
 /// The number of user memory that was registered with the device (PRM `umem_id`).
+///
+/// ```
+/// use mlx5_mkey::command::{UmemId, UmemSlice};
+/// // What `mlx5dv_devx_umem_reg` returned.
+/// let umem = UmemId(9);
+/// let ring = UmemSlice { umem, offset: 0 };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UmemId(pub u32);
 
 /// A place in user memory.
+///
+/// ```
+/// use mlx5_mkey::command::{UmemId, UmemSlice};
+/// // 256 entries of 64 bytes, and the doorbell record behind them.
+/// let entries = UmemSlice { umem: UmemId(9), offset: 0 };
+/// let record = UmemSlice { offset: 256 * 64, ..entries };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UmemSlice {
@@ -98,6 +119,15 @@ pub struct UmemSlice {
 }
 
 /// Logarithm of a page size in bytes: 12 (4096 bytes) to 31.
+///
+/// ```
+/// use mlx5_mkey::command::LogPageSize;
+/// // Huge pages of 2 MiB.
+/// let huge = LogPageSize::new(21)?;
+/// assert!(huge > LogPageSize::P4K);
+/// assert!(LogPageSize::new(11).is_err());
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LogPageSize(u8);

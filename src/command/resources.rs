@@ -7,6 +7,16 @@ use crate::wire::prm::command::{NumberReply, NumberRequest, Opcode, RequestHeade
 macro_rules! allocations {
     ($($(#[$doc:meta])* $name:ident = $opcode:ident -> $number:ident;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::command::{", stringify!($name), ", Command};")]
+        #[doc = concat!("let mut mailbox = [0; ", stringify!($name), "::INPUT];")]
+        #[doc = concat!("let request = ", stringify!($name), ".encode(&mut mailbox)?;")]
+        /// // … the device answers …
+        /// let reply = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0];
+        #[doc = concat!("assert_eq!(", stringify!($name), ".decode(&reply)?.get(), 7);")]
+        /// # Ok::<(), mlx5_mkey::error::CommandError>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name;

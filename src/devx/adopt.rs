@@ -20,6 +20,12 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 /// What a queue pair of another library is to be like here. All else it has already.
+///
+/// ```
+/// use mlx5_mkey::devx::AdoptSpec;
+/// // For `Device::adopt_qp`: the queue pair was created with `sq_sig_all`, and with `max_send_wr` of 64.
+/// let spec = AdoptSpec { signal_all: true, max_requests: Some(64) };
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct AdoptSpec {

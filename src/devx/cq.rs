@@ -17,6 +17,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub(super) const RECORD_BYTES: usize = 64;
 
 /// What a completion queue is to be like. A number of entries alone is one, too.
+///
+/// ```
+/// use mlx5_mkey::devx::{Cq, CqReader, CqSpec, Device, DevxError};
+/// /// For two queue pairs of 256 blocks and 64 slots, and for 32 mkeys with signatures.
+/// fn create(device: &Device) -> Result<(Cq, CqReader), DevxError> {
+///     let entries = CqSpec::entries_for(2, 256, 64, 32);
+///     device.create_cq(CqSpec { entries, ignore_overrun: false })
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CqSpec {

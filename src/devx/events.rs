@@ -43,6 +43,19 @@ pub struct Event {
 }
 
 /// A channel for events of objects. Threads may wait on it at once; each event goes to one of them.
+///
+/// ```
+/// use mlx5_mkey::devx::{Device, DevxError, EventKind, QueuePair};
+/// /// Waits until the queue pair has failed.
+/// fn wait_for_failure(device: &Device, queue: &QueuePair<256, 64>) -> Result<(), DevxError> {
+///     let events = device.events()?;
+///     queue.control().notify(&events, &EventKind::QP_ERRORS, 7)?;
+///     if let Some(event) = events.wait(None)? {
+///         println!("queue pair {}: {}", event.cookie, event.kind);
+///     }
+///     Ok(())
+/// }
+/// ```
 pub struct Events {
     channel: sys::EventChannel,
     waker: Arc<sys::Waker>,

@@ -59,6 +59,16 @@ use std::sync::Arc;
 use std::vec;
 
 /// An open mlx5 device.
+///
+/// ```no_run
+/// use mlx5_mkey::devx::{Device, DevxError};
+/// # fn main() -> Result<(), DevxError> {
+/// let device = Device::open(Some("mlx5_0"))?;
+/// println!("{device}");
+/// println!("up to 2^{} mkeys", device.capabilities().log_max_mkeys);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Device {
     context: Arc<sys::Context>,
     report: CryptoReport,

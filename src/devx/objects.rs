@@ -104,6 +104,15 @@ impl MemoryRegion {
 }
 
 /// What an mkey is to be able to do.
+///
+/// ```
+/// use mlx5_mkey::devx::{Cq, DevxError, MkeySpec, Mkeys, ProtectionDomain};
+/// /// For T10-DIF inside AES-XTS. `cq` is the completion queue of the queue pairs that use them.
+/// fn create(pd: &ProtectionDomain, cq: &Cq) -> Result<Mkeys, DevxError> {
+///     let spec = MkeySpec { max_entries: 16, signature: Some(cq), crypto: true, ..MkeySpec::default() };
+///     pd.create_mkeys(64, spec)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
     /// Translation entries; an interleaved layout takes one for its header.

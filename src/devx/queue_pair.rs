@@ -22,6 +22,19 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 /// What a queue pair is to be like.
+///
+/// ```
+/// use mlx5_mkey::devx::{Cq, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec};
+/// /// At most 96 send requests are outstanding, and the queue stops behind a signature error.
+/// fn create(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<QueuePair<256, 64>, DevxError> {
+///     let spec = QueuePairSpec {
+///         max_requests: Some(96),
+///         drain_on_signature_error: true,
+///         ..QueuePairSpec::default()
+///     };
+///     device.create_qp(pd, cq, cq, spec)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QueuePairSpec {

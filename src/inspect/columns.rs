@@ -7,6 +7,15 @@ use core::fmt::{self, Write};
 const WIDTH: usize = 100;
 
 /// Whether the output has colours.
+///
+/// ```
+/// use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+/// use std::io::IsTerminal;
+/// fn show(request: &WorkRequest<'_>) {
+///     let style = if std::io::stdout().is_terminal() { Style::Ansi } else { Style::Plain };
+///     println!("{}", request.pretty(DeviceContext::UNKNOWN, style));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Style {

@@ -1,4 +1,14 @@
 //! Completion entries back in words.
+//!
+//! ```
+//! use mlx5_mkey::inspect::cqe::CompletionEntry;
+//! // Counter 3 of queue pair 0x77, an RDMA WRITE, is done.
+//! let mut bytes = [0; 64];
+//! bytes[56..].copy_from_slice(&[8, 0, 0, 0x77, 0, 3, 0, 0]);
+//! let entry = CompletionEntry::parse(&bytes)?;
+//! assert_eq!(entry.summary(None).to_string(), "REQ: queue pair 0x77, counter 3, RDMA_WRITE, 0 bytes");
+//! # Ok::<(), mlx5_mkey::inspect::ParseError>(())
+//! ```
 
 use super::error::ParseError;
 use super::field::{Field, Fields};
@@ -15,6 +25,19 @@ use core::mem::offset_of;
 use zerocopy::FromBytes;
 
 /// A completion entry, by its bytes.
+///
+/// ```
+/// use mlx5_mkey::inspect::{ParseError, cqe::CompletionEntry};
+/// use mlx5_mkey::queue::CompletionQueue;
+/// use zerocopy::IntoBytes;
+/// /// Prints the next entry, all its fields, without retiring anything.
+/// fn show_next(completions: &mut CompletionQueue<'_>) -> Result<(), ParseError> {
+///     let Some(entry) = completions.take_entry() else { return Ok(()) };
+///     println!("{}", CompletionEntry::parse(entry.as_bytes())?);
+///     completions.release();
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct CompletionEntry<'a> {

@@ -3,6 +3,16 @@
 use crate::mkey::{SignatureCapabilities, XtsEngine};
 
 /// What is known of the device that a request is meant for. What is not known is not checked.
+///
+/// ```
+/// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
+/// use mlx5_mkey::mkey::XtsEngine;
+/// /// Reports what a BlueField-2 would find wrong: it encrypts one data unit for each mkey.
+/// fn check(request: &WorkRequest<'_>) {
+///     let device = DeviceContext { engine: Some(XtsEngine::SingleBlock), ..DeviceContext::UNKNOWN };
+///     request.findings(&device, |finding| println!("{finding}"));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DeviceContext {

@@ -3,6 +3,13 @@
 use core::fmt;
 
 /// How bad a [`Finding`] is.
+///
+/// ```
+/// use mlx5_mkey::inspect::{DeviceContext, Severity, WorkRequest};
+/// fn is_refused(request: &WorkRequest<'_>) -> bool {
+///     request.worst(&DeviceContext::UNKNOWN) == Some(Severity::Refused)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Severity {

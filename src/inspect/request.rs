@@ -11,6 +11,16 @@ use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use zerocopy::FromBytes;
 
 /// A send work request, by its bytes.
+///
+/// ```
+/// use mlx5_mkey::inspect::{Body, DeviceContext, WorkRequest};
+/// // A NOP in block 3 of queue pair 0x77, with a completion.
+/// let bytes = [0, 0, 3, 0, 0, 0, 0x77, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+/// let request = WorkRequest::parse(&bytes)?;
+/// assert!(matches!(request.body(), Body::Nop));
+/// assert_eq!(request.summary(DeviceContext::UNKNOWN).to_string(), "NOP, signalled");
+/// # Ok::<(), mlx5_mkey::inspect::ParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WorkRequest<'a> {

@@ -6,6 +6,19 @@ use crate::types::{Key, PsvIndex};
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
 /// The device reports an error, and then no other before the low bit of its own count has been written to the mkey context.
+///
+/// ```
+/// use mlx5_mkey::mkey::{ErrorCount, Mkey, MkeyAttributes, SignatureAttributes};
+/// use mlx5_mkey::types::{Key, PsvIndex};
+/// // An mkey that has been in use: it had two signature errors, and the device was told that both were seen.
+/// let error_count = ErrorCount { seen: 3, pending: false };
+/// let psvs = SignatureAttributes::new(PsvIndex::new(1)?, PsvIndex::new(2)?);
+/// let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
+/// let signature = Some(SignatureAttributes { error_count, ..psvs });
+/// let mkey = Mkey::new(MkeyAttributes { signature, ..plain });
+/// assert_eq!(mkey.error_count(), Some(error_count));
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ErrorCount {
@@ -21,6 +34,18 @@ impl ErrorCount {
 }
 
 /// What an mkey with block signature was created with.
+///
+/// ```
+/// use mlx5_mkey::mkey::{MkeyAttributes, SignatureAttributes, SignatureCapabilities};
+/// use mlx5_mkey::types::{Key, PsvIndex};
+/// // Of a device that lacks CRC64-XP10.
+/// let capabilities = SignatureCapabilities { crc64_xp10: false, ..SignatureCapabilities::ALL };
+/// let psvs = SignatureAttributes::new(PsvIndex::new(1)?, PsvIndex::new(2)?);
+/// let signature = Some(SignatureAttributes { capabilities, ..psvs });
+/// let attributes = MkeyAttributes { signature, ..MkeyAttributes::plain(Key::from_raw(0x1234_00), 4) };
+/// assert_eq!(attributes.kind().signature, Some(capabilities));
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureAttributes {
@@ -47,6 +72,20 @@ impl SignatureAttributes {
 }
 
 /// What an mkey was created with (`struct mlx5dv_mkey_init_attr`, CREATE_MKEY).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Mkey, MkeyAttributes, XtsEngine};
+/// use mlx5_mkey::types::Key;
+/// let attributes = MkeyAttributes {
+///     crypto: Some(XtsEngine::MultiBlock),
+///     tag_update: true,
+///     ..MkeyAttributes::plain(Key::from_raw(0x1234_00), 16)
+/// };
+/// let mut mkey = Mkey::new(attributes);
+/// mkey.set_tag(0x56)?;
+/// assert_eq!(mkey.key(), Key::from_raw(0x1234_56));
+/// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyAttributes {
@@ -79,6 +118,16 @@ impl MkeyAttributes {
 }
 
 /// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared configurations.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind};
+/// use mlx5_mkey::wqe::PreparedConfig;
+/// // A configuration can be prepared before there are mkeys.
+/// let kind = MkeyKind { max_entries: 4, signature: None, crypto: None };
+/// let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
+/// let prepared = PreparedConfig::new(kind, &config)?;
+/// # Ok::<(), mlx5_mkey::error::ConfigError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyKind {

@@ -3,6 +3,16 @@
 use super::{Access, BlockSignature, Crypto};
 
 /// What happens to the signature of an mkey.
+///
+/// ```
+/// use mlx5_mkey::mkey::{BlockSignature, Domain, MkeyConfig, Signature, SignatureChange};
+/// use mlx5_mkey::types::{BlockSize, Seed};
+/// let domain = Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B512 };
+/// let set = SignatureChange::Set(BlockSignature::memory(domain));
+/// let protected = MkeyConfig { signature: set, ..MkeyConfig::UNCHANGED };
+/// // Later on, data passes unchecked.
+/// let unprotected = MkeyConfig { signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SignatureChange {

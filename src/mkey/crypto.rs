@@ -4,6 +4,15 @@ use crate::types::{BlockSize, DekId, Tweak};
 use crate::wire::bsf::EncryptionOrder;
 
 /// Which way data is encrypted (`mlx5dv_crypto_attr.encrypt_on_tx`).
+///
+/// ```
+/// use mlx5_mkey::mkey::Direction;
+/// /// Which way, for a volume whose blocks are kept in plaintext or encrypted, where the peer wants the other.
+/// fn direction(is_encrypted: bool) -> Direction {
+///     if is_encrypted { Direction::DecryptOnTx } else { Direction::EncryptOnTx }
+/// }
+/// assert_eq!(direction(true), Direction::DecryptOnTx);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -17,6 +26,14 @@ pub enum Direction {
 /// When signatures are made or checked in relation to the cipher (`enum mlx5dv_signature_crypto_order`).
 ///
 /// Without a signature both mean the same.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Crypto, Direction, SignatureOrder};
+/// /// For a peer that checks integrity fields and has no key: on the wire they cover the ciphertext.
+/// fn without_key(crypto: Crypto) -> Crypto {
+///     Crypto { direction: Direction::EncryptOnTx, order: SignatureOrder::AfterCryptoOnTx, ..crypto }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
@@ -28,6 +45,14 @@ pub enum SignatureOrder {
 }
 
 /// How the device's AES-XTS engine takes a tweak, and how much it encrypts (`crypto_caps.crypto_engines`).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Mkey, MkeyAttributes, XtsEngine};
+/// use mlx5_mkey::types::Key;
+/// // An mkey on a BlueField-2. `GeneralCapabilities::xts_engine` says which engine a device has.
+/// let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
+/// let mkey = Mkey::new(MkeyAttributes { crypto: Some(XtsEngine::SingleBlock), ..plain });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum XtsEngine {
@@ -58,6 +83,17 @@ impl XtsEngine {
 }
 
 /// The plain tag of a DEK, by which the device knows that the right key is used (`mlx5dv_crypto_attr.keytag`).
+///
+/// ```
+/// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
+/// use mlx5_mkey::mkey::{Crypto, Keytag};
+/// let keytag = Keytag(*b"volume 7");
+/// // Given with the key, and by each mkey that uses it.
+/// let secret = Secret::new(core::array::from_fn(|index| index as u8));
+/// let key = DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: Some(keytag) };
+/// let with_tag = |crypto: Crypto| Crypto { keytag, ..crypto };
+/// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Keytag(pub [u8; 8]);

@@ -44,6 +44,15 @@ impl KlmEntry {
 ///
 /// `bytes + skip`, the stride, is at most 65,535: else posting returns
 /// [`ConfigError::StrideOver16Bits`](crate::error::ConfigError::StrideOver16Bits). Nothing else is checked, not even `bytes` of 0.
+///
+/// ```
+/// use mlx5_mkey::mkey::{InterleavedEntry, Layout};
+/// use mlx5_mkey::types::Key;
+/// // Blocks of 512 bytes in one buffer, the 8 bytes that belong to each in another: 8 blocks as they are on the wire.
+/// let blocks = InterleavedEntry { address: 0x1_0000, bytes: 512, skip: 0, key: Key::from_raw(0x5600) };
+/// let fields = InterleavedEntry { address: 0x2_0000, bytes: 8, skip: 0, key: Key::from_raw(0x5700) };
+/// let layout = Layout::Interleaved { repeat: 8, entries: &[blocks, fields] };
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct InterleavedEntry {
@@ -63,6 +72,16 @@ pub struct InterleavedEntry {
 /// Slices and arrays of [`KlmEntry`] convert to a list layout. It has at most as many entries as the mkey has room for
 /// ([`MkeyAttributes::max_entries`](super::MkeyAttributes::max_entries)), and as many
 /// bytes as a request may have (`max_inline_data` of the queue, plus 4); with BSFs it counts padded to 64 bytes, and each BSF 64.
+///
+/// ```
+/// use mlx5_mkey::mkey::{KlmEntry, Layout};
+/// use mlx5_mkey::types::Key;
+/// let key = Key::from_raw(0x5600);
+/// let entries = [0x1_0000, 0x9_0000].map(|address| KlmEntry { address, length: 4096, key });
+/// assert_eq!(Layout::from(&entries), Layout::List(&entries));
+/// // For a configuration that changes access rights only.
+/// let same = Layout::Unchanged;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Layout<'a> {

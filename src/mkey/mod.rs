@@ -3,6 +3,32 @@
 //! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] says what to change of its
 //! access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each part is optional; what is not
 //! given stays as it is (man page `mlx5dv_wr_mkey_configure`).
+//!
+//! ```
+//! use mlx5_mkey::mkey::{
+//!     Access, BlockSignature, Domain, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature,
+//!     SignatureAttributes, SignatureChange,
+//! };
+//! use mlx5_mkey::types::{BlockSize, Key, PsvIndex, Seed};
+//!
+//! // An mkey with room for 4 entries and with signatures, which take two PSVs.
+//! let psvs = SignatureAttributes::new(PsvIndex::new(1)?, PsvIndex::new(2)?);
+//! let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
+//! let mkey = Mkey::new(MkeyAttributes { signature: Some(psvs), ..plain });
+//! // The peer may read, and sees a CRC32C behind each 512 bytes.
+//! let wire = Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B512 };
+//! let config = MkeyConfig {
+//!     access: Some(Access::REMOTE_READ),
+//!     signature: SignatureChange::Set(BlockSignature::wire(wire)),
+//!     ..MkeyConfig::UNCHANGED
+//! };
+//! // Two ranges of registered memory are one space of 4096 bytes, and 4128 bytes on the wire.
+//! let key = Key::from_raw(0x5600);
+//! let entries = [0x1_0000, 0x9_0000].map(|address| KlmEntry { address, length: 2048, key });
+//! let layout = Layout::from(&entries);
+//! assert_eq!(BlockSignature::wire(wire).wire_bytes(4096), Some(4128));
+//! # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+//! ```
 
 mod access;
 mod attributes;

@@ -5,6 +5,14 @@ use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
 
 /// Ready check and copy masks (`enum mlx5dv_sig_mask`). Bit 7 is the first byte of a signature; any value is allowed.
+///
+/// ```
+/// use mlx5_mkey::mkey::{BlockSignature, check_mask};
+/// /// For a T10-DIF whose reference tags the peer numbers in its own way: they are not checked.
+/// fn without_ref_tags(signature: BlockSignature) -> BlockSignature {
+///     signature.with_check_mask(check_mask::T10DIF_GUARD | check_mask::T10DIF_APP_TAG)
+/// }
+/// ```
 pub mod check_mask {
     /// Guard of a T10-DIF.
     pub const T10DIF_GUARD: u8 = 0xc0;
@@ -21,6 +29,14 @@ pub mod check_mask {
 }
 
 /// What the guard field of a T10-DIF holds (`enum mlx5dv_sig_t10dif_bg_type`).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Guard, T10Dif};
+/// /// For a host that computes guards in software, where a checksum is quicker than a CRC.
+/// fn with_checksum(dif: T10Dif) -> T10Dif {
+///     T10Dif { guard: Guard::IpChecksum, ..dif }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Guard {
@@ -31,6 +47,14 @@ pub enum Guard {
 }
 
 /// Which blocks of a T10-DIF domain pass unchecked.
+///
+/// ```
+/// use mlx5_mkey::mkey::{Escape, T10Dif};
+/// /// For a volume whose blocks have the application tag FFFF until they are first written.
+/// fn skipping_unwritten(dif: T10Dif) -> T10Dif {
+///     T10Dif { escape: Escape::AppTag, ..dif }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Escape {
@@ -45,6 +69,21 @@ pub enum Escape {
 
 /// T10-DIF protection information, 8 bytes big endian: guard 2, application tag 2, reference tag 4
 /// (`struct mlx5dv_sig_t10dif`, T10 SBC-3).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Escape, Guard, Signature, T10Dif};
+/// use mlx5_mkey::types::Seed;
+/// let lba = 0x1_0000_1000_u64;
+/// let dif = T10Dif {
+///     guard: Guard::Crc,
+///     seed: Seed::Zeros,
+///     app_tag: 0xf11e,
+///     ref_tag: lba as u32,
+///     ref_remap: true, // the next block has reference tag 0x1001
+///     escape: Escape::Never,
+/// };
+/// assert_eq!(Signature::T10Dif(dif).bytes(), 8);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct T10Dif {
@@ -63,6 +102,13 @@ pub struct T10Dif {
 }
 
 /// A kind of signature with its parameters (`enum mlx5dv_sig_type`, `enum mlx5dv_sig_crc_type`).
+///
+/// ```
+/// use mlx5_mkey::mkey::Signature;
+/// use mlx5_mkey::types::Seed;
+/// assert_eq!(Signature::Crc32c(Seed::Ones).bytes(), 4);
+/// assert_eq!(Signature::Crc64Xp10(Seed::Ones).bytes(), 8);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Signature {
@@ -98,6 +144,16 @@ impl Signature {
 }
 
 /// The signature of one domain and the size of the blocks that it protects (`struct mlx5dv_sig_block_domain`).
+///
+/// ```
+/// use mlx5_mkey::mkey::{Domain, Signature};
+/// use mlx5_mkey::types::{BlockSize, Seed};
+/// let memory = Domain { signature: Signature::Crc64Xp10(Seed::Ones), block_size: BlockSize::B4096 };
+/// assert_eq!(memory.stride(), 4104);
+/// // Another kind of signature: the device computes it anew, and copies no byte of the other.
+/// let wire = Domain { signature: Signature::Crc32c(Seed::Ones), ..memory };
+/// assert!(!memory.same_structure(&wire));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Domain {
@@ -310,6 +366,12 @@ const fn convert(bytes: u64, from: Option<Domain>, to: Option<Domain>) -> Option
 }
 
 /// Which signatures and block sizes a device knows (`struct mlx5dv_sig_caps`).
+///
+/// ```
+/// use mlx5_mkey::mkey::SignatureCapabilities;
+/// let capabilities = SignatureCapabilities { block_4048: false, ..SignatureCapabilities::ALL };
+/// assert_eq!(capabilities.to_string(), "T10-DIF, CRC32, CRC32C, CRC64-XP10");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SignatureCapabilities {

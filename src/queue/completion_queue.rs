@@ -34,6 +34,14 @@ const ARM_SEQUENCE_MASK: u8 = 3;
 const ARM_SOLICITED: u32 = 1 << 24;
 
 /// Which entries of a completion queue raise the event that it is armed for.
+///
+/// ```
+/// use mlx5_mkey::queue::{ArmFor, CompletionQueue, CqDoorbell};
+/// /// Asks for an event of a message that the peer wants noticed. Others wait until it comes.
+/// fn arm_for_messages(completions: &mut CompletionQueue<'_>, doorbell: &mut impl CqDoorbell) {
+///     completions.arm(doorbell, ArmFor::Solicited);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ArmFor {

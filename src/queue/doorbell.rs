@@ -14,6 +14,13 @@ use zerocopy::FromBytes;
 /// queue, then blocks posted to the send queue (16 bits each).
 ///
 /// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+///
+/// ```
+/// use mlx5_mkey::queue::DoorbellRecord;
+/// static RECORD: DoorbellRecord = DoorbellRecord::new();
+/// // Without a system the address of the static may be what the device is told; with `devx` the shim has the records.
+/// assert_eq!(RECORD.bytes(), [[0; 4]; 2]);
+/// ```
 #[derive(Debug, Default, FromBytes)]
 #[repr(C, align(8))]
 pub struct DoorbellRecord {
@@ -53,6 +60,15 @@ impl DoorbellRecord {
 /// then the arm word, which asks for an event (PRM "CQ doorbell record").
 ///
 /// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+///
+/// ```
+/// use mlx5_mkey::queue::{CompletionQueue, CqDoorbellRecord};
+/// use mlx5_mkey::wire::cqe::Cqe;
+/// let (mut entries, record) = ([Cqe::UNWRITTEN; 64], CqDoorbellRecord::new());
+/// let completions = CompletionQueue::new(&mut entries, &record)?;
+/// assert_eq!(record.bytes(), [[0; 4]; 2]);
+/// # Ok::<(), mlx5_mkey::error::QueueError>(())
+/// ```
 #[derive(Debug, Default, FromBytes)]
 #[repr(C, align(8))]
 pub struct CqDoorbellRecord {
@@ -166,6 +182,18 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 /// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes may go to the
 /// same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each doorbell, and so two are never merged
 /// in the CPU's write-combining buffer.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::UarDoorbell;
+/// /// # Safety
+/// /// The caller promises what [`UarDoorbell::new`] asks for, of the queue that will ring it.
+/// unsafe fn doorbell(register: usize) -> Option<UarDoorbell> {
+///     let register = NonNull::new(core::ptr::with_exposed_provenance_mut(register))?;
+///     // SAFETY: the caller vouches for the register.
+///     Some(unsafe { UarDoorbell::new(register) })
+/// }
+/// ```
 #[derive(Debug)]
 pub struct UarDoorbell {
     register: *mut u64,
@@ -222,6 +250,19 @@ impl<D: CqDoorbell + ?Sized> CqDoorbell for &mut D {
 
 /// A completion queue's doorbell of a real device: an 8-byte register in a UAR page, which takes the arm word and the queue's
 /// number (PRM "CQ doorbell").
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::{ArmFor, CompletionQueue, UarCqDoorbell};
+/// use mlx5_mkey::types::Cqn;
+/// /// # Safety
+/// /// The page is the one that completion queue `cqn` was created with, mapped, and stays mapped.
+/// unsafe fn arm(completions: &mut CompletionQueue<'_>, cqn: Cqn, uar_page: NonNull<u64>) {
+///     // SAFETY: the caller vouches for page and number.
+///     let mut doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
+///     completions.arm(&mut doorbell, ArmFor::Any);
+/// }
+/// ```
 #[derive(Debug)]
 pub struct UarCqDoorbell {
     register: *mut u64,

@@ -3,6 +3,34 @@
 //! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into free blocks,
 //! and the device learns of them when [`SendQueue::ring_doorbell`] publishes; only cancelling changes blocks that are posted. Rings
 //! are shared with the device: nothing read from them is trusted.
+//!
+//! ```
+//! use mlx5_mkey::queue::{
+//!     CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, QpRouter, SendQueue,
+//!     SendQueueConfig,
+//! };
+//! use mlx5_mkey::types::Qpn;
+//! use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
+//!
+//! /// On a device this is `UarDoorbell`; here nothing happens.
+//! struct NoDoorbell;
+//! impl Doorbell for NoDoorbell {
+//!     fn ring(&mut self, _last: &LastRequest<'_>) {}
+//! }
+//!
+//! let (mut ring, record) = ([Wqebb::ZERO; 64], DoorbellRecord::new());
+//! let config = SendQueueConfig::new(Qpn::new(0x77)?);
+//! let mut queue = SendQueue::<_, 64>::new(config, &mut ring, &record, NoDoorbell)?;
+//! let (mut entries, cq_record) = ([Cqe::UNWRITTEN; 64], CqDoorbellRecord::new());
+//! let mut completions = CompletionQueue::new(&mut entries, &cq_record)?;
+//!
+//! queue.request(1).signaled().nop()?;
+//! queue.ring_doorbell();
+//! // A device executes the request and writes an entry, which names it: `Completion::Work` with id 1.
+//! let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
+//! assert!(completions.poll(&mut router).is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod barrier;
 mod completion;

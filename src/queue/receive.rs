@@ -12,6 +12,14 @@ use crate::wqe::Sge;
 const MAX_ENTRIES_PER_SLOT: usize = 128;
 
 /// What a receive queue needs to know of its queue pair.
+///
+/// ```
+/// use mlx5_mkey::queue::ReceiveQueueConfig;
+/// use mlx5_mkey::types::Qpn;
+/// // Each message goes into up to 4 buffers: slots of 64 bytes.
+/// let config = ReceiveQueueConfig { qpn: Qpn::new(0x77)?, entries_per_slot: 4 };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ReceiveQueueConfig {
@@ -22,6 +30,20 @@ pub struct ReceiveQueueConfig {
 }
 
 /// A receive queue over the caller's ring. `N` is the most slots that it can keep track of, a power of two.
+///
+/// ```
+/// use mlx5_mkey::queue::{DoorbellRecord, ReceiveQueue, ReceiveQueueConfig};
+/// use mlx5_mkey::types::{Key, Qpn};
+/// use mlx5_mkey::wire::data::DataSegment;
+/// use mlx5_mkey::wqe::Sge;
+/// let (mut ring, record) = ([DataSegment::default(); 128], DoorbellRecord::new());
+/// let config = ReceiveQueueConfig { qpn: Qpn::new(0x77)?, entries_per_slot: 2 };
+/// let mut queue = ReceiveQueue::<64>::new(config, &mut ring, &record)?;
+/// queue.post(1, &[Sge { address: 0x1_0000, length: 512, lkey: Key::from_raw(0x5600) }])?;
+/// queue.publish();
+/// assert_eq!(queue.free_slots(), 63);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ReceiveQueue<'r, const N: usize> {
     ring: Ring<'r, DataSegment>,
     record: &'r DoorbellRecord,

@@ -17,6 +17,34 @@ use crate::wire::Wqebb;
 ///
 /// Requests are posted through [`SendQueue::request`] and reach the device with [`SendQueue::ring_doorbell`]. Each post
 /// either happens as a whole or changes nothing.
+///
+/// ```
+/// use mlx5_mkey::error::{PostError, QueueError};
+/// use mlx5_mkey::queue::{Doorbell, DoorbellRecord, SendQueue, SendQueueConfig, UarDoorbell};
+/// use mlx5_mkey::types::Qpn;
+/// use mlx5_mkey::wire::Wqebb;
+/// use mlx5_mkey::wqe::{Remote, Sge};
+///
+/// /// Ring, record and register are those that the queue pair was created with.
+/// fn make(
+///     qpn: Qpn,
+///     ring: &'static mut [Wqebb],
+///     record: &'static DoorbellRecord,
+///     doorbell: UarDoorbell,
+/// ) -> Result<SendQueue<'static, UarDoorbell, 256>, QueueError> {
+///     SendQueue::new(SendQueueConfig::new(qpn), ring, record, doorbell)
+/// }
+///
+/// fn write<D: Doorbell>(
+///     queue: &mut SendQueue<'_, D, 256>,
+///     remote: Remote,
+///     local: Sge,
+/// ) -> Result<(), PostError> {
+///     queue.request(1).signaled().rdma_write(remote, &[local])?;
+///     queue.ring_doorbell();
+///     Ok(())
+/// }
+/// ```
 pub struct SendQueue<'r, D, const N: usize> {
     pub(super) state: SendState<'r>,
     pub(super) record: &'r DoorbellRecord,

@@ -7,6 +7,15 @@ use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTE
 const INLINE_HEADER_BYTES: u32 = 4;
 
 /// What a send queue needs to know of its queue pair.
+///
+/// ```
+/// use mlx5_mkey::queue::SendQueueConfig;
+/// use mlx5_mkey::types::Qpn;
+/// // A queue pair whose completion queue has 128 entries, all for its send requests.
+/// let config = SendQueueConfig { max_requests: 128, ..SendQueueConfig::new(Qpn::new(0x77)?) };
+/// assert_eq!(config.max_inline_data, SendQueueConfig::MAX_INLINE_DATA);
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SendQueueConfig {

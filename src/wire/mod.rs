@@ -5,6 +5,16 @@
 //!
 //! The setters of a word (`with_…`, `set_…`) take as many low bits of a value as the field has; a debug build stops at a
 //! value that has more.
+//!
+//! ```
+//! use mlx5_mkey::wire::ctrl::{ControlSegment, Opcode};
+//! use zerocopy::FromBytes;
+//! // The first 16 bytes of an RDMA WRITE in block 3 of queue pair 0x77, with a completion.
+//! let bytes = [0, 0, 3, 8, 0, 0, 0x77, 3, 0, 0, 0, 8, 0, 0, 0, 0];
+//! let Ok(control) = ControlSegment::read_from_bytes(&bytes) else { panic!("not 16 bytes") };
+//! assert_eq!(control.opcode_word().opcode(), Opcode::RDMA_WRITE.0);
+//! assert_eq!((control.qpn_ds_word().qpn(), control.qpn_ds_word().ds()), (0x77, 3));
+//! ```
 
 pub mod bsf;
 pub(crate) mod codes;

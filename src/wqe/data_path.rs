@@ -65,6 +65,15 @@ impl Sge {
 /// Where in the peer's memory an RDMA request goes.
 ///
 /// For an mkey of this library the address is an offset in its space, in bytes as they are on the wire.
+///
+/// ```
+/// use mlx5_mkey::types::Key;
+/// use mlx5_mkey::wqe::Remote;
+/// let remote = Remote { address: 0x7f00_0000_1000, rkey: Key::from_raw(0x5800) };
+/// // Behind the first 4096 bytes.
+/// let next = Remote { address: remote.address + 4096, ..remote };
+/// assert_eq!(next.address, 0x7f00_0000_2000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Remote {
@@ -75,6 +84,17 @@ pub struct Remote {
 }
 
 /// The data that a send or an RDMA WRITE carries.
+///
+/// ```
+/// use mlx5_mkey::error::PostError;
+/// use mlx5_mkey::queue::{Doorbell, SendQueue};
+/// use mlx5_mkey::wqe::{Payload, Sge};
+/// /// Sends a header out of memory that need not be registered, then data that the device reads by itself.
+/// fn answer<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, data: Sge) -> Result<(), PostError> {
+///     queue.request(1).send(Payload::Inline(b"status 0"))?;
+///     queue.request(2).signaled().send(&[data])
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Payload<'a> {

@@ -2,6 +2,31 @@
 //!
 //! The number of blocks is known before the first byte is written. Whoever posts reserves them and hands them over as a
 //! slice.
+//!
+//! ```
+//! use mlx5_mkey::error::PostError;
+//! use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyKind};
+//! use mlx5_mkey::queue::{Doorbell, SendQueue};
+//! use mlx5_mkey::wqe::{PreparedConfig, Remote, RequestSize, Sge};
+//!
+//! const KIND: MkeyKind = MkeyKind { max_entries: 4, signature: None, crypto: None };
+//! /// What `write` takes of a ring.
+//! const SIZE: RequestSize = RequestSize::configure_mkey(&KIND, 4, 0).and(RequestSize::rdma(1));
+//! assert_eq!(SIZE.blocks, 4);
+//!
+//! /// Lays an mkey over four pages, and writes all of it to the peer.
+//! fn write<D: Doorbell>(
+//!     queue: &mut SendQueue<'_, D, 256>,
+//!     mkey: &mut Mkey,
+//!     prepared: &PreparedConfig,
+//!     pages: &[KlmEntry; 4],
+//!     remote: Remote,
+//! ) -> Result<(), PostError> {
+//!     queue.request(1).configure_mkey(mkey, prepared, pages)?;
+//!     let all = Sge { address: 0, length: 4 * 4096, lkey: mkey.key() };
+//!     queue.request(2).signaled().rdma_write(remote, &[all])
+//! }
+//! ```
 
 pub(crate) mod bsf;
 pub(crate) mod control;

@@ -3,6 +3,14 @@
 use crate::wire::prm::qp_context::QpcRights;
 
 /// What the peer may do through a queue pair; what it may do to memory, the mkey says.
+///
+/// ```
+/// use mlx5_mkey::command::{QpAccess, Rst2Init};
+/// use mlx5_mkey::types::Qpn;
+/// let access = QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE };
+/// let command = Rst2Init { qp: Qpn::new(0x11)?, port: 1, pkey_index: 0, access };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpAccess {

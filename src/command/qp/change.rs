@@ -9,6 +9,15 @@ use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional};
 use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 
 /// What may change about a queue pair that sends. What is `None` stays as it is.
+///
+/// ```
+/// use mlx5_mkey::command::{QpAccess, QpChange, Rts2Rts};
+/// use mlx5_mkey::types::Qpn;
+/// // From now on the peer may send, and neither read nor write memory.
+/// let change = QpChange { access: Some(QpAccess::default()), ..QpChange::default() };
+/// let command = Rts2Rts { qp: Qpn::new(0x11)?, change };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct QpChange {
@@ -36,6 +45,16 @@ impl QpChange {
 macro_rules! changes {
     ($($(#[$doc:meta])* $name:ident = $opcode:ident, $input:ident;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::command::{Command, QpChange, RnrTimer, ", stringify!($name), "};")]
+        /// use mlx5_mkey::types::Qpn;
+        /// let change = QpChange { rnr_timer: Some(RnrTimer::US_640), ..QpChange::default() };
+        #[doc = concat!("let command = ", stringify!($name), " { qp: Qpn::new(0x11)?, change };")]
+        #[doc = concat!("let mut mailbox = [0; ", stringify!($name), "::INPUT];")]
+        /// assert_eq!(command.encode(&mut mailbox)?[8..12], [0, 0, 0, 0x11]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name {

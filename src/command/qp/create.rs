@@ -12,6 +12,13 @@ use crate::wire::prm::qp_context::{
 macro_rules! powers_of_two {
     ($($(#[$doc:meta])* $name:ident = $least:literal, $max:literal, $unit:literal;)+) => { $(
         $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::command::", stringify!($name), ";")]
+        #[doc = concat!("assert_eq!(", stringify!($name), "::new(64)?.get(), 64);")]
+        #[doc = concat!("assert!(", stringify!($name), "::new(100).is_err());")]
+        /// # Ok::<(), mlx5_mkey::error::QueueError>(())
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name(u8);
@@ -47,6 +54,14 @@ powers_of_two! {
 }
 
 /// The receive queue of a queue pair.
+///
+/// ```
+/// use mlx5_mkey::command::{ReceiveRing, SlotCount, SlotStride};
+/// // 64 messages of up to 4 buffers.
+/// let ring = ReceiveRing { slots: SlotCount::new(64)?, stride: SlotStride::new(4 * 16)? };
+/// assert_eq!(ring.bytes(), 4096);
+/// # Ok::<(), mlx5_mkey::error::QueueError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ReceiveRing {
@@ -64,6 +79,14 @@ impl ReceiveRing {
 }
 
 /// Format of the time stamps in completions (PRM `ts_format`).
+///
+/// ```
+/// use mlx5_mkey::command::{CreateQp, TimestampFormat};
+/// /// For a device whose clock is synchronised (PTP).
+/// fn with_real_time(command: CreateQp) -> CreateQp {
+///     CreateQp { timestamps: TimestampFormat::RealTime, ..command }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TimestampFormat {

@@ -4,6 +4,13 @@ use crate::command::{FlowLabel, Priority};
 use crate::wire::prm::qp_context::{AddressPath, PathFlags, PathFlow, PathHops, PathLid, PathPort, PathUdp};
 
 /// The largest packet of a path (PRM `mtu`).
+///
+/// ```
+/// use mlx5_mkey::command::PathMtu;
+/// // Both ends take the smaller one.
+/// let (ours, theirs) = (PathMtu::B4096, PathMtu::from_code(3));
+/// assert_eq!(theirs.map(|theirs| ours.min(theirs)), Some(PathMtu::B1024));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum PathMtu {
@@ -34,6 +41,21 @@ impl PathMtu {
 }
 
 /// A path over Ethernet (RoCE).
+///
+/// ```
+/// use mlx5_mkey::command::{FlowLabel, Path, Priority, RocePath};
+/// let path = Path::Roce(RocePath {
+///     source_gid_index: 3,
+///     gid: core::net::Ipv4Addr::new(192, 0, 2, 7).to_ipv6_mapped().octets(),
+///     mac: [0x02, 0, 0, 0, 0, 7],
+///     udp_source_port: 0xc000,
+///     hop_limit: 64,
+///     traffic_class: 26 << 2, // DSCP 26
+///     flow_label: FlowLabel::default(),
+///     priority: Priority::new(3)?,
+/// });
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RocePath {
@@ -56,6 +78,11 @@ pub struct RocePath {
 }
 
 /// A path over InfiniBand, within one subnet.
+///
+/// ```
+/// use mlx5_mkey::command::{InfinibandPath, Path, Priority};
+/// let path = Path::Infiniband(InfinibandPath { lid: 0x12, service_level: Priority::default() });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct InfinibandPath {
@@ -66,6 +93,14 @@ pub struct InfinibandPath {
 }
 
 /// Where the peer is.
+///
+/// ```
+/// use mlx5_mkey::command::{Init2Rtr, Path};
+/// /// Connects a queue pair to itself, for a test.
+/// fn loopback(command: Init2Rtr) -> Init2Rtr {
+///     Init2Rtr { remote_qp: command.qp, path: Path::Loopback, ..command }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Path {
