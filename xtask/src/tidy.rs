@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that no compiler checks.
 
 mod circles;
+mod examples;
 mod source;
 mod words;
 
@@ -107,7 +108,8 @@ cargo xtask tidy
 
 Checks the rules of the house that no compiler checks: which module may know which, that no files
 import each other in a circle, where unsafe may be, what is at the top, that every public type has
-a defmt::Format, and which words are not used.
+a defmt::Format, that public modules and types that users construct have an example, and which
+words are not used.
 ";
 
 /// Checks all rules and prints what breaks them.
@@ -166,6 +168,7 @@ fn faults() -> io::Result<Vec<String>> {
         check_unsafe(name, text, &mut faults);
         check_formats(name, text, &mut faults);
     }
+    examples::check(&texts, &mut faults);
     faults.extend(Files::new(texts.iter().map(|(name, text)| (&**name, &**text))).circles());
     Ok(faults)
 }

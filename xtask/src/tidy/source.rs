@@ -2,20 +2,30 @@
 
 /// Lines that are code, with their numbers.
 pub(super) fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    text.lines()
-        .enumerate()
-        .map(|(index, line)| (index + 1, line))
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    numbered(text).filter(is_code)
 }
 
 /// Lines of code before the tests, which are last in a file.
 pub(super) fn shipped(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    before_tests(text).filter(is_code)
+}
+
+/// Lines before the tests, comments among them.
+pub(super) fn before_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = "";
-    code(text).take_while(move |(_, line)| {
+    numbered(text).take_while(move |(_, line)| {
         let tests = before.starts_with("#[cfg(test)]") && line.starts_with("mod ") && line.ends_with('{');
         before = line;
         !tests
     })
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().map(|(index, line)| (index + 1, line))
+}
+
+fn is_code((_, line): &(usize, &str)) -> bool {
+    !line.trim_start().starts_with("//")
 }
 
 /// Returns whether a file of the library is tests.

@@ -1,0 +1,253 @@
+//! An example for every public module, and for every public type that a user constructs.
+
+use super::source::{before_tests, is_letter, is_test, tokens};
+
+/// Folders whose types and modules are not looked at. The page of `wire` is.
+const EXEMPT: &[(&str, &str)] = &[
+    ("src/wire/", "structs of the device, which `wqe` and `command` fill in"),
+    ("src/guide/", "pages for reading, some of which are tables"),
+];
+
+/// Types that could be constructed, and need no example. Nor do errors, whose names end so.
+const RECEIVED: &[(&str, &[&str])] = &[
+    (
+        "found in completions",
+        &[
+            "Completion",
+            "CqeOrigin",
+            "Failure",
+            "Message",
+            "Outcome",
+            "RequestKind",
+            "Retired",
+            "SignatureErrorKind",
+            "SignatureFault",
+            "WorkCompletion",
+        ],
+    ),
+    ("found in errors", &["ConfigPart", "EqualHalves", "OutOfRange"]),
+    (
+        "replies of the device",
+        &["CryptoCapabilities", "DekInfo", "GeneralCapabilities", "KeyImport", "QpInfo"],
+    ),
+    (
+        "read from bytes by `inspect`",
+        &[
+            "Body",
+            "DataSegmentView",
+            "EntryKind",
+            "Finding",
+            "LayoutView",
+            "Problem",
+            "Segment",
+            "SegmentKind",
+        ],
+    ),
+    ("returned by the shim", &["Event", "MkeyObject", "Outstanding", "RingAddresses"]),
+];
+
+/// Checks all files of the library, by name and text.
+pub(super) fn check(files: &[(String, String)], faults: &mut Vec<String>) {
+    let mut excused = Vec::new();
+    for (name, text) in files {
+        let exempt = EXEMPT.iter().any(|(folder, _)| name.starts_with(folder));
+        if exempt || !name.starts_with("src/") || !name.ends_with(".rs") || is_test(name) {
+            continue;
+        }
+        let lines: Vec<&str> = before_tests(text).map(|(_, line)| line).collect();
+        let mut docs = Docs::default();
+        for (index, line) in lines.iter().enumerate() {
+            let number = index + 1;
+            let code = line.trim_start();
+            if let Some(module) = code.strip_prefix("pub mod ") {
+                let has_example = match module.strip_suffix(';') {
+                    Some(module) => page(files, name, module).is_none_or(|page| example(page, "//!")),
+                    None => docs.has_example,
+                };
+                if !has_example {
+                    let module = module.split([' ', ';']).next().unwrap_or_default();
+                    faults.push(format!("{name}:{number}: the page of module {module} has no example"));
+                }
+            } else if let Some(declaration) =
+                code.strip_prefix("pub struct ").or_else(|| code.strip_prefix("pub enum "))
+            {
+                let type_name = declaration.split(|c| !is_letter(c) && c != '$').next().unwrap_or_default();
+                let rest = lines.get(index..).unwrap_or_default();
+                let lacks = !docs.has_example && is_constructed(rest, type_name, &lines);
+                if lacks && RECEIVED.iter().any(|(_, names)| names.contains(&type_name)) {
+                    excused.push(type_name);
+                } else if lacks && !type_name.ends_with("Error") {
+                    faults.push(format!("{name}:{number}: {type_name} has no example"));
+                }
+            }
+            docs.read(code);
+        }
+    }
+    for name in RECEIVED.iter().flat_map(|(_, names)| *names).filter(|name| !excused.contains(name)) {
+        faults.push(format!("xtask/src/tidy/examples.rs: {name} needs no exception"));
+    }
+}
+
+/// Returns the text of a module that a file declares. `None` for one that is exempt.
+fn page<'t>(files: &'t [(String, String)], declared_in: &str, module: &str) -> Option<&'t str> {
+    let folder = declared_in.strip_suffix("lib.rs").or_else(|| declared_in.strip_suffix("mod.rs"));
+    let folder = folder.map_or_else(|| declared_in.replace(".rs", "/"), str::to_owned);
+    let names = [format!("{folder}{module}.rs"), format!("{folder}{module}/mod.rs")];
+    let (_, text) = files.iter().find(|(name, _)| names.contains(name) && name != "src/guide/mod.rs")?;
+    Some(text)
+}
+
+/// Returns whether comments that begin with `opening` have an example that is compiled.
+fn example(text: &str, opening: &str) -> bool {
+    let (mut is_open, mut found) = (false, false);
+    for comment in text.lines().filter_map(|line| line.trim_start().strip_prefix(opening)) {
+        if let Some(kind) = comment.trim().strip_prefix("```") {
+            found |= !is_open && ["", "no_run"].contains(&kind);
+            is_open = !is_open;
+        }
+    }
+    found
+}
+
+/// The comments and attributes before an item.
+#[derive(Default)]
+struct Docs<'t> {
+    comments: Vec<&'t str>,
+    in_attribute: bool,
+    has_example: bool,
+}
+
+impl<'t> Docs<'t> {
+    fn read(&mut self, line: &'t str) {
+        if line.starts_with("//") {
+            self.comments.push(line);
+            self.has_example = example(&self.comments.join("\n"), "///");
+        } else if line.starts_with("#[") || line.starts_with("$(#[") || self.in_attribute {
+            self.in_attribute = !line.contains(']');
+        } else {
+            *self = Self::default();
+        }
+    }
+}
+
+/// Returns whether users construct the type that the first of these lines declares: it is an enum, all its fields are public, or
+/// it has a constructor.
+fn is_constructed(lines: &[&str], name: &str, file: &[&str]) -> bool {
+    let [first, body @ ..] = lines else { return false };
+    let declaration = first.trim_start();
+    if declaration.starts_with("pub enum") || declaration.ends_with(&format!("{name};")) {
+        return true;
+    }
+    let is_public = |field: &str| field.starts_with("pub ");
+    let fields_are_public = if declaration.ends_with('{') {
+        let indent = first.len() - declaration.len() + 4;
+        let body = body.iter().take_while(|line| line.trim() != "}").filter_map(|line| line.get(indent..));
+        body.filter(|field| field.starts_with(is_letter)).all(is_public)
+    } else {
+        declaration.split_once('(').is_some_and(|(_, fields)| fields.split(", ").all(is_public))
+    };
+    fields_are_public || has_constructor(file, name.trim_start_matches('$'))
+}
+
+/// Returns whether a type has a public function that makes one out of nothing of its own.
+fn has_constructor(file: &[&str], name: &str) -> bool {
+    let (mut is_inside, mut signature) = (false, String::new());
+    for line in file.iter().map(|line| line.trim_start()) {
+        if line.starts_with("impl") {
+            let names = tokens(line);
+            is_inside = names.contains(&name) && !names.contains(&"for");
+        } else if is_inside
+            && (!signature.is_empty() || line.starts_with("pub ") && tokens(line).contains(&"fn"))
+        {
+            signature.push_str(line);
+            if line.ends_with(['{', '}']) {
+                let (parameters, result) = signature.split_once("->").unwrap_or_default();
+                if !tokens(parameters).contains(&"self") && tokens(result).contains(&"Self") {
+                    return true;
+                }
+                signature.clear();
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found in one file of the library, exceptions apart.
+    fn found(text: &str) -> Vec<String> {
+        let mut faults = Vec::new();
+        check(&[("src/mkey/a.rs".to_owned(), text.to_owned())], &mut faults);
+        faults.retain(|fault| !fault.ends_with("needs no exception"));
+        faults
+    }
+
+    #[test]
+    fn types_that_users_construct_need_an_example() {
+        for text in [
+            "pub struct A;",
+            "pub struct A(pub u32);",
+            "/// Text.\npub struct A<'a> {\n    /// One.\n    pub one: &'a u32,\n}",
+            "pub enum A {\n    One,\n}",
+            "pub struct A(u32);\nimpl A {\n    pub const fn new(one: u32) -> Self {",
+            "pub struct A<T>(T);\nimpl<T> A<T> {\n    pub fn open(\n        one: T,\n    ) -> Result<Self, E> {",
+            // Not compiled, not open, or another's.
+            "/// ```text\n/// ```\npub struct A;",
+            "/// ```ignore\n/// ```\npub struct A;",
+            "/// ```\n/// ```\nfn f() {}\npub struct A;",
+        ] {
+            let faults = found(text);
+            let is_found = matches!(&faults[..], [one] if one.ends_with(": A has no example"));
+            assert!(is_found, "{text}: {faults:?}");
+        }
+        let faults = found("macro_rules! a {\n        $(#[$doc])*\n        pub struct $name(pub u32);");
+        assert_eq!(faults, ["src/mkey/a.rs:3: $name has no example"]);
+    }
+
+    #[test]
+    fn others_do_not() {
+        for text in [
+            "/// ```\n/// ```\npub struct A;",
+            "/// ```no_run\n/// ```\n// Why.\n#[derive(\n    Clone,\n)]\npub struct A;",
+            "/// ```text\n/// ```\n///\n/// ```\n/// ```\n$(#[$doc])*\npub struct A;",
+            "pub(crate) struct A;",
+            "pub struct A(u32);",
+            "pub struct A {\n    pub one: u32,\n    two: u32,\n}",
+            "pub struct A(u32);\nimpl A {\n    pub fn next(self) -> Self {\n    pub(super) fn new() -> Self {",
+            "pub struct A(u32);\nimpl B {\n    pub fn new() -> Self {",
+            "pub enum AError {",
+            "pub enum Body<'a> {",
+            "#[cfg(test)]\nmod tests {\npub struct A;",
+        ] {
+            assert_eq!(found(text), [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn module_pages_need_an_example() {
+        let faults = |lib: &str, name: &str, text: &str| {
+            let mut faults = Vec::new();
+            let files =
+                [("src/lib.rs", lib), (name, text)].map(|(name, text)| (name.to_owned(), text.to_owned()));
+            check(&files, &mut faults);
+            faults.retain(|fault| !fault.ends_with("needs no exception"));
+            faults.len()
+        };
+        assert_eq!(faults("pub mod a;", "src/a.rs", "//! Text."), 1);
+        assert_eq!(faults("pub mod wire;", "src/wire/mod.rs", "//! Text."), 1);
+        assert_eq!(faults("pub mod a;", "src/a/mod.rs", "//! ```\n//! f();\n//! ```"), 0);
+        assert_eq!(faults("mod a;", "src/a.rs", "//! Text."), 0);
+        assert_eq!(faults("pub mod guide;", "src/guide/mod.rs", "//! Text."), 0);
+        assert_eq!(found("/// Text.\npub mod a {\n").len(), 1);
+    }
+
+    #[test]
+    fn exceptions_end_with_their_reason() {
+        let mut faults = Vec::new();
+        let example = "/// ```\n/// ```\npub enum Outcome {".to_owned();
+        check(&[("src/queue/a.rs".to_owned(), example)], &mut faults);
+        assert!(faults.iter().any(|fault| fault.ends_with("Outcome needs no exception")), "{faults:?}");
+    }
+}
