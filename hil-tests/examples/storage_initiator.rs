@@ -135,8 +135,8 @@ struct Tally {
 
 impl Tally {
     fn new(ios: u64) -> Outcome<Self> {
-        // Hidden where there is no terminal.
-        let bar = ProgressBar::new(ios);
+        // Hidden where there is no terminal, or nothing to be counted.
+        let bar = if ios > 0 { ProgressBar::new(ios) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(
             "{wide_bar} {human_pos} of {human_len}, {msg}, {eta} left",
         )?);
@@ -167,13 +167,13 @@ impl Tally {
         // Longer ones count as the longest.
         self.latencies.saturating_record(io.start.elapsed().as_micros() as u64);
         let tenth = (self.ios / 10).max(1);
-        if self.done.is_multiple_of(256) {
+        if self.done.is_multiple_of(256) && self.done <= self.ios {
             self.bar.set_position(self.done);
             self.bar.set_message(self.rate(self.start.elapsed()));
         }
         if self.done.is_multiple_of(tenth) && self.done <= self.ios {
             let rate = self.rate(self.start.elapsed());
-            self.bar.suspend(|| println!("initiator: {} %, {rate}", self.done * 100 / self.ios));
+            self.bar.suspend(|| println!("initiator: {} %, {rate}", self.done / tenth * 10));
         }
         self.done == tenth
     }
