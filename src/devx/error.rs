@@ -44,7 +44,7 @@ impl fmt::Display for LibraryError {
 
 impl Error for LibraryError {}
 
-/// Why an object of another library cannot be taken over. Nothing has changed, and the other library may go on with it.
+/// Why an object of another library cannot be taken over, or not be used like that. The other library may go on with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdoptError {

@@ -181,6 +181,11 @@ impl<'r, D: Doorbell, const N: usize> Batch<'_, 'r, D, N> {
     pub const fn request(&mut self, id: u64) -> SendRequest<'_, 'r> {
         self.queue.request(id)
     }
+
+    /// Returns how many blocks are free; see [`SendQueue::free_blocks`].
+    pub const fn free_blocks(&self) -> u32 {
+        self.queue.free_blocks()
+    }
 }
 
 impl<D: Doorbell, const N: usize> Drop for Batch<'_, '_, D, N> {

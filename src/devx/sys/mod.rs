@@ -22,7 +22,7 @@ pub(super) use adopt::{CqParts, QpParts};
 pub(super) use context::Context;
 pub(super) use dma::Dma;
 pub(super) use events::{EventChannel, EventData};
-pub(super) use memory::{Mr, Pd};
+pub(super) use memory::{Mr, Pd, prefer_huge_pages};
 pub(super) use object::Object;
 pub(super) use uar::Uar;
 pub(super) use wait::Waker;

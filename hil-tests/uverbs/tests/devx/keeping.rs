@@ -42,6 +42,33 @@ fn note(error: &DevxError) {
 }
 
 #[test]
+fn large_buffers_are_in_huge_pages_where_there_are_any() {
+    preloaded("keeping::large_buffers_are_in_huge_pages_where_there_are_any", || {
+        let bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let buffer = bench.pd.alloc_buffer((4 << 20) + 1, Access::LOCAL_WRITE).unwrap();
+        assert_eq!((buffer.address() % (2 << 20), buffer.len()), (0, (4 << 20) + 1));
+        let mut last = [1];
+        assert_eq!((buffer.read(4 << 20, &mut last), last), (1, [0]));
+        // What was asked for is a flag of the mapping, if the kernel knows it.
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let range = |line: &str| {
+            let (first, rest) = line.split_once('-')?;
+            let end = rest.split_once(' ')?.0;
+            Some((u64::from_str_radix(first, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+        };
+        let mut inside = false;
+        let flags = maps.lines().find(|line| {
+            if let Some((first, end)) = range(line) {
+                inside = (first..end).contains(&buffer.address());
+            }
+            inside && line.starts_with("VmFlags:")
+        });
+        let known = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!(flags.unwrap().split(' ').any(|flag| flag == "hg"), known, "{flags:?}");
+    });
+}
+
+#[test]
 fn a_vector_becomes_a_buffer_or_comes_back() {
     preloaded("keeping::a_vector_becomes_a_buffer_or_comes_back", || {
         let bench = Bench::new(QueuePairSpec::default()).unwrap();
