@@ -132,7 +132,8 @@ impl Device {
     ///
     /// # Safety
     /// - `qp` is a `struct ibv_qp` of libmlx5, and is not destroyed while the value or a clone of its control lives.
-    /// - It is idle: all requests posted to it have completed. What can be seen of it is checked.
+    /// - It is idle: all requests posted to it have completed, and their completions have been taken, before its completion queues
+    ///   are taken over. What can be seen of it is checked.
     /// - Nobody else posts to it from this call on, for good: the other library does not hear of requests that are posted here.
     /// - While requests are posted here, the other library posts to no queue pair of the context that shares the doorbell register.
     ///   It is safe to have it post to none; it writes whole requests to the register, between which this library's doorbells must
