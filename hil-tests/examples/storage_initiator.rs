@@ -38,17 +38,8 @@ use storage::capsule::{CAPSULE, Command, Response};
 use storage::control::{Account, Control, Line, Offer};
 use storage::link::{Event, Link, LinkSpec};
 use storage::process::Usage;
-use storage::{DIF, Lost, Outcome, Random};
+use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, Random};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// How long it waits for something to happen before it looks whether the target is still there.
-const IDLE: Duration = Duration::from_millis(100);
-
-/// How often it looks for that while there is work.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// How long the target may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Most pieces of memory of a command.
 const PIECES: usize = 4;
@@ -74,26 +65,16 @@ struct Arguments {
     /// How long the target may be away, in seconds
     #[arg(long, default_value_t = 30)]
     patience: u64,
-    /// Name of the device, if not the first
-    #[arg(long)]
-    device: Option<String>,
-    /// Entry of its GID table
-    #[arg(long, default_value_t = 0)]
-    gid_index: u8,
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    storage::exit(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Outcome {
-    let device = Device::open(arguments.device.as_deref())?;
+    let device = arguments.device.open()?;
     let mut initiator = Initiator::new(&device, arguments)?;
     initiator.perform(Phase::Fill(0))?;
     initiator.tally = Tally::new(arguments.ios)?;
@@ -235,7 +216,7 @@ impl<'a> Initiator<'a> {
             depth: offer.depth,
             mkeys_per_command: 1,
             crypto: false,
-            gid_index: arguments.gid_index,
+            gid_index: arguments.device.gid_index,
         };
         let link = Link::new(device, spec)?;
         println!(

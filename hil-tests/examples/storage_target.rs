@@ -55,22 +55,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use storage::capsule::{Command, Response};
 use storage::control::{Account, Control, Line, Offer};
 use storage::link::{Event, Link, LinkSpec, MAX_DEPTH, MAX_QUEUES};
 use storage::process::Usage;
-use storage::{Lost, Outcome, Random};
+use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, Random};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// How long it waits for something to happen before it looks whether the initiator is still there.
-const IDLE: Duration = Duration::from_millis(100);
-
-/// How often it looks for that while there is work.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// How long the initiator may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Name of the request that sends a response. Other names are those of slots.
 const RESPONSE: u64 = u64::MAX;
@@ -96,26 +87,16 @@ struct Arguments {
     /// Blocks to corrupt in the course of the run
     #[arg(long, default_value_t = 0)]
     corrupt: u64,
-    /// Name of the device, if not the first
-    #[arg(long)]
-    device: Option<String>,
-    /// Entry of its GID table
-    #[arg(long, default_value_t = 0)]
-    gid_index: u8,
+    #[command(flatten)]
+    device: DeviceArguments,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    storage::exit(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Outcome {
-    let device = Device::open(arguments.device.as_deref())?;
+    let device = arguments.device.open()?;
     let mut target = Target::new(&device, arguments)?;
     let listener = TcpListener::bind(arguments.address)?;
     println!("target: {} blocks at {}", target.blocks, listener.local_addr()?);
@@ -213,8 +194,13 @@ impl Target {
             println!("target: commands have up to {max_blocks} blocks");
         }
         let (queues, depth) = (arguments.queues.into(), arguments.depth.into());
-        let spec =
-            LinkSpec { queues, depth, mkeys_per_command, crypto: true, gid_index: arguments.gid_index };
+        let spec = LinkSpec {
+            queues,
+            depth,
+            mkeys_per_command,
+            crypto: true,
+            gid_index: arguments.device.gid_index,
+        };
         let link = Link::new(device, spec)?;
         // A service asks its key management for the key of the volume.
         let key: [u8; 64] = std::array::from_fn(|index| index as u8);

@@ -9,6 +9,7 @@ use crate::wire::prm::command::Opcode;
 use crate::wire::prm::encryption_key::{CreateKeyRequest, KeyFlags, QueryKeyReply};
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
+use subtle::ConstantTimeEq;
 
 /// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one behind the other. `N` is 32 or 64.
 ///
@@ -34,13 +35,7 @@ impl<'a, const N: usize> XtsKey<'a, N> {
     /// [`EqualHalves`].
     pub fn new(key: &'a [u8; N]) -> Result<Self, EqualHalves> {
         let (front, back) = key.split_at(N / 2);
-        let difference =
-            front.iter().zip(back).fold(0, |difference, (one, other)| difference | (one ^ other));
-        // Opaque, so that the loop cannot be left at the first difference.
-        match core::hint::black_box(difference) {
-            0 => Err(EqualHalves),
-            _ => Ok(Self::allowing_equal_halves(key)),
-        }
+        if front.ct_eq(back).into() { Err(EqualHalves) } else { Ok(Self::allowing_equal_halves(key)) }
     }
 
     /// Takes a key whose halves may be equal, as a published vector has them. Not for data: see [`XtsKey`].

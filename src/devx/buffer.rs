@@ -7,8 +7,6 @@ use super::{DevxError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;
 use crate::wqe::Sge;
-use core::alloc::Layout;
-use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::io;
@@ -31,30 +29,7 @@ use std::vec::Vec;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Buffer(sys::Mr<Allocation>);
-
-/// Bytes of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
-
-/// Memory of the allocator's.
-struct Allocation {
-    base: NonNull<u8>,
-    layout: Layout,
-    /// Bytes in use, from the base on.
-    length: usize,
-}
-
-// SAFETY: plain memory, which is reached through raw copies only, or by those who vouch for what they do.
-unsafe impl Send for Allocation {}
-// SAFETY: as above.
-unsafe impl Sync for Allocation {}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // SAFETY: from the allocator with this layout; the registration is over, and nobody else has the pointer.
-        unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
+pub struct Buffer(sys::Mr<sys::Allocation>);
 
 impl ProtectionDomain {
     /// Allocates `length` bytes of zeros, aligned to pages of 4096 bytes, and registers them. From 2 MiB on they are aligned to that,
@@ -64,19 +39,8 @@ impl ProtectionDomain {
     /// # Errors
     /// [`DevxError::Call`]: memory is used up, or the kernel refuses.
     pub fn alloc_buffer(&self, length: usize, access: Access) -> Result<Buffer, DevxError> {
-        let out_of_memory = || DevxError::call("allocation of a buffer", io::ErrorKind::OutOfMemory.into());
-        let align = if length >= HUGE_PAGE { HUGE_PAGE } else { 4096 };
-        let layout =
-            Layout::from_size_align(length.max(1), align).map_err(|_| out_of_memory())?.pad_to_align();
-        // SAFETY: the size is not 0.
-        let base = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(out_of_memory)?;
-        if align == HUGE_PAGE {
-            // Before the memory is touched: that is when it gets its pages.
-            sys::prefer_huge_pages(base, layout.size());
-        }
-        // SAFETY: just allocated, with this size.
-        unsafe { base.write_bytes(0, layout.size()) };
-        self.own(Allocation { base, layout, length }, access).map_err(|(error, _)| error)
+        let memory = sys::Allocation::zeroed(length, "allocation of a buffer")?;
+        self.own(memory, access).map_err(|(error, _)| error)
     }
 
     /// Registers the bytes of a vector, which becomes the buffer's.
@@ -84,25 +48,14 @@ impl ProtectionDomain {
     /// # Errors
     /// [`DevxError::Call`], and the vector as it was: it is empty, or the kernel refuses.
     pub fn register_vec(&self, bytes: Vec<u8>, access: Access) -> Result<Buffer, (DevxError, Vec<u8>)> {
-        let invalid = || DevxError::call("registration of a vector", io::ErrorKind::InvalidInput.into());
-        let Ok(layout) = Layout::array::<u8>(bytes.capacity()) else { return Err((invalid(), bytes)) };
-        if bytes.is_empty() {
-            return Err((invalid(), bytes));
-        }
-        let mut bytes = ManuallyDrop::new(bytes);
-        let length = bytes.len();
-        let Some(base) = NonNull::new(bytes.as_mut_ptr()) else {
-            return Err((invalid(), ManuallyDrop::into_inner(bytes)));
-        };
-        self.own(Allocation { base, layout, length }, access).map_err(|(error, memory)| {
-            let memory = ManuallyDrop::new(memory);
-            // SAFETY: the parts of the vector above, which is given up; the memory has no other owner.
-            (error, unsafe { Vec::from_raw_parts(memory.base.as_ptr(), length, memory.layout.size()) })
-        })
+        let empty = || DevxError::call("registration of a vector", io::ErrorKind::InvalidInput.into());
+        let memory = sys::Allocation::of_vec(bytes).map_err(|bytes| (empty(), bytes))?;
+        // SAFETY: it was a vector just now.
+        self.own(memory, access).map_err(|(error, memory)| (error, unsafe { memory.into_vec() }))
     }
 
-    fn own(&self, memory: Allocation, access: Access) -> Result<Buffer, (DevxError, Allocation)> {
-        let (address, length) = (memory.base.as_ptr(), memory.length.max(1).min(memory.layout.size()));
+    fn own(&self, memory: sys::Allocation, access: Access) -> Result<Buffer, (DevxError, sys::Allocation)> {
+        let (address, length) = (memory.base().as_ptr(), memory.length().max(1));
         // SAFETY: the allocation lives until the registration is over, and for ever if that cannot be ended. Rust code reaches it
         // through copies only, or vouches for what it does.
         let region = unsafe { sys::Mr::register(&self.pd, memory, address, length, verbs_access(access))? };
@@ -113,12 +66,12 @@ impl ProtectionDomain {
 impl Buffer {
     /// Returns the address of its first byte.
     pub fn address(&self) -> u64 {
-        self.0.kept().base.as_ptr().expose_provenance() as u64
+        self.0.kept().base().as_ptr().expose_provenance() as u64
     }
 
     /// Returns how many bytes it has.
     pub fn len(&self) -> usize {
-        self.0.kept().length
+        self.0.kept().length()
     }
 
     /// Returns whether it has none.
@@ -157,7 +110,7 @@ impl Buffer {
             // SAFETY: `count` bytes from `offset` on are in the allocation, which Rust code reaches through this value only. The
             // device is not Rust code: whoever wants it to see the bytes posts afterwards.
             unsafe {
-                self.0.kept().base.add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), count)
+                self.0.kept().base().add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), count)
             };
         }
         count
@@ -169,7 +122,7 @@ impl Buffer {
         if count > 0 {
             // SAFETY: as in `write`; any bytes are bytes.
             unsafe {
-                self.0.kept().base.add(offset).copy_to_nonoverlapping(NonNull::from(bytes).cast(), count)
+                self.0.kept().base().add(offset).copy_to_nonoverlapping(NonNull::from(bytes).cast(), count)
             };
         }
         count
@@ -182,7 +135,7 @@ impl Buffer {
     /// to an mkey over it, with the right to write.
     pub unsafe fn slice(&self) -> &[u8] {
         // SAFETY: the allocation has that length, and all its bytes are initialised; the caller vouches for the rest.
-        unsafe { core::slice::from_raw_parts(self.0.kept().base.as_ptr(), self.len()) }
+        unsafe { core::slice::from_raw_parts(self.0.kept().base().as_ptr(), self.len()) }
     }
 
     /// Returns its bytes, to be changed.
@@ -191,6 +144,6 @@ impl Buffer {
     /// While the reference lives, nobody else reads or writes the memory, as in [`Buffer::slice`].
     pub unsafe fn slice_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `slice`.
-        unsafe { core::slice::from_raw_parts_mut(self.0.kept().base.as_ptr(), self.len()) }
+        unsafe { core::slice::from_raw_parts_mut(self.0.kept().base().as_ptr(), self.len()) }
     }
 }

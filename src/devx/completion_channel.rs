@@ -111,7 +111,7 @@ impl CqReader {
                 return Ok(Some(completion));
             }
             let CompletionChannel(channel) = self.channel()?;
-            if !channel.ready(end)? {
+            if !channel.ready(None, end)? {
                 return Ok(self.poll(router).transpose()?);
             }
         }

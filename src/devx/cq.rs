@@ -214,9 +214,7 @@ impl Cq {
         let cq = Self(Arc::new(CqObject { number, room, object }));
         (cq.clone(), CqReader { queue, doorbell, channel: None, cq })
     }
-}
 
-impl Cq {
     /// Returns its number.
     pub fn number(&self) -> Cqn {
         self.0.number

@@ -74,7 +74,21 @@ impl Default for QueuePairSpec {
 /// Completions of a queue pair are dropped with it and the last clone of its control.
 ///
 /// It keeps track of its requests in itself, which takes tens of kilobytes: put it into a box where it is moved about, or into a
-/// table.
+/// table:
+///
+/// ```no_run
+/// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
+/// use mlx5_mkey::queue::QpTable;
+///
+/// type Table = QpTable<Box<QueuePair<2048, 128>>, 16>;
+///
+/// # fn example(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut table = Table::new();
+/// let queue = device.create_qp(pd, cq, cq, QueuePairSpec::default())?;
+/// table.insert(Box::new(queue)).map_err(|(error, _)| error)?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct QueuePair<const S: usize, const R: usize> {
     // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands out a reference
     // to them, and their records and doorbells stay inside.
@@ -186,18 +200,11 @@ impl Device {
         let config =
             SendQueueConfig { signal_all: spec.signal_all, max_requests, ..SendQueueConfig::new(qpn) };
         let object = QpObject { qpn, spec, cqs, addresses, object };
-        let control = QpControl(Arc::new(object));
-        control.init()?;
-        Ok(QueuePair {
-            send: SendQueue::new(config, send_slots, record, doorbell)?,
-            receive: ReceiveQueue::new(
-                ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot },
-                receive_slots,
-                record,
-            )?,
-            outstanding: Outstanding::default(),
-            control,
-        })
+        let send = SendQueue::new(config, send_slots, record, doorbell)?;
+        let config = ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot };
+        let queue = QueuePair::new(object, send, ReceiveQueue::new(config, receive_slots, record)?);
+        queue.control.init()?;
+        Ok(queue)
     }
 }
 
@@ -426,22 +433,7 @@ impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {
     }
 }
 
-/// A queue pair keeps the book of its requests in itself, which is tens of kilobytes. In a box it is moved cheaply, and a table of
-/// queue pairs stays small:
-///
-/// ```no_run
-/// use mlx5_mkey::devx::{Cq, Device, ProtectionDomain, QueuePair, QueuePairSpec};
-/// use mlx5_mkey::queue::QpTable;
-///
-/// type Table = QpTable<Box<QueuePair<2048, 128>>, 16>;
-///
-/// # fn example(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<(), Box<dyn std::error::Error>> {
-/// let mut table = Table::new();
-/// let queue = device.create_qp(pd, cq, cq, QueuePairSpec::default())?;
-/// table.insert(Box::new(queue)).map_err(|(error, _)| error)?;
-/// # Ok(())
-/// # }
-/// ```
+/// As [`QueuePair`] says, for tables of queue pairs.
 impl<Q: QpQueues + ?Sized> QpQueues for Box<Q> {
     #[inline]
     fn qpn(&self) -> Qpn {

@@ -96,10 +96,14 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
     /// its doorbell record, 16 bits).
     #[must_use]
     pub const fn starting_at(mut self, first_slot: u16) -> Self {
-        let slots = self.limit - self.consumer;
-        let first = first_slot as u64;
-        (self.producer, self.published, self.consumer, self.limit) = (first, first, first, first + slots);
+        self.empty_at(first_slot as u64);
         self
+    }
+
+    /// Has nothing outstanding, and the next request in the slot with this number.
+    const fn empty_at(&mut self, first: u64) {
+        let slots = self.limit - self.consumer;
+        (self.producer, self.published, self.consumer, self.limit) = (first, first, first, first + slots);
     }
 
     /// Returns the number of the queue pair.
@@ -181,8 +185,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
                 each(*id);
             }
         }
-        let slots = self.limit - self.consumer;
-        (self.producer, self.published, self.consumer, self.limit) = (0, 0, 0, slots);
+        self.empty_at(0);
         self.record.set_receive(0);
     }
 }

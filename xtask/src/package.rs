@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use xtask::run::{self, answer, cargo, check, root};
+use xtask::run::{self, Folder, answer, cargo, check, root};
 
 /// The answer to `--help`.
 pub(crate) const HELP: &str = "\
@@ -32,15 +32,12 @@ pub(crate) fn test() -> Result<(), String> {
     let version = version.rsplit(['#', '@']).next().unwrap_or_default();
     let name = format!("mlx5-mkey-{version}");
     let packed = target.join("package").join(format!("{name}.crate"));
-    let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-    let tested = unpack(&packed, &folder).and_then(|()| tests(&folder.join(&name), target));
-    // What is in the way of nobody may stay where it cannot be removed.
-    let _ = std::fs::remove_dir_all(&folder);
-    tested
+    let folder = Folder::temporary("package")?;
+    unpack(&packed, folder.path())?;
+    tests(&folder.path().join(&name), target)
 }
 
 fn unpack(packed: &Path, folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(packed).arg("-C").arg(folder);
     check(tar)

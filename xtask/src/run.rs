@@ -12,6 +12,35 @@ use std::time::{Duration, Instant};
 /// How often a program is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// A folder for the time being: it goes away with the value.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes one, with `name` in its own.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn temporary(name: &str) -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("mlx5-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Returns where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Where it cannot be removed it is in the way of nobody.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Returns the words behind this program's name.
 #[must_use]
 pub fn arguments() -> Vec<String> {

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::run::{self, cargo, check, free_port};
+use xtask::run::{self, Folder, cargo, check, free_port};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
@@ -33,7 +33,7 @@ const SINGLE_BLOCK: &str = "single-block";
 const HALF: &str = "initiator: 50 %";
 
 /// How long the target takes to end, once the initiator has.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,8 +122,9 @@ fn build() -> Result<(), String> {
 
 /// Runs both programs, and sees that they end well and leave nothing behind.
 fn perform(options: &Options) -> Result<(), String> {
-    let folder = Folder::new()?;
-    let (address, volume) = (format!("127.0.0.1:{}", free_port()?), folder.0.join("volume"));
+    let folder = Folder::temporary("storage")?;
+    let folder = folder.path();
+    let (address, volume) = (format!("127.0.0.1:{}", free_port()?), folder.join("volume"));
     let target_words = [
         ("--address", address.clone()),
         ("--volume", volume.to_string_lossy().into_owned()),
@@ -138,11 +139,12 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--ios", options.ios.to_string()),
         ("--idle-seconds", options.idle_seconds.to_string()),
     ];
-    let target_command = program("storage_target", &target_words, &options.engine, &folder.0)?;
-    let mut initiator = program("storage_initiator", &initiator_words, &options.engine, &folder.0)?;
-    let logs = [folder.0.join("target.log"), folder.0.join("target-again.log")];
+    let mut initiator = program("storage_initiator", &initiator_words, &options.engine, folder)?;
+    let logs = [folder.join("target.log"), folder.join("target-again.log")];
     let [log, again] = &logs;
-    let mut target = Running::start(copy(&target_command), log)?;
+    let start_target =
+        |log| Running::start(program("storage_target", &target_words, &options.engine, folder)?, log);
+    let mut target = start_target(log)?;
     initiator.stdout(Stdio::piped());
     let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
     let said = initiator.0.stdout.take().ok_or("the initiator has no output")?;
@@ -154,7 +156,7 @@ fn perform(options: &Options) -> Result<(), String> {
         if options.kill && !was_killed && line.starts_with(HALF) {
             was_killed = true;
             drop(target);
-            target = Running::start(copy(&target_command), again)?;
+            target = start_target(again)?;
         }
     }
     let ended = initiator.wait(LIMIT)?;
@@ -188,22 +190,6 @@ fn program(name: &str, words: &[(&str, String)], engine: &str, folder: &Path) ->
     Ok(command)
 }
 
-/// Returns the same command, to be run once more.
-fn copy(command: &Command) -> Command {
-    let mut copy = Command::new(command.get_program());
-    copy.args(command.get_args()).stdin(Stdio::null());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => copy.env(name, value),
-            None => copy.env_remove(name),
-        };
-    }
-    if let Some(folder) = command.get_current_dir() {
-        copy.current_dir(folder);
-    }
-    copy
-}
-
 /// A program that runs. It is killed when this is dropped.
 struct Running(Child);
 
@@ -227,23 +213,6 @@ impl Drop for Running {
         // Fails where it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// A folder that goes away.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("mlx5-storage-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -40,6 +40,7 @@ const UNSAFE: &[&str] = &[
     "src/devx/queue_pair.rs",
     "src/devx/sys/address.rs",
     "src/devx/sys/adopt.rs",
+    "src/devx/sys/allocation.rs",
     "src/devx/sys/context.rs",
     "src/devx/sys/dma.rs",
     "src/devx/sys/events.rs",

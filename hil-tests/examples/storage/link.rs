@@ -135,8 +135,7 @@ impl Link {
 
     /// Returns a queue pair.
     pub(crate) fn queue(&mut self, index: usize) -> Outcome<&mut Queue> {
-        let qpn = self.qpns.get(index).ok_or("no such queue pair")?;
-        Ok(self.queues.get_mut(*qpn).ok_or("no such queue pair")?)
+        Ok(self.queue_and_mkeys(index)?.0)
     }
 
     /// Returns a queue pair and the mkeys, to post to the one what the others take.
@@ -187,7 +186,7 @@ impl Link {
         }
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
-            // Its configuration may be among them, or have been flushed: nobody knows whether the device has executed it.
+            // Its configuration may be among them, or have been flushed: whether the device has executed it is not known.
             mkey.forget();
             // What it has named is named again when the data is moved again.
             let _ = mkey.check();

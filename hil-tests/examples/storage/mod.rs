@@ -5,14 +5,55 @@ pub(crate) mod control;
 pub(crate) mod link;
 pub(crate) mod process;
 
+use mlx5_mkey::devx::Device;
 use mlx5_mkey::mkey::{Domain, Escape, Guard, Signature, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 use std::error::Error;
 use std::fmt;
 use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
 
 /// What can go wrong, in words.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+/// The device that a program uses.
+#[derive(clap::Args)]
+pub(crate) struct DeviceArguments {
+    /// Name of the device, if not the first
+    #[arg(long)]
+    device: Option<String>,
+    /// Entry of its GID table
+    #[arg(long, default_value_t = 0)]
+    pub(crate) gid_index: u8,
+}
+
+impl DeviceArguments {
+    /// Opens it.
+    pub(crate) fn open(&self) -> Outcome<Device> {
+        Ok(Device::open(self.device.as_deref())?)
+    }
+}
+
+/// Returns the exit status of a program, and says what went wrong.
+pub(crate) fn exit(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// How long the programs wait for something to happen before they look whether the other side is still there.
+pub(crate) const IDLE: Duration = Duration::from_millis(100);
+
+/// How often they look for that while there is work.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the other side may take for an answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The other side is gone, or breaks the rules: a new connection may help.
 #[derive(Debug)]

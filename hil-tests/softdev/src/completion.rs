@@ -14,12 +14,6 @@ use mlx5_mkey::wire::ctrl::FmCeSe;
 const INDEX_MASK: u32 = 0x00ff_ffff;
 
 impl<M: Memory> Device<M> {
-    /// Gives numbers of queue pairs and mkeys that are gone out again at once from now on.
-    pub const fn reuse_numbers(&mut self) {
-        self.objects.qps.reuse();
-        self.objects.mkeys.reuse();
-    }
-
     /// Has a completion queue be full from now on, as if the host took nothing any more.
     pub fn fill(&mut self, cqn: u32) {
         if let Some(cq) = self.objects.cqs.get_mut(cqn) {

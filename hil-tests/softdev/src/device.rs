@@ -315,6 +315,12 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Gives numbers of queue pairs and mkeys that are gone out again at once from now on.
+    pub const fn reuse_numbers(&mut self) {
+        self.objects.qps.reuse();
+        self.objects.mkeys.reuse();
+    }
+
     /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it anew (M28). DEKs
     /// that were loaded under them stay (M29).
     pub fn revoke(&mut self, credential: u32) {

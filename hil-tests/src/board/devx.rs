@@ -17,7 +17,7 @@ use mlx5_mkey::devx::{
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
-use mlx5_mkey::queue::{Batch, Completion, QpRouter, SendRequest, UarDoorbell};
+use mlx5_mkey::queue::{Completion, QpRouter, SendRequest};
 use mlx5_mkey::types::{DekId, Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::Sge;
@@ -72,26 +72,16 @@ struct ShimQueues {
     completions: CqReader,
 }
 
-/// Requests on their way to a queue of the shim.
-enum ShimPosting<'q> {
-    Queue(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>),
-    Batch(Batch<'q, 'static, UarDoorbell, SEND_BLOCKS>),
-}
+/// Requests on their way to a queue pair without a batch.
+struct Unbatched<'q>(&'q mut QueuePair<SEND_BLOCKS, RECEIVE_SLOTS>);
 
-impl Posting for ShimPosting<'_> {
+impl Posting for Unbatched<'_> {
     fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
-        match self {
-            Self::Queue(queue) => queue.request(id),
-            Self::Batch(batch) => batch.request(id),
-        }
+        self.0.request(id)
     }
 
     fn publish(self: Box<Self>) {
-        match *self {
-            Self::Queue(queue) => queue.ring_doorbell(),
-            // When it is dropped.
-            Self::Batch(_) => {}
-        }
+        self.0.ring_doorbell();
     }
 }
 
@@ -102,7 +92,7 @@ impl EndQueues for ShimQueues {
 
     fn open(&mut self, way: Way) -> Box<dyn Posting + '_> {
         let queue = &mut self.queue;
-        Box::new(if way.batches() { ShimPosting::Batch(queue.batch()) } else { ShimPosting::Queue(queue) })
+        if way.batches() { Box::new(queue.batch()) } else { Box::new(Unbatched(queue)) }
     }
 
     fn ring_doorbell(&mut self) {

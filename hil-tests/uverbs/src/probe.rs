@@ -49,7 +49,12 @@ static KEPT: AtomicU32 = AtomicU32::new(0);
 
 /// Counts a destroying. Returns whether it is to be refused.
 pub(crate) fn keeps_next() -> bool {
-    KEPT.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1)
+    counts_down(&KEPT)
+}
+
+/// Counts one less. Returns whether this was the last.
+fn counts_down(left: &AtomicU32) -> bool {
+    left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1)
 }
 
 /// Has the `nth` destroying from now be refused, counted from 1, with EBUSY. 0 takes it back.
@@ -61,8 +66,7 @@ pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
 
 /// Counts a call that makes, changes or asks something. Returns how it fails if it does.
 pub(crate) fn next_call(id: CallId) -> Option<Failure> {
-    let left = LEFT.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
-    if left == Ok(1) {
+    if counts_down(&LEFT) {
         BROKEN.store(id.0, Ordering::Release);
     }
     (BROKEN.load(Ordering::Acquire) == id.0).then(|| Failure {

@@ -3,11 +3,12 @@
 #![allow(unsafe_code)]
 
 use super::abi::DevxUmem;
+use super::allocation::Allocation;
 use super::context::Context;
 use super::errno::{check, last_error};
 use crate::command::{UmemId, UmemSlice};
 use crate::devx::error::{DevxError, drop_failed};
-use core::alloc::Layout;
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::io;
 use std::sync::Arc;
@@ -62,36 +63,20 @@ impl Umem {
 /// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
 pub(in crate::devx) struct Dma {
     umem: Umem,
-    base: NonNull<u8>,
-    layout: Layout,
+    /// Dropped behind the registration, and never if that cannot be ended.
+    memory: ManuallyDrop<Allocation>,
 }
 
-// SAFETY: plain memory behind a pointer that only its slices use.
-unsafe impl Send for Dma {}
-// SAFETY: as above.
-unsafe impl Sync for Dma {}
-
 impl Dma {
-    /// Alignment in bytes: the smallest page of the device.
-    const PAGE: usize = 4096;
-
     /// Allocates zeroed memory.
     pub(in crate::devx) fn alloc(context: &Arc<Context>, length: usize) -> Result<Self, DevxError> {
-        let too_long = || DevxError::call("allocation of a ring", io::ErrorKind::OutOfMemory.into());
-        let length = length.max(1).checked_next_multiple_of(Self::PAGE).ok_or_else(too_long)?;
-        let layout = Layout::from_size_align(length, Self::PAGE).map_err(|_| too_long())?;
-        // SAFETY: the layout's size is not 0.
-        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or_else(too_long)?;
+        // A length that has no whole pages is too long to be allocated.
+        let length = length.max(1).checked_next_multiple_of(Allocation::PAGE).unwrap_or(usize::MAX);
+        let memory = Allocation::zeroed(length, "allocation of a ring")?;
         // SAFETY: the memory stays allocated until `drop` below, which ends the registration first. It is used through
         // `slots` and `record` only.
-        match unsafe { Umem::register(context, base.as_ptr(), length) } {
-            Ok(umem) => Ok(Self { umem, base, layout }),
-            Err(error) => {
-                // SAFETY: allocated above with this layout, and nobody has seen it.
-                unsafe { std::alloc::dealloc(base.as_ptr(), layout) };
-                Err(error)
-            }
-        }
+        let umem = unsafe { Umem::register(context, memory.base().as_ptr(), memory.length())? };
+        Ok(Self { umem, memory: ManuallyDrop::new(memory) })
     }
 
     /// Returns where `offset` is, for commands.
@@ -101,21 +86,21 @@ impl Dma {
 
     /// Returns where `offset` is in this process.
     pub(in crate::devx) fn address(&self, offset: usize) -> u64 {
-        self.base.as_ptr().expose_provenance() as u64 + offset as u64
+        self.memory.base().as_ptr().expose_provenance() as u64 + offset as u64
     }
 
     /// Returns where `count` values are from `offset`, if the memory has room for them there.
     fn place<T>(&self, offset: usize, count: usize) -> Result<NonNull<T>, DevxError> {
-        const { assert!(align_of::<T>() <= Self::PAGE, "the base would not be aligned") };
+        const { assert!(align_of::<T>() <= Allocation::PAGE, "the base would not be aligned") };
         let bytes = count.checked_mul(size_of::<T>());
         let inside = bytes
             .and_then(|bytes| bytes.checked_add(offset))
-            .is_some_and(|end| end <= self.layout.size() && offset.is_multiple_of(align_of::<T>()));
+            .is_some_and(|end| end <= self.memory.length() && offset.is_multiple_of(align_of::<T>()));
         if !inside {
             return Err(DevxError::call("laying out of a ring", io::ErrorKind::InvalidInput.into()));
         }
         // SAFETY: inside the allocation, as just checked.
-        Ok(unsafe { self.base.add(offset) }.cast())
+        Ok(unsafe { self.memory.base().add(offset) }.cast())
     }
 
     /// Returns slots of a ring, each set to `value`.
@@ -160,8 +145,8 @@ impl Drop for Dma {
     fn drop(&mut self) {
         // SAFETY: this is the end. Objects over the memory are gone: they keep this value.
         match unsafe { self.umem.deregister() } {
-            // SAFETY: allocated by `alloc` with this layout; the device cannot reach it any more.
-            Ok(()) => unsafe { std::alloc::dealloc(self.base.as_ptr(), self.layout) },
+            // SAFETY: dropped once, here; the device cannot reach it any more.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
             // The device may still write to the memory: it is leaked.
             Err(error) => drop_failed(&error),
         }

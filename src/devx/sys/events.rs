@@ -6,7 +6,7 @@ use super::abi::{EVENT_CHANNEL_OMIT_DATA, EventChannelRaw};
 use super::context::Context;
 use super::errno::{check, last_error};
 use super::object::Object;
-use super::wait::{ENDED, Waker, wait};
+use super::wait::{ENDED, NONE, Waker, wait};
 use crate::devx::error::DevxError;
 use core::ffi::c_int;
 use core::ptr::NonNull;
@@ -87,34 +87,36 @@ impl EventChannel {
             if let Some(event) = self.take()? {
                 return Ok(Some(event));
             }
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let [event, woken] = wait([self.fd(), waker.fd()], left)?;
-            if event & libc::POLLIN != 0 && event & ENDED == 0 {
-                continue;
-            }
-            if event & ENDED != 0 {
-                // The device is gone, or the context that the caller lent is closed. What came before is still there.
-                return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
-            }
-            if woken != 0 {
-                return Err(DevxError::EventsClosed);
-            }
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(None);
+            match self.ready(Some(waker), end) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                // What came before is still there.
+                Err(DevxError::EventsClosed) => {
+                    return self.take().and_then(|event| event.ok_or(DevxError::EventsClosed)).map(Some);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Waits until there is an event. Returns whether there is: not when the time is over.
-    pub(in crate::devx) fn ready(&self, end: Option<Instant>) -> Result<bool, DevxError> {
+    /// Waits until there is an event. Returns whether there is: not when the time is over. Else the waiting was ended: `waker` was
+    /// used, the device is gone, or the context that the caller lent is closed.
+    pub(in crate::devx) fn ready(
+        &self,
+        waker: Option<&Waker>,
+        end: Option<Instant>,
+    ) -> Result<bool, DevxError> {
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let [event] = wait([self.fd()], left)?;
+            let [event, woken] = wait([self.fd(), waker.map_or(NONE, Waker::fd)], left)?;
             if event & ENDED != 0 {
                 return Err(DevxError::EventsClosed);
             }
             if event & libc::POLLIN != 0 {
                 return Ok(true);
+            }
+            if woken != 0 {
+                return Err(DevxError::EventsClosed);
             }
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);

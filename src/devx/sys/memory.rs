@@ -73,12 +73,6 @@ impl Drop for Pd {
     }
 }
 
-/// Asks the kernel to have memory in huge pages. Whether it can is of no account.
-pub(in crate::devx) fn prefer_huge_pages(base: NonNull<u8>, length: usize) {
-    // SAFETY: the advice changes nothing that a program can see in its memory. Of a range that is not mapped it is refused.
-    unsafe { libc::madvise(base.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
-}
-
 /// A registered memory region, and the memory if it is ours.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,

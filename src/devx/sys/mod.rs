@@ -7,6 +7,7 @@
 mod abi;
 mod address;
 mod adopt;
+mod allocation;
 mod context;
 mod dma;
 mod errno;
@@ -19,10 +20,11 @@ mod wait;
 
 pub(super) use address::Route;
 pub(super) use adopt::{CqParts, QpParts};
+pub(super) use allocation::Allocation;
 pub(super) use context::Context;
 pub(super) use dma::Dma;
 pub(super) use events::{EventChannel, EventData};
-pub(super) use memory::{Mr, Pd, prefer_huge_pages};
+pub(super) use memory::{Mr, Pd};
 pub(super) use object::Object;
 pub(super) use uar::Uar;
 pub(super) use wait::Waker;

@@ -14,11 +14,11 @@ use std::time::Duration;
 /// What a channel says when its context is gone.
 pub(super) const ENDED: c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL | libc::POLLRDHUP;
 
+/// A descriptor that nothing happens to: ppoll passes it over.
+pub(super) const NONE: c_int = -1;
+
 /// Waits until one of the descriptors can be read or has ended, or the time is over, or a signal comes.
-pub(super) fn wait<const N: usize>(
-    descriptors: [c_int; N],
-    left: Option<Duration>,
-) -> Result<[c_short; N], DevxError> {
+pub(super) fn wait(descriptors: [c_int; 2], left: Option<Duration>) -> Result<[c_short; 2], DevxError> {
     let mut polled =
         descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 });
     let time = left.map(|left| libc::timespec {
@@ -27,10 +27,10 @@ pub(super) fn wait<const N: usize>(
     });
     let limit = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: descriptors and time live until the call is over; no signal mask is given.
-    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), N as libc::nfds_t, limit, ptr::null()) };
+    let ready = unsafe { libc::ppoll(polled.as_mut_ptr(), 2, limit, ptr::null()) };
     match (ready, io::Error::last_os_error()) {
         (0.., _) => Ok(polled.map(|descriptor| descriptor.revents)),
-        (_, error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; N]),
+        (_, error) if error.kind() == io::ErrorKind::Interrupted => Ok([0; 2]),
         (_, error) => Err(DevxError::call("ppoll", error)),
     }
 }

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use xtask::run::{self, free_port, root};
+use xtask::run::{self, Folder, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
@@ -66,8 +66,8 @@ pub(crate) fn run() -> ExitCode {
 pub(crate) fn check() -> Result<(), String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
-    let folder = Folder::new()?;
-    let bench = Bench { library: emulate::library()?, folder: &folder.0 };
+    let folder = Folder::temporary("peer")?;
+    let bench = Bench { library: emulate::library()?, folder: folder.path() };
     bench.unpack()?;
     let mut failed = 0;
     let mut tell = |name: &str, outcome: Result<String, String>| match outcome {
@@ -95,23 +95,6 @@ pub(crate) fn check() -> Result<(), String> {
 
 fn refs(list: &[String]) -> Vec<&str> {
     list.iter().map(String::as_str).collect()
-}
-
-/// A folder that goes away.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("mlx5-peer-{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// The library, and a folder for everything else.

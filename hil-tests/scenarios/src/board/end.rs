@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::Mkey;
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, Doorbell, QpRouter, ReceiveQueue, RequestKind, SendQueue, SendRequest,
+    Batch, Completion, CompletionQueue, Doorbell, QpRouter, ReceiveQueue, RequestKind, SendQueue, SendRequest,
 };
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
@@ -32,6 +32,16 @@ impl<D: Doorbell, const N: usize> Posting for Poster<'_, 'static, D, N> {
 
     fn publish(self: Box<Self>) {
         Poster::publish(*self);
+    }
+}
+
+impl<D: Doorbell, const N: usize> Posting for Batch<'_, 'static, D, N> {
+    fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
+        Batch::request(self, id)
+    }
+
+    fn publish(self: Box<Self>) {
+        // When it is dropped, here.
     }
 }
 

@@ -34,7 +34,7 @@ use mlx5_mkey::error::{CommandError, CompletionError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, KlmEntry, MkeyConfig, Signature, SignatureChange, T10Dif,
 };
-use mlx5_mkey::queue::{self, QpRouter, QpTable, RequestKind};
+use mlx5_mkey::queue::{self, Completion, QpRouter, QpTable, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use mlx5_softdev::factory;
@@ -47,7 +47,7 @@ use verbs::{Counts, Opened};
 type Outcome<T = ()> = Result<T, DevxError>;
 
 /// So long a test waits for what must come.
-const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 /// So long it waits for what must not.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(20));
 
@@ -85,20 +85,31 @@ impl Bench {
 impl Bench {
     /// Waits for a completion, which must be a good one.
     fn completed(&mut self) {
-        let end = Instant::now() + TIMEOUT.unwrap();
-        let mut router = QpRouter { queues: &mut self.queue, mkeys: &mut [] };
-        let completion = loop {
-            if let Some(completion) = self.completions.poll(&mut router) {
-                break completion;
-            }
-            assert!(Instant::now() < end, "no completion");
-            std::thread::yield_now();
-        };
-        let work = completion.unwrap().work().unwrap();
+        let work = take(&mut self.completions, &mut self.queue, 1)[0].work().unwrap();
         assert!(
             matches!(work.outcome, queue::Outcome::Sent { kind: RequestKind::RdmaWrite, .. }),
             "{work:?}"
         );
+    }
+}
+
+/// Takes completions until there are this many.
+fn take(reader: &mut CqReader, queue: &mut QueuePair<64, 16>, count: usize) -> Vec<Completion> {
+    let end = Instant::now() + TIMEOUT.unwrap();
+    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        taken.extend(reader.poll(&mut router).transpose().unwrap());
+        assert!(Instant::now() < end, "{} completions, no more", taken.len());
+        std::thread::yield_now();
+    }
+    taken
+}
+
+/// Waits until the device has executed all that was posted.
+fn executed(queue: &QueuePair<64, 16>) {
+    while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
+        std::thread::yield_now();
     }
 }
 

@@ -1,14 +1,13 @@
 //! A queue pair that is reset begins anew, also where the device refuses a step on the way.
 
-use super::{Bench, TIMEOUT, draining, page, preloaded, verbs};
+use super::{Bench, draining, executed, page, preloaded, take, verbs};
 use mlx5_mkey::devx::{Buffer, CqReader, QueuePair};
-use mlx5_mkey::queue::{Outcome, QpRouter};
+use mlx5_mkey::queue::Outcome;
 use mlx5_mkey::wqe::Remote;
 
 /// Waits for a completion, which must be a good one, and returns its name.
 fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
-    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
-    let done = completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion").work().unwrap();
+    let done = take(completions, queue, 1)[0].work().unwrap();
     assert!(matches!(done.outcome, Outcome::Sent { .. }), "{done:?}");
     done.id
 }
@@ -29,9 +28,7 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             queue.post_receive(id + 1, &[]).unwrap();
             queue.publish_receives();
             queue.ring_doorbell();
-            while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
-                std::thread::yield_now();
-            }
+            executed(queue);
             // The memory is used for something else now.
             page.write(512, b"new use!");
             verbs::fail(nth, libc::EREMOTEIO, 8);

@@ -1,11 +1,9 @@
 //! A completion queue has room for all that can complete, and knows nothing of queue pairs that are gone.
 
-use super::{Bench, Outcome, TIMEOUT, page, preloaded, send_badly_signed, verbs, write};
-use mlx5_mkey::devx::{
-    Cq, CqReader, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec,
-};
+use super::{Bench, Outcome, TIMEOUT, executed, page, preloaded, send_badly_signed, take, verbs, write};
+use mlx5_mkey::devx::{Cq, CqSpec, Device, DevxError, MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec};
 use mlx5_mkey::error::PostError;
-use mlx5_mkey::queue::{Completion, Outcome as Done, QpRouter};
+use mlx5_mkey::queue::{Outcome as Done, QpRouter};
 use std::time::Instant;
 
 type Queue = QueuePair<64, 16>;
@@ -22,18 +20,6 @@ fn lacking<T>(outcome: Outcome<T>) -> Option<(u32, u32)> {
         Err(DevxError::CompletionQueueTooSmall { needed, free, .. }) => Some((needed, free)),
         _ => None,
     }
-}
-
-/// Takes completions until there are this many.
-fn take(reader: &mut CqReader, queue: &mut Queue, count: usize) -> Vec<Completion> {
-    let end = Instant::now() + TIMEOUT.unwrap();
-    let mut router = QpRouter { queues: queue, mkeys: &mut [] };
-    let mut taken = Vec::new();
-    while taken.len() < count {
-        taken.extend(reader.poll(&mut router).transpose().unwrap());
-        assert!(Instant::now() < end, "{} completions, no more", taken.len());
-    }
-    taken
 }
 
 #[test]
@@ -93,11 +79,8 @@ fn completions_go_with_their_queue_pair() {
             write(&mut goes, 1000, &page);
             write(&mut stays, round, &page);
             write(&mut goes, 1001, &page);
-            for queue in [&goes, &stays] {
-                while queue.control().query().unwrap().next_send_block != queue.producer() as u16 {
-                    std::thread::yield_now();
-                }
-            }
+            executed(&goes);
+            executed(&stays);
             let gone = goes.qpn();
             drop(goes);
             if round % 4 == 3 {
@@ -120,9 +103,7 @@ fn a_signature_error_goes_with_its_mkey() {
         let page = page(&bench.pd, &[0x5a; 2048]).unwrap();
         let bad = send_badly_signed(&mut bench, &page);
         let index = bad.mkey.key().index();
-        while bench.queue.control().query().unwrap().next_send_block != bench.queue.producer() as u16 {
-            std::thread::yield_now();
-        }
+        executed(&bench.queue);
         drop(bad);
         let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() };
         let mut mkeys = bench.pd.create_mkeys(4, spec).unwrap();
