@@ -113,9 +113,7 @@ impl Writer {
             (Self::Mkey(index), CqeOpcode::SIGNATURE_ERROR) => {
                 entry.as_signature_error().mkey.get() >> 8 == index.get()
             }
-            (Self::Qp(qpn), opcode) => {
-                opcode != CqeOpcode::SIGNATURE_ERROR && entry.opcode_qpn().qpn() == qpn.get()
-            }
+            (Self::Qp(qpn), _) => entry.is_of(qpn),
             _ => false,
         }
     }
@@ -351,7 +349,7 @@ impl CqReader {
 
     /// Drops the entries of a queue pair.
     pub(super) fn discard(&mut self, qpn: Qpn) {
-        self.queue.discard(|entry| Writer::Qp(qpn).wrote(entry));
+        self.queue.discard(|entry| entry.is_of(qpn));
     }
 
     /// Drops the entries of whoever is gone, and gives back what was set aside for it.

@@ -133,8 +133,8 @@ impl<'r> CompletionQueue<'r> {
 
     /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
     ///
-    /// For entries of a queue pair that was reset or destroyed: its next requests, or those of the next queue pair of this number,
-    /// could be taken for the ones that they are about.
+    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those of the next queue pair
+    /// of this number, could be taken for the ones that they are about.
     pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
         self.discard_entries(&mut is_stale)
     }

@@ -193,6 +193,11 @@ impl Cqe {
         OpcodeQpn::from_bits(self.sop_qpn.get())
     }
 
+    /// Returns whether the entry is about a request of this queue pair. A signature error is about an mkey.
+    pub const fn is_of(&self, qpn: Qpn) -> bool {
+        self.opcode().0 != CqeOpcode::SIGNATURE_ERROR.0 && self.opcode_qpn().qpn() == qpn.get()
+    }
+
     /// Reads the same bytes as an error entry.
     pub const fn as_error(self) -> ErrorCqe {
         zerocopy::transmute!(self)

@@ -13,7 +13,7 @@ use mlx5_mkey::command::{
 };
 use mlx5_mkey::devx::{
     Cq, CqReader, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
-    MkeySpec as DevxMkeySpec, ProtectionDomain, QpControl, QueuePair, QueuePairSpec,
+    MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain, QpControl, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
@@ -135,8 +135,10 @@ impl EndQueues for ShimQueues {
         self.completions.poll(&mut QpRouter { queues: &mut self.queue, mkeys })
     }
 
-    fn restart(&mut self) -> Vec<u64> {
-        self.queue.reset(&mut [&mut self.completions]).expect("reset a queue pair of this board").sends
+    fn restart(&mut self) -> [Vec<u64>; 2] {
+        let outstanding = self.queue.reset(&mut [&mut self.completions]);
+        let Outstanding { sends, receives } = outstanding.expect("reset a queue pair of this board");
+        [sends, receives]
     }
 }
 
@@ -327,7 +329,7 @@ impl Board for DevxBoard {
         self.control(end).fail().expect("a queue pair of this board");
     }
 
-    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64> {
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2] {
         let outstanding = near.queues().restart();
         far.queues().restart();
         self.join(near, far);

@@ -89,9 +89,9 @@ pub trait EndQueues {
     /// Returns the next completion. Signature errors go to the mkeys.
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>>;
 
-    /// Empties the queues and drops their completions, and returns the names of the send requests that were outstanding. The shim
-    /// resets the queue pair as well; else the board has done so.
-    fn restart(&mut self) -> Vec<u64>;
+    /// Empties the queues and drops their completions, and returns the names of the requests that were outstanding: sends, then
+    /// receives. The shim resets the queue pair as well; else the board has done so.
+    fn restart(&mut self) -> [Vec<u64>; 2];
 }
 
 /// The library's own queues.
@@ -153,17 +153,17 @@ impl<D: Doorbell> EndQueues for CoreQueues<D> {
         self.completions.poll(&mut QpRouter { queues: (&mut self.send, &mut self.receive), mkeys })
     }
 
-    fn restart(&mut self) -> Vec<u64> {
-        let qpn = self.send.qpn().get();
-        self.completions.discard(|entry| entry.opcode_qpn().qpn() == qpn);
-        let mut outstanding = Vec::new();
+    fn restart(&mut self) -> [Vec<u64>; 2] {
+        let qpn = self.send.qpn();
+        self.completions.discard(|entry| entry.is_of(qpn));
+        let [mut sends, mut receives] = [Vec::new(), Vec::new()];
         self.send.restart(|request| {
             if request.kind != RequestKind::MkeyConfigurePart {
-                outstanding.push(request.id);
+                sends.push(request.id);
             }
         });
-        self.receive.restart(|_| {});
-        outstanding
+        self.receive.restart(|id| receives.push(id));
+        [sends, receives]
     }
 }
 

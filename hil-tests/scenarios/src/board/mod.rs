@@ -133,8 +133,8 @@ pub trait Board {
     fn fail(&mut self, end: &QpEnd);
 
     /// Takes two ends that [`Board::connect`] made back to ready, from whatever state, and returns the names of what was
-    /// outstanding at the first.
-    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64>;
+    /// outstanding at the first: sends, then receives.
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2];
 
     /// Lets the device work, which hardware does by itself, and returns whether it has done what was published. Its
     /// completions may still be on their way, as long as [`Board::timeout`] says.

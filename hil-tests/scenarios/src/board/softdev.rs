@@ -225,7 +225,7 @@ impl Board for SoftBoard {
         self.device.modify(end.qpn().get(), QpState::Error).expect("queue pair of this board");
     }
 
-    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> Vec<u64> {
+    fn recover(&mut self, near: &mut QpEnd, far: &mut QpEnd) -> [Vec<u64>; 2] {
         let mut restart = |end: &mut QpEnd| {
             self.device.modify(end.qpn().get(), QpState::Reset).expect("queue pair of this board");
             end.queues().restart()

@@ -1,25 +1,35 @@
 //! Queue pairs that fail and are made ready again.
 
-use super::fixture::pattern;
+use super::fixture::{DIF, MkeyFixture, SIGNATURE, domain, flipped, pattern, reports};
 use super::{Scenario, scenario};
 use crate::board::Board;
-use crate::qp_pair::{QpPairFixture, Verdict};
+use crate::expected;
+use crate::qp_pair::{QpPairFixture, Rx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use mlx5_mkey::mkey::{BlockSignature, Signature, SignatureErrorKind};
 use mlx5_mkey::queue::Outcome;
+use mlx5_mkey::types::DomainKind;
 use mlx5_mkey::wqe::{Remote, Sge};
 
-pub(super) const ALL: &[Scenario] =
-    &[scenario!(m55_a_queue_pair_fails_and_recovers_a_thousand_times, NOTHING, ["M55"])];
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(m55_a_queue_pair_fails_and_recovers_a_thousand_times, NOTHING, ["M55"]),
+    scenario!(m55_a_signature_error_outlives_a_reset, SIGNATURE, ["M55"]),
+];
+
+/// Names of receives; those of sends are lower.
+const RECEIVES: u64 = 1 << 32;
 
 /// What was posted to a queue pair in one of its lives.
 #[derive(Default)]
 struct Posted {
-    /// All names, in order.
+    /// All names of sends, in order.
     all: Vec<u64>,
     /// Those of signalled requests.
     signaled: Vec<u64>,
+    /// All names of receives, in order.
+    receives: Vec<u64>,
 }
 
 impl Posted {
@@ -42,6 +52,15 @@ impl Posted {
         }
         Ok(last + count)
     }
+
+    /// Posts buffers for `count` messages, with names above `last`, and returns the last name.
+    fn post_receives(&mut self, pair: &mut QpPairFixture<'_>, count: u64, last: u64) -> Result<u64, String> {
+        for id in last + 1..=last + count {
+            pair.near.queues().post_receive(id, &[]).map_err(|error| error.to_string())?;
+            self.receives.push(id);
+        }
+        Ok(last + count)
+    }
 }
 
 /// Posts, fails at different moments, takes all completions or none, recovers: each request is named once, by a completion or as
@@ -51,12 +70,19 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
     let (source, target) = (pair.region(&pattern(64, 1)), pair.region(&[0; 64]));
     let remote = Remote { address: target.address, rkey: target.key };
     let write = (remote, Sge { address: source.address, length: 64, lkey: source.key });
-    let mut last = 0;
+    let (mut last, mut last_receive) = (0, RECEIVES);
     for round in 0..1000_u64 {
         let mut posted = Posted::default();
+        last_receive = posted.post_receives(&mut pair, round % 4, last_receive)?;
+        pair.near.queues().publish_receives();
         last = posted.post(&mut pair, write, round % 7, last)?;
         pair.near.ring_doorbell();
         if round % 3 == 0 {
+            // A message for the first receive, if there is one.
+            if !posted.receives.is_empty() {
+                pair.far.request(0).signaled().send(&[][..]).map_err(|error| error.to_string())?;
+                pair.far.ring_doorbell();
+            }
             pair.run_device()?;
         }
         pair.board.fail(&pair.near);
@@ -64,18 +90,26 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
         last = posted.post(&mut pair, write, round % 2, last)?;
         pair.near.ring_doorbell();
         pair.run_device()?;
-        let published = posted.all.len();
-        let mut completed: Vec<u64> = Vec::new();
-        while published > 0 && round % 4 < 2 && completed.last() != Some(&last) {
+        let (published, published_receives) = (posted.all.len(), posted.receives.len());
+        let takes = round % 8 < 4;
+        let [mut completed, mut received] = [Vec::new(), Vec::new()];
+        while takes
+            && (published > 0 && completed.last() != Some(&last) || received.len() < published_receives)
+        {
             let done = pair.wait_near(1)?;
-            ensure!(!done.is_empty(), "round {round}: the last request does not complete");
-            completed.extend(done.into_iter().map(|completion| completion.id));
+            ensure!(!done.is_empty(), "round {round}: {completed:?} and {received:?} complete, and no more");
+            for id in done.into_iter().map(|completion| completion.id) {
+                if id > RECEIVES { received.push(id) } else { completed.push(id) }
+            }
         }
         last = posted.post(&mut pair, write, u64::from(round % 5 == 0), last)?;
+        last_receive = posted.post_receives(&mut pair, u64::from(round % 5 == 1), last_receive)?;
         let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
-        // A completion retires all requests before its own; what none retires is outstanding, in order.
-        let retired = if completed.is_empty() { 0 } else { published };
-        ensure_eq!(outstanding, posted.all.split_off(retired), "round {round}: outstanding");
+        // A completion retires all sends before its own; what none retires is outstanding, in order. Each receive completes.
+        let (sends, receives) = if takes { (published, published_receives) } else { (0, 0) };
+        let left = [posted.all.split_off(sends), posted.receives.split_off(receives)];
+        ensure_eq!(outstanding, left, "round {round}: outstanding");
+        ensure_eq!(received, posted.receives, "round {round}: receives completed");
         // Silent requests that are flushed complete, too.
         completed.retain(|id| posted.signaled.contains(id));
         posted.signaled.retain(|id| posted.all.contains(id));
@@ -90,5 +124,36 @@ fn m55_a_queue_pair_fails_and_recovers_a_thousand_times(board: &mut dyn Board) -
         }
     }
     ensure!(pair.near.counters().outstanding == 0, "requests are left over");
+    Ok(())
+}
+
+/// A signature error that nobody has taken when its queue pair is reset is told to its mkey afterwards, once; the mkey is of use
+/// again.
+fn m55_a_signature_error_outlives_a_reset(board: &mut dyn Board) -> Verdict {
+    let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
+    let images = expected::images(&pattern(512, 1), Some(&signature), None);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    for is_failed in [false, true] {
+        fixture.install(&images.memory, Some(&signature), None)?;
+        let pair = &mut fixture.pair;
+        let (bad, key) = (pair.region(&flipped(&images.wire, 0, 1)), pair.key(fixture.mkey));
+        let inside = Sge { address: 0, length: bad.length as u32, lkey: key };
+        let outside = Remote { address: bad.address, rkey: bad.key };
+        pair.near.request(1).signaled().rdma_read(outside, &[inside]).map_err(|error| error.to_string())?;
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        if is_failed {
+            pair.board.fail(&pair.near);
+            pair.run_device()?;
+        }
+        let outstanding = pair.board.recover(&mut pair.near, &mut pair.far);
+        ensure_eq!(outstanding, [vec![1], vec![]], "outstanding");
+        ensure!(pair.wait_near(1)?.is_empty(), "a completion behind the reset");
+        ensure_eq!(core::mem::take(&mut pair.signature_errors), vec![fixture.mkey], "mkeys that were told");
+        let error = fixture.error()?.ok_or("the mkey has no error")?;
+        reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 0, 520)?;
+        fixture.install(&images.memory, Some(&signature), None)?;
+        fixture.take(Rx::Read, 0, &images.wire)?;
+    }
     Ok(())
 }
