@@ -47,7 +47,7 @@ fn address<T>(slots: &[T]) -> u64 {
 
 impl Device {
     /// Uses an idle completion queue that another library has made (`struct ibv_cq`), from the entry on where that has stopped.
-    /// It is not destroyed.
+    /// It is not destroyed. Its events come to the channel that it was made with: [`CqReader::arm`].
     ///
     /// # Errors
     /// [`DevxError::Adopt`], [`DevxError::Call`]. Also then libmlx5 leaves it to the program from now on to drop completions of
@@ -57,6 +57,7 @@ impl Device {
     /// - `cq` is a `struct ibv_cq` of libmlx5, whose entries are not compressed.
     /// - It is not destroyed or resized while the values live.
     /// - Nobody else polls or arms it from this call on, for good: the other library does not hear of entries that are taken here.
+    ///   Events that it has asked for have been taken from the channel.
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };

@@ -4,7 +4,7 @@
 //! behind it.
 
 use super::cq::CqReader;
-use super::{DevxError, EventKind, sys};
+use super::{AdoptError, DevxError, EventKind, sys};
 use crate::queue::{ArmFor, Completion, CompletionRouter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl CqReader {
     /// Returns the queue's channel; makes it when it is first needed.
     ///
     /// # Errors
-    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells its maker.
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over, of which the kernel tells its maker: see
+    /// [`CqReader::arm`].
     pub fn channel(&mut self) -> Result<CompletionChannel, DevxError> {
         if let Some(channel) = &self.channel {
             return Ok(CompletionChannel(channel.clone()));
@@ -75,6 +76,60 @@ impl CqReader {
         }
         self.queue.arm(&mut self.doorbell, ArmFor::Any);
         Ok(self.poll(router).transpose()?)
+    }
+
+    /// Asks for an event of a queue that was taken over ([`super::Device::adopt_cq`]), at the channel that it was made with
+    /// (`struct ibv_comp_channel`). Poll once more behind it, before you wait there. Other queues are armed by
+    /// [`CqReader::poll_or_arm`].
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::devx::{CqReader, DevxError};
+    /// use mlx5_mkey::queue::{ArmFor, Completion, CompletionRouter};
+    ///
+    /// /// Sleeps until there is a completion. `take_event` is the channel's maker: `ibv_get_cq_event`, then `ibv_ack_cq_events`.
+    /// fn wait(
+    ///     completions: &mut CqReader,
+    ///     router: &mut impl CompletionRouter,
+    ///     mut take_event: impl FnMut(),
+    /// ) -> Result<Completion, DevxError> {
+    ///     loop {
+    ///         if let Some(completion) = completions.poll(router) {
+    ///             return Ok(completion?);
+    ///         }
+    ///         completions.arm(ArmFor::Any)?;
+    ///         if let Some(completion) = completions.poll(router) {
+    ///             return Ok(completion?);
+    ///         }
+    ///         take_event();
+    ///         completions.event_received()?;
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// A completion that is taken behind the arming leaves an event to come. Take it before you wait the next time, or take it as
+    /// one that tells of nothing.
+    ///
+    /// # Errors
+    /// [`DevxError::Adopt`] for a queue that was made here.
+    pub fn arm(&mut self, entries: ArmFor) -> Result<(), DevxError> {
+        self.of_other()?;
+        self.queue.arm(&mut self.doorbell, entries);
+        Ok(())
+    }
+
+    /// Notes that an event was taken from the channel of a queue that was taken over, once for each: only then the next
+    /// [`CqReader::arm`] asks for another.
+    ///
+    /// # Errors
+    /// [`DevxError::Adopt`] for a queue that was made here.
+    pub fn event_received(&mut self) -> Result<(), DevxError> {
+        self.of_other()?;
+        self.queue.event_received();
+        Ok(())
+    }
+
+    fn of_other(&self) -> Result<(), DevxError> {
+        if self.cq().is_of_other() { Ok(()) } else { Err(AdoptError::MadeHere.into()) }
     }
 
     /// Returns the next completion; sleeps until there is one, up to `timeout`, for ever if there is none. `None` when the time is

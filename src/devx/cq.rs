@@ -246,6 +246,11 @@ impl Cq {
         self.0.room.writers().contains_key(&writer)
     }
 
+    /// Returns whether another library made it.
+    pub(super) fn is_of_other(&self) -> bool {
+        self.0.object.kept().is_none()
+    }
+
     /// Returns what the kernel knows the queue by.
     pub(super) fn object(&self) -> &sys::Object<impl Sized> {
         &self.0.object

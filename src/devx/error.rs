@@ -92,6 +92,8 @@ pub enum AdoptError {
     Layout(&'static str),
     /// The object was made by another library, and what was asked for takes one that was made here.
     NotMadeHere,
+    /// The object was made here, and what was asked for takes one that another library made.
+    MadeHere,
 }
 
 impl fmt::Display for AdoptError {
@@ -126,6 +128,7 @@ impl fmt::Display for AdoptError {
             }
             Self::Layout(what) => write!(f, "{what} of the object cannot be used"),
             Self::NotMadeHere => f.write_str("this works for objects only that the library made itself"),
+            Self::MadeHere => f.write_str("this works for objects only that another library made"),
         }
     }
 }

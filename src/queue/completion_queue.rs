@@ -102,10 +102,14 @@ impl<'r> CompletionQueue<'r> {
     }
 
     /// Continues behind another reader: at the entry with this number (the consumer index of its doorbell record, 24
-    /// bits), which also says in which lap the queue is.
+    /// bits), which also says in which lap the queue is. The events that it has asked for have come.
+    // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
-    pub const fn starting_at(mut self, first_entry: u32) -> Self {
+    pub fn starting_at(mut self, first_entry: u32) -> Self {
         self.consumer = (first_entry & CONSUMER_MASK) as u64;
+        let [_, arm] = self.record.bytes().map(u32::from_be_bytes);
+        self.events = (arm >> ARM_SEQUENCE_SHIFT) as u8 & ARM_SEQUENCE_MASK;
+        self.event_received();
         self
     }
 

@@ -18,7 +18,8 @@ pub struct IbvContext {
     pub device: *mut c_void,
     pub before: [*const c_void; 11],
     pub poll_cq: unsafe extern "C" fn(*mut c_void, c_int, *mut WorkCompletion) -> c_int,
-    pub between: [*const c_void; 14],
+    pub req_notify_cq: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
+    pub between: [*const c_void; 13],
     pub post_recv: unsafe extern "C" fn(*mut IbvQp, *const RecvWr, *mut *const RecvWr) -> c_int,
 }
 

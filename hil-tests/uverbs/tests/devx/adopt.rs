@@ -8,7 +8,7 @@ use mlx5_mkey::command::QpState;
 use mlx5_mkey::devx::{AdoptError, AdoptSpec, CqReader, DevxError, EventKind, QueuePair};
 use mlx5_mkey::error::QueueError;
 use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
-use mlx5_mkey::queue::{Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
+use mlx5_mkey::queue::{ArmFor, Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::path::Path;
@@ -142,6 +142,37 @@ fn what_the_library_is_for_works_on_them() {
         drop((object, queue, completions, events, pd, device));
         theirs.destroy();
         assert_eq!(Counts::now(), Counts::NONE);
+    });
+}
+
+#[test]
+fn events_come_to_the_channel_of_the_maker() {
+    adopting("adopt::events_come_to_the_channel_of_the_maker", || {
+        // The other library has asked for no event, or for some: the sequence number goes on.
+        for before in 0..6 {
+            let theirs = VerbsQp::connected(Sizes::SMALL);
+            for _ in 0..before {
+                theirs.request_event();
+                theirs.post_write();
+                theirs.take_event();
+                theirs.poll(1);
+            }
+            let (mut queue, mut completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
+            for id in 0..100 {
+                completions.arm(ArmFor::Any).unwrap();
+                queue.request(id).signaled().nop().unwrap();
+                queue.ring_doorbell();
+                theirs.take_event();
+                completions.event_received().unwrap();
+                assert_eq!(next(&mut completions, &mut queue).id, id);
+            }
+            let (_own, mut reader) = device.create_cq(4).unwrap();
+            for refused in [reader.arm(ArmFor::Any), reader.event_received()] {
+                assert!(matches!(refused, Err(DevxError::Adopt(AdoptError::MadeHere))), "{refused:?}");
+            }
+            drop((queue, completions, _own, reader, device));
+            theirs.destroy();
+        }
     });
 }
 

@@ -1,13 +1,15 @@
 //! A queue pair of libibverbs, made, connected and used as any verbs program does.
 #![allow(unsafe_code)]
 
-use super::verbs::Opened;
+use super::TIMEOUT;
+use super::verbs::{Opened, readable};
 use libloading::Library;
 use libmlx5::abi::{IbvContext, IbvQp, IbvSge, QpAttr, QpCap, QpInitAttr, RecvWr, WorkCompletion};
 use mlx5_mkey::devx::{AdoptSpec, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{Remote, Sge};
 use std::ffi::{c_int, c_void};
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 
 /// `struct ibv_send_wr`.
@@ -53,6 +55,8 @@ impl Sizes {
 pub(crate) struct VerbsQp {
     pub(crate) opened: Opened,
     pub(crate) pd: NonNull<c_void>,
+    /// Its completion queue's.
+    channel: NonNull<c_void>,
     pub(crate) cq: NonNull<c_void>,
     pub(crate) qp: NonNull<IbvQp>,
     region: NonNull<c_void>,
@@ -66,11 +70,12 @@ impl VerbsQp {
         let opened = Opened::new();
         let (verbs, raw) = (&opened.verbs, opened.raw.as_ptr());
         let pd = call!(verbs, "ibv_alloc_pd": fn(raw => *mut c_void) -> *mut c_void);
+        let channel = call!(verbs, "ibv_create_comp_channel": fn(raw => *mut c_void) -> *mut c_void);
         let cq = call!(verbs, "ibv_create_cq": fn(
             raw => *mut c_void,
             sizes.entries => c_int,
             ptr::null_mut() => *mut c_void,
-            ptr::null_mut() => *mut c_void,
+            channel => *mut c_void,
             0 => c_int
         ) -> *mut c_void);
         let cap = QpCap {
@@ -103,8 +108,8 @@ impl VerbsQp {
             4096 => usize,
             ACCESS => c_int
         ) -> *mut c_void);
-        let [pd, cq, region] = [pd, cq, region].map(|object| NonNull::new(object).unwrap());
-        Self { pd, cq, qp: NonNull::new(qp).unwrap(), region, page, opened, inline: sizes.inline }
+        let [pd, channel, cq, region] = [pd, channel, cq, region].map(|object| NonNull::new(object).unwrap());
+        Self { pd, channel, cq, qp: NonNull::new(qp).unwrap(), region, page, opened, inline: sizes.inline }
     }
 
     /// Makes one that is connected to itself.
@@ -249,6 +254,27 @@ impl VerbsQp {
         }
     }
 
+    /// Asks for an event of the completion queue, as libibverbs does.
+    pub(crate) fn request_event(&self) {
+        // SAFETY: the queue lives.
+        assert_eq!(unsafe { (self.context().req_notify_cq)(self.cq.as_ptr(), 0) }, 0);
+    }
+
+    /// Waits for an event of the completion queue.
+    pub(crate) fn take_event(&self) {
+        // SAFETY: `struct ibv_comp_channel` has its descriptor behind a pointer, and lives.
+        let channel = unsafe { BorrowedFd::borrow_raw(self.channel.cast::<c_int>().add(2).read()) };
+        assert!(readable(&channel, TIMEOUT.unwrap()), "no event");
+        let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
+        let result = call!(self.verbs(), "ibv_get_cq_event": fn(
+            self.channel.as_ptr() => *mut c_void,
+            &mut cq => *mut *mut c_void,
+            &mut context => *mut *mut c_void
+        ) -> c_int);
+        assert_eq!((result, cq), (0, self.cq.as_ptr()));
+        call!(self.verbs(), "ibv_ack_cq_events": fn(cq => *mut c_void, 1 => u32));
+    }
+
     /// Hands the queues over. Tests do not use them through libibverbs afterwards.
     pub(crate) fn adopt<const S: usize, const R: usize>(
         &self,
@@ -287,15 +313,16 @@ impl VerbsQp {
 
     /// Destroys all.
     pub(crate) fn destroy(self) {
-        let Self { opened, pd, cq, qp, region, .. } = self;
+        let Self { opened, pd, channel, cq, qp, region, .. } = self;
         let verbs = &opened.verbs;
         let results = [
             call!(verbs, "ibv_destroy_qp": fn(qp.as_ptr() => *mut IbvQp) -> c_int),
             call!(verbs, "ibv_destroy_cq": fn(cq.as_ptr() => *mut c_void) -> c_int),
+            call!(verbs, "ibv_destroy_comp_channel": fn(channel.as_ptr() => *mut c_void) -> c_int),
             call!(verbs, "ibv_dereg_mr": fn(region.as_ptr() => *mut c_void) -> c_int),
             call!(verbs, "ibv_dealloc_pd": fn(pd.as_ptr() => *mut c_void) -> c_int),
         ];
-        assert_eq!(results, [0; 4]);
+        assert_eq!(results, [0; 5]);
         opened.close();
     }
 }
