@@ -78,10 +78,13 @@ fn run(arguments: &Arguments) -> Outcome {
     let mut initiator = Initiator::new(&device, arguments)?;
     initiator.perform(Phase::Fill(0))?;
     initiator.tally = Tally::new(arguments.ios)?;
-    initiator.perform(Phase::Mix(arguments.ios))?;
+    // Memory is looked at where nothing is under way, so that what was forgotten is seen and nothing else.
+    initiator.perform(Phase::Mix(arguments.ios / 10))?;
+    let at_tenth = initiator.usage()?;
+    initiator.perform(Phase::Mix(arguments.ios - arguments.ios / 10))?;
     let took = initiator.tally.start.elapsed();
-    let at_end = [Usage::of_this_process(), initiator.usage_of_target()?];
-    initiator.tally.print(took, at_end);
+    let at_end = initiator.usage()?;
+    initiator.tally.print(took, at_tenth, at_end);
     initiator.perform(Phase::Check(0))?;
     if arguments.idle_seconds > 0 {
         initiator.idle(Duration::from_secs(arguments.idle_seconds))?;
@@ -109,8 +112,6 @@ struct Tally {
     named: Vec<u64>,
     repeated: u64,
     connections: u64,
-    /// After a tenth: of this process and of the target.
-    tenth: [Option<Usage>; 2],
     bar: ProgressBar,
 }
 
@@ -130,7 +131,6 @@ impl Tally {
             named: Vec::new(),
             repeated: 0,
             connections: 1,
-            tenth: [None; 2],
             bar,
         })
     }
@@ -141,8 +141,8 @@ impl Tally {
         format!("{} IOPS, {megabytes:.1} MB/s", HumanCount(iops as u64))
     }
 
-    /// Notes that an I/O is done. Returns whether a tenth of all is.
-    fn add(&mut self, io: &Io) -> bool {
+    /// Notes that an I/O is done.
+    fn add(&mut self, io: &Io) {
         self.done += 1;
         self.bytes += io.part.bytes() as u64;
         // Longer ones count as the longest.
@@ -156,18 +156,17 @@ impl Tally {
             let rate = self.rate(self.start.elapsed());
             self.bar.suspend(|| println!("initiator: {} %, {rate}", self.done / tenth * 10));
         }
-        self.done == tenth
     }
 
-    fn print(&self, took: Duration, at_end: [Usage; 2]) {
+    fn print(&self, took: Duration, at_tenth: [Usage; 2], at_end: [Usage; 2]) {
         self.bar.finish_and_clear();
         let (ios, megabytes) = (HumanCount(self.done), self.bytes / 1_000_000);
         println!("{ios} I/Os, {megabytes} MB in {:.1} s: {}", took.as_secs_f64(), self.rate(took));
         let at = |quantile| self.latencies.value_at_quantile(quantile);
         let (p50, p99, p999, max) = (at(0.5), at(0.99), at(0.999), self.latencies.max());
         println!("latency in us: p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}");
-        for ((name, tenth), end) in ["initiator", "target"].into_iter().zip(self.tenth).zip(at_end) {
-            let (tenth, end) = (tenth.unwrap_or_default().resident, end.resident);
+        for ((name, tenth), end) in ["initiator", "target"].into_iter().zip(at_tenth).zip(at_end) {
+            let (tenth, end) = (tenth.resident, end.resident);
             let change = (end as f64 / tenth as f64 - 1.0) * 100.0;
             println!(
                 "resident memory of the {name}: {tenth} KiB after a tenth, {end} KiB in the end ({change:+.2} %)"
@@ -321,7 +320,6 @@ impl<'a> Initiator<'a> {
             self.looked = Instant::now();
             match self.control.heard()? {
                 None => {}
-                Some(Line::Usage(usage)) => self.tally.tenth = [Some(Usage::of_this_process()), Some(usage)],
                 Some(other) => return Err(Lost(format!("it says {other:?}")).into()),
             }
         }
@@ -427,9 +425,7 @@ impl<'a> Initiator<'a> {
         }
         self.load.end(io.part);
         self.free.push_back(slot);
-        if self.tally.add(&io) && matches!(self.load.phase, Phase::Mix(_)) {
-            self.control.say(&Line::Ask)?;
-        }
+        self.tally.add(&io);
         Ok(())
     }
 
@@ -482,23 +478,24 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
-    fn usage_of_target(&mut self) -> Outcome<Usage> {
+    /// Asks what this process and the target use.
+    fn usage(&mut self) -> Outcome<[Usage; 2]> {
         self.control.say(&Line::Ask)?;
         match self.control.wait(PATIENCE)? {
-            Line::Usage(usage) => Ok(usage),
+            Line::Usage(usage) => Ok([Usage::of_this_process(), usage]),
             other => Err(format!("the target says {other:?}").into()),
         }
     }
 
     /// Does nothing for a time, and tells what that takes.
     fn idle(&mut self, time: Duration) -> Outcome {
-        let before = [Usage::of_this_process(), self.usage_of_target()?];
+        let before = self.usage()?;
         let start = Instant::now();
         while start.elapsed() < time {
             self.round()?;
         }
         let took = start.elapsed();
-        let after = [Usage::of_this_process(), self.usage_of_target()?];
+        let after = self.usage()?;
         let [here, there] = [0, 1].map(|at| {
             let cpu = |usage: &[Usage; 2]| usage.get(at).map_or(Duration::ZERO, |usage| usage.cpu);
             (cpu(&after) - cpu(&before)).as_secs_f64() / took.as_secs_f64() * 100.0

@@ -1,7 +1,7 @@
 //! Programs of this workspace that run on this machine, built when they are needed.
 
 use crate::run::{self, cargo, check};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
@@ -27,6 +27,16 @@ pub fn task(package: &str, arguments: &[&str]) -> Result<Command, String> {
         build_tasks(&[package])?;
     }
     Ok(run::program(&run::built("debug", package)?.to_string_lossy(), arguments))
+}
+
+/// Builds the programs of the storage example, and returns where they are.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub fn storage() -> Result<PathBuf, String> {
+    check(cargo(&["build", "--workspace", "--bin", "storage_target", "--bin", "storage_initiator"]))?;
+    let target = run::built("debug", "storage_target")?;
+    target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 
 /// Builds what executes work requests, optimised, and returns where a file of it is: `hil`, `differential` or

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::run::{self, Folder, cargo, check, free_port};
-use xtask::{debian, emulate};
+use xtask::run::{self, Folder, free_port};
+use xtask::{emulate, host};
 
 pub(crate) const HELP: &str = "\
 cargo xtask storage [options]
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(options) => options,
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
-    match build().and_then(|()| perform(&options)) {
+    match perform(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => run::failed(&message),
     }
@@ -81,7 +81,6 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// # Errors
 /// What went wrong, in a sentence.
 pub(crate) fn test() -> Result<(), String> {
-    build()?;
     perform(&Options { kill: true, ..Options::default() })?;
     perform(&Options { ios: 1_000, engine: SINGLE_BLOCK.into(), ..Options::default() })
 }
@@ -114,14 +113,9 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Builds both programs, with what `cargo test --workspace` builds as well.
-fn build() -> Result<(), String> {
-    debian::install(debian::VERBS)?;
-    check(cargo(&["build", "--workspace", "--example", "storage_target", "--example", "storage_initiator"]))
-}
-
 /// Runs both programs, and sees that they end well and leave nothing behind.
 fn perform(options: &Options) -> Result<(), String> {
+    let programs = host::storage()?;
     let folder = Folder::temporary("storage")?;
     let folder = folder.path();
     let (address, volume) = (format!("127.0.0.1:{}", free_port()?), folder.join("volume"));
@@ -139,11 +133,13 @@ fn perform(options: &Options) -> Result<(), String> {
         ("--ios", options.ios.to_string()),
         ("--idle-seconds", options.idle_seconds.to_string()),
     ];
-    let mut initiator = program("storage_initiator", &initiator_words, &options.engine, folder)?;
+    let mut initiator =
+        program(programs.join("storage_initiator"), &initiator_words, &options.engine, folder)?;
     let logs = [folder.join("target.log"), folder.join("target-again.log")];
     let [log, again] = &logs;
-    let start_target =
-        |log| Running::start(program("storage_target", &target_words, &options.engine, folder)?, log);
+    let start_target = |log| {
+        Running::start(program(programs.join("storage_target"), &target_words, &options.engine, folder)?, log)
+    };
     let mut target = start_target(log)?;
     initiator.stdout(Stdio::piped());
     let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
@@ -182,10 +178,17 @@ fn perform(options: &Options) -> Result<(), String> {
 }
 
 /// Returns one of the two programs as it is to be run on the software device; those of one folder reach each other.
-fn program(name: &str, words: &[(&str, String)], engine: &str, folder: &Path) -> Result<Command, String> {
-    let program = run::built("debug/examples", name)?.to_string_lossy().into_owned();
+fn program(
+    program: PathBuf,
+    words: &[(&str, String)],
+    engine: &str,
+    folder: &Path,
+) -> Result<Command, String> {
+    let program = program.to_string_lossy().into_owned();
     let words = words.iter().flat_map(|(option, value)| [(*option).to_owned(), value.clone()]);
     let mut command = emulate::command(std::iter::once(program).chain(words).collect(), "plaintext", engine)?;
+    // What was freed goes back to the system, so that resident memory is what is in use.
+    command.env("MALLOC_MMAP_THRESHOLD_", "131072").env("MALLOC_TRIM_THRESHOLD_", "131072");
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder).stdin(Stdio::null());
     Ok(command)
 }
