@@ -15,7 +15,8 @@ use std::vec::Vec;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryError {
     file: &'static str,
-    function: Option<&'static str>,
+    /// Its name, and the version of rdma-core from which on it is there.
+    function: Option<(&'static str, u8)>,
     cause: String,
 }
 
@@ -24,8 +25,8 @@ impl LibraryError {
         Self { file, function: None, cause: cause.to_string() }
     }
 
-    pub(super) fn outdated(file: &'static str, function: &'static str, cause: &str) -> Self {
-        Self { file, function: Some(function), cause: cause.to_string() }
+    pub(super) fn outdated(file: &'static str, function: &'static str, version: u8, cause: &str) -> Self {
+        Self { file, function: Some((function, version)), cause: cause.to_string() }
     }
 }
 
@@ -34,8 +35,11 @@ impl fmt::Display for LibraryError {
         let Self { file, function, cause } = self;
         match function {
             None => write!(f, "cannot load {file}: {cause}. Install")?,
-            Some(function) => {
-                write!(f, "{file} is too old, it lacks {function}: {cause}. Install version 25 or later of")?
+            Some((function, version)) => {
+                write!(
+                    f,
+                    "{file} is too old, it lacks {function}: {cause}. Install version {version} or later of"
+                )?;
             }
         }
         f.write_str(" rdma-core's libraries (Debian and Ubuntu: libibverbs1 and ibverbs-providers)")
@@ -151,7 +155,7 @@ impl Error for AdoptError {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DevxError {
-    /// A library is missing.
+    /// A library is missing, or a function in it.
     Library(LibraryError),
     /// No mlx5 device has the name, or there is none at all.
     NoDevice {

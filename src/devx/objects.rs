@@ -11,8 +11,9 @@ use crate::command::{
 use crate::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes};
 use crate::types::{DekId, Key};
 use core::ffi::c_void;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -80,7 +81,7 @@ impl Device {
     }
 }
 
-/// Registered memory of the caller's. [`super::Buffer`] is memory that the shim owns.
+/// Registered memory of the caller's, or of a dma-buf. [`super::Buffer`] is memory that the shim owns.
 pub struct MemoryRegion(sys::Mr);
 
 impl MemoryRegion {
@@ -248,6 +249,57 @@ impl ProtectionDomain {
         // SAFETY: the caller vouches for the same.
         let region = unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access)) };
         region.map(MemoryRegion).map_err(|(error, ())| error)
+    }
+
+    /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say. `piece` is in bytes
+    /// of the dma-buf. Requests and layouts name its bytes by addresses from `iova` on, which is any number with the offset in a
+    /// page (of the kernel) that `piece.start` has.
+    ///
+    /// The kernel holds a reference of its own (`dma_buf_get`) until the registration has ended: the descriptor may be closed, and
+    /// the memory stays.
+    ///
+    /// Who reads or writes the bytes by a mapping tells the exporter before and behind (`DMA_BUF_IOCTL_SYNC`), or may see old
+    /// ones. In which order other devices use the memory, the program decides.
+    ///
+    /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`, `include/uapi/linux/dma-buf.h`.
+    ///
+    /// # Errors
+    /// - [`DevxError::Library`]: libibverbs has no `ibv_reg_dmabuf_mr`, which came with version 34 of rdma-core. All else works.
+    /// - [`DevxError::Call`] with what the kernel said: EINVAL where the descriptor is of no dma-buf, `piece` is empty or reaches past
+    ///   its end, `iova` has another offset in its page, or the peer may write and this side may not; EBADF where the descriptor is
+    ///   for nothing but its path (`O_PATH`); EPROTONOSUPPORT or EOPNOTSUPP where the kernel is older, or was built without paging on
+    ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`); and what the exporter said.
+    ///
+    /// # Safety
+    /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that conflicts with the
+    /// device's reads and writes: until a request that names the key, or an mkey laid over the memory, has completed; and as long
+    /// as a peer has a key to it, of the region or of such an mkey. A region whose end failed ([`MemoryRegion::deregister`])
+    /// counts as there. What other devices and drivers do with the memory is no access of Rust code.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::devx::{DevxError, MemoryRegion, ProtectionDomain};
+    /// use mlx5_mkey::mkey::{Access, KlmEntry};
+    /// use std::os::fd::{AsFd, OwnedFd};
+    ///
+    /// /// Registers the second MiB of a dma-buf, and returns 4096 bytes of it for an mkey's layout.
+    /// fn second(pd: &ProtectionDomain, dmabuf: OwnedFd) -> Result<(MemoryRegion, KlmEntry), DevxError> {
+    ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    ///     // SAFETY: nobody maps this dma-buf.
+    ///     let region = unsafe { pd.register_dmabuf(dmabuf.as_fd(), 1 << 20..2 << 20, 0, access)? };
+    ///     let entry = KlmEntry { address: 0, length: 4096, key: region.lkey() };
+    ///     Ok((region, entry))
+    /// }
+    /// ```
+    pub unsafe fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        piece: Range<usize>,
+        iova: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, DevxError> {
+        // SAFETY: the caller vouches for the same.
+        let region = unsafe { sys::Mr::register_dmabuf(&self.pd, dmabuf, piece, iova, verbs_access(access)) };
+        region.map(MemoryRegion)
     }
 
     /// Makes an mkey, and its PSVs if it is to have signatures.

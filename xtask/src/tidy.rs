@@ -81,6 +81,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/tests/devx/keeping.rs",
     "hil-tests/uverbs/src/sys.rs",
     "hil-tests/uverbs/tests/devx/bare.rs",
+    "hil-tests/uverbs/tests/devx/dmabuf.rs",
     "hil-tests/uverbs/tests/devx/verbs.rs",
     "hil-tests/uverbs/tests/devx/verbs_qp.rs",
     "hil-tests/uverbs/tests/preloaded/verbs.rs",

@@ -1,10 +1,12 @@
 //! What a context holds: objects under their handles.
 
 use crate::abi::{ModifyQp, QpCapabilities};
+use crate::sys::Mapping;
 use mlx5_mkey::types::MkeyIndex;
 use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_softdev::QpState;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay while it is there.
 #[derive(Clone, Debug, Default)]
@@ -103,8 +105,8 @@ pub(crate) struct Umem {
 pub(crate) enum Object {
     /// A protection domain.
     Pd(u32),
-    /// A registered region.
-    Mr(MkeyIndex),
+    /// A registered region, and the mapping that is there for it alone.
+    Mr(MkeyIndex, #[expect(dead_code, reason = "unmapped when it is dropped")] Option<Arc<Mapping>>),
     /// A completion queue.
     Cq(Cq),
     /// A queue pair.
@@ -125,7 +127,7 @@ impl Object {
         match self {
             Self::Qp(_) => 0,
             Self::Cq(_) => 1,
-            Self::Mr(_) | Self::Devx(_) | Self::AddressHandle | Self::Uar | Self::Umem(_) => 2,
+            Self::Mr(..) | Self::Devx(_) | Self::AddressHandle | Self::Uar | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
     }

@@ -226,7 +226,7 @@ impl State {
         let device = &mut self.device;
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
-            Object::Mr(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
+            Object::Mr(index, _) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
             Object::Cq(cq) => {
                 device.destroy_cq(cq.number)?;
                 self.subscriptions.forget(Subject::Cq(cq.number));

@@ -64,6 +64,55 @@ pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
     Ok(File::from(ours))
 }
 
+/// The first bytes of a file, in this process's memory, as all who map it share them. They are mapped until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    address: u64,
+    length: usize,
+}
+
+impl Mapping {
+    /// Maps `length` bytes, to be read, and written if `write`.
+    ///
+    /// # Errors
+    /// [`Errno::BADF`] for a descriptor that is none, [`Errno::INVAL`] for one of what cannot be mapped like that, or is shorter.
+    pub(crate) fn new(descriptor: RawFd, length: u64, write: bool) -> Result<Self, Errno> {
+        // SAFETY: a structure of numbers, which the call fills or leaves.
+        let mut status: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` lives until the call is over. A descriptor that is none is refused.
+        if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
+            return Err(Errno::BADF);
+        }
+        let size = u64::try_from(status.st_size).unwrap_or(0);
+        let length = usize::try_from(length).ok().filter(|_| length <= size).ok_or(Errno::INVAL)?;
+        let rights = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+        // SAFETY: the kernel finds a place that nobody else uses, and checks the rest.
+        let place =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, rights, libc::MAP_SHARED, descriptor, 0) };
+        if place == libc::MAP_FAILED {
+            return Err(match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EBADF) => Errno::BADF,
+                Some(libc::ENOMEM) => Errno::NOMEM,
+                _ => Errno::INVAL,
+            });
+        }
+        Ok(Self { address: place.expose_provenance() as u64, length })
+    }
+
+    /// Returns the address of the first byte.
+    pub(crate) const fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and unmapped here only. There are no references to it: the device finds it by its address,
+        // through the kernel.
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
+    }
+}
+
 /// Ends a socket: whoever reads from it, from whichever descriptor, gets nothing from now on.
 pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
     // SAFETY: the descriptor is open as long as `socket` is borrowed.

@@ -12,11 +12,38 @@ use core::mem::ManuallyDrop;
 use std::string::ToString;
 use std::sync::OnceLock;
 
-/// Declares the functions that are looked up, each in its library.
+/// The version of rdma-core from which on there are all functions that the shim cannot do without.
+const VERSION: u8 = 25;
+
+/// Looks a function up that is there from a version of rdma-core on.
+///
+/// # Safety
+/// `F` is the type of the function.
+unsafe fn find<F: Copy>(
+    library: &libloading::Library,
+    file: &'static str,
+    name: &'static str,
+    version: u8,
+) -> Result<F, LibraryError> {
+    // SAFETY: the caller vouches for the type.
+    match unsafe { library.get(name.as_bytes()) } {
+        Ok(function) => Ok(*function),
+        Err(error) => Err(LibraryError::outdated(file, name, version, &error.to_string())),
+    }
+}
+
+/// Declares the functions that are looked up, each in its library. One of a later version may be missing: who calls it is told.
 macro_rules! api {
-    ($($library:ident = $file:literal { $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+ })+) => {
+    ($($library:ident = $file:literal {
+        $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+
+        $([since $version:literal] $later:ident: fn($($later_argument:ty),*) -> $later_result:ty;)?
+    })+) => {
         pub(super) struct Api {
             $($(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+)+
+            $($(
+                pub(super) $later:
+                    Result<unsafe extern "C" fn($($later_argument),*) -> $later_result, LibraryError>,
+            )?)+
             // Never unloaded: libibverbs has threads and handlers of its own.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
@@ -29,12 +56,11 @@ macro_rules! api {
                         .map_err(|error| LibraryError::missing($file, &error.to_string()))?;
                 )+
                 Ok(Self {
-                    $($($name: {
-                        // SAFETY: the signature is that of the library's public header, stable since the version that the
-                        // shared object name stands for.
-                        *unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }
-                            .map_err(|error| LibraryError::outdated($file, stringify!($name), &error.to_string()))?
-                    },)+)+
+                    // SAFETY: the signatures are those of the library's public header, stable since the version that the
+                    // shared object name stands for.
+                    $($($name: unsafe { find(&$library, $file, stringify!($name), VERSION)? },)+)+
+                    // SAFETY: as above.
+                    $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)?)+
                     _libraries: ManuallyDrop::new([$($library),+]),
                 })
             }
@@ -56,6 +82,7 @@ api! {
         ibv_dealloc_pd: fn(*mut IbvPd) -> c_int;
         ibv_reg_mr: fn(*mut IbvPd, *mut c_void, usize, c_int) -> *mut IbvMr;
         ibv_dereg_mr: fn(*mut IbvMr) -> c_int;
+        [since 34] ibv_reg_dmabuf_mr: fn(*mut IbvPd, u64, usize, u64, c_int, c_int) -> *mut IbvMr;
     }
     mlx5 = "libmlx5.so.1" {
         mlx5dv_is_supported: fn(*mut IbvDevice) -> bool;

@@ -8,7 +8,9 @@ use super::errno::{check, last_error};
 use crate::devx::error::{DevxError, drop_failed};
 use core::ffi::{c_int, c_void};
 use core::mem::ManuallyDrop;
+use core::ops::Range;
 use core::ptr::NonNull;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 /// A protection domain.
@@ -101,9 +103,14 @@ impl<K> Mr<K> {
         // SAFETY: the PD is live; the caller vouches for the memory. The kernel checks that it is mapped.
         let raw =
             unsafe { (pd.context.api.ibv_reg_mr)(pd.raw.as_ptr(), address.cast(), length, access as c_int) };
+        Self::made("ibv_reg_mr", raw, pd, kept)
+    }
+
+    /// Takes what a registering function returned, of a region in this PD.
+    fn made(what: &'static str, raw: *mut IbvMr, pd: &Arc<Pd>, kept: K) -> Result<Self, (DevxError, K)> {
         match NonNull::new(raw) {
             Some(raw) => Ok(Self { raw, kept: ManuallyDrop::new((kept, pd.clone())) }),
-            None => Err((last_error("ibv_reg_mr"), kept)),
+            None => Err((last_error(what), kept)),
         }
     }
 
@@ -124,6 +131,29 @@ impl<K> Mr<K> {
     }
 }
 
+impl Mr {
+    /// Registers a piece of a dma-buf, of which the kernel holds a reference of its own then.
+    ///
+    /// # Safety
+    /// Rust code does not use the memory in a way that conflicts with the device's accesses, while the value lives or, if ending
+    /// the registration fails, for ever.
+    pub(in crate::devx) unsafe fn register_dmabuf(
+        pd: &Arc<Pd>,
+        dmabuf: BorrowedFd<'_>,
+        piece: Range<usize>,
+        iova: u64,
+        access: u32,
+    ) -> Result<Self, DevxError> {
+        let register = pd.context.api.ibv_reg_dmabuf_mr.as_ref();
+        let register = register.map_err(|error| DevxError::Library(error.clone()))?;
+        let (offset, length) = (piece.start as u64, piece.len());
+        // SAFETY: the PD is live and the descriptor open; the caller vouches for the memory. The kernel checks the numbers.
+        let raw =
+            unsafe { register(pd.raw.as_ptr(), offset, length, iova, dmabuf.as_raw_fd(), access as c_int) };
+        Self::made("ibv_reg_dmabuf_mr", raw, pd, ()).map_err(|(error, ())| error)
+    }
+}
+
 impl<K> Mr<K> {
     /// Ends the registration. Where that fails, the memory is leaked: the device may still write to it.
     pub(in crate::devx) fn deregister(self) -> Result<(), DevxError> {
@@ -133,7 +163,7 @@ impl<K> Mr<K> {
     /// Ends the registration, once, at the end of the value.
     fn end(&mut self) -> Result<(), DevxError> {
         let (_, pd) = &*self.kept;
-        // SAFETY: registered by `register`, and ended here only.
+        // SAFETY: registered, and ended here only.
         check("ibv_dereg_mr", unsafe { (pd.context.api.ibv_dereg_mr)(self.raw.as_ptr()) })?;
         // SAFETY: dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.kept) };

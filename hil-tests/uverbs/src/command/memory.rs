@@ -5,7 +5,9 @@ use crate::abi::{RegisterRequest, RegisterResponse};
 use crate::errno::Errno;
 use crate::object::Object;
 use crate::process;
+use crate::sys::Mapping;
 use mlx5_softdev::Access;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// `enum ib_uverbs_access_flags`.
@@ -16,11 +18,15 @@ const REMOTE_ATOMIC: u32 = 1 << 3;
 const MW_BIND: u32 = 1 << 4;
 const ZERO_BASED: u32 = 1 << 5;
 const HUGETLB: u32 = 1 << 7;
+const RELAXED_ORDERING: u32 = 1 << 20;
 /// Flags that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
 const OPTIONAL: u32 = 0x3ff0_0000;
 
 const KNOWN: u32 =
     LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND | ZERO_BASED | HUGETLB | OPTIONAL;
+
+/// What a region of a dma-buf can have.
+const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING;
 
 const PAGE: u64 = 4096;
 
@@ -44,10 +50,7 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: RegisterRequest = call.request.structure(CORE_IN)?;
     let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
     let flags = asked.access;
-    let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
-    if flags & !KNOWN != 0 || changes && flags & LOCAL_WRITE == 0 {
-        return Err(Errno::INVAL);
-    }
+    check_access(flags, KNOWN)?;
     if asked.start % PAGE != asked.hca_va % PAGE || asked.length == 0 {
         return Err(Errno::INVAL);
     }
@@ -56,10 +59,41 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     let access = access(flags);
     let key = call.state.device.register_at(pd, asked.start, asked.hca_va, asked.length, access)?;
-    call.publish(Object::Mr(key.index()), |request, handle| {
+    call.publish(Object::Mr(key.index(), None), |request, handle| {
         let response = RegisterResponse { handle, lkey: key.get(), rkey: key.get() };
         request.answer(CORE_OUT, response.as_bytes())
     })
+}
+
+/// REG_DMABUF_MR. Anything that can be mapped stands for a dma-buf, a memfd for one: its pages are mapped here, where the device
+/// finds them by address, as long as the region is there. The descriptor is not needed behind that. The kernel does not look at
+/// what a dma-buf's descriptor was opened for; here one for reading only cannot be written through.
+pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
+    let pd = call.pd(call.request.handle(1)?).map_err(|_| Errno::INVAL)?;
+    let [offset, length, iova, descriptor, flags] = [2, 3, 4, 5, 6].map(|id| call.request.number(id));
+    let flags = flags as u32;
+    if offset % PAGE != iova % PAGE {
+        return Err(Errno::INVAL);
+    }
+    check_access(flags, DMABUF)?;
+    let end = offset.checked_add(length).filter(|end| *end != offset).ok_or(Errno::INVAL)?;
+    let mapping = Mapping::new(descriptor as i32, end, flags & LOCAL_WRITE != 0)?;
+    let address = mapping.address() + offset;
+    let key = call.state.device.register_at(pd, address, iova, length, access(flags))?;
+    call.publish(Object::Mr(key.index(), Some(Arc::new(mapping))), |request, handle| {
+        request.answer(7, &key.get().to_ne_bytes())?;
+        request.answer(8, &key.get().to_ne_bytes())?;
+        request.answer_object(0, handle.into())
+    })
+}
+
+/// Checks access flags of a region that can have those of `possible` (`ib_check_mr_access`).
+fn check_access(flags: u32, possible: u32) -> Result<(), Errno> {
+    let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
+    if flags & !possible != 0 || changes && flags & LOCAL_WRITE == 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok(())
 }
 
 /// Returns the rights that access flags give.
@@ -76,7 +110,7 @@ pub(super) const fn access(flags: u32) -> Access {
 /// MR_DESTROY.
 pub(super) fn destroy_mr(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::Mr(_)))
+    call.destroy(handle, |object| matches!(object, Object::Mr(..)))
 }
 
 /// UAR_ALLOC: all pages are one and the same kind of shared memory that nobody reads.

@@ -119,6 +119,22 @@ const METHODS: &[Method] = &[
     ending(AH, 0, &[needs(0, Handle)], address::destroy),
     ending(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
     method(
+        MR,
+        4,
+        &[
+            needs(0, NewObject),
+            needs(1, Handle),
+            needs(2, In(8)),
+            needs(3, In(8)),
+            needs(4, In(8)),
+            needs(5, In(4)),
+            takes(6, In(4)),
+            needs(7, Out(4)),
+            needs(8, Out(4)),
+        ],
+        memory::register_dmabuf,
+    ),
+    method(
         CQ,
         0,
         &[

@@ -118,10 +118,11 @@ fn what_cannot_be_destroyed_keeps_its_memory() {
         const OBJECT: &str = "mlx5dv_devx_obj_destroy";
         const UMEM: &str = "mlx5dv_devx_umem_dereg";
         let (dek, address, mkey, psv) = ((OBJECT, 0), ("ibv_destroy_ah", 0), (OBJECT, 1), (OBJECT, 0));
-        let (buffer, queue_pair, its_rings) = (("ibv_dereg_mr", 1), (OBJECT, 2), (UMEM, 1));
+        let (buffer, region) = (("ibv_dereg_mr", 1), ("ibv_dereg_mr", 0));
+        let (queue_pair, its_rings) = ((OBJECT, 2), (UMEM, 1));
         let (domain, completion_queue, its_ring) = (("ibv_dealloc_pd", 0), (OBJECT, 1), (UMEM, 1));
         let queue_pairs = [queue_pair, its_rings].repeat(2);
-        let told = [dek, address, mkey, psv, psv, buffer].into_iter().chain(queue_pairs);
+        let told = [dek, address, mkey, psv, psv, buffer, region].into_iter().chain(queue_pairs);
         let told = told.chain([domain, completion_queue, its_ring]);
         let expected = told.map(|(what, pages)| (vec![what], pages)).chain([(vec![], 0)]);
         assert_eq!(seen, expected.collect::<Vec<_>>());

@@ -14,6 +14,7 @@ mod bare;
 mod completions;
 mod connect;
 mod deks;
+mod dmabuf;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
@@ -429,6 +430,7 @@ fn everything() -> Outcome {
     bench.queue.control().notify(&events, &[EventKind::SQ_DRAINED, EventKind::QP_ACCESS], 5)?;
     bench.cq.notify_error(&events, 6)?;
     let page = page(&bench.pd, &[3; 64])?;
+    let region = dmabuf::any(&bench.pd)?;
     let spec = MkeySpec { max_entries: 4, signature: Some(&bench.cq), crypto: true, ..MkeySpec::default() };
     let mkey = bench.pd.create_mkey(spec)?;
     load_key(&bench.device, &bench.pd)?;
@@ -438,7 +440,7 @@ fn everything() -> Outcome {
     let options = ConnectOptions::default();
     other.control().connect(&other.control().address(&options)?, &options)?;
     bench.queue.control().query()?;
-    drop((mkey, page, other, bench, events));
+    drop((mkey, page, region, other, bench, events));
     Ok(())
 }
 
@@ -543,6 +545,31 @@ fn a_library_without_a_function_is_named() {
     prepared("a_library_without_a_function_is_named", prepare, || {
         let message = refusal(None);
         says(&message, &["libmlx5.so.1 is too old", "mlx5dv_is_supported", "version 25 or later", PACKAGES]);
+    });
+}
+
+#[test]
+fn a_function_of_a_later_version_is_missed_where_it_is_called() {
+    let prepare = |command: &mut Command, directory: &Path| {
+        // The installed library, but for the name.
+        let mut library = std::fs::read(verbs::libibverbs()).unwrap();
+        let name = b"\0ibv_reg_dmabuf_mr\0";
+        let at = library.windows(name.len()).position(|bytes| bytes == name).unwrap();
+        library[at + 1] = b'x';
+        std::fs::write(directory.join("libibverbs.so.1"), library).unwrap();
+        command.env("LD_LIBRARY_PATH", directory);
+    };
+    prepared("a_function_of_a_later_version_is_missed_where_it_is_called", prepare, || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let refused = match dmabuf::any(&bench.pd) {
+            Err(error @ DevxError::Library(_)) => error.to_string(),
+            other => panic!("{:?}", other.map(drop)),
+        };
+        says(&refused, &["libibverbs.so.1 is too old", "ibv_reg_dmabuf_mr", "version 34 or later", PACKAGES]);
+        // All else works.
+        let page = page(&bench.pd, &[9; 64]).unwrap();
+        bench.write(&page, page.rkey());
+        bench.completed();
     });
 }
 

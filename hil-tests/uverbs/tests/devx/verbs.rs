@@ -7,6 +7,7 @@ use mlx5_mkey::devx::{Device, DevxError, QpControl};
 use mlx5_mkey::types::Cqn;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -37,6 +38,14 @@ macro_rules! call {
 fn library(name: &str) -> Library {
     // SAFETY: these libraries are written to be loaded by programs.
     unsafe { Library::new(name) }.unwrap()
+}
+
+/// Returns where the libibverbs is that programs load.
+pub(crate) fn libibverbs() -> PathBuf {
+    let _loaded = library("libibverbs.so.1");
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut paths = maps.lines().filter_map(|line| line.find('/').and_then(|start| line.get(start..)));
+    paths.find(|path| path.contains("/libibverbs.so.1")).unwrap().into()
 }
 
 /// A context that this program opened, as any verbs program does.
