@@ -32,6 +32,7 @@ mod dek_cache;
 mod error;
 mod events;
 mod execute;
+mod mkey_cache;
 mod objects;
 mod queue_pair;
 mod sys;
@@ -45,7 +46,10 @@ pub use cq::{Cq, CqReader, CqSpec};
 pub use dek_cache::{DekCache, DekLease};
 pub use error::{AdoptError, DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
-pub use objects::{Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain};
+pub use mkey_cache::{InvalidatedMkey, MkeyCache, MkeyStore};
+pub use objects::{
+    Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain, Psvs,
+};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 
 use crate::command::{

@@ -9,7 +9,7 @@ use crate::command::{
     EntryCount, ImportKekId, LoginObject, LoginState, MkeyFeatures, Pdn, QueryLogin,
 };
 use crate::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes};
-use crate::types::{DekId, Key};
+use crate::types::{DekId, Key, PsvIndex};
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
@@ -174,12 +174,58 @@ impl DerefMut for Mkeys {
     }
 }
 
+/// A pair of PSVs, for the memory and the wire domain, that several mkeys with signatures share: fewer objects on the device, where
+/// the mkeys are used one after another.
+///
+/// A configuration that sets a signature gives the PSVs their start values. From then until the data has passed, and its
+/// signature error if there is one was taken, they are that mkey's. So, of the mkeys over one pair:
+///
+/// - The next one is configured when the transfer through the one before has completed and its completion was taken; where a peer
+///   moves the data, when the peer has said that it is done. No public source says that a fence is enough.
+/// - Each configuration sets its signature: with [`SignatureChange::Keep`](crate::mkey::SignatureChange::Keep) the values that
+///   another mkey needed would stay.
+///
+/// Nothing checks this. Mkeys of I/Os that overlap have PSVs of their own ([`ProtectionDomain::create_mkeys`]), and so do those of a
+/// [`super::MkeyStore`].
+///
+/// The PSVs are on the device until the value, its clones and the mkeys over them are dropped.
+///
+/// The reference provider makes two PSVs for each mkey. SPDK (`module/accel/mlx5`) lays all mkeys of a task over one PSV, which holds
+/// the signature so far and whether there was an error; no other task has it meanwhile. Assumption: a PSV holds nothing of an earlier
+/// I/O that SET_PSV does not write.
+///
+/// ```no_run
+/// use mlx5_mkey::devx::{Cq, DevxError, MkeySpec, Mkeys, ProtectionDomain};
+/// /// Two mkeys for an I/O in two steps, one over the memory of each.
+/// fn create(pd: &ProtectionDomain, cq: &Cq) -> Result<Mkeys, DevxError> {
+///     let spec = MkeySpec { max_entries: 16, signature: Some(cq), ..MkeySpec::default() };
+///     pd.create_psvs()?.create_mkeys(2, spec)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Psvs {
+    /// Of the memory and of the wire domain.
+    indices: [PsvIndex; 2],
+    _objects: Arc<[sys::Object<Arc<sys::Pd>>; 2]>,
+    domain: ProtectionDomain,
+}
+
+impl Psvs {
+    /// Makes `count` mkeys of a kind over these PSVs, in the same protection domain.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
+        self.domain.make_mkeys(count, spec, Some(self))
+    }
+}
+
 /// Keeps an mkey on the device. It is gone from there when the value is dropped.
 pub struct MkeyHandle(#[expect(dead_code, reason = "dropped with the handle")] sys::Object<Arc<MkeyKept>>);
 
 /// What the device uses of an mkey.
 struct MkeyKept {
-    _psvs: Vec<sys::Object<Arc<sys::Pd>>>,
+    _psvs: Option<Psvs>,
     _pd: Arc<sys::Pd>,
     set_aside: Option<SetAside>,
 }
@@ -308,26 +354,62 @@ impl ProtectionDomain {
     /// [`DevxError::Command`] where the device cannot, or refuses; [`DevxError::CompletionQueueTooSmall`] where the completion queue
     /// has no entry left for its signature errors.
     pub fn create_mkey(&self, spec: MkeySpec<'_>) -> Result<MkeyObject, DevxError> {
+        self.make_mkey(spec, None)
+    }
+
+    /// Makes `count` mkeys of a kind.
+    ///
+    /// # Errors
+    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
+    pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
+        self.make_mkeys(count, spec, None)
+    }
+
+    /// Makes the PSVs of mkeys that share them.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device cannot, or refuses: none is left behind then.
+    pub fn create_psvs(&self) -> Result<Psvs, DevxError> {
+        let psv = || {
+            // Linux takes the command for one PSV only (`devx_is_obj_create_cmd` in drivers/infiniband/hw/mlx5/devx.c).
+            let command = CreatePsv::<1>::new(self.number()?);
+            carry(&command, |request, reply| {
+                sys::Object::create(&self.context, self.pd.clone(), request, reply)
+            })
+        };
+        let ((memory, [memory_index]), (wire, [wire_index])) = (psv()?, psv()?);
+        let indices = [memory_index, wire_index];
+        Ok(Psvs { indices, _objects: Arc::new([memory, wire]), domain: self.clone() })
+    }
+
+    fn make_mkeys(
+        &self,
+        count: usize,
+        spec: MkeySpec<'_>,
+        shared: Option<&Psvs>,
+    ) -> Result<Mkeys, DevxError> {
+        let made = (0..count)
+            .map(|_| self.make_mkey(spec, shared).map(|MkeyObject { mkey, handle }| (mkey, handle)));
+        let (mkeys, handles) = made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        Ok(Mkeys { mkeys, _handles: handles })
+    }
+
+    /// Makes an mkey over these PSVs, or with its own.
+    fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
         let features = spec.features();
         let max_entries = EntryCount::new(spec.max_entries)?;
         let command = CreateMkey { pd: self.number()?, max_entries, features, tag: 0 };
         command.check(&self.report.general)?;
         let set_aside = spec.signature.map(|cq| cq.set_aside(1)).transpose()?;
-        let mut psvs = Vec::new();
-        let mut psv = || {
-            let command = CreatePsv::<1>::new(self.number()?);
-            let (object, [index]) = carry(&command, |request, reply| {
-                sys::Object::create(&self.context, self.pd.clone(), request, reply)
-            })?;
-            psvs.push(object);
-            Ok::<_, DevxError>(index)
+        let psvs = match shared {
+            _ if !features.block_signature => None,
+            Some(shared) => Some(shared.clone()),
+            None => Some(self.create_psvs()?),
         };
-        let signature = match self.report.general.signatures() {
-            Some(capabilities) if features.block_signature => {
-                Some(SignatureAttributes { capabilities, ..SignatureAttributes::new(psv()?, psv()?) })
-            }
-            _ => None,
-        };
+        let signature = self.report.general.signatures().zip(psvs.as_ref()).map(|(capabilities, psvs)| {
+            let [memory, wire] = psvs.indices;
+            SignatureAttributes { capabilities, ..SignatureAttributes::new(memory, wire) }
+        });
         let kept = Arc::new(MkeyKept { _psvs: psvs, _pd: self.pd.clone(), set_aside });
         let (object, key) = create_unlike(&self.context, &kept, &command, |key| {
             spec.signature.is_some_and(|cq| cq.knows(Writer::Mkey(key.index())))
@@ -338,17 +420,6 @@ impl ProtectionDomain {
         let crypto = if features.crypto { self.report.general.xts_engine() } else { None };
         let attributes = MkeyAttributes { signature, crypto, ..command.plain_attributes(key) };
         Ok(MkeyObject { mkey: Mkey::new(attributes), handle: MkeyHandle(object) })
-    }
-
-    /// Makes `count` mkeys of a kind.
-    ///
-    /// # Errors
-    /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
-    pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
-        let made =
-            (0..count).map(|_| self.create_mkey(spec).map(|MkeyObject { mkey, handle }| (mkey, handle)));
-        let (mkeys, handles) = made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        Ok(Mkeys { mkeys, _handles: handles })
     }
 
     /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.

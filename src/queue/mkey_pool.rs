@@ -2,9 +2,12 @@
 
 use super::request::SendRequest;
 use crate::error::PostError;
-use crate::mkey::Mkey;
-use crate::types::MkeyIndex;
+use crate::mkey::{Mkey, MkeyAttributes};
+use crate::types::{Key, MkeyIndex};
 use heapless::Vec;
+
+/// Keeps the position of an mkey that was removed. No completion names it: it has no signature.
+const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 
 /// Up to `N` mkeys, in use or not.
 ///
@@ -46,6 +49,8 @@ pub struct MkeyPool<const N: usize> {
     mkeys: Vec<Mkey, N>,
     /// Positions of those that are not in use.
     free: Vec<u16, N>,
+    /// Positions of those that were removed.
+    removed: Vec<u16, N>,
 }
 
 /// An mkey that was taken from a pool. Lost, it stays in use for ever.
@@ -68,22 +73,61 @@ impl<const N: usize> MkeyPool<N> {
     /// A pool of these mkeys, none of them in use. What there are more than `N` is left out.
     pub fn new(mkeys: impl IntoIterator<Item = Mkey>) -> Self {
         const { assert!(N <= 1 << 16, "positions have 16 bits") };
-        let mut pool = Self { mkeys: Vec::new(), free: Vec::new() };
+        let mut pool = Self { mkeys: Vec::new(), free: Vec::new(), removed: Vec::new() };
         for mkey in mkeys.into_iter().take(N) {
             // There is room for `N`.
-            let _ = pool.free.push(pool.mkeys.len() as u16);
-            let _ = pool.mkeys.push(mkey);
+            let _ = pool.insert(mkey);
         }
         pool
     }
 
+    /// Adds an mkey that is not in use. Returns its position, which it has until it is removed.
+    ///
+    /// # Errors
+    /// The mkey, where the pool has `N` already.
+    #[expect(clippy::result_large_err, reason = "what does not fit comes back")]
+    pub fn insert(&mut self, mkey: Mkey) -> Result<usize, Mkey> {
+        let position = match self.removed.pop() {
+            Some(position) => {
+                if let Some(place) = self.mkeys.get_mut(usize::from(position)) {
+                    *place = mkey;
+                }
+                position
+            }
+            None => {
+                // Below 2^16 where it is taken: there was room for one more.
+                let position = self.mkeys.len() as u16;
+                self.mkeys.push(mkey)?;
+                position
+            }
+        };
+        // There is room for all.
+        let _ = self.free.push(position);
+        Ok(usize::from(position))
+    }
+
+    /// Removes an mkey that is not in use, and returns the position that it had; `None` where all are in use. The others keep their
+    /// positions.
+    ///
+    /// It may go to another queue when the requests that [`MkeyPool::put`] posted for it have completed.
+    pub fn remove_unused(&mut self) -> Option<(usize, Mkey)> {
+        let position = self.free.pop()?;
+        let place = self.mkeys.get_mut(usize::from(position))?;
+        let mkey = core::mem::replace(place, NONE);
+        // There is room for all.
+        let _ = self.removed.push(position);
+        Some((usize::from(position), mkey))
+    }
+
     /// Takes an mkey, to be configured; `None` while all are in use. Its key has another tag than at its last use, where the
-    /// device can change tags.
+    /// device can change tags. It knows of no signature error of an earlier use.
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
         let position = self.free.pop()?;
         let mkey = self.mkeys.get_mut(usize::from(position))?;
         mkey.advance_tag();
+        // Who had it before may not have asked, after a transfer that failed, say.
+        let _ = mkey.check();
         Some((PooledMkey { position, index: mkey.key().index() }, mkey))
     }
 
@@ -125,7 +169,8 @@ impl<const N: usize> MkeyPool<N> {
         self.mkeys.get_mut(mkey.position()).filter(|found| found.key().index() == mkey.index)
     }
 
-    /// Returns all mkeys, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]).
+    /// Returns all mkeys by position, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]). One that was
+    /// removed has left another there, of no device.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
         &mut self.mkeys
@@ -142,9 +187,9 @@ crate::fmt::format_counters!([const N: usize] MkeyPool [N] { });
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mkey::MkeyAttributes;
+    use crate::mkey::{SignatureAttributes, SignatureFault};
     use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
-    use crate::types::{Key, Qpn};
+    use crate::types::{PsvIndex, Qpn};
     use crate::wire::Wqebb;
 
     struct Silent;
@@ -181,5 +226,62 @@ mod tests {
         assert!(stranger.get_mut(&tagged).is_none());
         stranger.put_unused(tagged);
         assert_eq!(stranger.available(), 1, "one of another pool changes nothing");
+    }
+
+    fn plain(index: u32) -> Mkey {
+        Mkey::new(MkeyAttributes::plain(Key::from_raw(index << 8), 4))
+    }
+
+    fn indices<const N: usize>(pool: &mut MkeyPool<N>) -> [u32; N] {
+        core::array::from_fn(|position| pool.mkeys()[position].key().index().get())
+    }
+
+    #[test]
+    fn mkeys_come_and_go_around_those_in_use() {
+        let mut pool = MkeyPool::<3>::new([]);
+        assert!(pool.take().is_none() && pool.remove_unused().is_none() && pool.mkeys().is_empty());
+        for index in 1..4 {
+            assert_eq!(pool.insert(plain(index)), Ok(index as usize - 1));
+        }
+        assert_eq!(pool.insert(plain(4)), Err(plain(4)), "it is full");
+        let last = pool.take().unwrap().0;
+        assert_eq!(pool.remove_unused(), Some((1, plain(2))));
+        assert_eq!(pool.remove_unused(), Some((0, plain(1))));
+        assert_eq!(pool.remove_unused(), None, "the last one is in use");
+        assert_eq!((pool.available(), indices(&mut pool), last.position()), (0, [0, 0, 3], 2));
+        assert_eq!(pool.insert(plain(5)), Ok(0));
+        assert_eq!(pool.insert(plain(6)), Ok(1));
+        assert_eq!(pool.insert(plain(7)), Err(plain(7)));
+        assert_eq!((pool.available(), indices(&mut pool)), (2, [5, 6, 3]));
+        assert_eq!(pool.get_mut(&last), Some(&mut plain(3)));
+        pool.put_unused(last);
+        let taken: [u32; 3] = core::array::from_fn(|_| pool.take().unwrap().1.key().index().get());
+        assert_eq!(taken, [3, 6, 5], "each once");
+    }
+
+    #[test]
+    fn an_error_of_an_earlier_use_is_not_told() {
+        let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
+        let attributes =
+            MkeyAttributes { signature: Some(psvs), ..MkeyAttributes::plain(Key::from_raw(0x700), 4) };
+        let mut pool = MkeyPool::<1>::new([Mkey::new(attributes)]);
+        let (handle, mkey) = pool.take().unwrap();
+        let fault = SignatureFault {
+            mkey: mkey.key().index(),
+            syndrome: 0,
+            sig_type: 0,
+            domain: 0,
+            expected: 0,
+            actual: 0,
+            offset: 0,
+        };
+        assert!(mkey.record(&fault));
+        pool.put_unused(handle);
+        let (_handle, mkey) = pool.take().unwrap();
+        assert_eq!(mkey.check(), Ok(None));
+        assert!(
+            mkey.error_count().is_some_and(|count| count.pending && count.seen == 2),
+            "the device is told"
+        );
     }
 }

@@ -205,8 +205,9 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::compare_swap", &Way::ALL),
     ("SendRequest::fetch_add", &Way::ALL),
     ("SendRequest::nop", &Way::ALL),
-    // It posts an invalidation through `SendRequest::invalidate_mkey`.
+    // They post an invalidation through `SendRequest::invalidate_mkey`.
     ("MkeyPool::put", &[]),
+    ("MkeyCache::invalidate", &[]),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),
     ("QueuePair::batch", &[Way::Batch]),

@@ -16,6 +16,7 @@ mod connect;
 mod deks;
 mod dmabuf;
 mod keeping;
+mod pools;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
 mod protected_write;

@@ -1,0 +1,434 @@
+//! Mkeys that share PSVs, and mkeys that threads share.
+
+use super::{Bench, Counts, TIMEOUT, page, preloaded, verbs};
+use mlx5_mkey::devx::{
+    Buffer, CqReader, Device, DevxError, InvalidatedMkey, MkeyCache, MkeySpec, MkeyStore, ProtectionDomain,
+    QueuePair, QueuePairSpec,
+};
+use mlx5_mkey::error::PostError;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Domain, Escape, Guard, Mkey, MkeyConfig, Signature, SignatureChange,
+    SignatureError, T10Dif,
+};
+use mlx5_mkey::queue::{Completion, Outcome as Done, PooledMkey, QpRouter};
+use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Seed};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
+
+/// Where a page holds a block of plain data.
+const PLAIN: usize = 0;
+/// Where it holds the block with its T10-DIF.
+const SIGNED: usize = 1024;
+/// Where it holds what came out of the check, with a T10-DIF of other tags.
+const FOUND: usize = 2048;
+
+/// A T10-DIF whose reference tag begins with this one.
+fn domain(ref_tag: u32) -> Domain {
+    let dif = T10Dif {
+        guard: Guard::Crc,
+        seed: Seed::Zeros,
+        app_tag: 0xf11e,
+        ref_tag,
+        ref_remap: true,
+        escape: Escape::Never,
+    };
+    Domain { signature: Signature::T10Dif(dif), block_size: BlockSize::B512 }
+}
+
+/// Lays an mkey over a block with a signature on the wire, and writes all of it to `to`. Returns the position of the mkey that has
+/// an error, and what its check says.
+fn pass(
+    bench: &mut Bench,
+    mkeys: &mut [Mkey],
+    position: usize,
+    page: &Buffer,
+    signature: BlockSignature,
+    (from, to): (usize, usize),
+) -> Option<(usize, SignatureError)> {
+    let signature = SignatureChange::Set(signature);
+    let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: None };
+    let prepared = PreparedConfig::new(mkeys[position].kind(), &config).unwrap();
+    let bytes = if from == SIGNED { 520 } else { 512 };
+    let Bench { queue, completions, .. } = bench;
+    let layout = [page.entry(from..from + bytes)];
+    queue.request(1).configure_mkey(&mut mkeys[position], &prepared, &layout).unwrap();
+    let remote = Remote { address: page.address() + to as u64, rkey: page.rkey() };
+    let sge = Sge { address: 0, length: 520, lkey: mkeys[position].key() };
+    queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
+    queue.ring_doorbell();
+    let mut router = QpRouter { queues: &mut *queue, mkeys };
+    let mut error = None;
+    loop {
+        match completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion") {
+            Completion::Work(work) => {
+                assert!(matches!(work.outcome, Done::Sent { .. }), "{work:?}");
+                return error;
+            }
+            Completion::SignatureError { position, .. } => {
+                assert_eq!(error, None, "one error");
+                error = Some((position, router.mkeys[position].check().unwrap().unwrap()));
+            }
+        }
+    }
+}
+
+/// Adds a T10-DIF to a block through an mkey, changes a byte of it where `corrupt` says so, and has the T10-DIF checked and replaced.
+fn round(
+    bench: &mut Bench,
+    mkeys: &mut [Mkey],
+    position: usize,
+    page: &mut Buffer,
+    corrupt: bool,
+) -> Option<(usize, SignatureError)> {
+    let [of_memory, of_wire] = [0x1000, 0x2000].map(|base| domain(base + position as u32));
+    assert_eq!(pass(bench, mkeys, position, page, BlockSignature::wire(of_memory), (PLAIN, SIGNED)), None);
+    page.write(FOUND, &[0; 520]);
+    if corrupt {
+        page.write(SIGNED + 7, &[0xee]);
+    }
+    let replaced = BlockSignature::both(of_memory, of_wire);
+    let error = pass(bench, mkeys, position, page, replaced, (SIGNED, FOUND));
+    for (at, base) in [(SIGNED, 0x10), (FOUND, 0x20)] {
+        let mut tags = [0; 6];
+        page.read(at + 514, &mut tags);
+        assert_eq!(tags, [0xf1, 0x1e, 0, 0, base, position as u8], "those of this mkey");
+    }
+    let [mut sent, mut found] = [[0; 512]; 2];
+    page.read(PLAIN, &mut sent);
+    page.read(FOUND, &mut found);
+    assert_eq!(sent != found, corrupt);
+    error
+}
+
+fn signed(bench: &Bench) -> MkeySpec<'_> {
+    MkeySpec { max_entries: 4, signature: Some(&bench.cq), ..MkeySpec::default() }
+}
+
+#[test]
+fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
+    preloaded("pools::mkeys_of_one_pair_of_psvs_are_used_in_turn", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut page = page(&bench.pd, &[0x5a; 512]).unwrap();
+        bench.completions.channel().unwrap();
+        let before = Counts::now();
+        let psvs = bench.pd.create_psvs().unwrap();
+        let mut mkeys = psvs.create_mkeys(4, signed(&bench)).unwrap();
+        assert_eq!(Counts::now().objects - before.objects, 2 + 4);
+        let positions = [0, 1, 2, 3, 2, 1, 1, 0];
+        for (number, &position) in positions.iter().enumerate() {
+            // Twice in a row, too: the PSVs report again when they are set again.
+            let corrupt = [2, 3, 6].contains(&number);
+            let error = round(&mut bench, &mut mkeys, position, &mut page, corrupt);
+            let named = error.map(|(position, error)| (position, error.block_index()));
+            assert_eq!(named, corrupt.then_some((position, 0)), "round {number}");
+        }
+        // The PSVs are there as long as anything uses them.
+        drop(psvs);
+        assert_eq!(Counts::now().objects - before.objects, 2 + 4);
+        assert_eq!(round(&mut bench, &mut mkeys, 3, &mut page, false), None);
+        drop(mkeys);
+        assert_eq!(Counts::now(), before);
+        let psvs = bench.pd.create_psvs().unwrap();
+        drop(psvs.create_mkeys(4, signed(&bench)).unwrap());
+        assert_eq!(Counts::now().objects - before.objects, 2);
+        drop(psvs);
+        assert_eq!(Counts::now(), before);
+        // Without them each has its own.
+        let own = bench.pd.create_mkeys(4, signed(&bench)).unwrap();
+        assert_eq!(Counts::now().objects - before.objects, 4 * 3);
+        drop(own);
+        // They keep the domain.
+        let pd = bench.device.alloc_pd().unwrap();
+        let psvs = pd.create_psvs().unwrap();
+        let with = Counts::now();
+        drop(pd);
+        assert_eq!(Counts::now(), with);
+        drop(psvs);
+        assert_eq!(Counts::now(), before);
+    });
+}
+
+#[test]
+fn refused_pools_leave_nothing_behind() {
+    preloaded("pools::refused_pools_leave_nothing_behind", || {
+        let bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let before = Counts::now();
+        for nth in [1, 2] {
+            verbs::fail(nth, libc::ENOMEM, 0);
+            assert!(bench.pd.create_psvs().is_err());
+            assert!(verbs::has_failed());
+            assert_eq!(Counts::now(), before);
+        }
+        let psvs = bench.pd.create_psvs().unwrap();
+        let with = Counts::now();
+        for nth in [1, 3] {
+            verbs::fail(nth, libc::EREMOTEIO, 8);
+            assert!(matches!(psvs.create_mkeys(4, signed(&bench)), Err(DevxError::Command(_))));
+            assert!(verbs::has_failed());
+            assert_eq!(Counts::now(), with);
+        }
+        // The second PSV of the second mkey.
+        verbs::fail(5, libc::ENOMEM, 0);
+        assert!(MkeyStore::new(&bench.pd, 4, signed(&bench)).is_err());
+        assert!(verbs::has_failed());
+        assert_eq!(Counts::now(), with);
+        drop(psvs);
+        assert_eq!(Counts::now(), before);
+    });
+}
+
+/// Mkeys of a store, and of threads.
+const MKEYS: usize = 6;
+type Cache = MkeyCache<4>;
+
+fn store(pd: &ProtectionDomain) -> MkeyStore {
+    let spec = MkeySpec { max_entries: 4, update_tag: true, ..MkeySpec::default() };
+    MkeyStore::new(pd, MKEYS, spec).unwrap()
+}
+
+fn prepared(store: &MkeyStore) -> PreparedConfig {
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    PreparedConfig::new(store.kind().unwrap(), &config).unwrap()
+}
+
+/// What a thread has of its own.
+struct Worker {
+    queue: QueuePair<64, 16>,
+    completions: CqReader,
+    page: Buffer,
+    mkeys: Cache,
+    prepared: PreparedConfig,
+}
+
+impl Worker {
+    fn new(device: &Device, pd: &ProtectionDomain, store: &MkeyStore) -> Self {
+        let (cq, completions) = device.create_cq(128).unwrap();
+        let queue: QueuePair<64, 16> = device.create_qp(pd, &cq, &cq, QueuePairSpec::default()).unwrap();
+        queue.control().connect_loopback().unwrap();
+        let page = page(pd, &[0; 64]).unwrap();
+        Self { queue, completions, page, mkeys: Cache::new(store), prepared: prepared(store) }
+    }
+
+    /// Takes an mkey and lays it over 64 bytes.
+    fn begin(&mut self, from: usize) -> Option<PooledMkey> {
+        let (handle, mkey) = self.mkeys.take()?;
+        let layout = [self.page.entry(from..from + 64)];
+        self.queue.request(1).configure_mkey(mkey, &self.prepared, &layout).unwrap();
+        Some(handle)
+    }
+
+    fn key(&mut self, handle: &PooledMkey) -> Key {
+        self.mkeys.get_mut(handle).unwrap().key()
+    }
+
+    /// Has the queue pair write 64 bytes through a key of itself.
+    fn write(&mut self, from: usize, rkey: Key) {
+        let remote = Remote { address: 0, rkey };
+        let sge = self.page.sge(from..from + 64);
+        self.queue.request(2).signaled().rdma_write(remote, &[sge]).unwrap();
+    }
+
+    fn invalidate(&mut self, handle: PooledMkey) -> InvalidatedMkey {
+        self.mkeys.invalidate(handle, self.queue.request(3).signaled()).unwrap()
+    }
+
+    /// Takes completions up to one of this name. Returns whether all were good.
+    fn completed(&mut self, id: u64) -> bool {
+        self.queue.ring_doorbell();
+        let mut good = true;
+        loop {
+            let mut router = QpRouter { queues: &mut self.queue, mkeys: self.mkeys.mkeys() };
+            let work = self.completions.wait(&mut router, TIMEOUT).unwrap().expect("a completion");
+            let work = work.work().unwrap();
+            good &= matches!(work.outcome, Done::Sent { .. });
+            if work.id == id {
+                return good;
+            }
+        }
+    }
+
+    /// From configuring to putting back. Returns the key.
+    fn use_one(&mut self) -> Key {
+        let handle = self.begin(0).unwrap();
+        let key = self.key(&handle);
+        self.write(1024, key);
+        assert!(self.completed(2));
+        let invalidated = self.invalidate(handle);
+        assert!(self.completed(3));
+        self.mkeys.put(invalidated);
+        key
+    }
+}
+
+#[test]
+fn threads_exchange_mkeys() {
+    preloaded("pools::threads_exchange_mkeys", || {
+        const ROUNDS: usize = 2000;
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let empty = Counts::now();
+        let store = store(&pd);
+        let with_store = Counts::now();
+        assert_eq!(with_store.objects - empty.objects, MKEYS as u64);
+        // Those in use, and who has ever used which.
+        let in_use = Mutex::new(HashSet::<MkeyIndex>::new());
+        let used = Mutex::new(HashMap::<MkeyIndex, [usize; 2]>::new());
+        std::thread::scope(|threads| {
+            for thread in 0..2 {
+                let mut worker = Worker::new(&device, &pd, &store);
+                let (in_use, used) = (&in_use, &used);
+                threads.spawn(move || {
+                    for number in 0..ROUNDS {
+                        // One thread leaves mkeys for the other.
+                        let count = 1 + number % 3;
+                        let handles: Vec<_> = (0..count).filter_map(|at| worker.begin(at * 64)).collect();
+                        for (at, handle) in handles.iter().enumerate() {
+                            let key = worker.key(handle);
+                            assert!(in_use.lock().unwrap().insert(key.index()), "given twice");
+                            used.lock().unwrap().entry(key.index()).or_default()[thread] += 1;
+                            let byte = (number * 2 + thread + at * 7) as u8;
+                            worker.page.write(1024 + at * 64, &[byte; 64]);
+                            worker.write(1024 + at * 64, key);
+                        }
+                        let indices: Vec<_> =
+                            handles.iter().map(|handle| worker.key(handle).index()).collect();
+                        let invalidated: Vec<_> =
+                            handles.into_iter().map(|handle| worker.invalidate(handle)).collect();
+                        for _ in &invalidated {
+                            assert!(worker.completed(3), "round {number}");
+                        }
+                        for (at, index) in indices.iter().enumerate() {
+                            let byte = (number * 2 + thread + at * 7) as u8;
+                            let mut found = [0; 64];
+                            worker.page.read(at * 64, &mut found);
+                            assert_eq!(found, [byte; 64], "round {number}: through its own mkey");
+                            assert!(in_use.lock().unwrap().remove(index));
+                        }
+                        invalidated.into_iter().for_each(|mkey| worker.mkeys.put(mkey));
+                        if number % 16 == 0 {
+                            worker.mkeys.give_back();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!((store.available(), in_use.lock().unwrap().len()), (MKEYS, 0), "none is lost");
+        let used = used.lock().unwrap();
+        assert!(used.len() <= MKEYS && used.values().any(|by| by.iter().all(|times| *times > 0)), "{used:?}");
+        assert_eq!(Counts::now(), with_store);
+        drop(store);
+        assert_eq!(Counts::now(), empty);
+    });
+}
+
+#[test]
+fn no_peer_reaches_what_another_thread_took() {
+    preloaded("pools::no_peer_reaches_what_another_thread_took", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let store = store(&pd);
+        let mut workers = [0, 1].map(|_| Worker::new(&device, &pd, &store));
+        let mut peer = Worker::new(&device, &pd, &store);
+        let mut known = Vec::new();
+        for round in 0..4 {
+            let worker = &mut workers[round % 2];
+            worker.page.write(0, &[7; 64]);
+            let handle = worker.begin(0).unwrap();
+            let key = worker.key(&handle);
+            assert!(!known.contains(&key));
+            // What the others knew, of earlier uses, while it is in use again.
+            for old in &known {
+                refuses(&mut peer, *old);
+            }
+            let worker = &mut workers[round % 2];
+            let invalidated = worker.invalidate(handle);
+            assert!(worker.completed(3));
+            worker.mkeys.put(invalidated);
+            worker.mkeys.give_back();
+            assert_eq!(store.available(), MKEYS);
+            known.push(key);
+            refuses(&mut peer, key);
+            let mut found = [0; 64];
+            workers[round % 2].page.read(0, &mut found);
+            assert_eq!(found, [7; 64]);
+        }
+        assert!(known.iter().all(|key| key.index() == known[0].index()), "one mkey all the time");
+    });
+}
+
+/// The peer cannot write through the key, and begins anew.
+fn refuses(peer: &mut Worker, key: Key) {
+    peer.write(1024, key);
+    assert!(!peer.completed(2), "{key}");
+    peer.queue.reset(&mut [&mut peer.completions]).unwrap();
+    peer.queue.control().connect_loopback().unwrap();
+}
+
+#[test]
+fn a_cache_keeps_what_is_in_use() {
+    preloaded("pools::a_cache_keeps_what_is_in_use", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let store = store(&pd);
+        let with_store = Counts::now();
+        let mut one = Worker::new(&device, &pd, &store);
+        let mut other = Worker::new(&device, &pd, &store);
+        let with_all = Counts::now();
+        let handles: Vec<_> = std::iter::from_fn(|| one.begin(0)).collect();
+        assert_eq!((handles.len(), store.available()), (4, 2), "as many as the cache takes");
+        let keys: Vec<_> = handles.iter().map(|handle| one.key(handle)).collect();
+        let positions: Vec<_> = handles.iter().map(PooledMkey::position).collect();
+        assert_eq!(positions.iter().map(|at| one.mkeys.mkeys()[*at].key()).collect::<Vec<_>>(), keys);
+        // One of another cache is not known there, where another has its position.
+        let kept = other.mkeys.take().unwrap().0;
+        assert_eq!(kept.position(), positions[0]);
+        let [first, second, third, fourth] = <[_; 4]>::try_from(handles).unwrap_or_else(|_| panic!());
+        assert!(other.mkeys.get_mut(&first).is_none());
+        let outstanding = other.queue.outstanding();
+        let elsewhere = other.mkeys.invalidate(first, other.queue.request(1)).unwrap();
+        assert_eq!(other.queue.outstanding(), outstanding, "nothing was posted");
+        other.mkeys.put_unused(kept);
+        other.mkeys.give_back();
+        one.mkeys.put(elsewhere);
+        one.mkeys.give_back();
+        assert_eq!(store.available(), 2, "its key is in service");
+        // Where there is no room for the request, it is still in use.
+        one.queue.ring_doorbell();
+        while one.queue.request(4).nop().is_ok() {}
+        let (error, second) = one.mkeys.invalidate(second, one.queue.request(3)).unwrap_err();
+        assert!(matches!(error, PostError::SendRingFull { .. }));
+        one.queue.control().fail().unwrap();
+        one.queue.reset(&mut [&mut one.completions]).unwrap();
+        one.queue.control().connect_loopback().unwrap();
+        // What was not executed is posted again.
+        let invalidated = one.mkeys.invalidate(second, one.queue.request(3)).unwrap();
+        one.queue.reset(&mut [&mut one.completions]).unwrap();
+        one.queue.control().connect_loopback().unwrap();
+        let invalidated = one.invalidate(invalidated.into());
+        assert!(one.completed(3));
+        one.mkeys.put(invalidated);
+        one.mkeys.give_back();
+        assert_eq!(store.available(), 3);
+        // Those in use have stayed where they were.
+        for (handle, at) in [(&third, 2), (&fourth, 3)] {
+            assert_eq!((one.key(handle), handle.position()), (keys[at], positions[at]));
+            assert_eq!(one.mkeys.mkeys()[positions[at]].key(), keys[at]);
+        }
+        // An mkey that goes back unused can be used by others.
+        let (unused, mkey) = one.mkeys.take().unwrap();
+        let index = mkey.key().index();
+        one.mkeys.put_unused(unused);
+        one.mkeys.give_back();
+        assert_eq!(other.use_one().index(), index);
+        drop((one, third));
+        assert_eq!(store.available(), 2, "one is in the other cache, and three are gone");
+        drop(other);
+        assert_eq!(store.available(), 3);
+        let destroyed = with_store.objects - Counts::now().objects;
+        assert_eq!((destroyed, with_all.refused, Counts::now().refused), (3, 0, 0));
+        let mut last = Cache::new(&store);
+        drop(store);
+        assert_eq!(std::iter::from_fn(|| last.take().map(drop)).count(), 3, "a cache keeps the store");
+    });
+}
