@@ -61,8 +61,8 @@ impl Device {
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
-        let (entries, [first_entry, _]) = (ring.len() as u32, record.bytes().map(u32::from_be_bytes));
-        let queue = CompletionQueue::new(ring, record)?.starting_at(first_entry);
+        let (entries, words) = (ring.len() as u32, record.bytes().map(u32::from_be_bytes));
+        let queue = CompletionQueue::new(ring, record)?.starting_at(words);
         if !queue.is_empty() {
             return Err(AdoptError::CompletionsWaiting.into());
         }

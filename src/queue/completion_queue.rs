@@ -101,13 +101,12 @@ impl<'r> CompletionQueue<'r> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
     }
 
-    /// Continues behind another reader: at the entry with this number (the consumer index of its doorbell record, 24
-    /// bits), which also says in which lap the queue is. The events that it has asked for have come.
+    /// Continues behind another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also says in
+    /// which lap the queue is, and the arm word. The events that the other has asked for have come.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
-    pub fn starting_at(mut self, first_entry: u32) -> Self {
-        self.consumer = (first_entry & CONSUMER_MASK) as u64;
-        let [_, arm] = self.record.bytes().map(u32::from_be_bytes);
+    pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
+        self.consumer = (consumer & CONSUMER_MASK) as u64;
         self.events = (arm >> ARM_SEQUENCE_SHIFT) as u8 & ARM_SEQUENCE_MASK;
         self.event_received();
         self

@@ -90,7 +90,7 @@ fn a_queue_continues_behind_another_reader() {
     for laps in [0, 2, 0x3f_fffe] {
         let first = laps * 4;
         let (mut ring, record) = queue(&written);
-        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at(first + 6);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at([first + 6, 0]);
         assert!(!completions.is_empty());
         assert_eq!(completions.take_entry().map(|entry| entry.wqe_counter.get()), Some(6));
         assert!(completions.is_empty());
@@ -99,7 +99,7 @@ fn a_queue_continues_behind_another_reader() {
     }
     // In the other lap the same entries are old.
     let (mut ring, record) = queue(&written);
-    assert!(CompletionQueue::new(&mut ring, &record).unwrap().starting_at(2).is_empty());
+    assert!(CompletionQueue::new(&mut ring, &record).unwrap().starting_at([2, 0]).is_empty());
 }
 
 #[test]
