@@ -4,8 +4,8 @@
 //! `cargo xtask storage` runs both on the software device. By hand, in two terminals:
 //!
 //! ```text
-//! cargo xtask emulate -- cargo run --package hil-tests --example storage_target
-//! cargo xtask emulate -- cargo run --package hil-tests --example storage_initiator
+//! cargo xtask emulate -- cargo run --bin storage_target
+//! cargo xtask emulate -- cargo run --bin storage_initiator
 //! ```
 //!
 //! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`, on two.

@@ -1,5 +1,6 @@
 //! `cargo xtask build`: what runs on the Arm cores of a BlueField.
 
+use crate::host::STORAGE;
 use crate::run::{self, check};
 use crate::toolchain::{self, Board, System, Toolchain};
 use std::fs;
@@ -12,7 +13,8 @@ cargo xtask build --board bluefield2|bluefield3 --os none|linux [--release]
 
 Builds what runs on the Arm cores of a BlueField, into target/BOARD/OS/PROFILE:
 
-  linux   hil, the runner of the scenarios, and libmlx5_uverbs.so, which stands in for the kernel
+  linux   hil, the runner of the scenarios; storage_target and storage_initiator, the example of a
+          service; and libmlx5_uverbs.so, which stands in for the kernel
   none    the library, for programs without a system, and the image that runs the scenarios:
           hil-firmware-qemu-virt for QEMU (cargo xtask firmware) and hil-firmware-bluefield for the
           board (linker/bluefield.x says what it assumes)
@@ -95,10 +97,13 @@ pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>
                 "--bin",
                 "hil",
                 "--package",
+                "hil-storage",
+                "--bins",
+                "--package",
                 "mlx5-uverbs",
                 "--lib",
             ][..],
-            &["hil", "libmlx5_uverbs.so"][..],
+            &["hil", "libmlx5_uverbs.so", STORAGE[0], STORAGE[1]][..],
         ),
         System::None => (
             &["--package", "mlx5-mkey", "--package", "hil-firmware"][..],

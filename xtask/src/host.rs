@@ -7,14 +7,14 @@ use std::process::Command;
 /// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
 
-/// Builds programs that serve tasks, each of which has the name of its package.
+/// Builds programs of the workspace, those that serve tasks among them.
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub fn build_tasks(packages: &[&str]) -> Result<(), String> {
+pub fn build_programs(names: &[&str]) -> Result<(), String> {
     // Of the whole workspace, so that what they depend on has the features that it has in `cargo test --workspace` and is built
     // once for both.
-    let selection = packages.iter().flat_map(|package| ["--bin", package]);
+    let selection = names.iter().flat_map(|name| ["--bin", name]);
     check(cargo(&["build", "--workspace"].into_iter().chain(selection).collect::<Vec<_>>()))
 }
 
@@ -24,18 +24,21 @@ pub fn build_tasks(packages: &[&str]) -> Result<(), String> {
 /// What went wrong, in a sentence.
 pub fn task(package: &str, arguments: &[&str]) -> Result<Command, String> {
     if std::env::var_os(BUILT).is_none() {
-        build_tasks(&[package])?;
+        build_programs(&[package])?;
     }
     Ok(run::program(&run::built("debug", package)?.to_string_lossy(), arguments))
 }
+
+/// The programs of the storage example.
+pub const STORAGE: [&str; 2] = ["storage_target", "storage_initiator"];
 
 /// Builds the programs of the storage example, and returns where they are.
 ///
 /// # Errors
 /// What went wrong, in a sentence.
 pub fn storage() -> Result<PathBuf, String> {
-    check(cargo(&["build", "--workspace", "--bin", "storage_target", "--bin", "storage_initiator"]))?;
-    let target = run::built("debug", "storage_target")?;
+    build_programs(&STORAGE)?;
+    let target = run::built("debug", STORAGE[0])?;
     target.parent().map(Path::to_path_buf).ok_or_else(|| format!("{} is in no folder", target.display()))
 }
 

@@ -76,7 +76,7 @@ fn perform(wanted: Vec<&'static Step>, left_out: &[&Step]) -> ExitCode {
     let programs = if programs.is_empty() {
         Programs::AskCargo
     } else {
-        match host::build_tasks(&Vec::from_iter(programs)) {
+        match host::build_programs(&Vec::from_iter(programs)) {
             Ok(()) => Programs::Built,
             Err(what) => {
                 eprintln!("{what}");

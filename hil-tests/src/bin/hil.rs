@@ -1,7 +1,7 @@
-//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS]`, and tells what comes of them as
-//! `hil_tests::protocol` has it. NAME is `softdev`, `softdev-wrapped` (it takes wrapped keys), `uverbs`, or that of an mlx5
+//! Runs the scenarios on a device: `hil [--device NAME] [--filter TEXT] [--after CASE] [--ways WAYS] [--programs FOLDER]`, and tells
+//! what comes of them as `hil_tests::protocol` has it. NAME is `softdev`, `softdev-wrapped` (it takes wrapped keys), `uverbs`, or that of an mlx5
 //! device; WAYS which ways of posting each case takes: `all`, the name of one, or a seed that
-//! draws one for each. See `cargo xtask hil`.
+//! draws one for each; FOLDER where the programs of the storage example are. See `cargo xtask hil`.
 
 use hil_tests::board::{Board, DevxBoard, SoftBoard};
 use hil_tests::cases::{self, Selection};
@@ -12,11 +12,13 @@ use mlx5_softdev::{CryptoMode, DeviceProfile};
 use std::error::Error;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (mut device, mut filter, mut after) = (String::from("softdev"), String::new(), None);
     let mut ways = Ok(Ways::default());
+    let mut programs = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next()) {
@@ -24,10 +26,11 @@ fn main() -> ExitCode {
             ("--filter", Some(value)) => filter = value,
             ("--after", Some(value)) => after = Some(value),
             ("--ways", Some(value)) => ways = value.parse(),
+            ("--programs", Some(value)) => programs = Some(PathBuf::from(value)),
             _ => {
                 eprintln!(
                     "usage: hil [--device softdev|softdev-wrapped|uverbs|NAME] [--filter TEXT] [--after CASE] \
-                     [--ways all|WAY|SEED]"
+                     [--ways all|WAY|SEED] [--programs FOLDER]"
                 );
                 return ExitCode::from(2);
             }
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     let selection = Selection { filter: &filter, after: after.as_deref(), ways };
     let result = cases::run_guarded(
         selection,
-        || open(&device),
+        || open(&device, programs.as_deref()),
         guard,
         |event| {
             // Whoever listens is to know at once: the next thing may be that this process is killed.
@@ -79,14 +82,14 @@ fn guard(case: &mut dyn FnMut() -> Verdict) -> Verdict {
     })
 }
 
-fn open(name: &str) -> Result<Box<dyn Board>, Box<dyn Error>> {
+fn open(name: &str, programs: Option<&Path>) -> Result<Box<dyn Board>, Box<dyn Error>> {
     Ok(match name {
         "softdev" => Box::new(SoftBoard::new(DeviceProfile::default())),
         "softdev-wrapped" => {
             let crypto = CryptoMode::Wrapped;
             Box::new(SoftBoard::new(DeviceProfile { crypto, ..DeviceProfile::default() }))
         }
-        "uverbs" => Box::new(DevxBoard::open("uverbs", None)?),
-        device => Box::new(DevxBoard::open("device", Some(device))?),
+        "uverbs" => Box::new(DevxBoard::open("uverbs", None, programs)?),
+        device => Box::new(DevxBoard::open("device", Some(device), programs)?),
     })
 }

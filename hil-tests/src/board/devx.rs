@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::service::Service;
 use super::{
     Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, MkeySpec, Posting, QpEnd,
     QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
@@ -23,6 +24,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::Sge;
 use mlx5_softdev::factory;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -57,6 +59,7 @@ pub struct DevxBoard {
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
     way: Way,
+    service: Option<Service>,
 }
 
 /// A queue pair, and where its progress can be seen.
@@ -143,11 +146,16 @@ impl EndQueues for ShimQueues {
 }
 
 impl DevxBoard {
-    /// Opens a device; `name` is what the user calls the board.
+    /// Opens a device; `name` is what the user calls the board. The storage example is in the folder `programs`, if it is there.
     ///
     /// # Errors
     /// What to install, enable or ask for.
-    pub fn open(name: &'static str, device: Option<&str>) -> Result<Self, DevxError> {
+    pub fn open(
+        name: &'static str,
+        device: Option<&str>,
+        programs: Option<&Path>,
+    ) -> Result<Self, DevxError> {
+        let service = programs.map(|folder| Service::new(folder, device));
         let device = Device::open(device)?;
         let pd = device.alloc_pd()?;
         let events = device.events()?;
@@ -168,6 +176,7 @@ impl DevxBoard {
             factory,
             login: None,
             way: Way::default(),
+            service,
         };
         if board.factory.is_some() {
             board.start_login()?;
@@ -240,6 +249,7 @@ impl Board for DevxBoard {
             login: self.factory.is_some(),
             // Whoever names a device means one.
             hardware: self.name != UVERBS,
+            programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
         }
     }
 
@@ -365,6 +375,11 @@ impl Board for DevxBoard {
 
     fn send_ring(&self, end: &QpEnd) -> Option<u64> {
         Some(self.control(end).addresses().send_ring)
+    }
+
+    fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
+        let service = self.service.as_ref().ok_or("the board has no programs")?;
+        service.run(ios, corrupt).map_err(|error| error.to_string())
     }
 
     fn nanoseconds(&self) -> Option<u64> {

@@ -81,18 +81,21 @@ pub struct Capabilities {
     pub hardware: bool,
     /// Keys are loaded wrapped, under a login, and the board knows what to log in with ([`Commissioned`]).
     pub login: bool,
+    /// Other programs run on it: those of the storage example are there ([`Board::serve`]).
+    pub programs: bool,
 }
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 7] =
-        ["signature", "xts", "xts-many", "xts-single", "drain", "hardware", "login"];
+    pub const NAMES: [&'static str; 8] =
+        ["signature", "xts", "xts-many", "xts-single", "drain", "hardware", "login", "programs"];
 
     /// Returns the names of what the board has.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
-        let has = [self.signature, xts, xts && !single, single, self.drain, self.hardware, self.login];
+        let Self { signature, drain, hardware, login, programs, .. } = *self;
+        let has = [signature, xts, xts && !single, single, drain, hardware, login, programs];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
     }
 }
@@ -164,6 +167,14 @@ pub trait Board {
 
     /// Returns the oldest event of an end that was not returned yet; waits a moment for one, where devices take time.
     fn event(&mut self, end: &QpEnd) -> Option<QpEvent>;
+
+    /// Runs the storage example, both programs, with this many reads and writes, and corruptions to be named.
+    ///
+    /// # Errors
+    /// What went wrong; by default that there are no programs.
+    fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
+        Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
+    }
 
     /// Returns the board's logins, if it has any. It is logged in from the start.
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {

@@ -160,7 +160,8 @@ impl Board for SoftBoard {
             softdev::XtsEngine::SingleBlock => XtsEngine::SingleBlock,
         };
         let xts = (self.device.profile().crypto != CryptoMode::None).then_some(xts);
-        Capabilities { xts, signature: true, drain: true, login: self.factory.is_some(), hardware: false }
+        let login = self.factory.is_some();
+        Capabilities { xts, signature: true, drain: true, login, hardware: false, programs: false }
     }
 
     fn way(&mut self) -> &mut Way {

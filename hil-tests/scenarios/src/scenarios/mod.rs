@@ -17,6 +17,7 @@ mod prepared;
 mod recovery;
 mod refusal;
 mod rows;
+mod service;
 mod signature;
 mod state;
 
@@ -62,12 +63,20 @@ pub struct Needs {
     pub hardware: bool,
     /// Logins, and keys that are wrapped.
     pub login: bool,
+    /// Programs of its own.
+    pub programs: bool,
 }
 
 impl Needs {
     /// What every board has.
-    pub const NOTHING: Self =
-        Self { signature: false, xts: XtsNeed::Nothing, drain: false, login: false, hardware: false };
+    pub const NOTHING: Self = Self {
+        signature: false,
+        xts: XtsNeed::Nothing,
+        drain: false,
+        login: false,
+        hardware: false,
+        programs: false,
+    };
     /// Block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
     /// AES-XTS over single data units.
@@ -84,6 +93,8 @@ impl Needs {
     pub const BOTH_SINGLE: Self = Self { signature: true, ..Self::CRYPTO_SINGLE };
     /// Draining on signature errors.
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
+    /// Block signatures and AES-XTS over single data units, and programs that use both.
+    pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
@@ -107,6 +118,7 @@ impl Needs {
             (self.signature, "signature", "block signatures"),
             (self.drain, "drain", "draining on signature errors"),
             (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
+            (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
     }
@@ -138,6 +150,7 @@ const TABLES: &[&[Scenario]] = &[
     prepared::ALL,
     recovery::ALL,
     refusal::ALL,
+    service::ALL,
 ];
 
 /// Returns all scenarios.

@@ -7,6 +7,7 @@ use super::ssh::Remote;
 use crate::firmware;
 use std::path::PathBuf;
 use std::process::Command;
+use xtask::host::STORAGE;
 use xtask::toolchain::{Board as BlueField, System};
 use xtask::{build, emulate, host, run};
 
@@ -52,7 +53,8 @@ pub(super) fn make(description: &Description) -> Box<dyn Board> {
     let reset = description.reset.clone();
     match &description.reach {
         Reach::Local { device } => {
-            Box::new(Local { words: vec!["--device".into(), device.clone()], kind: Kind::Hil, reset })
+            let kind = if device.starts_with("softdev") { Kind::Softdev } else { Kind::Device };
+            Box::new(Local { words: vec!["--device".into(), device.clone()], kind, reset })
         }
         Reach::Uverbs { crypto, engine } => {
             let kind = Kind::Uverbs(*crypto, *engine);
@@ -75,11 +77,13 @@ struct Local {
 
 /// What its words are.
 enum Kind {
-    /// Arguments of our own program.
-    Hil,
+    /// Arguments of our own program, which has the device in it.
+    Softdev,
+    /// The same, on an mlx5 device.
+    Device,
     /// The same, behind the stand-in for the kernel, whose device is of this kind.
     Uverbs(Crypto, Engine),
-    /// Arguments of none; an image is run by this very program.
+    /// None yet: an image is run by this very program.
     Firmware(BlueField),
     /// A program and its arguments.
     Command,
@@ -88,12 +92,15 @@ enum Kind {
 impl Board for Local {
     fn prepare(&mut self) -> Result<(), Trouble> {
         match self.kind {
-            Kind::Hil | Kind::Uverbs(..) => {
+            Kind::Softdev | Kind::Device | Kind::Uverbs(..) => {
                 let program = program(&Program::Host)?;
                 self.words.insert(0, program.to_string_lossy().into_owned());
             }
             Kind::Firmware(board) => self.words = firmware::command(board)?,
             Kind::Command => {}
+        }
+        if matches!(self.kind, Kind::Device | Kind::Uverbs(..)) {
+            self.words.extend(["--programs".into(), host::storage()?.to_string_lossy().into_owned()]);
         }
         if matches!(self.kind, Kind::Uverbs(..)) {
             // Built here, not while the board's first event is waited for.
@@ -129,4 +136,22 @@ pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
         Program::Bluefield2 => build::file(BlueField::BlueField2, System::Linux, "hil"),
         Program::Bluefield3 => build::file(BlueField::BlueField3, System::Linux, "hil"),
     }
+}
+
+/// Builds the programs of the storage example for where that program runs, and returns where they are. There are none beside
+/// a program of your own.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(super) fn storage(program: &Program) -> Result<Vec<(&'static str, PathBuf)>, String> {
+    let board = match program {
+        Program::Host => {
+            let folder = host::storage()?;
+            return Ok(STORAGE.map(|name| (name, folder.join(name))).into());
+        }
+        Program::File(_) => return Ok(vec![]),
+        Program::Bluefield2 => BlueField::BlueField2,
+        Program::Bluefield3 => BlueField::BlueField3,
+    };
+    STORAGE.iter().map(|name| Ok((*name, build::file(board, System::Linux, name)?))).collect()
 }

@@ -54,6 +54,7 @@ Capabilities are
   xts-single            one for single data units and no more
   drain                 a queue drains on signature errors
   login                 keys are wrapped, and the board knows what to log in with
+  programs              the storage example runs there, two programs beside the runner
   hardware              no software device
 
 Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
@@ -296,7 +297,7 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login";
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 

@@ -27,6 +27,8 @@ pub(super) struct Remote {
     reset: Reset,
     /// Files that lie beside the program, by name.
     beside: Vec<(&'static str, PathBuf)>,
+    /// The programs of the storage example are among them.
+    storage: bool,
     /// Something was written there.
     touched: bool,
 }
@@ -38,7 +40,7 @@ impl Remote {
 
     /// A machine where files lie beside the program.
     pub(super) fn with(ssh: Ssh, reset: Reset, beside: Vec<(&'static str, PathBuf)>) -> Self {
-        Self { ssh, reset, beside, touched: false }
+        Self { ssh, reset, beside, storage: false, touched: false }
     }
 
     /// Returns a command that runs a script of the shell over there.
@@ -92,15 +94,18 @@ impl Remote {
     }
 }
 
-/// Ends what an earlier run has left running, in the folder of the program. Only the program itself is ever met by this.
+/// Ends what an earlier run has left running, in the folder of the program. Only programs that lie there are ever met by this.
 const STOP: &str = "for p in /proc/[0-9]*; do case \"$(readlink \"$p/exe\" 2>/dev/null)\" in \
-                    \"$(pwd -P)/hil\"*) kill -9 \"${p#/proc/}\";; esac; done";
+                    \"$(pwd -P)/\"*) kill -9 \"${p#/proc/}\";; esac; done";
 
 impl Board for Remote {
     fn prepare(&mut self) -> Result<(), Trouble> {
         if self.ssh.address.is_empty() || self.ssh.address.starts_with('-') {
             return Err(Trouble::Broken(format!("`{}` is no address", self.ssh.address)));
         }
+        let storage = board::storage(&self.ssh.program)?;
+        self.storage = !storage.is_empty();
+        self.beside.extend(storage);
         self.copy()
     }
 
@@ -108,6 +113,9 @@ impl Board for Remote {
         let mut words = vec!["env".to_owned()];
         words.extend(self.ssh.environment.iter().map(|(name, value)| format!("{name}={value}")));
         words.extend(["./hil".into(), "--device".into(), self.ssh.device.clone()]);
+        if self.storage {
+            words.extend(["--programs".into(), ".".into()]);
+        }
         words.extend(arguments.iter().cloned());
         let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
         Ok(self.script(&format!("cd {FOLDER} && {{ {STOP}; exec {}; }}", words.join(" "))))

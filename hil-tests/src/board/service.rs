@@ -1,0 +1,86 @@
+//! The storage example on a board: two programs beside the runner.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+const TARGET: &str = "storage_target";
+const INITIATOR: &str = "storage_initiator";
+
+/// Where the programs are, and which device they use.
+pub(super) struct Service {
+    programs: PathBuf,
+    device: Option<String>,
+}
+
+/// A program, ended when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder, removed when this is dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Service {
+    /// Uses the programs in a folder.
+    pub(super) fn new(programs: &Path, device: Option<&str>) -> Self {
+        Self { programs: programs.into(), device: device.map(Into::into) }
+    }
+
+    /// Runs both to their end. The initiator compares each byte, and what was named with what was corrupted.
+    pub(super) fn run(&self, ios: u32, corrupt: u32) -> Result<(), Box<dyn Error>> {
+        let folder = Folder(std::env::temp_dir().join(format!("mlx5-hil-service-{}", std::process::id())));
+        fs::create_dir_all(&folder.0)?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let volume = folder.0.join("volume");
+        let volume = volume.to_str().ok_or("the folder for temporary files has a name that is no text")?;
+        let (ios, corrupt) = (ios.to_string(), corrupt.to_string());
+        let start = |name: &str, words: &[(&str, &str)]| self.start(&folder.0, name, &address, words);
+        let target = [("--volume", volume), ("--blocks", "8192"), ("--depth", "8"), ("--corrupt", &corrupt)];
+        let target = start(TARGET, &target)?;
+        let initiator = start(INITIATOR, &[("--ios", &ios)])?;
+        // Whoever runs the case knows how long it may take. Where the target ends early, the initiator ends too.
+        for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
+            let status = program.0.wait()?;
+            if !status.success() {
+                let said = [TARGET, INITIATOR].map(|name| fs::read_to_string(folder.0.join(name)));
+                let said: String = said.into_iter().flatten().collect();
+                return Err(format!("{name}: {status}: {}", said.trim().replace('\n', "; ")).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a program, what it says goes to a file of its name.
+    fn start(
+        &self,
+        folder: &Path,
+        name: &str,
+        address: &str,
+        words: &[(&str, &str)],
+    ) -> Result<Running, Box<dyn Error>> {
+        let said = File::create(folder.join(name))?;
+        let mut command = Command::new(self.programs.join(name));
+        command.args(["--address", address]).args(words.iter().flat_map(|(option, value)| [option, value]));
+        if let Some(device) = &self.device {
+            command.args(["--device", device]);
+        }
+        // Both meet there where the device is the stand-in's.
+        command.env("MLX5_UVERBS_DIR", folder.join("fabric"));
+        command.stdin(Stdio::null()).stderr(said.try_clone()?).stdout(said);
+        Ok(Running(command.spawn().map_err(|error| format!("{name}: {error}"))?))
+    }
+}
