@@ -218,6 +218,11 @@ impl<'a> Initiator<'a> {
             gid_index: arguments.device.gid_index,
         };
         let link = Link::new(device, spec)?;
+        if offer.blocks_per_mkey == 1 {
+            println!(
+                "initiator: the target's engine encrypts one data unit for each mkey, so commands are short"
+            );
+        }
         println!(
             "initiator: {} blocks, commands of up to {}, {} queue pairs, depth {}",
             offer.blocks, offer.max_blocks, spec.queues, spec.depth

@@ -4,8 +4,8 @@
 //! `cargo xtask storage` runs both on the software device. By hand, in two terminals:
 //!
 //! ```text
-//! cargo xtask emulate -- cargo run --bin storage_target
-//! cargo xtask emulate -- cargo run --bin storage_initiator
+//! cargo xtask emulate -- cargo run --package hil-storage --bin storage_target
+//! cargo xtask emulate -- cargo run --package hil-storage --bin storage_initiator
 //! ```
 //!
 //! On mlx5 devices with plaintext keys the two programs run as they are, on one machine or, with `--address`, on two.
@@ -331,6 +331,7 @@ impl Session<'_> {
         self.control.say(&Line::Offer(Offer {
             blocks: target.blocks,
             max_blocks: target.geometry.max_blocks(),
+            blocks_per_mkey: target.geometry.blocks_per_mkey,
             depth: target.link.spec().depth,
             queues: target.link.addresses()?,
         }))?;

@@ -89,7 +89,8 @@ impl Buffer {
         Key::from_raw(self.0.rkey())
     }
 
-    /// Returns a piece as the layout of an mkey has it. What is not in the buffer is left out.
+    /// Returns a piece as the layout of an mkey has it. What is not in the buffer is left out, and what is longer than an entry can
+    /// say: compare its length where the piece may be either.
     pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
         let Sge { address, length, lkey } = self.sge(piece);
         KlmEntry { address, length, key: lkey }

@@ -61,7 +61,7 @@ impl CqReader {
     /// there is one, and returns `None`.
     ///
     /// # Errors
-    /// [`DevxError::Completion`], [`DevxError::Call`].
+    /// [`DevxError::Completion`], [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.
     pub fn poll_or_arm(
         &mut self,
         router: &mut impl CompletionRouter,
@@ -106,8 +106,7 @@ impl CqReader {
     /// }
     /// ```
     ///
-    /// A completion that is taken behind the arming leaves an event to come. Take it before you wait the next time, or take it as
-    /// one that tells of nothing.
+    /// If you take a completion after arming, its event is still to come: take that too, or expect to be woken once for nothing.
     ///
     /// # Errors
     /// [`DevxError::Adopt`] for a queue that was made here.
@@ -150,7 +149,8 @@ impl CqReader {
     /// ```
     ///
     /// # Errors
-    /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone.
+    /// [`DevxError::Completion`], [`DevxError::Call`], [`DevxError::EventsClosed`] when the device is gone; [`DevxError::Adopt`] for a
+    /// queue that was taken over.
     pub fn wait(
         &mut self,
         router: &mut impl CompletionRouter,

@@ -130,7 +130,8 @@ impl QpControl {
     /// Has `events` tell of these kinds; each event will carry `cookie`.
     ///
     /// # Errors
-    /// [`DevxError::Call`]: EINVAL for a kind that the device does not report.
+    /// [`DevxError::Call`]: EINVAL for a kind that the device does not report. [`DevxError::Adopt`] for a queue pair that was taken
+    /// over.
     pub fn notify(&self, events: &Events, kinds: &[EventKind], cookie: u64) -> Result<(), DevxError> {
         events.subscribe(self.object(), kinds, cookie)
     }
@@ -140,7 +141,7 @@ impl Cq {
     /// Has `events` tell when the queue fails; the event will carry `cookie`.
     ///
     /// # Errors
-    /// [`DevxError::Call`].
+    /// [`DevxError::Call`]; [`DevxError::Adopt`] for a queue that was taken over.
     pub fn notify_error(&self, events: &Events, cookie: u64) -> Result<(), DevxError> {
         events.subscribe(self.object(), &[EventKind::CQ_ERROR], cookie)
     }

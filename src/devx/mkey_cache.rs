@@ -84,12 +84,11 @@ impl MkeyStore {
 /// Dropped, it gives back the mkeys that are not in use. Those in use are destroyed on the device.
 ///
 /// ```no_run
-/// use mlx5_mkey::devx::{CqReader, InvalidatedMkey, MkeyCache, QueuePair};
+/// use mlx5_mkey::devx::{CqReader, DevxError, InvalidatedMkey, MkeyCache, QueuePair};
+/// use mlx5_mkey::error::PostError;
 /// use mlx5_mkey::mkey::KlmEntry;
 /// use mlx5_mkey::queue::{Completion, Outcome, PooledMkey, QpRouter};
 /// use mlx5_mkey::wqe::PreparedConfig;
-///
-/// type Error = Box<dyn std::error::Error>;
 ///
 /// /// Lays an mkey over memory for a peer. `None` while all are in use.
 /// fn begin(
@@ -97,45 +96,46 @@ impl MkeyStore {
 ///     mkeys: &mut MkeyCache<64>,
 ///     prepared: &PreparedConfig,
 ///     memory: &[KlmEntry],
-/// ) -> Result<Option<PooledMkey>, Error> {
+/// ) -> Result<Option<PooledMkey>, PostError> {
 ///     let Some((handle, mkey)) = mkeys.take() else { return Ok(None) };
 ///     if let Err(error) = queue.request(1).configure_mkey(mkey, prepared, memory) {
 ///         mkeys.put_unused(handle);
-///         return Err(error.into());
+///         return Err(error);
 ///     }
 ///     Ok(Some(handle))
 /// }
 ///
-/// /// Ends the peer's access.
+/// /// Ends the peer's access. Where the queue is full, the mkey comes back: still in use, to be tried again.
 /// fn end(
 ///     queue: &mut QueuePair<256, 64>,
 ///     mkeys: &mut MkeyCache<64>,
 ///     handle: PooledMkey,
-/// ) -> Result<InvalidatedMkey, Error> {
-///     let invalidated = mkeys.invalidate(handle, queue.request(2).signaled());
-///     let invalidated = invalidated.map_err(|(error, _still_in_use)| error)?;
+/// ) -> Result<InvalidatedMkey, (PostError, PooledMkey)> {
+///     let invalidated = mkeys.invalidate(handle, queue.request(2).signaled())?;
 ///     queue.ring_doorbell();
 ///     Ok(invalidated)
 /// }
 ///
-/// /// Puts the mkey back when its request, here number 2, has completed.
+/// /// Puts the mkey back when its request, here number 2, has completed; where that failed, it is still in use.
 /// fn completed(
 ///     completions: &mut CqReader,
 ///     queue: &mut QueuePair<256, 64>,
 ///     mkeys: &mut MkeyCache<64>,
 ///     invalidated: InvalidatedMkey,
-/// ) -> Result<(), Error> {
+/// ) -> Result<Option<PooledMkey>, DevxError> {
 ///     let mut router = QpRouter { queues: queue, mkeys: mkeys.mkeys() };
 ///     while let Some(completion) = completions.wait(&mut router, None)? {
-///         if let Completion::Work(work) = completion
-///             && work.id == 2
-///             && matches!(work.outcome, Outcome::Sent { .. })
-///         {
-///             mkeys.put(invalidated);
-///             break;
+///         let Completion::Work(work) = completion else { continue };
+///         match work.outcome {
+///             Outcome::Sent { .. } if work.id == 2 => {
+///                 mkeys.put(invalidated);
+///                 return Ok(None);
+///             }
+///             Outcome::Failed(_) if work.id == 2 => break,
+///             _ => {}
 ///         }
 ///     }
-///     Ok(())
+///     Ok(Some(invalidated.into()))
 /// }
 /// ```
 pub struct MkeyCache<const N: usize> {
@@ -172,7 +172,7 @@ impl<const N: usize> MkeyCache<N> {
     /// Takes an mkey, to be configured; `None` while the cache has `N` in use, or the store has none. See [`MkeyPool::take`].
     #[inline]
     pub fn take(&mut self) -> Option<(PooledMkey, &mut Mkey)> {
-        if self.pool.available() == 0 {
+        if self.pool.available() == 0 && self.handles.iter().any(Option::is_none) {
             self.fetch();
         }
         self.pool.take()

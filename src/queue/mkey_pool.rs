@@ -169,8 +169,8 @@ impl<const N: usize> MkeyPool<N> {
         self.mkeys.get_mut(mkey.position()).filter(|found| found.key().index() == mkey.index)
     }
 
-    /// Returns all mkeys by position, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]). One that was
-    /// removed has left another there, of no device.
+    /// Returns all mkeys by position, for a router of completions ([`super::QpRouter`], [`super::QpTable::router`]). At the
+    /// position of one that was removed is a placeholder, which no completion names.
     #[inline]
     pub fn mkeys(&mut self) -> &mut [Mkey] {
         &mut self.mkeys

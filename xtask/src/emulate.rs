@@ -15,7 +15,8 @@ open the device mlx5_0, and a software device executes their work. Programs that
 the same directory reach each other.
 
   --crypto KIND      how data encryption keys are imported: wrapped, plaintext (default) or none
-  --engine KIND      the AES-XTS engine: multi-block (default) or single-block
+  --engine KIND      the AES-XTS engine: multi-block (default), single-block, or multi-block-le with
+                     tweaks in little endian, which libmlx5 and this library do not know
   --log              every work request in words, to standard error (cargo xtask decode reads it)
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
@@ -68,7 +69,9 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
             Long("crypto") => options.crypto = choice(&mut parser, &["wrapped", "plaintext", "none"])?,
-            Long("engine") => options.engine = choice(&mut parser, &["multi-block", "single-block"])?,
+            Long("engine") => {
+                options.engine = choice(&mut parser, &["multi-block", "multi-block-le", "single-block"])?
+            }
             Long("dir") => options.directory = Some(text(&mut parser)?),
             Long("log") => options.log = true,
             Long("help") | Short('h') => options.help = true,

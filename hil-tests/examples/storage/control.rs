@@ -35,6 +35,8 @@ pub(crate) struct Offer {
     pub(crate) blocks: u64,
     /// Most blocks of a command.
     pub(crate) max_blocks: u32,
+    /// Most blocks of an mkey.
+    pub(crate) blocks_per_mkey: u32,
     /// Commands of a queue pair at a time.
     pub(crate) depth: usize,
     /// Those of the target.

@@ -24,7 +24,7 @@ fn main() {
         let xts = Xts::new(key).unwrap();
         for direction in [Direction::Encrypt, Direction::Decrypt] {
             rate(&format!("AES-{bits}-XTS {direction:?}, 512"), |bytes| {
-                xts.apply(direction, bytes, 512, 0, true).unwrap();
+                xts.apply(direction, bytes, 512, 0, 1).unwrap();
             });
         }
     }
@@ -50,7 +50,7 @@ fn main() {
     let wire = Some(pipeline::Domain { block: 512, rule, psv: 1 });
     let key = Xts::new(&[7; 32]).unwrap();
     let order = pipeline::Order::RawWire;
-    let cipher = pipeline::Cipher { key: &key, order, unit: 512, tweak: 0, single_block: false };
+    let cipher = pipeline::Cipher { key: &key, order, unit: 512, tweak: 0, step: 1, single_block: false };
     for (name, cipher) in
         [("pipeline, insert T10-DIF", None), ("pipeline, encrypt, insert T10-DIF", Some(cipher))]
     {

@@ -48,6 +48,7 @@ impl<M: Memory> Device<M> {
         qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
         let cqn = qp.attributes.send_cqn;
         if posted.ce >= FmCeSe::CE_ALWAYS {
+            self.pass_nops(qpn);
             let subject = self.send_subject(qpn, posted);
             let solicited = posted.ce == FmCeSe::CE_EVENT;
             self.post(cqn, cqe::done(subject, CqeOpcode::REQUESTER, bytes, 0, solicited));

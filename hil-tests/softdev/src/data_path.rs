@@ -85,8 +85,8 @@ impl<'a> Path<'a> {
         visit: impl FnMut(u64, u64) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let (objects, asker, faults) = (self.objects, self.asker, self.faults);
-        let mut walk =
-            Walk { objects, asker, right: plan.right, faults, budget: self.profile.max_ranges, visit };
+        let inner_right = if self.profile.inner_remote_rights { plan.right } else { plan.right.of_owner() };
+        let mut walk = Walk { objects, asker, inner_right, faults, budget: self.profile.max_ranges, visit };
         // Assumption: the mkey's length bounds memory bytes (D26).
         walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }

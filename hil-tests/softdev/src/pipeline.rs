@@ -84,6 +84,8 @@ pub struct Cipher<'a> {
     pub unit: u32,
     /// Tweak of the unit at offset 0 of the mkey.
     pub tweak: u128,
+    /// What the tweak grows by from unit to unit.
+    pub step: u128,
     /// The engine takes one unit at a time (D6).
     pub single_block: bool,
 }
@@ -268,14 +270,14 @@ impl<'a> Transform<'a> {
         if cipher.single_block && (bytes.len() as u64 > unit || offset != 0) {
             return Err(Refusal::SingleBlock);
         }
-        let advance = !faults.tweak_not_advancing;
-        // Assumption: unit k of the mkey has tweak + k wherever a transfer starts (R158).
-        let tweak = cipher.tweak.wrapping_add(if advance { u128::from(offset / unit) } else { 0 });
+        let step = if faults.tweak_not_advancing { 0 } else { cipher.step };
+        // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts (R158).
+        let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(offset / unit)));
         let direction = match (cipher.order.side(), way) {
             (Side::Wire, Way::Transmit) | (Side::Memory, Way::Receive) => Direction::Encrypt,
             (Side::Wire, Way::Receive) | (Side::Memory, Way::Transmit) => Direction::Decrypt,
         };
-        cipher.key.apply(direction, bytes, cipher.unit, tweak, advance).map_err(|_| Refusal::JobSize)
+        cipher.key.apply(direction, bytes, cipher.unit, tweak, step).map_err(|_| Refusal::JobSize)
     }
 
     /// The broken row B: runs the cipher over the data between wire signatures that are already there.

@@ -1,14 +1,28 @@
 //! What kind of device this one is: the properties in which real devices differ.
 
-/// How the AES-XTS engine takes tweaks and units (D6, D7; capabilities `aes_xts_multi_block_be_tweak` and
-/// `aes_xts_single_block_le_tweak`).
+/// How the AES-XTS engine takes tweaks and units (D6, D7, DEVICE.md 7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {
-    /// Many data units in a transfer; the BSF holds the tweak in big endian.
+    /// Many data units in a transfer; the BSF holds the tweak in big endian (capability `aes_xts_multi_block_be_tweak`).
     #[default]
     MultiBlock,
-    /// One data unit in a transfer; the BSF holds the tweak in little endian.
+    /// Many data units in a transfer; the BSF holds the tweak in little endian (capability `aes_xts_multi_block_le_tweak`).
+    MultiBlockLittleEndian,
+    /// One data unit in a transfer; the BSF holds the tweak in little endian (capability `aes_xts_single_block_le_tweak`).
     SingleBlock,
+}
+
+/// The fence that the request behind a UMR needs which uses its mkey (PRM `umr_fence`). This device executes in order, so it only
+/// says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UmrFence {
+    /// A strong one (0).
+    #[default]
+    Strong,
+    /// A small one (1).
+    Small,
+    /// None (2).
+    None,
 }
 
 /// How data encryption keys are imported (M32, M35).
@@ -40,10 +54,19 @@ pub enum PartialBlocks {
 pub struct DeviceProfile {
     /// The AES-XTS engine.
     pub xts: XtsEngine,
+    /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`), unless its upper half is all ones: then by
+    /// one, and that half counts as 0.
+    ///
+    /// Assumption: the second part. Software that counts blocks in the lower half writes all ones there (DEVICE.md 7.2).
+    pub tweak_inc_64: bool,
     /// How keys are imported.
     pub crypto: CryptoMode,
     /// Transfers that end inside a protected block.
     pub partial_blocks: PartialBlocks,
+    /// Keys behind an indirect key need the rights of the peer too (PRM `imaicl` is 0).
+    pub inner_remote_rights: bool,
+    /// The fence that a UMR needs behind it.
+    pub umr_fence: UmrFence,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
     pub drain_sigerr: bool,
     /// The longest message in bytes; at most 2^31 (InfiniBand).
@@ -56,8 +79,11 @@ impl Default for DeviceProfile {
     fn default() -> Self {
         Self {
             xts: XtsEngine::default(),
+            tweak_inc_64: false,
             crypto: CryptoMode::default(),
             partial_blocks: PartialBlocks::default(),
+            inner_remote_rights: false,
+            umr_fence: UmrFence::default(),
             drain_sigerr: true,
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,

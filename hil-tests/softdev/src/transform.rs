@@ -12,6 +12,9 @@ use mlx5_mkey::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
 };
 
+/// Selector of a data unit of 1 MiB (DEVICE.md 6.3). No source gives signatures over blocks of that size.
+const SELECTOR_1_MIB: u8 = 5;
+
 /// Decodes what `mkey` does to bytes. `Ok(None)`: nothing.
 pub(crate) fn decode<'a>(
     mkey: &Mkey,
@@ -130,14 +133,26 @@ fn cipher<'a>(
     if bsf.enc_standard != CryptoBsf::AES_XTS {
         return Err(Refusal::Bsf);
     }
-    let unit = BlockSize::from_selector(bsf.data_unit_selector).ok_or(Refusal::Bsf)?.bytes();
+    let unit = match bsf.data_unit_selector {
+        SELECTOR_1_MIB => 1 << 20,
+        selector => BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes(),
+    };
     // Assumption: a DEK of another protection domain does not exist for the mkey (M40).
     let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(|dek| dek.pd == pd).ok_or(Refusal::Dek)?;
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
         return Err(Refusal::Keytag);
     }
+    let tweak = match profile.xts {
+        XtsEngine::MultiBlock => u128::from_be_bytes(bsf.xts_initial_tweak),
+        XtsEngine::MultiBlockLittleEndian | XtsEngine::SingleBlock => {
+            u128::from_le_bytes(bsf.xts_initial_tweak)
+        }
+    };
+    let (tweak, step) = match (profile.tweak_inc_64, (tweak >> 64) as u64) {
+        (true, u64::MAX) => (u128::from(tweak as u64), 1),
+        (true, _) => (tweak, 1 << 64),
+        (false, _) => (tweak, 1),
+    };
     let single_block = profile.xts == XtsEngine::SingleBlock;
-    let tweak = bsf.xts_initial_tweak;
-    let tweak = if single_block { u128::from_le_bytes(tweak) } else { u128::from_be_bytes(tweak) };
-    Ok(Cipher { key: &dek.cipher, order, unit, tweak, single_block })
+    Ok(Cipher { key: &dek.cipher, order, unit, tweak, step, single_block })
 }

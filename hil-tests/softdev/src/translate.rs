@@ -22,10 +22,8 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// What it takes from the keys under a key: the outer one decides the peer's rights.
-    ///
-    /// Assumption: inner keys need the local rights only.
-    const fn inner(self) -> Self {
+    /// What it takes from the keys under a key whose outer one decides the peer's rights.
+    pub(crate) const fn of_owner(self) -> Self {
         match self {
             Self::LocalRead | Self::RemoteRead => Self::LocalRead,
             Self::LocalWrite | Self::RemoteWrite | Self::Atomic => Self::LocalWrite,
@@ -76,7 +74,8 @@ pub(crate) fn lookup<'a>(
 pub(crate) struct Walk<'a, V> {
     pub(crate) objects: &'a Objects,
     pub(crate) asker: Asker,
-    pub(crate) right: Right,
+    /// What it takes from the keys under the key.
+    pub(crate) inner_right: Right,
     pub(crate) faults: &'a Faults,
     /// How many more steps are allowed.
     pub(crate) budget: u32,
@@ -118,7 +117,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Refusal::Depth)?;
         let objects = self.objects;
-        let mkey = lookup(objects, self.asker, key, self.right.inner(), self.faults)?;
+        let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults)?;
         // Assumption: the transform of a key under a key is not applied, so it must have none.
         if mkey.bsf_enabled || mkey.crypto {
             return Err(Refusal::NestedTransform);

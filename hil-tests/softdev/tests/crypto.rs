@@ -181,6 +181,91 @@ fn d6_d7_single_block_engine() {
     assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
 }
 
+#[test]
+fn a_data_unit_of_1_mib() {
+    const MIB: usize = 1 << 20;
+    let mut host = Host::new();
+    let data = pattern(MIB + 512, 4);
+    let dek = host.dek(&XTS_KEY);
+    let (at, key) = host.filled(&data);
+    let mkey = host.mkey(false, true);
+    host.configure(Config::new(&mkey).list(&[(at, data.len() as u32, key)]).crypto(2, 5, tweak(), dek));
+    let wire = host.send_from(mkey.key, 0, data.len() as u32);
+    host.good(A);
+    assert!(wire == xts128(&XTS_KEY, &data, MIB, TWEAK));
+}
+
+/// Returns what a device of this kind sends of three data units.
+fn sent_by(profile: DeviceProfile, tweak: [u8; 16], data: &[u8]) -> Vec<u8> {
+    let mut host = Host::with(profile, |_| {});
+    let dek = host.dek(&XTS_KEY);
+    let (at, key) = host.filled(data);
+    let mkey = host.mkey(false, true);
+    host.configure(Config::new(&mkey).list(&[(at, data.len() as u32, key)]).crypto(2, 1, tweak, dek));
+    host.send_from(mkey.key, 0, data.len() as u32)
+}
+
+#[test]
+fn the_third_engine_takes_tweaks_in_little_endian() {
+    let data = pattern(1536, 3);
+    let little = DeviceProfile { xts: XtsEngine::MultiBlockLittleEndian, ..Default::default() };
+    let want = xts128(&XTS_KEY, &data, 512, TWEAK);
+    assert_eq!(sent_by(little, TWEAK.to_le_bytes(), &data), want);
+    assert_ne!(sent_by(little, TWEAK.to_be_bytes(), &data), want);
+}
+
+#[test]
+fn a_tweak_can_grow_by_two_to_the_64() {
+    let data = pattern(1536, 3);
+    for xts in [XtsEngine::MultiBlock, XtsEngine::MultiBlockLittleEndian] {
+        let profile = DeviceProfile { xts, tweak_inc_64: true, ..Default::default() };
+        let sent = |tweak: u128| {
+            let bytes = if xts == XtsEngine::MultiBlock { tweak.to_be_bytes() } else { tweak.to_le_bytes() };
+            sent_by(profile, bytes, &data)
+        };
+        let tweak = 7 << 64 | TWEAK;
+        let units = (0..3)
+            .map(|unit| xts128(&XTS_KEY, &data[unit * 512..][..512], 512, tweak + ((unit as u128) << 64)));
+        assert_eq!(sent(tweak), units.collect::<Vec<_>>().concat());
+        // All ones in the upper half: the lower one counts, as elsewhere.
+        assert_eq!(sent(u128::from(u64::MAX) << 64 | TWEAK), xts128(&XTS_KEY, &data, 512, TWEAK));
+    }
+}
+
+/// Key, tweak and ciphertext of the tests that came with DPDK's driver for this hardware: the KEK is 16 zero bytes, the plaintext
+/// 79 in all bytes, and the engine takes single units, whose tweak is the 16 bytes as they stand.
+#[test]
+fn dpdk_wrapped_key_vectors() {
+    const WRAPPED: [u8; 48] = [
+        0x94, 0xd8, 0xae, 0xd7, 0x74, 0xbf, 0x51, 0xf1, 0x2d, 0x19, 0x0b, 0x9a, 0xb3, 0xdc, 0x1e, 0xa9, 0x5c,
+        0xc5, 0x47, 0xc1, 0xbb, 0x94, 0xdb, 0xfa, 0x2b, 0x1e, 0x54, 0xa5, 0x76, 0xad, 0x07, 0x4b, 0x46, 0xe0,
+        0xaa, 0xf9, 0xf7, 0x5c, 0x64, 0x2d, 0x8f, 0x04, 0x17, 0x72, 0xe5, 0x8d, 0xfe, 0x9c,
+    ];
+    const TWEAK: [u8; 16] =
+        [0x4f, 0xae, 0xf7, 0x11, 0x7c, 0xda, 0x59, 0xc6, 0x6e, 0x4b, 0x92, 0x01, 0x3e, 0x76, 0x8a, 0xd5];
+    let profile =
+        DeviceProfile { xts: XtsEngine::SingleBlock, crypto: CryptoMode::Wrapped, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
+    let kek = host.device.import_kek(&[0; 16]).unwrap();
+    let credential = host.device.import_credential(&[7; 40]).unwrap();
+    let shown = crypto::wrap_key(&[0; 16], &[7; 40]).unwrap().try_into().unwrap();
+    let login = host.device.login(kek, credential, &shown).unwrap();
+    let key = KeyMaterial::Wrapped { bytes: &WRAPPED, login };
+    let attributes = DekAttributes { pd: host.pd, size: KeySize::Bits128, has_keytag: true, key };
+    let dek = host.device.create_dek(attributes).unwrap();
+    for (length, selector, end) in [(512, 1, 0x7452_e449_f721_6011_u64), (4096, 3, 0x56ba_0c5f_a77e_da65)] {
+        let (at, key) = host.filled(&vec![0x79; length as usize]);
+        let mkey = host.mkey(false, true);
+        host.configure(
+            Config::new(&mkey).list(&[(at, length, key)]).crypto(2, selector, TWEAK, dek).keytag([0; 8]),
+        );
+        let wire = host.send_from(mkey.key, 0, length);
+        host.good(A);
+        assert_eq!(wire[..8], 0xd394_3ec9_d343_13d3_u64.to_be_bytes());
+        assert_eq!(wire[length as usize - 8..], end.to_be_bytes());
+    }
+}
+
 /// Sends through a crypto mkey with a DEK made from `key`; the keytag of the BSF is `tag`.
 fn send_with(host: &mut Host, dek: u32, tag: [u8; 8]) -> Result<Vec<u8>, u8> {
     let mkey = host.mkey(false, true);

@@ -194,6 +194,53 @@ fn keys_under_keys_end_at_a_depth() {
 }
 
 #[test]
+fn inner_keys_give_the_peer_rights_where_the_device_asks() {
+    for (inner_remote_rights, inner, good) in
+        [(false, Access::LOCAL, true), (true, Access::LOCAL, false), (true, Access::ALL, true)]
+    {
+        let profile = DeviceProfile { inner_remote_rights, ..Default::default() };
+        let mut host = Host::with(profile, |_| {});
+        let (at, key) = host.region(64, inner);
+        let mkey = host.mkey(false, false);
+        host.configure(Config::new(&mkey).access(LW | RR | RW).list(&[(at, 64, key)]));
+        // The owner needs no more than before.
+        host.send_from(mkey.key, 0, 64);
+        host.good(A);
+        host.write_into(mkey.key, 0, &[1; 64]);
+        if good {
+            host.good(B);
+        } else {
+            assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
+        }
+    }
+}
+
+/// What CREATE_MKEY has set need not be written again, and an mkey in use is configured as it stands.
+#[test]
+fn a_umr_may_write_the_length_alone() {
+    let mut host = Host::new();
+    let data = pattern(64, 1);
+    let (at, key) = host.filled(&data);
+    let attributes = MkeyAttributes { free: false, ..MkeyAttributes::new(host.pd, 4) };
+    let created = host.device.create_mkey(attributes).unwrap();
+    let mkey = Mkey { key: created, ..host.mkey(false, false) };
+    for length in [64, 48] {
+        let config = Config::new(&mkey).list(&[(at, length, key)]);
+        host.configure(Config {
+            mask: 1,
+            context: mlx5_mkey::wire::mkey_context::MkeyContext {
+                len: u64::from(length).into(),
+                ..Default::default()
+            },
+            ..config
+        });
+        assert_eq!(host.send_from(mkey.key, 0, length), data[..length as usize]);
+        host.good(A);
+        host.poll_recv(B);
+    }
+}
+
+#[test]
 fn inline_atomics_write_imm_and_nop() {
     let mut host = Host::new();
     let (at, key) = host.filled(&[0; 64]);
@@ -428,6 +475,11 @@ fn umrs_that_do_not_fit_change_nothing() {
     let mut long = good.clone().umr();
     long.0.extend_from_slice(&[0; 64]);
     cases.push(("more than its sizes say", long));
+    for (what, at) in [("reserved flags", 16), ("reserved bytes", 17), ("last reserved byte", 63)] {
+        let mut reserved = good.clone().umr();
+        reserved.0[at] |= 1;
+        cases.push((what, reserved));
+    }
     for (what, wqe) in cases {
         host.post(A, wqe);
         host.ring(A);

@@ -57,6 +57,53 @@ fn completion_modes() {
     assert_eq!(host.good(A).counter(), counter);
 }
 
+/// Memory whose host reuses a whole send ring the moment it sees a completion.
+#[derive(Debug)]
+struct Reused(Arena, u64);
+
+impl Memory for Reused {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        self.0.read(address, out)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.0.write(address, bytes)
+    }
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        self.0.publish(address, byte)?;
+        self.0.write(self.1, &[0xff; 64 << LOG_SQ])
+    }
+}
+
+/// A completion tells that all is done up to the next request that does something: what is NOPs behind it may be overwritten.
+#[test]
+fn a_completion_comes_behind_the_nops_that_follow() {
+    let mut host = Host::new();
+    host.post(A, nop());
+    host.post(A, nop().silent());
+    // A longer one.
+    host.post(A, Wqe(nop().silent().0.into_iter().chain([0; 112]).collect()));
+    let queue = host.q[A];
+    host.put(queue.attributes.doorbell_record + 4, &u32::from(queue.producer).to_be_bytes());
+    let arena = host.device.memory().clone();
+    let mut device = Device::new(Reused(arena, queue.attributes.sq), DeviceProfile::default());
+    let pd = device.alloc_pd().unwrap();
+    let cqn = device.create_cq(CqAttributes {
+        ring: queue.send_cq.address,
+        log_entries: LOG_CQ,
+        entry_bytes: 64,
+        doorbell_record: queue.send_cq.record,
+        ignore_overrun: false,
+    });
+    let (send_cqn, recv_cqn) = (cqn.unwrap(), cqn.unwrap());
+    device.set_numbers(Numbered::Qp, queue.qpn, queue.qpn).unwrap();
+    let qpn = device.create_qp(QpAttributes { pd, send_cqn, recv_cqn, ..queue.attributes }).unwrap();
+    device.activate(qpn).unwrap();
+    device.doorbell(qpn).unwrap();
+    let view = device.query(qpn).unwrap();
+    assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::ReadyToSend, queue.producer));
+    assert_eq!(device.cq_producer(send_cqn), Ok(1));
+}
+
 #[test]
 fn errors_flush_both_queues() {
     let mut host = Host::new();
@@ -140,6 +187,28 @@ fn a_full_completion_queue_is_not_overwritten() {
         host.poll_send(A).unwrap();
     }
     assert!(host.poll_send(A).is_none());
+}
+
+/// Software that never says what it has taken sees every completion all the same.
+#[test]
+fn a_queue_that_ignores_overruns_goes_on() {
+    let mut host = Host::new();
+    let (ring, record) = (host.alloc(4 * 64), host.alloc(8));
+    let attributes =
+        CqAttributes { ring, log_entries: 2, entry_bytes: 64, doorbell_record: record, ignore_overrun: true };
+    let cqn = host.device.create_cq(attributes).unwrap();
+    let attributes = QpAttributes { send_cqn: cqn, recv_cqn: cqn, ..host.q[A].attributes };
+    host.device.destroy_qp(host.q[A].qpn).unwrap();
+    host.q[A].qpn = host.device.create_qp(attributes).unwrap();
+    host.device.activate(host.q[A].qpn).unwrap();
+    for number in 0..100u64 {
+        let counter = host.post(A, nop());
+        host.ring(A);
+        let entry = host.get(ring + number % 4 * 64, 64);
+        assert_eq!(entry[60..62], counter.to_be_bytes());
+        assert_eq!(entry[63], (number / 4 % 2) as u8, "opcode 0, owner by lap");
+    }
+    assert!(host.device.take_events().is_empty());
 }
 
 #[test]

@@ -49,7 +49,7 @@ proptest! {
                 Order::MemorySignature => inner,
                 _ => 512,
             };
-            let cipher = Cipher { key: &key, order: *order, unit: unit as u32, tweak, single_block: false };
+            let cipher = Cipher { key: &key, order: *order, unit: unit as u32, tweak, step: 1, single_block: false };
             transform.cipher = Some(cipher);
         }
         let none = Faults::default();

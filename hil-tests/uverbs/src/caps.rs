@@ -43,6 +43,7 @@ const GENERAL: &[Field] = &[
     flag(0x42, 2),             // sigerr_cqe
     flag(0x42, 7),             // sho
     flag(0x43, 6),             // atomic
+    flag(0x44, 0),             // cq_oi
     flag(0x47, 7),             // rc
     number(0x4b, 0, 8, 12),    // log_pg_sz
     number(0x52, 0, 16, 1008), // max_wqe_sz_sq
@@ -73,14 +74,22 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
             if profile.drain_sigerr {
                 put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
             }
+            put(&mut bytes, &number(0x41, 2, 2, profile.umr_fence as u64));
+            if !profile.inner_remote_rights {
+                put(&mut bytes, &flag(0x46, 1)); // imaicl
+            }
             let mut objects = 0;
             if crypto {
                 put(&mut bytes, &flag(0x8d, 1)); // crypto
                 let engine = match profile.xts {
                     XtsEngine::SingleBlock => flag(0x7e, 1), // aes_xts_single_block_le_tweak
                     XtsEngine::MultiBlock => flag(0x7e, 2),  // aes_xts_multi_block_be_tweak
+                    XtsEngine::MultiBlockLittleEndian => flag(0x8d, 0), // aes_xts_multi_block_le_tweak
                 };
                 put(&mut bytes, &engine);
+                if profile.tweak_inc_64 {
+                    put(&mut bytes, &flag(0x7e, 0)); // aes_xts_tweak_inc_64
+                }
                 objects |= OBJECT_DEK;
             }
             if profile.crypto == CryptoMode::Wrapped {
@@ -127,6 +136,7 @@ fn put(bytes: &mut [u8], field: &Field) {
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
+    use mlx5_softdev::UmrFence;
 
     #[test]
     fn fields_stand_in_their_bits() {
@@ -135,6 +145,23 @@ mod tests {
         assert_eq!(caps[0x52..0x54], [3, 0xf0]);
         assert_eq!(caps[0x7e] & 0x60, 0x20);
         assert_eq!(caps[0x80..0x88], [0, 0, 0, 0, 0, 0, 0x10, 0]);
+    }
+
+    #[test]
+    fn switches_of_the_profile_are_told() {
+        let told = |profile: DeviceProfile| {
+            let caps = capabilities(1, &profile).unwrap();
+            (caps[0x41] >> 4 & 3, caps[0x46] >> 6 & 1, caps[0x7e] & 0xe0, caps[0x8d] >> 7)
+        };
+        assert_eq!(told(DeviceProfile::default()), (0, 1, 0x20, 0));
+        let other = DeviceProfile {
+            xts: XtsEngine::MultiBlockLittleEndian,
+            tweak_inc_64: true,
+            inner_remote_rights: true,
+            umr_fence: UmrFence::None,
+            ..DeviceProfile::default()
+        };
+        assert_eq!(told(other), (2, 0, 0x80, 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 /// `plaintext`, which it is if not set, `wrapped` or `none`: how data encryption keys are imported.
 pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
-/// `multi-block`, which it is if not set, or `single-block`: the AES-XTS engine.
+/// `multi-block`, which it is if not set, `multi-block-le` or `single-block`: the AES-XTS engine.
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
 /// `yes`, which it is if not set, or `no`: whether queue pairs can be made to drain on signature errors.
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
@@ -40,7 +40,11 @@ impl Settings {
             ("wrapped", CryptoMode::Wrapped),
             ("none", CryptoMode::None),
         ];
-        let xts = [("multi-block", XtsEngine::MultiBlock), ("single-block", XtsEngine::SingleBlock)];
+        let xts = [
+            ("multi-block", XtsEngine::MultiBlock),
+            ("multi-block-le", XtsEngine::MultiBlockLittleEndian),
+            ("single-block", XtsEngine::SingleBlock),
+        ];
         let profile = DeviceProfile {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,

@@ -432,6 +432,8 @@ impl State {
             _ if self.device.profile().crypto == CryptoMode::None => None,
             XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
             XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
+            // The library has no word for it.
+            XtsEngine::MultiBlockLittleEndian => None,
         };
         let device = DeviceContext { engine, capabilities: None };
         for object in self.contexts.values_mut().flat_map(Context::objects_mut) {

@@ -156,10 +156,12 @@ impl Board for SoftBoard {
 
     fn capabilities(&self) -> Capabilities {
         let xts = match self.device.profile().xts {
-            softdev::XtsEngine::MultiBlock => XtsEngine::MultiBlock,
-            softdev::XtsEngine::SingleBlock => XtsEngine::SingleBlock,
+            softdev::XtsEngine::MultiBlock => Some(XtsEngine::MultiBlock),
+            softdev::XtsEngine::SingleBlock => Some(XtsEngine::SingleBlock),
+            // The library does not know this one.
+            softdev::XtsEngine::MultiBlockLittleEndian => None,
         };
-        let xts = (self.device.profile().crypto != CryptoMode::None).then_some(xts);
+        let xts = xts.filter(|_| self.device.profile().crypto != CryptoMode::None);
         let login = self.factory.is_some();
         Capabilities { xts, signature: true, drain: true, login, hardware: false, programs: false }
     }

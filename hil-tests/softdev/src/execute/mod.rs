@@ -8,12 +8,12 @@ use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
 use crate::message::{Message, Payload, Request, Response};
 use crate::object::psv::PsvState;
-use crate::object::qp::{Outstanding, Peer, QpState, Retries};
+use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpState, Retries};
 use crate::refusal::Refusal;
 use crate::translate::Asker;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 
@@ -34,12 +34,7 @@ impl<M: Memory> Device<M> {
             return false;
         }
         let (attributes, counter) = (qp.attributes, qp.sq_consumer);
-        let mut record = [0; 4];
-        let address = attributes.doorbell_record.wrapping_add(4);
-        if self.memory.read(address, &mut record).is_err() {
-            return false;
-        }
-        let rung = (u32::from_be_bytes(record) as u16).wrapping_sub(counter);
+        let rung = self.rung(qp);
         if rung == 0 {
             return false;
         }
@@ -53,6 +48,33 @@ impl<M: Memory> Device<M> {
             Err((posted, refusal)) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
         }
         true
+    }
+
+    /// Returns how many blocks are rung that were not executed.
+    fn rung(&self, qp: &Qp) -> u16 {
+        let mut record = [0; 4];
+        match self.memory.read(qp.attributes.doorbell_record.wrapping_add(4), &mut record) {
+            Ok(()) => (u32::from_be_bytes(record) as u16).wrapping_sub(qp.sq_consumer),
+            Err(_) => 0,
+        }
+    }
+
+    /// Passes the NOPs behind a completed request that complete nothing themselves. Software may fill the ring up with them, and
+    /// takes their blocks back with those of the request: nothing else says when they are done (DEVICE.md 6.1).
+    pub(crate) fn pass_nops(&mut self, qpn: u32) {
+        while let Some(qp) = self.objects.qps.get(qpn).filter(|qp| qp.state == QpState::ReadyToSend) {
+            let (counter, rung) = (qp.sq_consumer, self.rung(qp));
+            if rung == 0 || rung > 1 << qp.attributes.log_sq_blocks {
+                return;
+            }
+            let Ok(wqe) = fetch::fetch(&self.memory, qpn, &qp.attributes, counter, rung) else { return };
+            let Posted { opcode, ce, blocks, .. } = wqe.posted;
+            if opcode != Opcode::NOP || ce >= FmCeSe::CE_ALWAYS {
+                return;
+            }
+            let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
+            qp.sq_consumer = counter.wrapping_add(blocks);
+        }
     }
 
     /// More was rung than the ring holds: what is there cannot be told from what was.

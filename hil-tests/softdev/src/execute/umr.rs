@@ -11,9 +11,13 @@ use mlx5_mkey::wire::bsf::BsfSize;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::QpnMkey;
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
+use mlx5_mkey::wire::umr::UmrControlSegment;
 
 /// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is (D15).
 const CHECK_USED: u8 = 1 << 6;
+
+/// UMR control flags that mean nothing.
+const RESERVED_FLAGS: u8 = 0b111;
 
 /// Bits of the mkey mask (DEVICE.md 4.3).
 mod mask {
@@ -74,7 +78,10 @@ pub(super) fn apply(
     check_flags(mkey, qpn, umr)?;
     let select = umr.control.mkey_mask.get();
     let flags = umr.context.flags_pd_word();
-    if select & !mask::KNOWN != 0 || (select & mask::PD != 0 && flags.pd() != pd) {
+    if !reserved_is_zero(&umr.control)
+        || select & !mask::KNOWN != 0
+        || (select & mask::PD != 0 && flags.pd() != pd)
+    {
         return Err(Refusal::UmrUnsupported);
     }
     let layout = layout(mkey, umr)?;
@@ -106,6 +113,13 @@ pub(super) fn apply(
     set(&mut mkey.access.remote_write, on(mask::RW), access.remote_write);
     set(&mut mkey.access.remote_atomic, on(mask::A), access.remote_atomic);
     Ok(())
+}
+
+/// Whether all is 0 that has to be (DEVICE.md 7.11).
+fn reserved_is_zero(control: &UmrControlSegment) -> bool {
+    control.flags & RESERVED_FLAGS == 0
+        && control.reserved0 == [0; 3]
+        && control.reserved1.iter().all(|word| word.get() == 0)
 }
 
 fn set<T>(field: &mut T, selected: bool, value: T) {

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xtask::run;
 
-/// Where the program lies, in the user's home; nothing else is written there, and it is removed in the end.
+/// Where the programs and their temporary files lie, in the user's home; it is removed in the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
 /// `ssh` ends so when it is ssh that failed.
 const NO_CONNECTION: i32 = 255;
@@ -112,6 +112,9 @@ impl Board for Remote {
     fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
         let mut words = vec!["env".to_owned()];
         words.extend(self.ssh.environment.iter().map(|(name, value)| format!("{name}={value}")));
+        if self.storage {
+            words.push("TMPDIR=.".into());
+        }
         words.extend(["./hil".into(), "--device".into(), self.ssh.device.clone()]);
         if self.storage {
             words.extend(["--programs".into(), ".".into()]);
