@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::objects::verbs_access;
+use super::objects::{entry_of, sge_of, verbs_access};
 use super::{DevxError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;
@@ -92,16 +92,12 @@ impl Buffer {
     /// Returns a piece as the layout of an mkey has it. What is not in the buffer is left out, and what is longer than an entry can
     /// say: compare its length where the piece may be either.
     pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
-        let Sge { address, length, lkey } = self.sge(piece);
-        KlmEntry { address, length, key: lkey }
+        entry_of(self.sge(piece))
     }
 
     /// Returns a piece as requests have it. What is not in the buffer is left out, and what is longer than a request can say.
     pub fn sge(&self, piece: Range<usize>) -> Sge {
-        let start = piece.start.min(self.len());
-        let length = piece.end.clamp(start, self.len()) - start;
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        Sge { address: self.address() + start as u64, length, lkey: self.lkey() }
+        sge_of(self.address(), self.len(), self.lkey(), piece)
     }
 
     /// Copies bytes in, from `offset` on, and returns how many there was room for.

@@ -8,8 +8,9 @@ use crate::command::{
     CreateDek, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId, CryptoReport, DekKey, DekObject,
     EntryCount, ImportKekId, LoginObject, LoginState, MkeyFeatures, Pdn, QueryLogin,
 };
-use crate::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes};
+use crate::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes};
 use crate::types::{DekId, Key, PsvIndex};
+use crate::wqe::Sge;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
@@ -83,7 +84,11 @@ impl Device {
 }
 
 /// Registered memory of the caller's, or of a dma-buf. [`super::Buffer`] is memory that the shim owns.
-pub struct MemoryRegion(sys::Mr);
+pub struct MemoryRegion {
+    region: sys::Mr,
+    address: u64,
+    length: usize,
+}
 
 impl MemoryRegion {
     /// Ends the registration: the device cannot reach the memory any more.
@@ -91,18 +96,60 @@ impl MemoryRegion {
     /// # Errors
     /// [`DevxError::Call`]: the device may still reach the memory, which has to stay.
     pub fn deregister(self) -> Result<(), DevxError> {
-        self.0.deregister()
+        self.region.deregister()
+    }
+
+    /// Returns the address by which requests name its first byte.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns how many bytes it has.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Returns the key for requests of this side.
     pub fn lkey(&self) -> Key {
-        Key::from_raw(self.0.lkey())
+        Key::from_raw(self.region.lkey())
     }
 
     /// Returns the key for requests of the peer.
     pub fn rkey(&self) -> Key {
-        Key::from_raw(self.0.rkey())
+        Key::from_raw(self.region.rkey())
     }
+
+    /// Returns a piece as the layout of an mkey has it, as [`super::Buffer::entry`] does.
+    pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
+        entry_of(self.sge(piece))
+    }
+
+    /// Returns a piece as requests have it, as [`super::Buffer::sge`] does.
+    pub fn sge(&self, piece: Range<usize>) -> Sge {
+        sge_of(self.address, self.length, self.lkey(), piece)
+    }
+}
+
+/// Returns a piece of `length` registered bytes at `address`. What is not in them is left out, and what is longer than a request
+/// can say.
+pub(super) fn sge_of(address: u64, length: usize, lkey: Key, piece: Range<usize>) -> Sge {
+    let start = piece.start.min(length);
+    let bytes = piece.end.clamp(start, length) - start;
+    Sge {
+        address: address.wrapping_add(start as u64),
+        length: u32::try_from(bytes).unwrap_or(u32::MAX),
+        lkey,
+    }
+}
+
+/// Returns the same piece as the layout of an mkey has it.
+pub(super) const fn entry_of(Sge { address, length, lkey }: Sge) -> KlmEntry {
+    KlmEntry { address, length, key: lkey }
 }
 
 /// What an mkey is to be able to do.
@@ -158,7 +205,25 @@ pub struct MkeyObject {
 /// Mkeys of a kind. It is a slice of [`Mkey`], as routers of completions take it: a signature error names the index.
 pub struct Mkeys {
     mkeys: Vec<Mkey>,
-    _handles: Vec<MkeyHandle>,
+    handles: Vec<MkeyHandle>,
+}
+
+impl Mkeys {
+    /// Returns what software knows of them, and what keeps them on the device: for a pool.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::devx::{DevxError, MkeyHandle, MkeySpec, ProtectionDomain};
+    /// use mlx5_mkey::queue::MkeyPool;
+    /// /// 64 mkeys, and the handles, to be dropped after the pool.
+    /// fn pool(pd: &ProtectionDomain) -> Result<(MkeyPool<64>, Vec<MkeyHandle>), DevxError> {
+    ///     let spec = MkeySpec { max_entries: 16, update_tag: true, ..MkeySpec::default() };
+    ///     let (mkeys, handles) = pd.create_mkeys(64, spec)?.into_parts();
+    ///     Ok((MkeyPool::new(mkeys), handles))
+    /// }
+    /// ```
+    pub fn into_parts(self) -> (Vec<Mkey>, Vec<MkeyHandle>) {
+        (self.mkeys, self.handles)
+    }
 }
 
 impl Deref for Mkeys {
@@ -295,7 +360,8 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, DevxError> {
         // SAFETY: the caller vouches for the same.
         let region = unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access)) };
-        region.map(MemoryRegion).map_err(|(error, ())| error)
+        let region = region.map_err(|(error, ())| error)?;
+        Ok(MemoryRegion { region, address: address.expose_provenance() as u64, length })
     }
 
     /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say. `piece` is in bytes
@@ -333,7 +399,7 @@ impl ProtectionDomain {
     ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     ///     // SAFETY: nobody maps this dma-buf.
     ///     let region = unsafe { pd.register_dmabuf(dmabuf.as_fd(), 1 << 20..2 << 20, 0, access)? };
-    ///     let entry = KlmEntry { address: 0, length: 4096, key: region.lkey() };
+    ///     let entry = region.entry(0..4096);
     ///     Ok((region, entry))
     /// }
     /// ```
@@ -348,9 +414,11 @@ impl ProtectionDomain {
             // The kernel's answer depends on where the piece begins in a page.
             return Err(DevxError::call("registration of a dma-buf", io::ErrorKind::InvalidInput.into()));
         }
+        let length = piece.len();
         // SAFETY: the caller vouches for the same.
-        let region = unsafe { sys::Mr::register_dmabuf(&self.pd, dmabuf, piece, iova, verbs_access(access)) };
-        region.map(MemoryRegion)
+        let region =
+            unsafe { sys::Mr::register_dmabuf(&self.pd, dmabuf, piece, iova, verbs_access(access))? };
+        Ok(MemoryRegion { region, address: iova, length })
     }
 
     /// Makes an mkey, and its PSVs if it is to have signatures.
@@ -396,7 +464,7 @@ impl ProtectionDomain {
         let made = (0..count)
             .map(|_| self.make_mkey(spec, shared).map(|MkeyObject { mkey, handle }| (mkey, handle)));
         let (mkeys, handles) = made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        Ok(Mkeys { mkeys, _handles: handles })
+        Ok(Mkeys { mkeys, handles })
     }
 
     /// Makes an mkey over these PSVs, or with its own.

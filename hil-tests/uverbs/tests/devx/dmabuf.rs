@@ -3,7 +3,7 @@
 
 use super::{Bench, Counts, Opened, Outcome, page, preloaded, says, take, verbs};
 use mlx5_mkey::devx::{DevxError, MemoryRegion, MkeySpec, ProtectionDomain, QueuePairSpec, on_drop_error};
-use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
+use mlx5_mkey::mkey::{Access, MkeyConfig};
 use mlx5_mkey::queue::Outcome as Done;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::ffi::{c_int, c_void};
@@ -73,7 +73,8 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
 
         // Out of it: directly, and by an mkey over its second page and memory of another kind.
         let (from, to) = (5100, other.address());
-        let sge = Sge { address: IOVA + 100, length: 64, lkey: region.lkey() };
+        let sge = region.sge(100..164);
+        assert_eq!((sge.address, sge.length, sge.lkey), (IOVA + 100, 64, region.lkey()));
         let remote = Remote { address: to + 1024, rkey: other.rkey() };
         bench.queue.request(1).signaled().rdma_write(remote, &[sge]).unwrap();
         bench.queue.ring_doorbell();
@@ -85,8 +86,7 @@ fn a_piece_of_a_dma_buf_is_read_and_written() {
         let mut object = bench.pd.create_mkey(MkeySpec { max_entries: 4, ..MkeySpec::default() }).unwrap();
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), ..MkeyConfig::default() };
         let prepared = PreparedConfig::new(object.mkey.kind(), &config).unwrap();
-        let entries =
-            [KlmEntry { address: IOVA + 4096, length: 64, key: region.lkey() }, other.entry(100..132)];
+        let entries = [region.entry(4096..4160), other.entry(100..132)];
         bench.queue.request(2).configure_mkey(&mut object.mkey, &prepared, &entries).unwrap();
         let sge = Sge { address: 0, length: 96, lkey: object.mkey.key() };
         bench.queue.request(3).signaled().rdma_write(remote, &[sge]).unwrap();

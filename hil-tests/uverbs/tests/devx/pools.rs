@@ -10,7 +10,7 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, Mkey, MkeyConfig, Signature, SignatureChange,
     SignatureError, T10Dif,
 };
-use mlx5_mkey::queue::{Completion, Outcome as Done, PooledMkey, QpRouter};
+use mlx5_mkey::queue::{Completion, MkeyPool, Outcome as Done, PooledMkey, QpRouter};
 use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Seed};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::{HashMap, HashSet};
@@ -145,6 +145,51 @@ fn mkeys_of_one_pair_of_psvs_are_used_in_turn() {
         drop(pd);
         assert_eq!(Counts::now(), with);
         drop(psvs);
+        assert_eq!(Counts::now(), before);
+    });
+}
+
+/// A signature error names the position in the pool, whichever mkey is there.
+#[test]
+fn errors_of_mkeys_in_pools_and_caches_are_named() {
+    preloaded("pools::errors_of_mkeys_in_pools_and_caches_are_named", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut page = page(&bench.pd, &[0x5a; 512]).unwrap();
+        bench.completions.channel().unwrap();
+        let before = Counts::now();
+        let psvs = bench.pd.create_psvs().unwrap();
+        let (mkeys, handles) = psvs.create_mkeys(4, signed(&bench)).unwrap().into_parts();
+        let mut pool = MkeyPool::<4>::new(mkeys);
+        let mut positions = HashSet::new();
+        for number in 0..8 {
+            let in_use: Vec<_> = (0..number % 4).map(|_| pool.take().unwrap().0).collect();
+            let (handle, _) = pool.take().unwrap();
+            let corrupt = number % 3 == 1;
+            let error = round(&mut bench, pool.mkeys(), handle.position(), &mut page, corrupt);
+            let named = error.map(|(position, error)| (position, error.block_index()));
+            assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
+            positions.insert(handle.position());
+            in_use.into_iter().chain([handle]).for_each(|handle| pool.put_unused(handle));
+        }
+        assert_eq!(positions.len(), 4);
+        drop((pool, handles, psvs));
+        assert_eq!(Counts::now(), before);
+        // Two caches of one completion queue, in turn, with mkeys that were in the other before.
+        let store = MkeyStore::new(&bench.pd, 2, signed(&bench)).unwrap();
+        let mut caches = [Cache::new(&store), Cache::new(&store)];
+        for number in 0..12 {
+            let cache = &mut caches[number % 2];
+            let kept = (number % 4 > 1).then(|| cache.take().unwrap().0);
+            let (handle, _) = cache.take().unwrap();
+            let corrupt = number % 3 == 1;
+            let error = round(&mut bench, cache.mkeys(), handle.position(), &mut page, corrupt);
+            let named = error.map(|(position, error)| (position, error.block_index()));
+            assert_eq!(named, corrupt.then_some((handle.position(), 0)), "round {number}");
+            kept.into_iter().chain([handle]).for_each(|handle| cache.put_unused(handle));
+            cache.give_back();
+            assert_eq!(store.available(), 2);
+        }
+        drop((caches, store));
         assert_eq!(Counts::now(), before);
     });
 }
