@@ -13,8 +13,7 @@ cargo xtask build --board bluefield2|bluefield3 --os none|linux [--release]
 
 Builds what runs on the Arm cores of a BlueField, into target/BOARD/OS/PROFILE:
 
-  linux   hil, the runner of the scenarios; storage_target and storage_initiator, the example of a
-          service; and libmlx5_uverbs.so, which stands in for the kernel
+  linux   hil, the runner of the scenarios, and libmlx5_uverbs.so, which stands in for the kernel
   none    the library, for programs without a system, and the image that runs the scenarios:
           hil-firmware-qemu-virt for QEMU (cargo xtask firmware) and hil-firmware-bluefield for the
           board (linker/bluefield.x says what it assumes)
@@ -85,8 +84,6 @@ pub fn file(board: Board, system: System, name: &str) -> Result<PathBuf, String>
 /// # Errors
 /// What went wrong, or what has to be installed, in a sentence.
 pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>, String> {
-    let toolchain = Toolchain::find(board, system)?;
-    eprintln!("building for {}, {}: {}", board.name(), system.name(), toolchain.name);
     let (selection, files) = match system {
         System::Linux => (
             // The runner without what compares, which stays with the sources.
@@ -97,19 +94,38 @@ pub fn build(board: Board, system: System, release: bool) -> Result<Vec<PathBuf>
                 "--bin",
                 "hil",
                 "--package",
-                "hil-storage",
-                "--bins",
-                "--package",
                 "mlx5-uverbs",
                 "--lib",
             ][..],
-            &["hil", "libmlx5_uverbs.so", STORAGE[0], STORAGE[1]][..],
+            &["hil", "libmlx5_uverbs.so"][..],
         ),
         System::None => (
             &["--package", "mlx5-mkey", "--package", "hil-firmware"][..],
             &["libmlx5_mkey.rlib", QEMU_IMAGE, BOARD_IMAGE][..],
         ),
     };
+    build_these(board, system, release, selection, files)
+}
+
+/// Builds the release of the storage example's programs for a board's Linux and returns the files. Only boards that run
+/// them need them, so [`build`] leaves them out.
+///
+/// # Errors
+/// As [`build`].
+pub fn storage(board: Board) -> Result<Vec<PathBuf>, String> {
+    build_these(board, System::Linux, true, &["--package", "hil-storage", "--bins"], &STORAGE)
+}
+
+/// Builds what a selection of cargo's names and returns these files of it.
+fn build_these(
+    board: Board,
+    system: System,
+    release: bool,
+    selection: &[&str],
+    files: &[&str],
+) -> Result<Vec<PathBuf>, String> {
+    let toolchain = Toolchain::find(board, system)?;
+    eprintln!("building for {}, {}: {}", board.name(), system.name(), toolchain.name);
     let profile: &[&str] = if release { &["--release"] } else { &[] };
     check(toolchain.cargo(&[&["build", "--quiet"], profile, selection].concat()))?;
     copy_built(&toolchain, files, release, &toolchain::folder(board, system, release))

@@ -153,5 +153,5 @@ pub(super) fn storage(program: &Program) -> Result<Vec<(&'static str, PathBuf)>,
         Program::Bluefield2 => BlueField::BlueField2,
         Program::Bluefield3 => BlueField::BlueField3,
     };
-    STORAGE.iter().map(|name| Ok((*name, build::file(board, System::Linux, name)?))).collect()
+    Ok(STORAGE.into_iter().zip(build::storage(board)?).collect())
 }
