@@ -237,6 +237,8 @@ pub enum PostError {
         /// The position, a block number modulo 2^16.
         counter: u16,
     },
+    /// The handle of a pooled mkey is of another pool.
+    OtherPool,
 }
 
 // Larger ones come back in memory, which posting pays for also where there is none.
@@ -270,6 +272,7 @@ impl fmt::Display for PostError {
             }
             Self::InlineTooLong { length, max } => write!(f, "{length} bytes of inline data, {max} fit"),
             Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
+            Self::OtherPool => f.write_str("the mkey is of another pool"),
         }
     }
 }

@@ -44,7 +44,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Most pieces of memory of a command.
 const PIECES: usize = 4;
 
-/// Reads and writes the volume of a storage target of this machine, and checks every byte.
+/// Reads and writes the volume of a storage target, on this machine or another, and checks every byte.
 #[derive(Parser)]
 struct Arguments {
     /// Where the target listens

@@ -23,8 +23,8 @@
 //!
 //! Reference tag and AES-XTS tweak are the block's address (LBA), so a block that was moved is found as well as one that was
 //! changed. The target's mkey has the same T10-DIF in memory and on the wire: it is checked and passed on as it is, end to end. So
-//! a block that has changed in the volume is named twice: by the target's device, in its response, and by the initiator's, which
-//! is how the initiator knows that neither lies. This is the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and
+//! a block that has changed in the volume is named twice: by the target's device, in its response, and by the initiator's own.
+//! The initiator compares the two. This is the row of `mlx5dv_wr_set_mkey_crypto` with "enc(data + SIG)" in memory and
 //! "data + SIG" on the wire. For a wire that is encrypted, too, the initiator would encrypt (row C) and the target store what comes.
 //!
 //! What is the same for all commands is prepared once for each direction ([`PreparedConfig`]); a command sets tweak and tags in it,
@@ -66,10 +66,10 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Name of the request that sends a response. Other names are those of slots.
 const RESPONSE: u64 = u64::MAX;
 
-/// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator of this machine.
+/// Serves a volume, encrypted and protected by T10-DIF, to a storage initiator, on this machine or another.
 #[derive(Parser)]
 struct Arguments {
-    /// Where to listen for the initiator
+    /// Where to listen for the initiator: 0.0.0.0:7000 for one on another machine
     #[arg(long, default_value = "127.0.0.1:7000")]
     address: SocketAddr,
     /// File of the volume. It is removed at the end, with the account of corruptions beside it

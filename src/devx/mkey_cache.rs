@@ -180,30 +180,31 @@ impl<const N: usize> MkeyCache<N> {
 
     /// Takes the key of an mkey out of service, for [`MkeyCache::put`]: `request` does it
     /// ([`SendRequest::invalidate_mkey`]), and is one that completes, or there is one behind it on the same queue. Ask for a
-    /// fence where requests before it still use the key. One of another cache posts nothing.
+    /// fence where requests before it still use the key.
     ///
     /// # Errors
-    /// [`PostError`], and the mkey: it is still in use.
+    /// [`PostError`], and the mkey, which is still in use: [`PostError::OtherPool`], or as of [`SendRequest::invalidate_mkey`].
     pub fn invalidate(
         &mut self,
         mkey: PooledMkey,
         request: SendRequest<'_, '_>,
     ) -> Result<InvalidatedMkey, (PostError, PooledMkey)> {
-        match self.pool.get_mut(&mkey).map(|taken| request.invalidate_mkey(taken)) {
-            Some(Err(error)) => Err((error, mkey)),
-            _ => Ok(InvalidatedMkey(mkey)),
+        let invalidated = match self.pool.get_mut(&mkey) {
+            Some(taken) => request.invalidate_mkey(taken),
+            None => Err(PostError::OtherPool),
+        };
+        match invalidated {
+            Ok(()) => Ok(InvalidatedMkey(mkey)),
+            Err(error) => Err((error, mkey)),
         }
     }
 
     /// Puts an mkey back: the request of [`MkeyCache::invalidate`], or one behind it, has completed without an error, and its
-    /// completion was taken with the mkeys of this cache in the router. Any thread may take it next. One of another cache, or that
-    /// was not invalidated in this one, changes nothing.
+    /// completion was taken with the mkeys of this cache in the router. Any thread may take it next. One of another cache changes
+    /// nothing.
     #[inline]
     pub fn put(&mut self, InvalidatedMkey(mkey): InvalidatedMkey) {
-        // Of what is out of service no memory is known.
-        if self.pool.get_mut(&mkey).is_some_and(|taken| taken.length() == 0) {
-            self.put_unused(mkey);
-        }
+        self.put_unused(mkey);
     }
 
     /// Puts an mkey back that needs no invalidation: it was not configured, or it gave no remote rights, and all requests that

@@ -138,19 +138,23 @@ impl<const N: usize> MkeyPool<N> {
     /// request has completed: put it back with [`MkeyPool::put_unused`] then.
     ///
     /// # Errors
-    /// [`PostError`], and the mkey: it is still in use.
+    /// [`PostError`], and the mkey, which is still in use: [`PostError::OtherPool`], or as of [`SendRequest::invalidate_mkey`].
     pub fn put(
         &mut self,
         mkey: PooledMkey,
         request: SendRequest<'_, '_>,
     ) -> Result<(), (PostError, PooledMkey)> {
-        if let Some(taken) = self.get_mut(&mkey)
-            && let Err(error) = request.invalidate_mkey(taken)
-        {
-            return Err((error, mkey));
+        let invalidated = match self.get_mut(&mkey) {
+            Some(taken) => request.invalidate_mkey(taken),
+            None => Err(PostError::OtherPool),
+        };
+        match invalidated {
+            Ok(()) => {
+                self.put_unused(mkey);
+                Ok(())
+            }
+            Err(error) => Err((error, mkey)),
         }
-        self.put_unused(mkey);
-        Ok(())
     }
 
     /// Puts an mkey back whose key no peer can use: that was not configured, gave no remote rights, or was invalidated. One of
@@ -224,6 +228,8 @@ mod tests {
         assert_eq!(pool.get_mut(&tagged).map(|mkey| mkey.key().get()), Some(0x102), "another key");
         let mut stranger = MkeyPool::<2>::new([Mkey::new(attributes(7))]);
         assert!(stranger.get_mut(&tagged).is_none());
+        let (error, tagged) = stranger.put(tagged, queue.request(3)).unwrap_err();
+        assert_eq!((error, queue.outstanding()), (PostError::OtherPool, 1), "nothing is posted");
         stranger.put_unused(tagged);
         assert_eq!(stranger.available(), 1, "one of another pool changes nothing");
     }

@@ -431,11 +431,11 @@ fn a_cache_keeps_what_is_in_use() {
         let [first, second, third, fourth] = <[_; 4]>::try_from(handles).unwrap_or_else(|_| panic!());
         assert!(other.mkeys.get_mut(&first).is_none());
         let outstanding = other.queue.outstanding();
-        let elsewhere = other.mkeys.invalidate(first, other.queue.request(1)).unwrap();
-        assert_eq!(other.queue.outstanding(), outstanding, "nothing was posted");
+        let (error, first) = other.mkeys.invalidate(first, other.queue.request(1)).unwrap_err();
+        assert_eq!((error, other.queue.outstanding()), (PostError::OtherPool, outstanding));
+        other.mkeys.put_unused(first);
         other.mkeys.put_unused(kept);
         other.mkeys.give_back();
-        one.mkeys.put(elsewhere);
         one.mkeys.give_back();
         assert_eq!(store.available(), 2, "its key is in service");
         // Where there is no room for the request, it is still in use.
