@@ -61,6 +61,26 @@ impl BfsPsv {
     pub const BASE_MASK: u8 = 0xf0;
 }
 
+/// What an mkey does for the signature of a transaction (`ext_init_gen_pro_size`; as SPDK's `lib/mlx5` writes it).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct TransactionBits {
+    #[bits(24)]
+    __: u32,
+    /// The signature stands behind the data in memory: it is checked where they are read, and generated where they are written.
+    pub memory_check_gen: bool,
+    /// The signature starts from its seed with this mkey.
+    pub memory_init: bool,
+    #[bits(2)]
+    __: u32,
+    /// The signature stands behind the data on the wire.
+    pub wire_check_gen: bool,
+    /// The signature starts from its seed with this mkey.
+    pub wire_init: bool,
+    #[bits(2)]
+    __: u32,
+}
+
 /// Whether the inline T10-DIF section is in use (`vld_refresh`).
 #[bitfield(u16, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
@@ -165,7 +185,7 @@ pub struct SignatureBsf {
     pub wire_bfs_psv: U32,
     /// Memory domain, see [`BfsPsv`].
     pub memory_bfs_psv: U32,
-    /// Extension: initialisation and generation bits of a transaction signature. Unused here.
+    /// Extension: see [`TransactionBits`]. This library posts no transaction signatures.
     pub ext_init_gen_pro_size: U32,
     /// Extension: epilogue size. Unused here.
     pub ext_epi_size: U32,
@@ -252,6 +272,8 @@ const _: () = assert!(core::mem::offset_of!(CryptoBsf, dek) == 32);
 const _: () = assert!(core::mem::offset_of!(CryptoBsf, keytag) == 40);
 const _: () = assert!(BsfSize::new().with_same_block_structure(true).into_bits() == 0x10);
 const _: () = assert!(BsfSize::new().with_size(BsfSize::SIGNATURE_AND_CRYPTO).into_bits() == 0xc0);
+const _: () =
+    assert!(TransactionBits::new().with_wire_init(true).with_wire_check_gen(true).into_bits() == 0x3000_0000);
 const _: () = assert!(InlineValid::new().with_valid(true).with_refresh(true).into_bits() == 0xc000);
 const _: () = assert!(RepeatSeed::new().with_repeat_block(true).with_seed_ones(true).into_bits() == 0x88);
 const _: () = assert!(DifFlags::new().with_inc_ref_tag(true).with_app_ref_escape(true).into_bits() == 0x42);

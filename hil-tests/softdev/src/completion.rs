@@ -85,13 +85,19 @@ impl<M: Memory> Device<M> {
         self.post(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, syndrome, vendor));
     }
 
-    /// Reports signature errors, each once for its PSV and its mkey. Returns whether an entry was written.
+    /// Carries out what transfers have changed: CRCs of transactions, and reports of signature errors, each once for its PSV and its mkey. Returns whether an entry was written.
     ///
     /// Assumption: requesters report to their send queue's `cqn`, responders to their receive queue's.
     pub(crate) fn report(&mut self, cqn: u32, reports: &[Report]) -> bool {
         let mut posted = false;
         for report in reports {
-            let Some(psv) = self.objects.psvs.get_mut(report.error.psv) else { continue };
+            if let Some(running) = report.running
+                && let Some(psv) = self.objects.psvs.get_mut(running.psv)
+            {
+                psv.running = Some(running.crc);
+            }
+            let Some(error) = report.error else { continue };
+            let Some(psv) = self.objects.psvs.get_mut(error.psv) else { continue };
             let Some(mkey) = self.objects.mkeys.get_mut(report.mkey_index) else { continue };
             let armed = psv.state == PsvState::Init && mkey.reports_errors();
             if !armed && !self.faults.error_not_kept_first {
@@ -100,7 +106,7 @@ impl<M: Memory> Device<M> {
             psv.state = PsvState::Error;
             mkey.errors_counted = mkey.errors_expected;
             posted = true;
-            self.post(cqn, cqe::signature_error(report.mkey_index, &report.error));
+            self.post(cqn, cqe::signature_error(report.mkey_index, &error));
         }
         posted
     }

@@ -1,6 +1,6 @@
 //! Builds completion entries (PRM `cqe64`; DEVICE.md 4.5). Pure: the owner bit comes later, with the place in the ring.
 
-use crate::pipeline::{BlockError, Side};
+use crate::pipeline::{BlockError, Side, SignatureType};
 use crate::signature::Part;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, ErrorCqe, OpOwn, OpcodeQpn, SignatureErrorCqe, Syndrome};
 use zerocopy::IntoBytes;
@@ -83,7 +83,10 @@ pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
             Part::AppTag => SignatureErrorCqe::SYNDROME_APP_TAG,
             Part::RefTag => SignatureErrorCqe::SYNDROME_REF_TAG,
         }),
-        sig_type: SignatureErrorCqe::TYPE_BLOCK,
+        sig_type: match error.sig_type {
+            SignatureType::Block => SignatureErrorCqe::TYPE_BLOCK,
+            SignatureType::Transaction => SignatureErrorCqe::TYPE_TRANSACTION,
+        },
         domain: match error.side {
             Side::Wire => SignatureErrorCqe::DOMAIN_WIRE,
             Side::Memory => SignatureErrorCqe::DOMAIN_MEMORY,

@@ -5,20 +5,22 @@ use crate::fetch::SendSegment;
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::object::mkey::Mkey;
-use crate::pipeline::{BlockError, Span, Transform, room};
+use crate::pipeline::{BlockError, Output, Span, Transform, room};
 use crate::profile::DeviceProfile;
 use crate::refusal::Refusal;
+use crate::transaction::Running;
 use crate::transform;
 use crate::translate::{Asker, Right, Walk, lookup};
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::data::DataSegment;
 
-/// A signature error and the mkey that it belongs to.
+/// What a transfer changes for the mkey that it went through, and for its PSVs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     pub(crate) mkey_index: u32,
-    pub(crate) error: BlockError,
+    pub(crate) error: Option<BlockError>,
+    pub(crate) running: Option<Running>,
 }
 
 /// A range of a key's space, in wire bytes.
@@ -91,11 +93,6 @@ impl<'a> Path<'a> {
         walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }
 
-    /// Checks a range without moving anything.
-    pub(crate) fn check(&self, range: Range, right: Right) -> Result<(), Refusal> {
-        self.plan(range, right).map(drop)
-    }
-
     /// Reads a range as wire bytes.
     pub(crate) fn gather(
         &self,
@@ -114,7 +111,8 @@ impl<'a> Path<'a> {
         })?;
         let Some(transform) = &plan.transform else { return Ok((bytes, None)) };
         let output = transform.transmit(&plan.span, bytes, self.faults)?;
-        Ok((output.bytes, self.report(range.key, output.error)))
+        let report = report(range.key, &output);
+        Ok((output.bytes, report))
     }
 
     /// Writes wire bytes into a range that is as long as they are.
@@ -126,24 +124,17 @@ impl<'a> Path<'a> {
         wire: Vec<u8>,
     ) -> Result<Option<Report>, Refusal> {
         let plan = self.plan(range, right)?;
-        let (bytes, error) = match &plan.transform {
-            Some(transform) => {
-                let output = transform.receive(&plan.span, wire, self.faults)?;
-                (output.bytes, output.error)
-            }
-            None => (wire, None),
+        let output = match &plan.transform {
+            Some(transform) => transform.receive(&plan.span, wire, self.faults)?,
+            None => Output { bytes: wire, error: None, running: None },
         };
-        let mut rest = bytes.as_slice();
+        let mut rest = output.bytes.as_slice();
         self.walk(&plan, |address, length| {
             let (part, tail) = rest.split_at_checked(length as usize).unwrap_or((rest, &[]));
             rest = tail;
             memory.write(address, part).map_err(|_| Refusal::MemoryFault)
         })?;
-        Ok(self.report(range.key, error))
-    }
-
-    fn report(&self, key: u32, error: Option<BlockError>) -> Option<Report> {
-        error.map(|error| Report { mkey_index: Key::from_raw(key).index().get(), error })
+        Ok(report(range.key, &output))
     }
 
     /// Gathers all data segments of a send request.
@@ -159,6 +150,11 @@ impl<'a> Path<'a> {
                 SendSegment::Inline(bytes) => (bytes.clone(), None),
                 SendSegment::Memory(segment) => self.gather(memory, Range::of(segment), Right::LocalRead)?,
             };
+            // Assumption: a message has data of one mkey of a transaction at most.
+            let of_transaction = |report: &Report| report.running.is_some();
+            if report.as_ref().is_some_and(of_transaction) && reports.iter().any(of_transaction) {
+                return Err(Refusal::Bsf);
+            }
             reports.extend(report);
             if message.is_empty() {
                 message = bytes;
@@ -191,10 +187,14 @@ impl<'a> Path<'a> {
 
     /// Checks that a message of `length` bytes can be stored in a list of local buffers.
     pub(crate) fn check_list(&self, segments: &[DataSegment], length: u64) -> Result<(), Refusal> {
+        let mut transactions = 0u32;
         for range in self.cut(segments, length)? {
-            self.check(range, Right::LocalWrite)?;
+            let plan = self.plan(range, Right::LocalWrite)?;
+            transactions =
+                transactions.saturating_add(plan.transform.is_some_and(|it| it.transaction.is_some()).into());
         }
-        Ok(())
+        // Assumption: as where a message is gathered.
+        if transactions > 1 { Err(Refusal::Bsf) } else { Ok(()) }
     }
 
     /// Stores a message in a list of local buffers. Nothing is written unless all buffers are good.
@@ -221,4 +221,13 @@ impl<'a> Path<'a> {
         }
         Ok(reports)
     }
+}
+
+fn report(key: u32, output: &Output) -> Option<Report> {
+    let Output { error, running, .. } = *output;
+    (error.is_some() || running.is_some()).then(|| Report {
+        mkey_index: Key::from_raw(key).index().get(),
+        error,
+        running,
+    })
 }

@@ -35,6 +35,7 @@ mod profile;
 mod refusal;
 mod respond;
 pub mod signature;
+pub mod transaction;
 mod transform;
 mod translate;
 

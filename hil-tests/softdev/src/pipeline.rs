@@ -6,12 +6,15 @@
 //! memory ─▶ cipher over memory bytes ─▶ strip memory signatures ─▶ cipher over data ─▶ insert wire signatures ─▶ cipher over wire bytes ─▶ wire
 //!            (order 1)                                              (orders 2, 3)                                 (order 0)
 //! ```
+//!
+//! The CRC of a transaction is over the outermost bytes of its side, and behind them.
 
 use crate::crypto::{Direction, Xts};
 use crate::faults::Faults;
 use crate::profile::PartialBlocks;
 use crate::refusal::Refusal;
 use crate::signature::{Mismatch, Rule};
+use crate::transaction::{Running, Transaction};
 use alloc::vec::Vec;
 
 /// Which way the bytes go.
@@ -103,6 +106,8 @@ pub struct Transform<'a> {
     pub copy_mask: u8,
     /// The cipher, if any.
     pub cipher: Option<Cipher<'a>>,
+    /// The signature over a whole transaction, in place of those of blocks.
+    pub transaction: Option<Transaction>,
 }
 
 /// The place of a transfer in the three ways of counting bytes.
@@ -120,9 +125,20 @@ pub struct Span {
     pub memory_length: u64,
 }
 
+/// What a signature is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureType {
+    /// A block.
+    Block,
+    /// A transaction.
+    Transaction,
+}
+
 /// The first signature of a transfer that was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockError {
+    /// What it was over.
+    pub sig_type: SignatureType,
     /// Where it stood.
     pub side: Side,
     /// The PSV of that domain.
@@ -140,6 +156,8 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// What was wrong with the input.
     pub error: Option<BlockError>,
+    /// The CRC of a transaction, for its PSV.
+    pub running: Option<Running>,
 }
 
 /// Data, signatures, and what was wrong with the first of them that was.
@@ -172,6 +190,9 @@ impl<'a> Transform<'a> {
         partial: PartialBlocks,
         faults: &Faults,
     ) -> Result<Span, Refusal> {
+        if let Some(transaction) = &self.transaction {
+            return transaction.span(offset, length);
+        }
         let starts = |domain: Option<Domain>, at: u64| domain.is_none_or(|d| at.is_multiple_of(d.stride()));
         let (from, to) = if faults.length_counts_memory_bytes {
             (self.memory, self.wire)
@@ -213,6 +234,9 @@ impl<'a> Transform<'a> {
     /// # Errors
     /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
     pub fn transmit(&self, span: &Span, memory: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+        if let Some(transaction) = &self.transaction {
+            return self.transmit_transaction(transaction, span, memory, faults);
+        }
         let mut bytes = memory;
         self.run_cipher(Way::Transmit, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
         let (mut data, signatures, error) = self.strip(Side::Memory, self.memory, span, bytes, faults)?;
@@ -227,7 +251,7 @@ impl<'a> Transform<'a> {
         }
         fit(&mut bytes, span.wire_length)?;
         self.run_cipher(Way::Transmit, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
-        Ok(Output { bytes, error })
+        Ok(Output { bytes, error, running: None })
     }
 
     /// Turns the wire bytes of `span` into memory bytes.
@@ -235,6 +259,9 @@ impl<'a> Transform<'a> {
     /// # Errors
     /// [`Refusal`] where a cipher cannot take the transfer, or memory runs out.
     pub fn receive(&self, span: &Span, wire: Vec<u8>, faults: &Faults) -> Result<Output, Refusal> {
+        if let Some(transaction) = &self.transaction {
+            return self.receive_transaction(transaction, span, wire, faults);
+        }
         let mut bytes = wire;
         self.run_cipher(Way::Receive, &[Order::WireSignature], span.wire_offset, &mut bytes, faults)?;
         let raw = [Order::RawWire, Order::RawMemory];
@@ -249,7 +276,51 @@ impl<'a> Transform<'a> {
         let mut bytes = self.insert(self.memory, span, data, &signatures, faults)?;
         fit(&mut bytes, span.memory_length)?;
         self.run_cipher(Way::Receive, &[Order::MemorySignature], span.memory_offset, &mut bytes, faults)?;
-        Ok(Output { bytes, error })
+        Ok(Output { bytes, error, running: None })
+    }
+
+    fn transmit_transaction(
+        &self,
+        transaction: &Transaction,
+        span: &Span,
+        memory: Vec<u8>,
+        faults: &Faults,
+    ) -> Result<Output, Refusal> {
+        match transaction.side {
+            Side::Wire => {
+                let mut bytes = memory;
+                self.run_cipher(Way::Transmit, &[Order::RawWire], span.data_offset, &mut bytes, faults)?;
+                let (bytes, running) = transaction.generate(bytes, span.wire_length)?;
+                Ok(Output { bytes, error: None, running: Some(running) })
+            }
+            Side::Memory => {
+                let (mut bytes, running, error) = transaction.check(&memory, span.wire_length)?;
+                self.run_cipher(Way::Transmit, &[Order::RawMemory], span.data_offset, &mut bytes, faults)?;
+                Ok(Output { bytes, error, running: Some(running) })
+            }
+        }
+    }
+
+    fn receive_transaction(
+        &self,
+        transaction: &Transaction,
+        span: &Span,
+        wire: Vec<u8>,
+        faults: &Faults,
+    ) -> Result<Output, Refusal> {
+        match transaction.side {
+            Side::Wire => {
+                let (mut bytes, running, error) = transaction.check(&wire, span.memory_length)?;
+                self.run_cipher(Way::Receive, &[Order::RawWire], span.data_offset, &mut bytes, faults)?;
+                Ok(Output { bytes, error, running: Some(running) })
+            }
+            Side::Memory => {
+                let mut bytes = wire;
+                self.run_cipher(Way::Receive, &[Order::RawMemory], span.data_offset, &mut bytes, faults)?;
+                let (bytes, running) = transaction.generate(bytes, span.memory_length)?;
+                Ok(Output { bytes, error: None, running: Some(running) })
+            }
+        }
     }
 
     /// Runs the cipher over bytes at `offset` of the mkey, if its order is one of `orders`.
@@ -334,6 +405,7 @@ impl<'a> Transform<'a> {
                 let end = index.saturating_add(1).saturating_mul(domain.stride());
                 error = mismatch
                     .map(|mismatch| BlockError {
+                        sig_type: SignatureType::Block,
                         side,
                         psv: domain.psv,
                         offset: end.saturating_sub(1),

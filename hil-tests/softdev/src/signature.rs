@@ -63,6 +63,14 @@ pub fn crc32c(block: &[u8], seed_ones: bool) -> u32 {
     digest.finalize()
 }
 
+/// Computes the CRC32C of bytes behind others, from the CRC32C of those; [`crc32c`] of nothing is where it starts.
+pub fn crc32c_continued(crc: u32, bytes: &[u8]) -> u32 {
+    // The register holds the bits in the other order, before the final inversion.
+    let mut digest = ENGINE_CRC32C.digest_with_initial((!crc).reverse_bits());
+    digest.update(bytes);
+    digest.finalize()
+}
+
 /// Computes CRC64-XP10 of a block.
 pub fn crc64_xp10(block: &[u8], seed_ones: bool) -> u64 {
     let mut digest = ENGINE_CRC64.digest_with_initial(if seed_ones { u64::MAX } else { 0 });
@@ -256,6 +264,11 @@ impl Rule {
         if dif.app_ref_escape { app && reference } else { dif.app_escape && app }
     }
 
+    /// Returns a signature as a completion has it.
+    pub(crate) fn joined_bytes(&self, signature: &[u8]) -> u64 {
+        self.joined(&Signature::take(signature))
+    }
+
     fn joined(&self, signature: &Signature) -> u64 {
         match self {
             Self::T10Dif(_) | Self::Crc { kind: CrcKind::Crc32, .. } => u64::from_be_bytes(signature.bytes),
@@ -297,6 +310,17 @@ mod tests {
         assert_eq!(crc32(&bad, false), 0xe33c_b35a);
         assert_eq!((t10_guard(&bad, false), t10_guard(&bad, true)), (0xebad, 0x9916));
         assert_eq!((t10_guard(&[0; 512], false), t10_guard(&[0; 512], true)), (0, 0x72bb));
+    }
+
+    #[test]
+    fn a_crc_goes_on_behind_other_bytes() {
+        for seed_ones in [false, true] {
+            for cut in 0..=DIGITS.len() {
+                let (head, tail) = DIGITS.split_at(cut);
+                let crc = crc32c_continued(crc32c_continued(crc32c(&[], seed_ones), head), tail);
+                assert_eq!(crc, crc32c(DIGITS, seed_ones));
+            }
+        }
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use crate::faults::Faults;
 use crate::object::Objects;
 use crate::object::mkey::{BsfBytes, Mkey};
-use crate::pipeline::{Cipher, Domain, Order, Transform};
+use crate::pipeline::{Cipher, Domain, Order, Side, Transform};
 use crate::profile::{DeviceProfile, XtsEngine};
 use crate::refusal::Refusal;
-use crate::signature::{CrcKind, Dif, GuardKind, Rule};
+use crate::signature::{CrcKind, Dif, GuardKind, Rule, crc32c};
+use crate::transaction::{CRC_BYTES, Transaction};
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
+    TransactionBits,
 };
 
 /// Selector of a data unit of 1 MiB (DEVICE.md 6.3). No source gives signatures over blocks of that size.
@@ -26,7 +28,7 @@ pub(crate) fn decode<'a>(
         return if mkey.crypto { Err(Refusal::CryptoUnconfigured) } else { Ok(None) };
     }
     let mut transform = match &mkey.signature_bsf {
-        Some(bytes) => signature(bytes, mkey.pd, objects, faults)?,
+        Some(bytes) => signature(bytes, mkey, objects, faults)?,
         // Assumption: a BSF that is in force and was never written is an error, hence the 0 that R181 wants.
         None if mkey.signature => return Err(Refusal::Bsf),
         None => Transform::default(),
@@ -40,6 +42,16 @@ pub(crate) fn decode<'a>(
     if raw && transform.memory.is_some() && transform.wire.is_some() {
         return Err(Refusal::Bsf); // D4
     }
+    // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md 7.4).
+    if let (Some(transaction), Some(cipher)) = (&transform.transaction, &transform.cipher) {
+        let known = match transaction.side {
+            Side::Wire => Order::RawWire,
+            Side::Memory => Order::RawMemory,
+        };
+        if cipher.order != known {
+            return Err(Refusal::Bsf);
+        }
+    }
     // D6, D25: the bound is on the memory length, signatures included.
     if transform.cipher.is_some_and(|cipher| cipher.single_block && mkey.length > u64::from(cipher.unit)) {
         return Err(Refusal::SingleBlock);
@@ -49,11 +61,21 @@ pub(crate) fn decode<'a>(
 
 fn signature(
     bytes: &BsfBytes,
-    pd: u32,
+    mkey: &Mkey,
     objects: &Objects,
     faults: &Faults,
 ) -> Result<Transform<'static>, Refusal> {
     let bsf: SignatureBsf = zerocopy::transmute!(*bytes);
+    let transaction = transaction(&bsf, mkey, objects)?;
+    let blocks = bsf.memory != 0 || bsf.wire != 0;
+    let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
+    // Nothing is known of blocks in a transaction, nor of their signatures in a BSF without their attributes.
+    if blocks && (transaction.is_some() || extended) {
+        return Err(Refusal::Bsf);
+    }
+    if transaction.is_some() {
+        return Ok(Transform { transaction, ..Transform::default() });
+    }
     let same = BsfSize::from_bits(bsf.bsf_size_sbs).same_block_structure();
     let domain = |selector: u8, word: u32, inline: &InlineDif| -> Result<Option<Domain>, Refusal> {
         if selector == 0 {
@@ -61,7 +83,7 @@ fn signature(
         }
         let block = BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes();
         let word = BfsPsv::from_bits(word);
-        let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == pd).ok_or(Refusal::Psv)?;
+        let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == mkey.pd).ok_or(Refusal::Psv)?;
         Ok(Some(Domain { block, rule: rule(word.bfs(), inline, psv.transient, faults)?, psv: word.psv() }))
     };
     let memory = domain(bsf.memory, bsf.memory_bfs_psv.get(), &bsf.memory_inline)?;
@@ -72,7 +94,56 @@ fn signature(
     let wire = domain(selector, bsf.wire_bfs_psv.get(), &bsf.wire_inline)?;
     let wire = wire.filter(|_| !faults.wire_signatures_ignored);
     let copy_mask = if same { bsf.wire } else { 0 };
-    Ok(Transform { memory, wire, check_mask: bsf.check_byte_mask, copy_mask, cipher: None })
+    Ok(Transform {
+        memory,
+        wire,
+        check_mask: bsf.check_byte_mask,
+        copy_mask,
+        cipher: None,
+        transaction: None,
+    })
+}
+
+/// Decodes the extension of a signature BSF. `Ok(None)`: no transaction.
+///
+/// Assumption: what drivers write is all that there is. Refused are CRCs other than CRC32C, both domains at once, an epilogue, a
+/// mask that leaves bytes out, and a length that is not the mkey's.
+fn transaction(bsf: &SignatureBsf, mkey: &Mkey, objects: &Objects) -> Result<Option<Transaction>, Refusal> {
+    let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
+    let known = TransactionBits::new();
+    let (side, word, init, ends, known) = match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
+        (0, 0) => {
+            let none = bits == known && bsf.ext_epi_size.get() == 0;
+            return if none { Ok(None) } else { Err(Refusal::Bsf) };
+        }
+        (word, 0) => {
+            let (init, ends) = (bits.wire_init(), bits.wire_check_gen());
+            (Side::Wire, word, init, ends, known.with_wire_init(init).with_wire_check_gen(ends))
+        }
+        (0, word) => {
+            let (init, ends) = (bits.memory_init(), bits.memory_check_gen());
+            (Side::Memory, word, init, ends, known.with_memory_init(init).with_memory_check_gen(ends))
+        }
+        _ => return Err(Refusal::Bsf),
+    };
+    let word = BfsPsv::from_bits(word);
+    let seed_ones = match word.bfs() {
+        BfsPsv::CRC32C => true,
+        format if format == BfsPsv::CRC32C | BfsPsv::SEED_ZERO => false,
+        _ => return Err(Refusal::Bsf),
+    };
+    let length = u64::from(bsf.raw_data_size.get());
+    let in_memory = if side == Side::Memory && ends { CRC_BYTES } else { 0 };
+    if bits != known
+        || bsf.ext_epi_size.get() != 0
+        || bsf.check_byte_mask != u8::MAX
+        || length.checked_add(in_memory) != Some(mkey.length)
+    {
+        return Err(Refusal::Bsf);
+    }
+    let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == mkey.pd).ok_or(Refusal::Psv)?;
+    let start = init.then(|| crc32c(&[], seed_ones));
+    Ok(Some(Transaction { side, psv: word.psv(), start, running: psv.running, length, ends }))
 }
 
 /// Decodes a block format selector.

@@ -7,4 +7,5 @@ mod layout;
 mod queues;
 mod random;
 mod signature;
+mod transaction;
 mod transform;

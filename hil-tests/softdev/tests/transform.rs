@@ -40,7 +40,7 @@ proptest! {
     ) {
         let key = Xts::new(&[seed; 32]).unwrap();
         let orders = [Order::WireSignature, Order::MemorySignature, Order::RawWire, Order::RawMemory];
-        let mut transform = Transform { memory, wire, check_mask, copy_mask: 0, cipher: None };
+        let mut transform = Transform { memory, wire, check_mask, copy_mask: 0, cipher: None, transaction: None };
         let bytes = |domain: Option<Domain>| 512 + domain.map_or(0, |domain| u64::from(domain.rule.bytes()));
         if let Some(order) = orders.get(order) {
             let (inner, outer) = (bytes(memory), bytes(wire));

@@ -181,6 +181,8 @@ impl<M: Memory> Device<M> {
             return Ok(());
         }
         psv.transient = segment.transient_signature.get();
+        // Assumption: a transaction does not go on behind a SET_PSV; drivers let the next UMR start one.
+        psv.running = None;
         psv.state = if segment.syndrome.get() == 0 { PsvState::Init } else { PsvState::Error };
         Ok(())
     }

@@ -183,6 +183,8 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Refusal> {
     let (signature, crypto, size) = match list {
         [] => return Ok(None),
         [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
+        // The shorter one ends before the attributes of blocks: it is for transactions (DEVICE.md 6.6).
+        [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),
         [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),
         _ => return Err(Refusal::UmrUnsupported),

@@ -15,11 +15,13 @@ pub(crate) struct Psv {
     pub(crate) state: PsvState,
     /// What SET_PSV wrote: T10-DIF `guard << 48 | app << 32 | ref`, or a CRC seed.
     pub(crate) transient: u64,
+    /// The CRC of a transaction that has begun.
+    pub(crate) running: Option<u32>,
 }
 
 impl Psv {
     pub(crate) const fn new(pd: u32) -> Self {
-        Self { pd, state: PsvState::Init, transient: 0 }
+        Self { pd, state: PsvState::Init, transient: 0, running: None }
     }
 }
 

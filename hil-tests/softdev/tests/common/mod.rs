@@ -600,6 +600,20 @@ impl Config {
         self
     }
 
+    /// A signature over the whole transaction, as SPDK's `lib/mlx5` writes it.
+    pub fn transaction(mut self, bits: TransactionBits, wire: u32, memory: u32, length: u32) -> Self {
+        self.enable();
+        self.signature = Some(SignatureBsf {
+            check_byte_mask: 0xff,
+            raw_data_size: length.into(),
+            ext_init_gen_pro_size: bits.into_bits().into(),
+            ext_wire_tfs_psv: wire.into(),
+            ext_memory_tfs_psv: memory.into(),
+            ..Default::default()
+        });
+        self
+    }
+
     pub fn crypto(mut self, order: u8, selector: u8, tweak: [u8; 16], dek: u32) -> Self {
         self.enable();
         self.crypto = Some(CryptoBsf {
@@ -625,7 +639,12 @@ impl Config {
             self.signature = Some(SignatureBsf::default());
         }
         let both = self.signature.is_some() && self.crypto.is_some();
-        let size = if both { 0xc0 } else { 0x80 };
+        let transaction = self.signature.is_some_and(|bsf| bsf.ext_init_gen_pro_size.get() != 0);
+        let size = match (both, transaction) {
+            (true, _) => 0xc0,
+            (false, true) => 0x40,
+            (false, false) => 0x80,
+        };
         let control = UmrControlSegment {
             flags: 0x80,
             klm_octowords: (self.entries.len().next_multiple_of(4) as u16).into(),

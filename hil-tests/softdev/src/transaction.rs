@@ -1,0 +1,132 @@
+//! Transaction signatures: one CRC32C behind all data of a transaction, which may pass several mkeys (DEVICE.md 6.6, 7.4).
+//!
+//! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data, and the CRC stands
+//! behind the data of the last.
+
+use crate::pipeline::{BlockError, Side, SignatureType, Span, room};
+use crate::refusal::Refusal;
+use crate::signature::{CrcKind, Mismatch, Part, Rule, crc32c_continued};
+use alloc::vec::Vec;
+
+/// Bytes of a CRC32C.
+pub(crate) const CRC_BYTES: u64 = 4;
+
+/// What an mkey does for a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// Where the CRC stands, and whose bytes it is over.
+    pub side: Side,
+    /// The PSV that holds the CRC between mkeys.
+    pub psv: u32,
+    /// The transaction begins with the first byte of this mkey, and this CRC of nothing.
+    pub start: Option<u32>,
+    /// The CRC of what has passed.
+    pub running: Option<u32>,
+    /// Bytes of data behind the mkey.
+    pub length: u64,
+    /// The CRC stands behind the data: it is checked on the way in, and generated on the way out.
+    pub ends: bool,
+}
+
+/// A CRC that goes back to its PSV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The PSV.
+    pub psv: u32,
+    /// The CRC of what has passed.
+    pub crc: u32,
+}
+
+impl Transaction {
+    /// Returns the CRC of what is before a request, which has data or the CRC alone.
+    fn before(&self, data: bool) -> Result<u32, Refusal> {
+        self.start.filter(|_| data).or(self.running).ok_or(Refusal::Psv)
+    }
+
+    const fn crc_bytes(&self) -> u64 {
+        if self.ends { CRC_BYTES } else { 0 }
+    }
+
+    /// Finds the bytes behind `length` wire bytes at `offset` of the mkey: all data, with or without the CRC where that is on the
+    /// wire, or the CRC alone.
+    ///
+    /// Assumption: other parts are refused; drivers ask for these only.
+    ///
+    /// # Errors
+    /// [`Refusal::Bounds`], [`Refusal::PartialBlock`], [`Refusal::Psv`] where no transaction has begun.
+    pub(crate) fn span(&self, offset: u64, length: u64) -> Result<Span, Refusal> {
+        let (on_wire, in_memory) = match self.side {
+            Side::Wire => (self.crc_bytes(), 0),
+            Side::Memory => (0, self.crc_bytes()),
+        };
+        let end = offset.checked_add(length).ok_or(Refusal::Bounds)?;
+        let all = self.length.checked_add(on_wire).ok_or(Refusal::Bounds)?;
+        if end > all {
+            return Err(Refusal::Bounds);
+        }
+        let span = Span {
+            wire_offset: offset,
+            wire_length: length,
+            data_offset: 0,
+            memory_offset: 0,
+            memory_length: self.length.checked_add(in_memory).ok_or(Refusal::Bounds)?,
+        };
+        let span = match (offset, end) {
+            (0, end) if end == self.length || end == all => span,
+            (offset, end) if offset == self.length && end == all => Span { memory_length: 0, ..span },
+            _ => return Err(Refusal::PartialBlock),
+        };
+        self.before(offset == 0)?;
+        Ok(span)
+    }
+
+    /// Adds data to the CRC and puts it behind them, if there is room for `length` bytes.
+    ///
+    /// # Errors
+    /// [`Refusal::NoRoom`], [`Refusal::Psv`].
+    pub(crate) fn generate(&self, mut bytes: Vec<u8>, length: u64) -> Result<(Vec<u8>, Running), Refusal> {
+        let crc = crc32c_continued(self.before(!bytes.is_empty())?, &bytes);
+        if length > bytes.len() as u64 {
+            bytes.try_reserve(CRC_BYTES as usize).map_err(|_| Refusal::NoRoom)?;
+            bytes.extend_from_slice(&crc.to_le_bytes());
+        }
+        Ok((bytes, Running { psv: self.psv, crc }))
+    }
+
+    /// Takes the CRC from behind `data` bytes, if it is there, adds the data and compares.
+    ///
+    /// Assumption: the offset of an error is that of the CRC's last byte, as for blocks.
+    ///
+    /// # Errors
+    /// [`Refusal::NoRoom`], [`Refusal::Psv`].
+    pub(crate) fn check(
+        &self,
+        bytes: &[u8],
+        data: u64,
+    ) -> Result<(Vec<u8>, Running, Option<BlockError>), Refusal> {
+        let data = usize::try_from(data).map_err(|_| Refusal::NoRoom)?;
+        let (data, found) = bytes.split_at_checked(data).unwrap_or((bytes, &[]));
+        let crc = crc32c_continued(self.before(!data.is_empty())?, data);
+        let error = match <[u8; CRC_BYTES as usize]>::try_from(found) {
+            Ok(found) if found != crc.to_le_bytes() => {
+                // Assumption: a completion has the CRC where it has that of a block.
+                let rule = Rule::Crc { kind: CrcKind::Crc32c, seed_ones: true };
+                Some(BlockError {
+                    sig_type: SignatureType::Transaction,
+                    side: self.side,
+                    psv: self.psv,
+                    offset: self.length.saturating_add(CRC_BYTES - 1),
+                    mismatch: Mismatch {
+                        part: Part::Guard,
+                        found: rule.joined_bytes(&found),
+                        computed: rule.joined_bytes(&crc.to_le_bytes()),
+                    },
+                })
+            }
+            _ => None,
+        };
+        let mut own = room(data.len())?;
+        own.extend_from_slice(data);
+        Ok((own, Running { psv: self.psv, crc }, error))
+    }
+}
