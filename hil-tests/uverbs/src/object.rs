@@ -131,6 +131,11 @@ impl Object {
             Self::Pd(_) => 3,
         }
     }
+
+    /// Whether the device has to look at it when it looks for work.
+    pub(crate) const fn is_queue(&self) -> bool {
+        matches!(self, Self::Qp(_) | Self::Cq(_))
+    }
 }
 
 /// One open of the device.
@@ -140,14 +145,16 @@ pub(crate) struct Context {
     pub(crate) opened: bool,
     /// Where asynchronous events go.
     pub(crate) async_channel: Option<u32>,
-    objects: BTreeMap<u32, Object>,
+    /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
+    queues: BTreeMap<u32, Object>,
+    others: BTreeMap<u32, Object>,
     next: u32,
 }
 
 impl Context {
     /// Whether a queue is made over the memory or page of a handle.
     pub(crate) fn is_base(&self, handle: u32) -> bool {
-        self.objects().any(|object| {
+        self.queues().any(|object| {
             let base = match object {
                 Object::Qp(qp) => &qp.base,
                 Object::Cq(cq) => &cq.base,
@@ -159,36 +166,42 @@ impl Context {
 
     /// Stores an object and returns its handle, `None` when the handles are used up.
     pub(crate) fn insert(&mut self, object: Object) -> Option<u32> {
-        let free = |handle: &u32| !self.objects.contains_key(handle);
+        let free = |handle: &u32| !self.queues.contains_key(handle) && !self.others.contains_key(handle);
         let handle = (self.next..=i32::MAX as u32).find(free).or_else(|| (0..self.next).find(free))?;
         self.next = handle.wrapping_add(1);
-        self.objects.insert(handle, object);
+        if object.is_queue() { &mut self.queues } else { &mut self.others }.insert(handle, object);
         Some(handle)
     }
 
     /// Returns an object to change it.
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
-        self.objects.get_mut(&handle)
+        self.queues.get_mut(&handle).or_else(|| self.others.get_mut(&handle))
     }
 
     /// Takes an object out.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
-        self.objects.remove(&handle)
+        self.queues.remove(&handle).or_else(|| self.others.remove(&handle))
     }
 
     /// Returns all objects.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
-        self.objects.values()
+        self.queues.values().chain(self.others.values())
     }
 
-    /// Returns all objects to change them.
-    pub(crate) fn objects_mut(&mut self) -> impl Iterator<Item = &mut Object> {
-        self.objects.values_mut()
+    /// Returns all queues: pairs and completion queues.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Object> {
+        self.queues.values()
+    }
+
+    /// Returns all queues to change them.
+    pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.queues.values_mut()
     }
 
     /// Takes all objects out, in an order in which they can be destroyed.
     pub(crate) fn drain(&mut self) -> Vec<Object> {
-        let mut objects: Vec<Object> = std::mem::take(&mut self.objects).into_values().collect();
+        let maps = [&mut self.queues, &mut self.others].map(std::mem::take);
+        let mut objects: Vec<Object> = maps.into_iter().flat_map(BTreeMap::into_values).collect();
         objects.sort_by_key(Object::rank);
         objects
     }
@@ -219,4 +232,47 @@ pub(crate) const fn state_of(number: u8) -> Option<QpState> {
         6 => QpState::Error,
         _ => return None,
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn cq(number: u32) -> Object {
+        Object::Cq(Cq {
+            number,
+            user_handle: None,
+            base: Base { umems: [None; 2], uar: Some(1) },
+            channel: None,
+            ring: 0,
+            entries: 1,
+            entry_bytes: 64,
+            record: 0,
+            fired: None,
+            completion_events: 0,
+            async_events: 0,
+        })
+    }
+
+    #[test]
+    fn queues_are_found_without_the_rest() {
+        let mut context = Context::default();
+        let kinds = [Object::Pd(1), Object::Uar, cq(7), Object::Devx(Devx::Psvs(Vec::new())), cq(8)];
+        let handles = kinds.map(|object| context.insert(object).unwrap());
+        assert_eq!(handles, [0, 1, 2, 3, 4]);
+        let numbers = |context: &Context| {
+            let number = |object: &Object| match object {
+                Object::Cq(cq) => cq.number,
+                _ => 0,
+            };
+            context.queues().map(number).collect::<Vec<_>>()
+        };
+        assert_eq!((numbers(&context), context.objects().count()), (vec![7, 8], 5));
+        assert!(context.is_base(1) && !context.is_base(0));
+        assert!(matches!(context.remove(2), Some(Object::Cq(_))) && context.get_mut(2).is_none());
+        assert_eq!((numbers(&context), context.objects().count()), (vec![8], 4));
+        assert!(matches!(context.drain().as_slice(), [Object::Cq(_), .., Object::Pd(1)]));
+        assert_eq!((numbers(&context), context.objects().count()), (vec![], 0));
+    }
 }

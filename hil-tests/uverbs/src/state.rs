@@ -47,7 +47,7 @@ pub(crate) struct State {
     early: Vec<(Instant, Message)>,
     /// The doorbell records, as they were last seen.
     watched: Vec<Watched>,
-    /// Objects have changed: `watched` is to be made anew, and queues may move without a doorbell.
+    /// Queues have changed: `watched` is to be made anew, and queues may move without a doorbell.
     changed: bool,
     last_period: Instant,
     log: bool,
@@ -207,7 +207,7 @@ impl State {
         [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
     }
 
-    /// Notes that objects have changed.
+    /// Notes that queues have changed.
     pub(crate) fn touch(&mut self) {
         self.changed = true;
     }
@@ -222,7 +222,7 @@ impl State {
     /// # Errors
     /// [`Errno::BUSY`] while it is used.
     pub(crate) fn destroy(&mut self, object: Object) -> Result<(), Errno> {
-        self.changed = true;
+        self.changed |= object.is_queue();
         let device = &mut self.device;
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
@@ -299,7 +299,7 @@ impl State {
     }
 
     fn any_qp(&self) -> Option<u32> {
-        self.contexts.values().flat_map(Context::objects).find_map(|object| match object {
+        self.contexts.values().flat_map(Context::queues).find_map(|object| match object {
             Object::Qp(qp) => Some(qp.number),
             _ => None,
         })
@@ -312,7 +312,7 @@ impl State {
             let state = device.query(number).map(|view| view.state);
             !matches!(state, Ok(QpState::Reset | QpState::Init))
         };
-        let records = self.contexts.values().flat_map(Context::objects).filter_map(|object| match object {
+        let records = self.contexts.values().flat_map(Context::queues).filter_map(|object| match object {
             Object::Qp(qp) if moves(qp.number) => Some(qp.record),
             Object::Cq(cq) if cq.channel.is_some() || self.subscriptions.want_completions(cq.number) => {
                 Some(cq.record)
@@ -386,7 +386,7 @@ impl State {
             self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
             for context in self.contexts.values_mut() {
                 let channel = context.async_channel;
-                let found = context.objects_mut().find_map(|object| match object {
+                let found = context.queues_mut().find_map(|object| match object {
                     Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
                         qp.async_events = qp.async_events.wrapping_add(1);
                         qp.user_handle
@@ -410,7 +410,7 @@ impl State {
     /// those that commands made.
     fn notify(&mut self) {
         let Self { device, channels, subscriptions, contexts, .. } = self;
-        for object in contexts.values_mut().flat_map(Context::objects_mut) {
+        for object in contexts.values_mut().flat_map(Context::queues_mut) {
             let Object::Cq(cq) = object else { continue };
             let channel = cq.channel.and_then(|number| channels.get_mut(&number));
             if channel.is_none() && !subscriptions.want_completions(cq.number) {
@@ -436,7 +436,7 @@ impl State {
             XtsEngine::MultiBlockLittleEndian => None,
         };
         let device = DeviceContext { engine, capabilities: None };
-        for object in self.contexts.values_mut().flat_map(Context::objects_mut) {
+        for object in self.contexts.values_mut().flat_map(Context::queues_mut) {
             if let Object::Qp(qp) = object {
                 log::requests(qp, device);
             }

@@ -348,11 +348,14 @@ impl Call<'_> {
         object: Object,
         tell: impl FnOnce(&Request, u32) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
+        let is_queue = object.is_queue();
         let Some(handle) = self.context()?.insert(object.clone()) else {
             self.state.destroy(object)?;
             return Err(Errno::NOMEM);
         };
-        self.state.touch();
+        if is_queue {
+            self.state.touch();
+        }
         let told = tell(self.request, handle);
         if told.is_err()
             && let Some(object) = self.context()?.remove(handle)
