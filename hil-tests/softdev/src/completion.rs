@@ -35,7 +35,7 @@ impl<M: Memory> Device<M> {
         self.events.push_back(Event::CqError(cqn));
         for qpn in self.objects.qps.numbers() {
             let Some(qp) = self.objects.qps.get_mut(qpn) else { continue };
-            if qp.attributes.send_cqn == cqn || qp.attributes.recv_cqn == cqn {
+            if qp.attributes.send_cqn == cqn || qp.attributes.recv_cqn == Some(cqn) {
                 qp.state = QpState::Error;
                 qp.outstanding = None;
             }
@@ -80,7 +80,7 @@ impl<M: Memory> Device<M> {
     /// A receive failed.
     pub(crate) fn fail_receive(&mut self, qpn: u32, counter: u16, syndrome: Syndrome, vendor: u8) {
         let Some(qp) = self.objects.qps.get(qpn) else { return };
-        let cqn = qp.attributes.recv_cqn;
+        let cqn = qp.attributes.responder_cqn();
         let subject = self.receive_subject(qpn, counter);
         self.post(cqn, cqe::error(subject, CqeOpcode::RESPONDER_ERROR, syndrome, vendor));
     }

@@ -408,7 +408,7 @@ impl<M: Memory> Device<M> {
     /// # Errors
     /// [`Error::NoSuchObject`]; [`Error::InUse`] while a queue pair uses it.
     pub fn destroy_cq(&mut self, number: u32) -> Result<(), Error> {
-        let uses = |qp: &Qp| qp.attributes.send_cqn == number || qp.attributes.recv_cqn == number;
+        let uses = |qp: &Qp| qp.attributes.send_cqn == number || qp.attributes.recv_cqn == Some(number);
         if self.objects.qps.values().any(uses) {
             return Err(Error::InUse);
         }
@@ -447,13 +447,17 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes.
     pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, Error> {
         self.known_pd(attributes.pd)?;
-        for number in [attributes.send_cqn, attributes.recv_cqn] {
+        for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
             self.objects.cqs.get(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
         }
-        if attributes.log_sq_blocks > 15 || attributes.log_rq_slots > 15 {
+        let receive = attributes.receive;
+        if receive.is_some() && attributes.recv_cqn.is_none() {
+            return Err(Error::BadAttribute("receive CQ"));
+        }
+        if attributes.log_sq_blocks > 15 || receive.is_some_and(|ring| ring.log_slots > 15) {
             return Err(Error::BadAttribute("ring size"));
         }
-        if !attributes.rq_stride.is_multiple_of(16) || attributes.rq_stride > 1024 {
+        if receive.is_some_and(|ring| !ring.stride.is_multiple_of(16) || ring.stride > 1024) {
             return Err(Error::BadAttribute("receive slot size"));
         }
         self.objects.qps.insert(Qp::new(attributes)).ok_or(Error::Exhausted)

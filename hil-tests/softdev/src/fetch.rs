@@ -1,7 +1,7 @@
 //! From ring bytes to a typed operation. The ring is never trusted: what does not parse is a refusal.
 
 use crate::memory::Memory;
-use crate::object::qp::{Posted, QpAttributes};
+use crate::object::qp::{Posted, QpAttributes, ReceiveRing};
 use crate::refusal::Refusal;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
@@ -210,13 +210,13 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
 /// Reads receive slot `counter`: its segments up to the end of the list.
 pub(crate) fn receive(
     memory: &impl Memory,
-    qp: &QpAttributes,
+    ring: ReceiveRing,
     counter: u16,
 ) -> Result<Vec<DataSegment>, Refusal> {
-    let mask = (1u16 << qp.log_rq_slots.min(15)) - 1;
-    let slot = u64::from(counter & mask) * u64::from(qp.rq_stride);
-    let address = qp.rq.checked_add(slot).ok_or(Refusal::MemoryFault)?;
-    let mut bytes = alloc::vec![0; usize::from(qp.rq_stride)];
+    let mask = (1u16 << ring.log_slots.min(15)) - 1;
+    let slot = u64::from(counter & mask) * u64::from(ring.stride);
+    let address = ring.address.checked_add(slot).ok_or(Refusal::MemoryFault)?;
+    let mut bytes = alloc::vec![0; usize::from(ring.stride)];
     memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
     let mut segments = Vec::new();
     for chunk in bytes.chunks_exact(OCTOWORD_BYTES) {

@@ -47,6 +47,6 @@ pub use object::cq::CqAttributes;
 pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
 pub use object::mkey::{Access, MkeyAttributes, MkeyView};
 pub use object::psv::{PsvState, PsvView};
-pub use object::qp::{Peer, QpAttributes, QpState, QpView, Retries};
+pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveRing, Retries};
 pub use profile::{CryptoMode, DeviceProfile, PartialBlocks, UmrFence, XtsEngine};
 pub use refusal::Refusal;

@@ -102,14 +102,14 @@ impl<M: Memory> Device<M> {
         {
             mkey.invalidate();
         }
-        self.report(attributes.recv_cqn, &reports);
+        self.report(attributes.responder_cqn(), &reports);
         let (opcode, word) = match payload {
             Payload::None => (CqeOpcode::RESPONDER_SEND, 0),
             Payload::Immediate(word) => (CqeOpcode::RESPONDER_SEND_IMM, word),
             Payload::Invalidate(key) => (CqeOpcode::RESPONDER_SEND_INV, key),
         };
         let subject = self.receive_subject(qpn, receive.counter);
-        self.post(attributes.recv_cqn, cqe::done(subject, opcode, length, word, solicited));
+        self.post(attributes.responder_cqn(), cqe::done(subject, opcode, length, word, solicited));
         Response::Done
     }
 
@@ -125,7 +125,7 @@ impl<M: Memory> Device<M> {
             return Response::ReceiverNotReady;
         }
         match self.write_remote(qpn, attributes.pd, range, data) {
-            Ok(reports) => self.report(attributes.recv_cqn, reports.as_slice()),
+            Ok(reports) => self.report(attributes.responder_cqn(), reports.as_slice()),
             Err(refusal) => return self.refuse(qpn, attributes, refusal),
         };
         if let Some((word, solicited)) = immediate {
@@ -133,7 +133,7 @@ impl<M: Memory> Device<M> {
             let subject = self.receive_subject(qpn, receive.counter);
             let length = range.length as u32;
             let entry = cqe::done(subject, CqeOpcode::RESPONDER_WRITE_IMM, length, word, solicited);
-            self.post(attributes.recv_cqn, entry);
+            self.post(attributes.responder_cqn(), entry);
         }
         Response::Done
     }
@@ -164,7 +164,7 @@ impl<M: Memory> Device<M> {
         }
         match self.path(qpn, attributes.pd).gather(&self.memory, range, Right::RemoteRead) {
             Ok((data, report)) => {
-                self.report(attributes.recv_cqn, report.as_slice());
+                self.report(attributes.responder_cqn(), report.as_slice());
                 Response::Data(data)
             }
             Err(refusal) => self.refuse(qpn, attributes, refusal),
@@ -246,23 +246,24 @@ impl<M: Memory> Device<M> {
     /// Counts receives that are posted and not used.
     fn pending_receives(&self, qpn: u32) -> u16 {
         let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
+        let Some(ring) = qp.attributes.receive else { return 0 };
         let mut record = [0; 4];
         if self.memory.read(qp.attributes.doorbell_record, &mut record).is_err() {
             return 0;
         }
         let pending = (u32::from_be_bytes(record) as u16).wrapping_sub(qp.rq_consumer);
         // More than the ring holds is nonsense in the doorbell record: nothing is posted.
-        if pending > 1 << qp.attributes.log_rq_slots { 0 } else { pending }
+        if pending > 1 << ring.log_slots { 0 } else { pending }
     }
 
     fn take_receive(&mut self, qpn: u32, attributes: &QpAttributes) -> Option<Receive> {
         if self.pending_receives(qpn) == 0 {
             return None;
         }
-        let qp = self.objects.qps.get_mut(qpn)?;
+        let (ring, qp) = (attributes.receive?, self.objects.qps.get_mut(qpn)?);
         let counter = qp.rq_consumer;
         qp.rq_consumer = counter.wrapping_add(1);
-        Some(Receive { counter, segments: fetch::receive(&self.memory, attributes, counter) })
+        Some(Receive { counter, segments: fetch::receive(&self.memory, ring, counter) })
     }
 
     /// Flushes at most one receive of a queue pair in error. Returns whether there was one.

@@ -94,7 +94,7 @@ fn a_completion_comes_behind_the_nops_that_follow() {
         doorbell_record: queue.send_cq.record,
         ignore_overrun: false,
     });
-    let (send_cqn, recv_cqn) = (cqn.unwrap(), cqn.unwrap());
+    let (send_cqn, recv_cqn) = (cqn.unwrap(), Some(cqn.unwrap()));
     device.set_numbers(Numbered::Qp, queue.qpn, queue.qpn).unwrap();
     let qpn = device.create_qp(QpAttributes { pd, send_cqn, recv_cqn, ..queue.attributes }).unwrap();
     device.activate(qpn).unwrap();
@@ -197,7 +197,7 @@ fn a_queue_that_ignores_overruns_goes_on() {
     let attributes =
         CqAttributes { ring, log_entries: 2, entry_bytes: 64, doorbell_record: record, ignore_overrun: true };
     let cqn = host.device.create_cq(attributes).unwrap();
-    let attributes = QpAttributes { send_cqn: cqn, recv_cqn: cqn, ..host.q[A].attributes };
+    let attributes = QpAttributes { send_cqn: cqn, recv_cqn: Some(cqn), ..host.q[A].attributes };
     host.device.destroy_qp(host.q[A].qpn).unwrap();
     host.q[A].qpn = host.device.create_qp(attributes).unwrap();
     host.device.activate(host.q[A].qpn).unwrap();
@@ -209,6 +209,48 @@ fn a_queue_that_ignores_overruns_goes_on() {
         assert_eq!(entry[63], (number / 4 % 2) as u8, "opcode 0, owner by lap");
     }
     assert!(host.device.take_events().is_empty());
+}
+
+/// Without a receive queue, nothing is read of it, and a SEND waits for ever.
+#[test]
+fn a_queue_pair_without_a_receive_queue() {
+    let mut host = Host::with(DeviceProfile::default(), |attributes| {
+        (attributes.receive, attributes.recv_cqn) = (None, None);
+        attributes.rnr_retry = Retries::Count(0);
+    });
+    // A count of receives that a ring could have.
+    host.put(host.q[B].attributes.doorbell_record, &5_u32.to_be_bytes());
+    let (from, key) = host.filled(b"no receive queue");
+    let (to, target) = host.region(16, Access::ALL);
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, key)]));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.get(to, 16), b"no receive queue");
+    host.post(A, send(Opcode::SEND, 0, &[segment(from, 16, key)]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY);
+    host.device.modify(host.q[B].qpn, QpState::Error).unwrap();
+    host.device.run();
+    let view = host.device.query(host.q[B].qpn).unwrap();
+    assert_eq!((view.hw_rq_counter, host.poll_send(B).is_none()), (0, true), "nothing to flush");
+}
+
+/// Queues that are named have to be there, and receives complete somewhere.
+#[test]
+fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
+    let mut host = Host::new();
+    let attributes = host.q[A].attributes;
+    let missing = Err(Error::NoSuchObject { what: "CQ", number: 0x77 });
+    for (send_cqn, recv_cqn) in
+        [(0x77, attributes.recv_cqn), (attributes.send_cqn, Some(0x77)), (0x77, Some(0x77))]
+    {
+        let attributes = QpAttributes { send_cqn, recv_cqn, ..attributes };
+        assert_eq!(host.device.create_qp(attributes), missing);
+        assert_eq!(host.device.create_qp(QpAttributes { receive: None, ..attributes }), missing);
+    }
+    let nowhere = QpAttributes { recv_cqn: None, ..attributes };
+    assert_eq!(host.device.create_qp(nowhere), Err(Error::BadAttribute("receive CQ")));
+    assert!(host.device.create_qp(QpAttributes { receive: None, ..nowhere }).is_ok());
 }
 
 #[test]

@@ -8,7 +8,8 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev::{
     Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Event, KeyMaterial, KeySize, Memory,
-    MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, Retries, XtsEngine,
+    MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, ReceiveRing, Retries,
+    XtsEngine,
 };
 use std::fmt::Debug;
 use std::io;
@@ -203,12 +204,10 @@ impl Side {
             pd: self.pd,
             sq: SEND_RING,
             log_sq_blocks: self.blocks.ilog2() as u8,
-            rq: RECEIVE_RING,
-            log_rq_slots: LOG_RECEIVES,
-            rq_stride: 16,
+            receive: Some(ReceiveRing { address: RECEIVE_RING, log_slots: LOG_RECEIVES, stride: 16 }),
             doorbell_record: RECORDS[0],
             send_cqn,
-            recv_cqn,
+            recv_cqn: Some(recv_cqn),
             // What the reference counts its first queue pair by, and there is never a second.
             user_index: 0,
             drain_sigerr: false,

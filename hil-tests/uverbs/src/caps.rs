@@ -1,5 +1,6 @@
 //! What the device says it can do (QUERY_HCA_CAP): bits and numbers at their places.
 
+use crate::sysfs;
 use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
 
 /// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
@@ -114,6 +115,25 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
         _ => return None,
     }
     Some(bytes)
+}
+
+/// Returns the context of the function's port on the network (PRM `nic_vport_context`): RoCE is on, and who it is.
+pub(crate) fn nic_vport() -> Vec<u8> {
+    let mut bytes = vec![0; 0x100];
+    let guid = u64::from_be_bytes(sysfs::GUID);
+    let address = sysfs::mac().iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    put_all(
+        &mut bytes,
+        &[
+            flag(3, 7),                   // roce_en
+            number(0x26, 0, 16, 1500),    // mtu
+            number(0x28, 0, 64, guid),    // system_image_guid
+            number(0x30, 0, 64, guid),    // port_guid
+            number(0x38, 0, 64, guid),    // node_guid
+            number(0xf6, 0, 48, address), // permanent_address
+        ],
+    );
+    bytes
 }
 
 fn put_all(bytes: &mut [u8], fields: &[Field]) {

@@ -77,24 +77,40 @@ pub struct QpAttributes {
     pub sq: u64,
     /// Logarithm of its number of 64-byte blocks, 0 to 15.
     pub log_sq_blocks: u8,
-    /// Address of the receive ring.
-    pub rq: u64,
-    /// Logarithm of its number of slots, 0 to 15.
-    pub log_rq_slots: u8,
-    /// Size of a receive slot in bytes: a multiple of 16, at most 1024.
-    pub rq_stride: u16,
+    /// The receive ring, `None` for a queue pair without one (PRM `rq_type` 3).
+    pub receive: Option<ReceiveRing>,
     /// Address of the doorbell record, two big-endian u32: receive counter, send counter in blocks.
     pub doorbell_record: u64,
     /// Completion queue of the send queue.
     pub send_cqn: u32,
-    /// Completion queue of the receive queue.
-    pub recv_cqn: u32,
+    /// Completion queue of the receive queue; a queue pair without one need not have it.
+    pub recv_cqn: Option<u32>,
     /// What completions name the queue pair by, 24 bits.
     pub user_index: u32,
     /// A signature error stops the send queue (`drain_sigerr`, M19).
     pub drain_sigerr: bool,
     /// What to do while the peer has no receive.
     pub rnr_retry: Retries,
+}
+
+/// A ring of receive requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveRing {
+    /// Its address.
+    pub address: u64,
+    /// Logarithm of its number of slots, 0 to 15.
+    pub log_slots: u8,
+    /// Size of a slot in bytes: a multiple of 16, at most 1024.
+    pub stride: u16,
+}
+
+impl QpAttributes {
+    /// The completion queue of what the responder has to tell.
+    ///
+    /// Assumption: signature errors that the responder finds go to the send queue's where there is no other.
+    pub(crate) fn responder_cqn(&self) -> u32 {
+        self.recv_cqn.unwrap_or(self.send_cqn)
+    }
 }
 
 /// What QUERY_QP says.

@@ -124,12 +124,14 @@ impl Host {
                 pd,
                 sq: take(64 << LOG_SQ),
                 log_sq_blocks: LOG_SQ,
-                rq: take(u64::from(RQ_STRIDE) << LOG_RQ),
-                log_rq_slots: LOG_RQ,
-                rq_stride: RQ_STRIDE,
+                receive: Some(ReceiveRing {
+                    address: take(u64::from(RQ_STRIDE) << LOG_RQ),
+                    log_slots: LOG_RQ,
+                    stride: RQ_STRIDE,
+                }),
                 doorbell_record: take(8),
                 send_cqn: send_cq.cqn,
-                recv_cqn: recv_cq.cqn,
+                recv_cqn: Some(recv_cq.cqn),
                 user_index,
                 drain_sigerr: false,
                 rnr_retry: Retries::Infinite,
@@ -224,7 +226,7 @@ impl Host {
         if bytes.len() < usize::from(RQ_STRIDE) {
             bytes.extend_from_slice(DataSegment::END_OF_LIST.as_bytes());
         }
-        self.put(queue.attributes.rq + slot * u64::from(RQ_STRIDE), &bytes);
+        self.put(queue.attributes.receive.unwrap().address + slot * u64::from(RQ_STRIDE), &bytes);
         self.put(queue.attributes.doorbell_record, &u32::from(queue.receives).to_be_bytes());
     }
 

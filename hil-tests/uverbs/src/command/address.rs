@@ -36,11 +36,13 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Returns whether there is such a path; if so, whether anybody is at its end.
 pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
-    if PathPort::from_bits(path.port.get()).vhca_port_num() != 1 {
-        return None;
-    }
+    let port = PathPort::from_bits(path.port.get()).vhca_port_num();
+    // Traffic that never leaves the device needs neither port nor address (DEVICE.md 6.10).
     if PathFlags::from_bits(path.flags.get()).fl() {
-        return Some(true);
+        return (port <= 1).then_some(true);
+    }
+    if port != 1 {
+        return None;
     }
     let own = PathHops::from_bits(path.hops.get()).src_addr_index() == 0;
     // No MAC address is what programs have that look for it at a network interface, and find none: pyverbs.

@@ -16,6 +16,9 @@ const MAX_ENTRIES: u64 = (1 << 22) - 1;
 /// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag that changes nothing here.
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 
+/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md 6.7).
+const IGNORE_OVERRUN: u64 = 1 << 1;
+
 /// CREATE_COMP_CHANNEL.
 pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     let (_, descriptor) = call.state.open_channel(Kind::Verbs, call.context)?;
@@ -30,7 +33,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
     if wanted == 0 || wanted > MAX_ENTRIES || call.request.number(4) != 0 {
         return Err(Errno::INVAL);
     }
-    if call.request.number(5) != 0 || asked.compression != 0 || asked.flags & !UAR_PAGE_INDEX != 0 {
+    let flags = call.request.number(5);
+    if flags & !IGNORE_OVERRUN != 0 || asked.compression != 0 || asked.flags & !UAR_PAGE_INDEX != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if !matches!(asked.cqe_size, 64 | 128) {
@@ -55,7 +59,7 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
         log_entries: entries.ilog2() as u8,
         entry_bytes: asked.cqe_size as u8,
         doorbell_record: asked.doorbell_record,
-        ignore_overrun: false,
+        ignore_overrun: flags & IGNORE_OVERRUN != 0,
     })?;
     let cq = Cq {
         number,

@@ -30,6 +30,7 @@ mod opcode {
     pub(super) const CREATE_QP: u16 = 0x500;
     pub(super) const QUERY_QP: u16 = 0x50b;
     pub(super) const CREATE_PSV: u16 = 0x600;
+    pub(super) const QUERY_NIC_VPORT_CONTEXT: u16 = 0x754;
     pub(super) const CREATE_OBJECT: u16 = 0xa00;
     pub(super) const QUERY_OBJECT: u16 = 0xa02;
 }
@@ -153,14 +154,20 @@ fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
 /// DEVX_OTHER: commands without an object.
 pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(OTHER_IN)?);
-    if command.opcode() != opcode::QUERY_HCA_CAP {
+    let outcome = match command.opcode() {
+        opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
+            let caps = caps::capabilities(kind, call.state.device.profile());
+            Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
+        }),
+        opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
+            // The function's own, which has no number; there is no other.
+            Ok(0) => Ok(reply(HEADER + 0x100, HEADER, &caps::nic_vport())),
+            Ok(_) => Err(Status::BAD_PARAMETER),
+            Err(status) => Err(status),
+        },
         // The kernel lets through only commands that it knows to be harmless.
-        return Err(Errno::INVAL);
-    }
-    let outcome = command.u16(6).and_then(|kind| {
-        let caps = caps::capabilities(kind, call.state.device.profile());
-        Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
-    });
+        _ => return Err(Errno::INVAL),
+    };
     answer(call, OTHER_OUT, outcome)
 }
 

@@ -11,10 +11,10 @@ use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
 use mlx5_mkey::wire::prm::qp_context::{
-    PathHops, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes, QpcState,
-    QpcUar,
+    PathHops, PathPort, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes,
+    QpcState, QpcUar,
 };
-use mlx5_softdev::{CqAttributes, Peer, QpAttributes, QpState, Retries};
+use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveRing, Retries};
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
@@ -117,7 +117,11 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     if !reliable || !record_in_umem || request.wq_umem_valid.get() & CreateQpRequest::UMEM_VALID == 0 {
         return Err(Status::BAD_PARAMETER);
     }
-    let receives = QpcReceiveQueue::from_bits(qpc.receive_queue.get()).rq_type() == QpcReceiveQueue::REGULAR;
+    let receives = match QpcReceiveQueue::from_bits(qpc.receive_queue.get()).rq_type() {
+        QpcReceiveQueue::REGULAR => true,
+        QpcReceiveQueue::NONE => false,
+        _ => return Err(Status::BAD_PARAMETER),
+    };
     let stride = 16_u16 << sizes.log_rq_stride();
     let rq_bytes = if receives { u64::from(stride) << sizes.log_rq_size() } else { 0 };
     // The send ring begins at a whole block behind the receive ring.
@@ -131,12 +135,11 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         pd: QpcPd::from_bits(qpc.pd.get()).pd(),
         sq: rings + sq_at,
         log_sq_blocks: sizes.log_sq_size(),
-        rq: rings,
-        log_rq_slots: if receives { sizes.log_rq_size() } else { 0 },
-        rq_stride: stride,
+        receive: receives.then(|| ReceiveRing { address: rings, log_slots: sizes.log_rq_size(), stride }),
         doorbell_record: record,
         send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
-        recv_cqn: qpc.cqn_rcv.get() & 0x00ff_ffff,
+        // Without a receive queue, 0 is no completion queue's number (DEVICE.md 6.8).
+        recv_cqn: Some(qpc.cqn_rcv.get() & 0x00ff_ffff).filter(|cqn| receives || *cqn != 0),
         user_index: qpc.user_index.get() & 0x00ff_ffff,
         drain_sigerr: false,
         rnr_retry: Retries::Infinite,
@@ -208,6 +211,16 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
         call.state.touch();
     }
     match (opcode, asked) {
+        (RST2INIT, _) => {
+            let rights = QpcRights::from_bits(context.rights.get());
+            let access = Access {
+                remote_read: rights.rre(),
+                remote_write: rights.rwe(),
+                remote_atomic: rights.rae(),
+                ..Access::ALL
+            };
+            call.state.device.set_rights(number, access)?;
+        }
         (INIT2RTR, _) => {
             let answers = address::leads_to_a_port(&context.primary_path) == Some(true);
             let peer = call.state.peer(QpcPeer::from_bits(context.peer.get()).remote_qpn());
@@ -246,8 +259,12 @@ fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Resul
             context.sizes.set(own.with_mtu(sizes.mtu()).with_log_msg_max(sizes.log_msg_max()).into_bits());
             let own = QpcRights::from_bits(context.rights.get());
             context.rights.set(own.with_log_rra_max(rights.log_rra_max()).into_bits());
+            let port = context.primary_path.port;
             (context.peer, context.primary_path, context.receive) =
                 (asked.peer, asked.primary_path, asked.receive);
+            if PathPort::from_bits(asked.primary_path.port.get()).vhca_port_num() == 0 {
+                context.primary_path.port = port;
+            }
         }
         RTR2RTS => {
             if QpcRetry::from_bits(asked.retry.get()).log_sra_max() > LOG_MAX_RD_ATOMIC {

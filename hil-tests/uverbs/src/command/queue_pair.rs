@@ -8,7 +8,7 @@ use crate::process;
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
-use mlx5_softdev::{QpAttributes, QpState, Retries};
+use mlx5_softdev::{QpAttributes, QpState, ReceiveRing, Retries};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// `IB_UVERBS_QPT_RC`.
@@ -91,7 +91,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     if !ring(asked.sq_blocks) || !ring(asked.rq_slots) || asked.user_index > 0x00ff_ffff {
         return Err(Errno::INVAL);
     }
-    if asked.rq_slots > 0 && !(4..=10).contains(&asked.rq_shift) {
+    let receives = asked.rq_slots > 0;
+    if receives && !(4..=10).contains(&asked.rq_shift) {
         return Err(Errno::INVAL);
     }
     let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
@@ -104,18 +105,19 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         pd,
         sq,
         log_sq_blocks: asked.sq_blocks.max(1).ilog2() as u8,
-        rq: asked.buffer,
-        log_rq_slots: asked.rq_slots.max(1).ilog2() as u8,
-        rq_stride: if asked.rq_slots == 0 { 16 } else { 1 << asked.rq_shift },
+        receive: receives.then(|| ReceiveRing {
+            address: asked.buffer,
+            log_slots: asked.rq_slots.ilog2() as u8,
+            stride: 1 << asked.rq_shift,
+        }),
         doorbell_record: asked.doorbell_record,
         send_cqn,
-        recv_cqn,
+        recv_cqn: Some(recv_cqn),
         user_index: asked.user_index,
         drain_sigerr: false,
         rnr_retry: Retries::Infinite,
     })?;
     let mut context = Qpc::new_zeroed();
-    let receives = asked.rq_slots > 0;
     let sizes = QpcSizes::new()
         .with_log_sq_size(asked.sq_blocks.max(1).ilog2() as u8)
         .with_no_sq(asked.sq_blocks == 0)
@@ -130,6 +132,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     context.dbr_addr.set(asked.doorbell_record);
     context.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
     context.scatter.set(scatter(call, &asked, flags)?.into_bits());
+    // What a program reads before it has set anything (DEVICE.md 6.9).
+    let attributes = ModifyQp { port: 1, ..ModifyQp::default() };
+    describe(&mut context, &attributes);
     let qp = Qp {
         number,
         user_handle: Some(call.request.number(7)),
@@ -142,7 +147,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         capabilities,
         signal_all: flags & SIGNAL_ALL != 0,
         context,
-        attributes: ModifyQp::default(),
+        attributes,
     };
     call.publish(Object::Qp(Box::new(qp)), |request, handle| {
         request.answer(13, capabilities.as_bytes())?;

@@ -41,6 +41,10 @@ const QP_RECORD: usize = CQ_RECORD + 64;
 const SEND_RING: usize = 8192;
 const LENGTH: usize = 12_288;
 
+/// Where CREATE_QP names its completion queues.
+const SEND_CQN: usize = 0x18 + 0x7c;
+const RECEIVE_CQN: usize = 0x18 + 0x9c;
+
 /// A send queue and its completion queue. Nothing of them is destroyed but by the process's end.
 struct Bare {
     opened: Opened,
@@ -58,7 +62,13 @@ fn encoded<C: Command>(command: &C) -> Vec<u8> {
 }
 
 fn create<C: Command>(opened: &Opened, command: &C) -> (*mut c_void, C::Reply) {
-    let (input, mut output) = (encoded(command), vec![0_u8; C::OUTPUT]);
+    let (object, output) = create_raw(opened, &encoded(command), C::OUTPUT);
+    (object, command.decode(&output).unwrap())
+}
+
+/// Returns null for what was refused.
+fn create_raw(opened: &Opened, input: &[u8], length: usize) -> (*mut c_void, Vec<u8>) {
+    let mut output = vec![0_u8; length];
     let object = call!(&opened.mlx5, "mlx5dv_devx_obj_create": fn(
         opened.raw.as_ptr() => *mut c_void,
         input.as_ptr() => *const u8,
@@ -66,7 +76,7 @@ fn create<C: Command>(opened: &Opened, command: &C) -> (*mut c_void, C::Reply) {
         output.as_mut_ptr() => *mut u8,
         output.len() => usize
     ) -> *mut c_void);
-    (object, command.decode(&output).unwrap())
+    (object, output)
 }
 
 impl Bare {
@@ -121,22 +131,29 @@ impl Bare {
                 ignore_overrun: false,
             },
         );
-        let (qp, qpn) = create(
-            &opened,
-            &CreateQp {
-                pd: Pdn::new(pdn[0] as u32).unwrap(),
-                uar: page,
-                send_cq: cqn,
-                receive_cq: cqn,
-                user_index: UserIndex::default(),
-                send_ring: SendRingSize::new(16).unwrap(),
-                receive_ring: None,
-                rings: at(SEND_RING),
-                doorbell: at(QP_RECORD),
-                page_size,
-                timestamps: TimestampFormat::FreeRunning,
-            },
-        );
+        let request = CreateQp {
+            pd: Pdn::new(pdn[0] as u32).unwrap(),
+            uar: page,
+            send_cq: cqn,
+            receive_cq: cqn,
+            user_index: UserIndex::default(),
+            send_ring: SendRingSize::new(16).unwrap(),
+            receive_ring: None,
+            rings: at(SEND_RING),
+            doorbell: at(QP_RECORD),
+            page_size,
+            timestamps: TimestampFormat::FreeRunning,
+        };
+        // As some write it that have no receive queue: no completion queue for it either.
+        let mut input = encoded(&request);
+        let mut set = |at: usize, cqn: u32| {
+            input[at..at + 4].copy_from_slice(&cqn.to_be_bytes());
+            create_raw(&opened, &input, CreateQp::OUTPUT)
+        };
+        assert!(set(RECEIVE_CQN, 0xffff).0.is_null(), "no such queue");
+        let (qp, reply) = set(RECEIVE_CQN, 0);
+        let qpn = request.decode(&reply).unwrap();
+        assert!(set(SEND_CQN, 0).0.is_null(), "sends do need one");
         connect(&opened, qp, qpn);
         let uar_page = NonNull::new(uar.base_addr.cast::<u64>()).unwrap();
         // SAFETY: both registers are of the page that the queues were made with; it is never unmapped, and nobody else rings.

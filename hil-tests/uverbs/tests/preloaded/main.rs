@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod drivers;
 mod verbs;
 
 use common::{INSIDE, directory, preloaded, prepared, program};
@@ -47,8 +48,8 @@ fn bad_addresses_are_refused() {
         assert_eq!(context.register(pd, gone.0, 4096, 1), Err(libc::EFAULT));
         assert_eq!(context.register(pd, gone.0, 8192, 1), Err(libc::EFAULT));
         assert!(context.register(pd, gone.0 + 4096, 4096, 1).is_ok());
-        assert_eq!(context.cq(gone.0, gone.0 + 4096), Err(libc::EFAULT));
-        assert_eq!(context.cq(gone.0 + 4096, 0x10), Err(libc::EFAULT));
+        assert_eq!(context.cq(gone.0, gone.0 + 4096, 0), Err(libc::EFAULT));
+        assert_eq!(context.cq(gone.0 + 4096, 0x10, 0), Err(libc::EFAULT));
         // An answer that cannot be given leaves no object behind.
         let before = context.pd();
         let mut attributes = [Attribute::In(0, &[0; 8]), Attribute::Number(2, 3), Attribute::Nowhere(1)];

@@ -13,6 +13,9 @@ const ENTRIES: u32 = 64;
 const BLOCKS: u32 = 64;
 const SLOTS: u32 = 16;
 
+/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN`.
+pub(crate) const IGNORE_OVERRUN: u32 = 2;
+
 /// An error number.
 pub(crate) type Errno = i32;
 
@@ -283,11 +286,11 @@ impl Context {
     }
 
     /// Makes a completion queue and returns its handle.
-    pub(crate) fn cq(&self, ring: u64, record: u64) -> Result<u32, Errno> {
+    pub(crate) fn cq(&self, ring: u64, record: u64, flags: u32) -> Result<u32, Errno> {
         let mut driver = longs(&[ring, record]);
         driver.extend(words(&[64, 0, 0, 0]));
         let (mut count, mut number) = ([0; 4], [0; 8]);
-        let entries = (ENTRIES - 1).to_ne_bytes();
+        let (entries, flags) = ((ENTRIES - 1).to_ne_bytes(), flags.to_ne_bytes());
         call(
             self.0,
             3,
@@ -296,6 +299,7 @@ impl Context {
                 Attribute::New(0),
                 Attribute::In(1, &entries),
                 Attribute::Number(2, 77),
+                Attribute::In(5, &flags),
                 Attribute::Out(6, &mut count),
                 Attribute::In(0x1000, &driver),
                 Attribute::Out(0x1001, &mut number),
@@ -342,6 +346,32 @@ impl Context {
         request[107] = 7; // retry for ever
         command(self.0, 26, &request, &mut [], &mut [])
     }
+
+    /// Returns a queue pair's state and port.
+    pub(crate) fn query(&self, qp: u32) -> (u8, u8) {
+        let mut request = longs(&[0]);
+        request.extend(words(&[qp, 0]));
+        let mut response = [0; 128];
+        command(self.0, 25, &request, &mut response, &mut []).expect("QUERY_QP");
+        (response[108], response[116])
+    }
+
+    /// Changes a queue pair by a command of the device.
+    pub(crate) fn command(&self, qp: u32, input: &[u8]) -> Result<(), Errno> {
+        let mut output = [0; 16];
+        let mut attributes = [
+            Attribute::Handle(0x1000, qp),
+            Attribute::In(0x1001, input),
+            Attribute::Out(0x1002, &mut output),
+        ];
+        call(self.0, 0x1001, 0x1002, &mut attributes).map(drop)
+    }
+
+    /// Carries out a command that is about no object.
+    pub(crate) fn other(&self, input: &[u8], output: &mut [u8]) -> Result<(), Errno> {
+        let mut attributes = [Attribute::In(0x1000, input), Attribute::Out(0x1001, output)];
+        call(self.0, 0x1000, 0x1000, &mut attributes).map(drop)
+    }
 }
 
 /// A queue pair with all that it needs, and a page of data.
@@ -360,6 +390,8 @@ pub(crate) struct End {
     pub(crate) ring: Pages,
     cq_ring: Pages,
     records: Pages,
+    /// The device is not told which completions were taken.
+    pub(crate) silent: bool,
     posted: u16,
     polled: u32,
 }
@@ -367,6 +399,11 @@ pub(crate) struct End {
 impl End {
     /// Makes one that is not connected yet.
     pub(crate) fn new() -> Self {
+        Self::with(0)
+    }
+
+    /// Makes one whose completion queue has these flags.
+    pub(crate) fn with(flags: u32) -> Self {
         let context = Context::new();
         let pd = context.pd();
         let (data, cq_ring, ring, records) =
@@ -375,9 +412,9 @@ impl End {
             cq_ring.write(entry * 64 + 63, &[0xf0]);
         }
         let (_, key) = context.register(pd, data.0, 4096, 0xf).expect("REG_MR");
-        let cq = context.cq(cq_ring.0, records.0).expect("CQ_CREATE");
+        let cq = context.cq(cq_ring.0, records.0, flags).expect("CQ_CREATE");
         let (qp, qpn) = context.qp(pd, cq, ring.0, records.0 + 64).expect("QP_CREATE");
-        Self { context, qp, qpn, data, key, ring, cq_ring, records, posted: 0, polled: 0 }
+        Self { context, qp, qpn, data, key, ring, cq_ring, records, silent: false, posted: 0, polled: 0 }
     }
 
     /// Connects it, ready to send.
@@ -415,7 +452,9 @@ impl End {
             if last & 1 == lap && last >> 4 != 0xf {
                 fence(Ordering::Acquire);
                 self.polled += 1;
-                self.records.word(0).store((self.polled & 0xff_ffff).to_be(), Ordering::Release);
+                if !self.silent {
+                    self.records.word(0).store((self.polled & 0xff_ffff).to_be(), Ordering::Release);
+                }
                 return (last >> 4, self.cq_ring.read(slot + 55, 1)[0]);
             }
             assert!(start.elapsed() < Duration::from_secs(60), "no completion");

@@ -1,0 +1,114 @@
+//! What drivers that run on hardware take for granted of queues (DEVICE.md 6).
+
+use crate::common::preloaded;
+use crate::verbs::{Context, End, IGNORE_OVERRUN};
+use crate::{DONE, REQUEST_FAILED};
+use mlx5_mkey::command::{
+    AckTimeout, Command, Init2Rtr, LogMaxRdAtomic, LogMessage, Path, PathMtu, Psn, QpAccess, Retries,
+    RnrTimer, Rst2Init, Rtr2Rts,
+};
+use mlx5_mkey::types::Qpn;
+
+fn encoded<C: Command>(command: &C) -> Vec<u8> {
+    let mut mailbox = vec![0; C::INPUT];
+    command.encode(&mut mailbox).unwrap().to_vec()
+}
+
+/// Where the number of a path's port stands in a change of state.
+const PORT: usize = 0x18 + 0x18 + 0x25;
+
+/// The commands that connect a queue pair to itself: loopback is forced, and there is neither an address nor a port.
+fn loopback(qpn: u32, access: QpAccess) -> [Vec<u8>; 3] {
+    let qp = Qpn::new(qpn).unwrap();
+    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
+    let mut ready = encoded(&Init2Rtr {
+        qp,
+        remote_qp: qp,
+        path: Path::Loopback,
+        port: 1,
+        mtu: PathMtu::B4096,
+        log_max_message: LogMessage::new(30).unwrap(),
+        first_psn,
+        log_max_rd_atomic,
+        rnr_timer: RnrTimer::new(12).unwrap(),
+    });
+    assert_eq!(std::mem::take(&mut ready[PORT]), 1);
+    let send = Rtr2Rts {
+        qp,
+        first_psn,
+        log_max_rd_atomic,
+        ack_timeout: AckTimeout::new(14).unwrap(),
+        retries: Retries::MAX,
+        rnr_retries: Retries::MAX,
+    };
+    [encoded(&Rst2Init { qp, port: 1, pkey_index: 0, access }), ready, encoded(&send)]
+}
+
+#[test]
+fn commands_connect_a_verbs_queue_pair_to_itself() {
+    preloaded("drivers::commands_connect_a_verbs_queue_pair_to_itself", || {
+        for (access, outcome) in
+            [(QpAccess::READ_WRITE, (DONE, 0)), (QpAccess::default(), (REQUEST_FAILED, 0x13))]
+        {
+            let mut end = End::new();
+            assert_eq!(end.context.query(end.qp), (0, 1), "port 1 in RESET");
+            for (step, input) in loopback(end.qpn, access).iter().enumerate() {
+                assert_eq!(end.context.command(end.qp, input), Ok(()), "{step}");
+            }
+            assert_eq!(end.context.query(end.qp), (3, 1), "ready to send");
+            end.data.write(0, b"loopback");
+            end.write(8, end.data.0 + 512, end.key);
+            let (opcode, syndrome) = end.poll();
+            assert_eq!((opcode, if opcode == DONE { 0 } else { syndrome }), outcome, "{access:?}");
+            assert_eq!(end.data.read(512, 8) == b"loopback", opcode == DONE);
+        }
+    });
+}
+
+#[test]
+fn a_path_that_is_no_loopback_needs_a_port() {
+    preloaded("drivers::a_path_that_is_no_loopback_needs_a_port", || {
+        let end = End::new();
+        let [initialise, mut ready, _] = loopback(end.qpn, QpAccess::READ_WRITE);
+        assert_eq!(end.context.command(end.qp, &initialise), Ok(()));
+        // Without `fl`, the first bit of the path.
+        ready[0x18 + 0x18] &= 0x7f;
+        assert_eq!(end.context.command(end.qp, &ready), Err(libc::EREMOTEIO));
+    });
+}
+
+#[test]
+fn a_queue_that_ignores_overruns_is_read_without_a_word() {
+    preloaded("drivers::a_queue_that_ignores_overruns_is_read_without_a_word", || {
+        let mut end = End::with(IGNORE_OVERRUN);
+        end.silent = true;
+        end.connect(end.qpn);
+        // More than the queue has entries.
+        for round in 0..200_u64 {
+            end.data.write(0, &round.to_ne_bytes());
+            end.write(8, end.data.0 + 512, end.key);
+            assert_eq!(end.poll().0, DONE, "{round}");
+            assert_eq!(end.data.read(512, 8), round.to_ne_bytes());
+        }
+        assert_eq!(Context::new().cq(end.data.0, end.data.0 + 2048, 1 << 7), Err(libc::EOPNOTSUPP));
+    });
+}
+
+#[test]
+fn the_function_s_own_port_has_roce() {
+    preloaded("drivers::the_function_s_own_port_has_roce", || {
+        let context = Context::new();
+        let mut input = vec![0; 16];
+        input[..2].copy_from_slice(&[0x07, 0x54]);
+        let mut output = vec![0; 16 + 0x100];
+        assert_eq!(context.other(&input, &mut output), Ok(()));
+        assert_eq!((output[0], output[16 + 3] & 1), (0, 1), "status, roce_en");
+        let guid = [0x02, 0x6d, 0x6c, 0xff, 0xfe, 0x78, 0x35, 0x01];
+        assert_eq!((&output[16 + 0x28..16 + 0x30], &output[16 + 0x38..16 + 0x40]), (&guid[..], &guid[..]));
+        // Another's port, and a command that is none of these.
+        input[8] = 0x80;
+        assert_eq!(context.other(&input, &mut output), Err(libc::EREMOTEIO));
+        input[..2].copy_from_slice(&[0x07, 0x55]);
+        assert_eq!(context.other(&input, &mut output), Err(libc::EINVAL));
+    });
+}
