@@ -27,6 +27,15 @@ pub const PEERS: &[Package] = &[
     ("perftest", "/usr/bin/ib_write_bw"),
 ];
 
+/// What SPDK's library and its test are compiled with.
+pub const SPDK: &[Package] = &[
+    ("gcc", "/usr/bin/gcc"),
+    ("libc6-dev", "/usr/include/stdio.h"),
+    ("libibverbs-dev", "/usr/include/infiniband/mlx5dv.h"),
+    ("librdmacm-dev", "/usr/include/rdma/rdma_cma.h"),
+    ("libssl-dev", "/usr/include/openssl/evp.h"),
+];
+
 /// A compiler for aarch64 from end to end. Debian's rustc and cargo, since its standard library for arm64 fits no other;
 /// the library's sources for bare metal; and what links.
 pub const CROSS: &[Package] = &[

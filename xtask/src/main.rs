@@ -41,7 +41,8 @@ cargo xtask TASK
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
   package               build and test the library as a registry would hand it out
-  peer                  rdma-core's tests and perftest, unchanged, on the software device
+  peer [--spdk DIR]     rdma-core's tests and perftest, unchanged, on the software device; SPDK's
+                        library of a checkout
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
         "emulate" => emulate::run(rest),
         "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
         "package" => run::no_arguments(rest, package::HELP).unwrap_or_else(package::run),
-        "peer" => run::no_arguments(rest, peer::HELP).unwrap_or_else(peer::run),
+        "peer" => peer::run(rest),
         "storage" => storage::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),

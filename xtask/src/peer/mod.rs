@@ -5,6 +5,7 @@
 
 mod modules;
 mod running;
+mod spdk;
 
 use modules::{MODULES, Module, counts};
 use running::Running;
@@ -18,11 +19,18 @@ use xtask::run::{self, Folder, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer
+cargo xtask peer [--spdk DIR [--record FILE]]
 
 Runs rdma-core's own tests and perftest, unchanged, on the software device: through the real
 libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
 missing are installed when this runs as root, else named.
+
+  --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that does
+                 with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for each
+                 AES-XTS engine; results are compared with OpenSSL's
+  --record FILE  writes the work requests of that program, in short, to FILE (gzip); a test replays
+                 those in hil-tests/vectors/spdk.jsonl.gz
+  --help         this text
 ";
 
 /// Where the tests of rdma-core are, some of them compressed.
@@ -51,12 +59,45 @@ const ENCRYPTED: &[&[&str]] = &[
     &["--aes_block_size=512", "-s", "512", "--encrypt_on_tx", "--sig_before"],
 ];
 
-/// Runs everything and prints a line for each.
-pub(crate) fn run() -> ExitCode {
-    match check() {
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    spdk: Option<PathBuf>,
+    record: Option<PathBuf>,
+    help: bool,
+}
+
+/// Runs `cargo xtask peer` with the arguments after `peer`.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let outcome = match parse(arguments) {
+        Ok(Options { help: true, .. }) => return run::print(HELP, 0),
+        Ok(Options { spdk: Some(checkout), record, .. }) => spdk::check(&checkout, record.as_deref()),
+        Ok(_) => check(),
+        Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => run::failed(&message),
     }
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    use lexopt::prelude::*;
+    let explain = |error: lexopt::Error| error.to_string();
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(explain)? {
+        match argument {
+            Long("spdk") => options.spdk = Some(parser.value().map_err(explain)?.into()),
+            Long("record") => options.record = Some(parser.value().map_err(explain)?.into()),
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(explain(other.unexpected())),
+        }
+    }
+    if options.record.is_some() && options.spdk.is_none() {
+        return Err("only SPDK's requests are recorded".into());
+    }
+    Ok(options)
 }
 
 /// Runs everything and prints a line for each.
@@ -229,6 +270,17 @@ fn numbers(json: &str, name: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_is_of_spdk() {
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        let options = parse(&words("--spdk spdk --record file")).unwrap();
+        assert_eq!((options.spdk, options.record), (Some("spdk".into()), Some("file".into())));
+        assert_eq!(parse(&[]), Ok(Options::default()));
+        for line in ["--record file", "--spdk", "spdk"] {
+            assert!(parse(&words(line)).is_err(), "{line}");
+        }
+    }
 
     #[test]
     fn keys_are_read_by_name() {

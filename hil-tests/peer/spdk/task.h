@@ -1,0 +1,85 @@
+/*
+ * Tasks as SPDK's accel module has them: memory in pieces, mkeys from a pool, requests of which the last one alone is
+ * signalled, and what memory must hold afterwards.
+ */
+#ifndef TASK_H
+#define TASK_H
+
+#include "device.h"
+
+enum { MKEYS_IN_TASK = 16, PIECES_IN_TASK = 48 };
+
+struct layout {
+    struct iovec pieces[PIECES_IN_TASK];
+    unsigned count;
+};
+
+struct task {
+    struct device *device;
+    uint8_t *area; /* its slot of the device's memory */
+    uint8_t *expected;
+    size_t area_length, length;
+    struct layout source, destination; /* the same, if it is in place */
+    struct spdk_mlx5_mkey_pool_obj *mkeys[MKEYS_IN_TASK];
+    unsigned mkey_count, kind;
+    struct psv *psv;
+    uint32_t crc; /* what the device is to write */
+    unsigned requests;
+    bool done;
+    int status;
+    unsigned signature_errors; /* found while it was waited for */
+};
+
+/* Memory of a task: `source` pieces, and `destination` pieces elsewhere, or in place where that is 0. */
+void task_begin(struct task *task, struct device *device, unsigned slot, size_t length, unsigned source,
+                unsigned destination);
+
+/* How data gets past an mkey: SPDK's accel module reads from it, others who are given the mkey do the rest. */
+enum way { READ_FROM_MKEY, WRITE_FROM_MKEY, WRITE_TO_MKEY, READ_TO_MKEY, WAYS };
+
+struct crypto {
+    const struct key *key;
+    bool encrypt;
+    size_t unit;
+    uint64_t number; /* of the first data unit */
+    size_t units_in_mkey;
+    enum way way;
+};
+
+/* Posts a task. A way that needs one piece on a side takes it from a layout with one piece. */
+void task_crypto(struct task *task, const struct crypto *crypto);
+void task_copy(struct task *task);
+
+/* Copies past an mkey that gathers the source, in two requests. */
+void task_gather(struct task *task);
+
+/* A CRC32C over all data, past several mkeys that end at `cuts` and share a PSV. With `halves`, the first mkey is rung and
+ * waited for before the others are configured. */
+struct crc {
+    struct psv *psv;
+    uint32_t seed;
+    size_t cuts[MKEYS_IN_TASK];
+    unsigned count;
+    bool halves;
+};
+
+void task_crc(struct task *task, const struct crc *crc);
+
+/* The ends of mkeys of at most PIECES pieces each. */
+void task_cut_at_pieces(const struct task *task, struct crc *crc);
+
+/* Parts of requests, for what is posted by hand. */
+unsigned task_slice(const struct task *task, const struct layout *layout, size_t from, size_t length,
+                    struct ibv_sge *sge);
+uint32_t task_mkey(struct task *task, unsigned kind, unsigned number);
+void task_posted(struct task *task, int rc, const char *what);
+
+/* Copies the source to the destination in the expected memory, and returns the source's CRC32C before its complement. */
+uint32_t task_expect_copy(struct task *task, uint32_t seed);
+void task_wait(struct task *task);
+
+/* Whether it went well, with no signature error, and memory holds what it must. Afterwards the task is gone, its mkeys are back. */
+bool task_end(struct task *task);
+void task_drop(struct task *task);
+
+#endif

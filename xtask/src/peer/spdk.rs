@@ -1,0 +1,101 @@
+//! SPDK's `lib/mlx5`, unchanged, on the software device, under a program of ours that does with it what its accel module does.
+
+use super::running::Running;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xtask::run::{self, Folder, root};
+use xtask::{debian, emulate};
+
+/// The program's own files, and a stand-in for what SPDK's `configure` makes.
+const OURS: &str = "hil-tests/peer/spdk";
+
+/// The AES-XTS engines, all of which SPDK knows.
+const ENGINES: [&str; 3] = ["multi-block", "multi-block-le", "single-block"];
+
+/// The engines whose work requests are recorded: the ones of the library.
+const RECORDED: [&str; 2] = ["multi-block", "single-block"];
+
+/// No engine needs a tenth of it on a quiet machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Builds the program with `lib/mlx5` of a checkout and runs it on each engine; with `record`, once more, less of it, and its
+/// work requests go to that file.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String> {
+    debian::install(debian::VERBS)?;
+    debian::install(debian::SPDK)?;
+    let folder = Folder::temporary("spdk")?;
+    let program = compile(checkout, folder.path())?;
+    let commit = commit(checkout);
+    for engine in ENGINES {
+        let said = execute(&program, engine, &[], folder.path())?;
+        println!("passed  SPDK {commit} ({engine}): {}", said.lines().last().unwrap_or_default());
+    }
+    if let Some(file) = record {
+        let mut recorded = Vec::new();
+        for engine in RECORDED {
+            let part = folder.path().join(engine);
+            execute(&program, engine, &[&part.to_string_lossy(), &commit], folder.path())?;
+            recorded.extend(fs::read(&part).map_err(|error| format!("{}: {error}", part.display()))?);
+        }
+        compress(&recorded, folder.path(), file)?;
+        println!("recorded into {}", file.display());
+    }
+    Ok(())
+}
+
+/// Returns the commit of a checkout, if it is one of git's.
+fn commit(checkout: &Path) -> String {
+    let mut git = run::program("git", &["rev-parse", "HEAD"]);
+    git.current_dir(checkout);
+    run::answer(git).unwrap_or_else(|_| "of no commit".into())
+}
+
+fn compile(checkout: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let program = folder.join("spdk");
+    let library = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
+    // SPDK reads one type's memory as another's, as its own build allows it.
+    let mut gcc = run::program("gcc", &["-std=gnu11", "-O2", "-g", "-fno-strict-aliasing"]);
+    gcc.arg("-I").arg(root().join(OURS)).arg("-I").arg(library.join("include"));
+    gcc.args(sources(&library.join("lib/mlx5"))?).args(sources(&root().join(OURS))?);
+    // Objects are recorded on their way to libmlx5.
+    gcc.args(["-Wl,--wrap=mlx5dv_devx_obj_create", "-libverbs", "-lmlx5", "-lcrypto", "-o"]).arg(&program);
+    run::check(gcc)?;
+    Ok(program)
+}
+
+/// Returns the C files of a folder.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "c"));
+    files.sort();
+    if files.is_empty() { Err(format!("{} holds no C files", folder.display())) } else { Ok(files) }
+}
+
+/// Runs the program on the software device and returns what it said.
+fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> Result<String, String> {
+    let mut words = vec![program.to_string_lossy().into_owned()];
+    words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+    let mut command = emulate::command(words, "plaintext", engine)?;
+    command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder);
+    let end = Running::start(command, &folder.join("spdk.log"))?.finish(LIMIT)?;
+    if end.status.success() && end.said.trim_end().ends_with(" passed, 0 failed") {
+        Ok(end.said)
+    } else {
+        Err(format!("SPDK ({engine}): {end}"))
+    }
+}
+
+/// Writes bytes into a file as gzip does, without time and name, so that the same bytes are the same file.
+fn compress(bytes: &[u8], folder: &Path, file: &Path) -> Result<(), String> {
+    let plain = folder.join("recording");
+    fs::write(&plain, bytes).map_err(|error| format!("{}: {error}", plain.display()))?;
+    let packed = fs::File::create(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut gzip = run::program("gzip", &["-9", "--no-name", "--stdout"]);
+    gzip.arg(&plain).stdout(packed);
+    run::check(gzip)
+}
