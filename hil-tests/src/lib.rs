@@ -10,6 +10,8 @@ pub mod demo;
 #[cfg(feature = "host")]
 pub mod differential;
 #[cfg(feature = "host")]
+pub mod recording;
+#[cfg(feature = "host")]
 pub mod vectors;
 
 pub use hil_scenarios::{cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};

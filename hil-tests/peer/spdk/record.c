@@ -165,7 +165,7 @@ __wrap_mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_
     case CREATE_GENERAL_OBJECT:
         if ((word(in, 4) & 0xffff) == DEK) {
             fprintf(g_file, "{\"dek\":{\"number\":%u,\"object\":\"", number);
-            hex((const uint8_t *)in + 0x10, 0x40 + 72);
+            hex((const uint8_t *)in + 0x10, 256);
             fprintf(g_file, "\"}}\n");
         }
         break;

@@ -66,7 +66,7 @@ fn signature(
     faults: &Faults,
 ) -> Result<Transform<'static>, Refusal> {
     let bsf: SignatureBsf = zerocopy::transmute!(*bytes);
-    let transaction = transaction(&bsf, mkey, objects)?;
+    let transaction = transaction(&bsf, mkey, objects, faults)?;
     let blocks = bsf.memory != 0 || bsf.wire != 0;
     let extended = BsfSize::from_bits(bsf.bsf_size_sbs).size() == BsfSize::EXTENDED;
     // Nothing is known of blocks in a transaction, nor of their signatures in a BSF without their attributes.
@@ -108,7 +108,12 @@ fn signature(
 ///
 /// Assumption: what drivers write is all that there is. Refused are CRCs other than CRC32C, both domains at once, an epilogue, a
 /// mask that leaves bytes out, and a length that is not the mkey's.
-fn transaction(bsf: &SignatureBsf, mkey: &Mkey, objects: &Objects) -> Result<Option<Transaction>, Refusal> {
+fn transaction(
+    bsf: &SignatureBsf,
+    mkey: &Mkey,
+    objects: &Objects,
+    faults: &Faults,
+) -> Result<Option<Transaction>, Refusal> {
     let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
     let known = TransactionBits::new();
     let (side, word, init, ends, known) = match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
@@ -142,7 +147,7 @@ fn transaction(bsf: &SignatureBsf, mkey: &Mkey, objects: &Objects) -> Result<Opt
         return Err(Refusal::Bsf);
     }
     let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == mkey.pd).ok_or(Refusal::Psv)?;
-    let start = init.then(|| crc32c(&[], seed_ones));
+    let start = init.then(|| crc32c(&[], seed_ones != faults.crc_seed_inverted));
     Ok(Some(Transaction { side, psv: word.psv(), start, running: psv.running, length, ends }))
 }
 

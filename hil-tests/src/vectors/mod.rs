@@ -9,10 +9,14 @@ pub mod rules;
 
 use crate::way::Way;
 use replay::Outcome;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+/// A file among the vectors that holds none: work requests of another driver ([`mod@crate::recording`]).
+pub const SPDK: &str = "spdk.jsonl.gz";
 
 /// What became of one chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,16 +139,7 @@ impl Tally {
 /// # Errors
 /// What reading or parsing said, with the line's number.
 pub fn read(reader: impl Read) -> io::Result<Vec<format::Vector>> {
-    let mut vectors = Vec::new();
-    for (number, line) in BufReader::new(reader).lines().enumerate() {
-        let line = line?;
-        if !line.trim().is_empty() {
-            let vector = serde_json::from_str(&line)
-                .map_err(|error| io::Error::other(format!("line {}: {error}", number + 1)))?;
-            vectors.push(vector);
-        }
-    }
-    Ok(vectors)
+    lines(reader)
 }
 
 /// Reads the vectors of a file, compressed with gzip if its name ends so.
@@ -152,25 +147,47 @@ pub fn read(reader: impl Read) -> io::Result<Vec<format::Vector>> {
 /// # Errors
 /// What reading or parsing said, with the file's name.
 pub fn read_file(path: &Path) -> io::Result<Vec<format::Vector>> {
+    read_lines(path)
+}
+
+/// Reads a file of one JSON object a line, compressed with gzip if its name ends so.
+pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
     let file = std::fs::File::open(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     let result = if path.extension().is_some_and(|extension| extension == "gz") {
-        read(flate2::read::GzDecoder::new(file))
+        lines(flate2::read::GzDecoder::new(file))
     } else {
-        read(file)
+        lines(file)
     };
     result.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
-/// Returns the vector files of this repository, sorted by name.
+fn lines<T: DeserializeOwned>(reader: impl Read) -> io::Result<Vec<T>> {
+    let mut values = Vec::new();
+    for (number, line) in BufReader::new(reader).lines().enumerate() {
+        let line = line?;
+        if !line.trim().is_empty() {
+            let value = serde_json::from_str(&line)
+                .map_err(|error| io::Error::other(format!("line {}: {error}", number + 1)))?;
+            values.push(value);
+        }
+    }
+    Ok(values)
+}
+
+/// Returns where the vectors of this repository are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors")
+}
+
+/// Returns the vector files of this repository, sorted by name: all but recordings of other drivers.
 ///
 /// # Errors
 /// What the file system said.
 pub fn repository_files() -> io::Result<Vec<PathBuf>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder())?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.to_string_lossy().ends_with(".jsonl.gz"))
+        .filter(|path| path.to_string_lossy().ends_with(".jsonl.gz") && !path.ends_with(SPDK))
         .collect();
     files.sort();
     Ok(files)

@@ -28,8 +28,8 @@ missing are installed when this runs as root, else named.
   --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that does
                  with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for each
                  AES-XTS engine; results are compared with OpenSSL's
-  --record FILE  writes the work requests of that program, in short, to FILE (gzip); a test replays
-                 those in hil-tests/vectors/spdk.jsonl.gz
+  --record FILE  besides, writes work requests of a shorter run and their results to FILE (gzip), as
+                 in hil-tests/vectors/spdk.jsonl.gz, which a test executes again
   --help         this text
 ";
 

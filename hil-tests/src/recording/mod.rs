@@ -1,0 +1,82 @@
+//! Work requests of another driver, recorded with the memory that they worked on, and executed again (`vectors/FORMAT.md`).
+//!
+//! Nothing here knows the driver: objects are made as it made them, rings are filled with its bytes, and what the device then
+//! writes is compared with what was computed by other means when it was recorded.
+
+pub mod replay;
+
+use crate::vectors::{self, format::Hex};
+use serde::Deserialize;
+use std::io;
+use std::path::Path;
+
+/// An AES-XTS engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Many data units for each mkey.
+    MultiBlock,
+    /// One data unit for each mkey.
+    SingleBlock,
+}
+
+/// What happened, in order.
+#[allow(missing_docs)] // The fields are named and explained in FORMAT.md.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Device { engine: Engine, spdk: String },
+    Region { key: u32, address: u64, length: u64 },
+    Mkey { number: u32, context: Hex },
+    Psv(u32),
+    Dek { number: u32, object: Hex },
+    Qp { number: u32, blocks: u32 },
+    QpError(u32),
+    Fill { address: u64, length: usize, seed: u64 },
+    Write { address: u64, bytes: Hex },
+    Ring { qp: u32, from: u16, blocks: Hex },
+    Completion { opcode: u8, counter: u16, syndrome: u8 },
+    Result { address: u64, length: usize, hash: Hex },
+}
+
+/// Reads a recording.
+///
+/// # Errors
+/// What reading or parsing said, with the file's name.
+pub fn read(path: &Path) -> io::Result<Vec<Event>> {
+    vectors::read_lines(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replay::Tally;
+    use super::*;
+    use mlx5_softdev::Faults;
+
+    fn spdk() -> Vec<Event> {
+        read(&vectors::folder().join(vectors::SPDK)).unwrap()
+    }
+
+    #[test]
+    fn spdk_works() {
+        let tally = replay::replay(&spdk(), Faults::default()).unwrap();
+        assert_eq!(tally, Tally { devices: 2, requests: 5688, completions: 1016, results: 1152 });
+    }
+
+    /// Each is something that SPDK's requests rely on.
+    #[test]
+    fn a_broken_device_is_noticed() {
+        let events = spdk();
+        let none = Faults::default();
+        for faults in [
+            Faults { tweak_not_advancing: true, ..none },
+            Faults { crc_seed_inverted: true, ..none },
+            Faults { psv_not_reset_by_set_psv: true, ..none },
+            Faults { dek256_as_128: true, ..none },
+            Faults { keytag_ignored: true, ..none },
+        ] {
+            let outcome = replay::replay(&events, faults);
+            assert!(outcome.is_err(), "{faults:?}: {outcome:?}");
+        }
+    }
+}
