@@ -139,12 +139,16 @@ impl<'a> CompletionEntry<'a> {
             }
             EntryKind::SignatureError(fault) => {
                 let SignatureFault { syndrome, sig_type, domain, .. } = fault;
+                let (block, transaction) = (
+                    sig_type == SignatureErrorCqe::TYPE_BLOCK,
+                    sig_type == SignatureErrorCqe::TYPE_TRANSACTION,
+                );
                 let one = syndrome_kinds(syndrome).into_iter().flatten().count() == 1;
                 let at = offset_of!(SignatureErrorCqe, syndrome);
-                when(!one, at, Problem::SignatureSyndrome { syndrome });
+                // Nothing says what a transaction has there.
+                when(!one && !transaction, at, Problem::SignatureSyndrome { syndrome });
                 let at = offset_of!(SignatureErrorCqe, sig_type);
-                let block = sig_type == SignatureErrorCqe::TYPE_BLOCK;
-                when(!block, at, Problem::SignatureType { code: sig_type });
+                when(!block && !transaction, at, Problem::SignatureType { code: sig_type });
                 let at = offset_of!(SignatureErrorCqe, domain);
                 when(domain_kind(&fault).is_none(), at, Problem::SignatureDomain { code: domain });
             }
@@ -232,6 +236,14 @@ fn signature_error(fault: &SignatureFault, stride: Option<u32>, f: &mut fmt::For
         Some(DomainKind::Wire) => f.write_str(", wire")?,
         Some(DomainKind::Memory) => f.write_str(", memory")?,
         None => write!(f, ", domain {}", fault.domain)?,
+    }
+    if fault.sig_type == SignatureErrorCqe::TYPE_TRANSACTION {
+        let (found, computed) = (fault.actual >> 32, fault.expected >> 32);
+        let offset = fault.offset;
+        return write!(
+            f,
+            ", transaction, offset {offset}, bad CRC: found {found:#010x}, computed {computed:#010x}"
+        );
     }
     if let Some(block) = stride.and_then(|stride| fault.offset.checked_div(u64::from(stride))) {
         write!(f, ", block {block}")?;

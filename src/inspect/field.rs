@@ -1,7 +1,8 @@
 //! The fields of a segment as they stand in the bytes, and their values in words.
 
-use super::field_table::{Meaning, Named, REST, Spec, table};
+use super::field_table::table;
 use super::segment_kind::SegmentKind;
+use super::spec::{Meaning, Named, REST, Spec};
 use super::tweak::print_tweak;
 use crate::mkey::XtsEngine;
 use crate::wire::cqe::Syndrome;
@@ -161,6 +162,11 @@ impl fmt::Display for Field<'_> {
                 self.hex(f)?;
                 self.named(names, f)?;
                 f.write_str(if self.is_unknown_code() { " unknown" } else { "" })
+            }
+            Meaning::RawSize if value == u64::from(u32::MAX) => self.hex(f),
+            Meaning::RawSize => {
+                self.hex(f)?;
+                write!(f, " ({value} bytes)")
             }
             Meaning::Opcode => {
                 self.hex(f)?;

@@ -1,9 +1,9 @@
-//! Which fields each segment has: tables in the order of the bytes, held to the sizes of the wire structs.
+//! The fields of a request's segments: tables in the order of the bytes, held to the sizes of the wire structs.
 
+use super::cqe_table::{CQE, ERROR_CQE, SIGNATURE_ERROR_CQE};
 use super::segment_kind::SegmentKind;
-use crate::mkey::XtsEngine;
+use super::spec::{Meaning, Named, REST, Spec, code, flag, part, reserved, spec, total};
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};
-use crate::wire::cqe::{Cqe, ErrorCqe, SignatureErrorCqe};
 use crate::wire::ctrl::ControlSegment;
 use crate::wire::data::{AtomicSegment, DataSegment, RemoteAddressSegment};
 use crate::wire::klm::Klm;
@@ -12,95 +12,12 @@ use crate::wire::psv::SetPsvSegment;
 use crate::wire::strided::{StridedEntry, StridedHeader};
 use crate::wire::umr::UmrControlSegment;
 
-/// A value or bit of a field and what it stands for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Named {
-    /// The bits of the field that are looked at.
-    pub(super) mask: u64,
-    /// Their value.
-    pub(super) value: u64,
-    /// What that means; nothing is printed for an empty one.
-    pub(super) text: &'static str,
-}
-
-const fn flag(bit: u32, text: &'static str) -> Named {
-    Named { mask: 1 << bit, value: 1 << bit, text }
-}
-
-const fn part(mask: u64, value: u64, text: &'static str) -> Named {
-    Named { mask, value, text }
-}
-
-const fn code(value: u64, text: &'static str) -> Named {
-    Named { mask: u64::MAX, value, text }
-}
-
-/// How a field is to be read.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Meaning {
-    /// Should be zero; a field only where it is not.
-    Reserved,
-    /// A number to print in hexadecimal.
-    Hex,
-    /// A number of something.
-    Count(&'static str),
-    /// Octowords of 16 bytes.
-    Octowords,
-    /// A memory key.
-    Key,
-    /// A number, some of whose values have a name.
-    Named(&'static [Named]),
-    /// Independent bits and small parts.
-    Bits(&'static [Named]),
-    /// One of a closed set of codes.
-    Codes(&'static [Named]),
-    /// A work request opcode.
-    Opcode,
-    /// A completion syndrome.
-    Syndrome,
-    /// Length of inline data, with a flag in bit 31.
-    InlineLength,
-    /// A 128-bit tweak in the byte order of the engine, in both where that is not known.
-    Tweak(Option<XtsEngine>),
-    /// Bytes with no meaning here.
-    Bytes,
-}
-
-/// One line of a segment's table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
-    pub(super) bytes: usize,
-    pub(super) name: &'static str,
-    pub(super) meaning: Meaning,
-}
-
-/// Size of a field that takes what is left of its segment.
-pub(super) const REST: usize = usize::MAX;
-
-const fn spec(bytes: usize, name: &'static str, meaning: Meaning) -> Spec {
-    Spec { bytes, name, meaning }
-}
-
-const fn reserved(bytes: usize) -> Spec {
-    spec(bytes, "reserved", Meaning::Reserved)
-}
-
-/// Returns the size of a table's segment, to compare it with that of the wire struct.
-const fn total(mut table: &[Spec]) -> usize {
-    let mut sum = 0;
-    while let [first, rest @ ..] = table {
-        sum += first.bytes;
-        table = rest;
-    }
-    sum
-}
-
 const FENCE_CE: &[Named] = &[
     part(0x0c, 0x04, "no completion when flushed"),
     part(0x0c, 0x08, "completion always"),
     part(0x0c, 0x0c, "completion and event"),
     part(0xe0, 0x20, "small fence"),
-    part(0xe0, 0x60, "strong order"),
+    part(0xe0, 0x60, "strong ordering"),
     part(0xe0, 0x80, "fence"),
     flag(1, "solicited"),
 ];
@@ -194,6 +111,10 @@ const LIST_ENTRY: &[Spec] = &[
 ];
 const _: () = assert!(total(LIST_ENTRY) == size_of::<Klm>());
 
+const ENTRIES_POINTER: &[Spec] =
+    &[spec(4, "byte_count", Meaning::Hex), spec(4, "mkey", Meaning::Key), spec(8, "address", Meaning::Hex)];
+const _: () = assert!(total(ENTRIES_POINTER) == size_of::<Klm>());
+
 const STRIDED_HEADER: &[Spec] = &[
     spec(4, "bytes_per_cycle", Meaning::Count("bytes")),
     spec(4, "op", Meaning::Codes(&[code(0x400, "strided block")])),
@@ -257,7 +178,7 @@ const fn signature_table(wire: Spec) -> [Spec; 29] {
         spec(1, "check_byte_mask", Meaning::Hex),
         wire,
         spec(1, "m_bs_selector", Meaning::Codes(SELECTOR)),
-        spec(4, "raw_data_size", Meaning::Hex),
+        spec(4, "raw_data_size", Meaning::RawSize),
         spec(1, "w_bfs", Meaning::Codes(BFS)),
         spec(3, "w_psv", Meaning::Hex),
         spec(1, "m_bfs", Meaning::Codes(BFS)),
@@ -289,6 +210,37 @@ const SIGNATURE_BSF: &[Spec] = &signature_table(WIRE_SELECTOR);
 const SIGNATURE_BSF_COPY: &[Spec] = &signature_table(WIRE_COPY_MASK);
 const _: () = assert!(total(SIGNATURE_BSF) == size_of::<SignatureBsf>() && size_of::<InlineDif>() == 16);
 
+const TRANSACTION_BITS: &[Named] = &[
+    flag(29, "begins on the wire"),
+    flag(28, "ends on the wire"),
+    flag(25, "begins in memory"),
+    flag(24, "ends in memory"),
+];
+const TRANSACTION_FORMAT: &[Named] =
+    &[code(0, "none"), code(0x40, "CRC32C, seed ones"), code(0x41, "CRC32C, seed 0")];
+const TRANSACTION_BSF: &[Spec] = &[
+    spec(1, "bsf_size_sbs", Meaning::Bits(SIGNATURE_SIZE)),
+    spec(1, "check_byte_mask", Meaning::Hex),
+    WIRE_SELECTOR,
+    spec(1, "m_bs_selector", Meaning::Codes(SELECTOR)),
+    spec(4, "raw_data_size", Meaning::RawSize),
+    spec(1, "w_bfs", Meaning::Codes(BFS)),
+    spec(3, "w_psv", Meaning::Hex),
+    spec(1, "m_bfs", Meaning::Codes(BFS)),
+    spec(3, "m_psv", Meaning::Hex),
+    spec(4, "t_init_gen_pro_size", Meaning::Bits(TRANSACTION_BITS)),
+    spec(4, "rsvd_epi_size", Meaning::Reserved),
+    spec(1, "w_tfs", Meaning::Codes(TRANSACTION_FORMAT)),
+    spec(3, "w_tfs_psv", Meaning::Hex),
+    spec(1, "m_tfs", Meaning::Codes(TRANSACTION_FORMAT)),
+    spec(3, "m_tfs_psv", Meaning::Hex),
+    reserved(8),
+    reserved(8),
+    reserved(8),
+    reserved(8),
+];
+const _: () = assert!(total(TRANSACTION_BSF) == size_of::<SignatureBsf>());
+
 const CRYPTO_SIZE: &[Named] =
     &[part(0x0f, 0x01, "crypto"), part(0xc0, 0x80, "alone"), part(0xc0, 0xc0, "with signature")];
 const ENC_ORDER: &[Named] = &[
@@ -302,6 +254,7 @@ const DATA_UNIT: &[Named] = &[
     code(2, "520 bytes"),
     code(3, "4096 bytes"),
     code(4, "4160 bytes"),
+    code(5, "1 MiB"),
     code(6, "4048 bytes"),
 ];
 const CRYPTO_BSF: &[Spec] = &[
@@ -309,7 +262,7 @@ const CRYPTO_BSF: &[Spec] = &[
     spec(1, "enc_order", Meaning::Codes(ENC_ORDER)),
     reserved(1),
     spec(1, "enc_standard", Meaning::Codes(&[code(0, "AES-XTS")])),
-    spec(4, "raw_data_size", Meaning::Hex),
+    spec(4, "raw_data_size", Meaning::RawSize),
     spec(1, "crypto_block_size_ptr", Meaning::Codes(DATA_UNIT)),
     reserved(7),
     spec(16, "xts_initial_tweak", Meaning::Tweak(None)),
@@ -346,74 +299,6 @@ const INLINE: &[Spec] =
     &[spec(4, "byte_count", Meaning::InlineLength), spec(REST, "inline data", Meaning::Bytes)];
 const UNKNOWN: &[Spec] = &[spec(REST, "not decoded", Meaning::Bytes)];
 
-const OP_OWN: &[Named] = &[
-    part(0xf0, 0x00, "REQ"),
-    part(0xf0, 0x10, "RESP_WR_IMM"),
-    part(0xf0, 0x20, "RESP_SEND"),
-    part(0xf0, 0x30, "RESP_SEND_IMM"),
-    part(0xf0, 0x40, "RESP_SEND_INV"),
-    part(0xf0, 0x50, "RESIZE_CQ"),
-    part(0xf0, 0xc0, "SIG_ERR"),
-    part(0xf0, 0xd0, "REQ_ERR"),
-    part(0xf0, 0xe0, "RESP_ERR"),
-    part(0xf0, 0xf0, "INVALID"),
-    part(0x0c, 0x04, "inline data, 32 bytes"),
-    part(0x0c, 0x08, "inline data, 64 bytes"),
-    part(0x0c, 0x0c, "compressed"),
-    flag(1, "solicited"),
-    part(0x01, 0x01, "owner 1"),
-    part(0x01, 0x00, "owner 0"),
-];
-const CQE: &[Spec] = &[
-    spec(32, "packet fields", Meaning::Reserved),
-    spec(4, "srqn_user_index", Meaning::Hex),
-    spec(4, "imm_inval_pkey", Meaning::Hex),
-    spec(4, "app", Meaning::Reserved),
-    spec(4, "byte_cnt", Meaning::Count("bytes")),
-    spec(8, "timestamp", Meaning::Hex),
-    spec(1, "s_wqe_opcode", Meaning::Opcode),
-    spec(3, "qpn", Meaning::Hex),
-    spec(2, "wqe_counter", Meaning::Count("")),
-    spec(1, "signature", Meaning::Hex),
-    spec(1, "op_own", Meaning::Bits(OP_OWN)),
-];
-const _: () = assert!(total(CQE) == size_of::<Cqe>());
-
-const ERROR_CQE: &[Spec] = &[
-    spec(32, "reserved", Meaning::Reserved),
-    spec(4, "srqn_user_index", Meaning::Hex),
-    spec(16, "reserved", Meaning::Reserved),
-    spec(1, "hw_error_syndrome", Meaning::Hex),
-    spec(1, "hw_syndrome_type", Meaning::Hex),
-    spec(1, "vendor_err_synd", Meaning::Named(&[code(0x93, "on-demand page fault")])),
-    spec(1, "syndrome", Meaning::Syndrome),
-    spec(1, "s_wqe_opcode", Meaning::Opcode),
-    spec(3, "qpn", Meaning::Hex),
-    spec(2, "wqe_counter", Meaning::Count("")),
-    spec(1, "signature", Meaning::Hex),
-    spec(1, "op_own", Meaning::Bits(OP_OWN)),
-];
-const _: () = assert!(total(ERROR_CQE) == size_of::<ErrorCqe>());
-
-const SIGNATURE_SYNDROME: &[Named] =
-    &[flag(13, "guard"), flag(12, "application tag"), flag(11, "reference tag")];
-const SIGNATURE_ERROR_CQE: &[Spec] = &[
-    spec(16, "reserved", Meaning::Reserved),
-    spec(4, "expected_trans_sig", Meaning::Hex),
-    spec(4, "actual_trans_sig", Meaning::Hex),
-    spec(4, "expected_ref_tag", Meaning::Hex),
-    spec(4, "actual_ref_tag", Meaning::Hex),
-    spec(2, "syndrome", Meaning::Bits(SIGNATURE_SYNDROME)),
-    spec(1, "sig_type", Meaning::Bits(&[part(7, 0, "block"), part(7, 1, "transaction")])),
-    spec(1, "domain", Meaning::Bits(&[part(7, 0, "wire"), part(7, 1, "memory")])),
-    spec(4, "mkey", Meaning::Key),
-    spec(8, "sig_err_offset", Meaning::Count("bytes")),
-    spec(14, "reserved", Meaning::Reserved),
-    spec(1, "signature", Meaning::Hex),
-    spec(1, "op_own", Meaning::Bits(OP_OWN)),
-];
-const _: () = assert!(total(SIGNATURE_ERROR_CQE) == size_of::<SignatureErrorCqe>());
-
 /// Returns the table of a segment.
 pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
     match kind {
@@ -424,8 +309,10 @@ pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
         SegmentKind::StridedHeader => STRIDED_HEADER,
         SegmentKind::StridedEntry => STRIDED_ENTRY,
         SegmentKind::Padding => PADDING,
+        SegmentKind::EntriesPointer => ENTRIES_POINTER,
         SegmentKind::SignatureBsf => SIGNATURE_BSF,
         SegmentKind::SignatureBsfCopy => SIGNATURE_BSF_COPY,
+        SegmentKind::TransactionBsf => TRANSACTION_BSF,
         SegmentKind::CryptoBsf => CRYPTO_BSF,
         SegmentKind::SetPsv => SET_PSV,
         SegmentKind::RemoteAddress => REMOTE,

@@ -15,7 +15,8 @@ use core::fmt;
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Not what this library or the reference provider would write; the device may do something else than was meant.
+    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write; the device may do something else
+    /// than was meant.
     Suspicious,
     /// The device, or the reference provider in its place, refuses it.
     Refused,
@@ -110,23 +111,27 @@ problems! {
     ReservedNotZero { name: &'static str } Suspicious "DEVICE.md 4.3" "{name} bytes are not zero";
 
     // UMR: control and context.
-    NotInline Refused "R13, R14" "the inline flag is missing: layout and BSFs are not taken from the request";
+    ByPointer Note "DEVICE.md 7.13" "translation entries and BSFs are taken from memory, and not known here";
+    UmrReserved { name: &'static str } Refused "DEVICE.md 7.11" "{name}: reserved parts of the UMR control segment are not zero";
     CheckFree Note "D15" "the check-free flag is set: sources disagree on its sense";
     EntriesNotPadded { octowords: u16 } Refused "R38"
         "{octowords} octowords of translation entries are not whole 64-byte blocks";
     FieldWithoutMask { name: &'static str } Suspicious "R10"
         "{name} is given, but its mask bit is clear: it has no effect";
-    MaskMissing { name: &'static str } Note "R10" "the mask lacks {name}, which each configuration writes";
+    MaskMissing { name: &'static str } Note "R10" "the mask lacks {name}, which this library writes each time";
     UnusualMask { name: &'static str } Note "DEVICE.md 4.3" "the mask writes {name}, which this library leaves alone";
     PartialAccessMask Suspicious "R27" "the mask replaces some access rights and leaves others";
     EntriesWithoutLength Suspicious "R10" "translation entries are given, but the mask leaves the length as it was";
     LengthWithoutEntries { length: u64 } Suspicious "R10"
         "the length becomes {length} bytes without translation entries";
     EmptyLayout Note "R33, R38" "an empty layout: the mkey maps nothing";
-    BsfNotEnabled Suspicious "R10" "BSFs are given, but the request does not put them in force";
+    BsfEnableKept Note "DEVICE.md 6.5" "BSFs are given, and are in force if they were before";
+    BsfNotEnabled Suspicious "R10" "BSFs are given, and put out of force";
     EnabledWithoutBsf Suspicious "D20" "BSFs are put in force, but none is given";
     TagChange { from: u8, to: u8 } Note "R12" "the key's tag is {from:#04x} in imm and becomes {to:#04x}";
     BoundToQueuePair { qpn: u32 } Note "DEVICE.md 4.3" "the key is bound to queue pair {qpn:#x}";
+    BoundWithSignature Note "DEVICE.md 7.15"
+        "a bound mkey with a signature: ConnectX-6, ConnectX-6 Lx and BlueField-2 may fail to send such data again";
     FreesAndConfigures Suspicious "R12" "the request takes the key out of service and configures it too";
     NonZeroStart { address: u64 } Note "R35" "the mkey's space starts at {address:#x}, not at 0";
 
@@ -134,8 +139,10 @@ problems! {
     EntryEmpty { index: usize } Refused "R38" "entry {index} has length 0";
     EntryTooLong { index: usize, length: u32 } Refused "DEVICE.md 4.3"
         "entry {index} has {length} bytes, an entry is limited to 2 GiB";
-    ListLength { sum: u64, length: u64 } Refused "R38"
+    ListTooShort { sum: u64, length: u64 } Refused "R38"
         "the entries map {sum} bytes, the length says {length}";
+    ListTooLong { sum: u64, length: u64 } Note "DEVICE.md 6.5"
+        "the entries map {sum} bytes, of which the mkey has {length}: those behind are not used";
     StridedOpcode { op: u32 } Refused "DEVICE.md 4.3"
         "this looks like the header of an interleaved layout, but its code is {op:#x}, not 0x400";
     StridedCount { entries: u16, octowords: u16 } Refused "R44"
@@ -155,8 +162,8 @@ problems! {
     BsfSizeCode { found: u8, wanted: u8, count: usize } Refused "DEVICE.md 4.2"
         "size code {found} in a BSF, {count} BSFs have {wanted}";
     BsfOrder Refused "DEVICE.md 4.2" "BSFs must be one signature BSF, one crypto BSF, or both in this order";
-    TransactionBsf Note "DEVICE.md 4.2" "a BSF without inline sections (transaction signature): not decoded";
-    RawDataSize { size: u32 } Note "DEVICE.md gap 9" "raw data size {size:#x}: all others write all ones";
+    RawDataSize { size: u32, length: u64 } Note "DEVICE.md gap 9"
+        "raw data size {size} is neither the length, {length}, nor all ones";
     UnusedDomain { domain: &'static str } Suspicious "R70"
         "the {domain} domain has no block size, but a PSV, a format or an inline section";
     CheckMaskIrrelevant { bits: u8 } Note "R78" "check mask bits {bits:#04x} are no byte of these signatures";
@@ -179,7 +186,21 @@ problems! {
     PartialWireBlock { data: u64, block: u32 } Suspicious "R186"
         "{data} bytes of data are not whole blocks of {block} bytes for the wire";
 
+    // Transactions.
+    TransactionEmpty Note "DEVICE.md 6.6" "a BSF for a transaction, but no format: nothing is protected";
+    TransactionInBothDomains Suspicious "DEVICE.md 6.6" "a CRC over a transaction in both domains";
+    TransactionBits { domain: &'static str } Suspicious "DEVICE.md 6.6"
+        "a transaction begins or ends in the {domain} domain, which has no format";
+    TransactionCheckMask { mask: u8 } Suspicious "DEVICE.md 6.6"
+        "check mask {mask:#04x}: a CRC over a transaction is written with 0xff";
+    TransactionSize { size: u64, length: u64 } Suspicious "DEVICE.md 6.6"
+        "the transaction has {size} bytes in memory, the mkey {length}";
+    TransactionWithBlocks Suspicious "DEVICE.md 6.6" "block signatures beside a CRC over a transaction";
+    TransactionOrder Suspicious "DEVICE.md 7.4"
+        "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is known";
+
     // Crypto.
+    UnitOf1Mib Note "DEVICE.md 6.3" "data units of 1 MiB, which this library does not configure";
     BothOutsideCipher Refused "D4, R172" "signatures in both domains, but the cipher is not around either";
     RowHole Note "R153" "no row of the man page's table has this order with a signature on this side";
     DekTooLarge { dek: u32 } Refused "R126" "DEK {dek:#x} has more than 24 bits";
@@ -201,7 +222,8 @@ problems! {
         "{length} bytes of inline data, the request has room for {room}";
     InlineNotAllowed Refused "DEVICE.md 4.3" "inline data in a request that brings data in";
     AtomicOperand Suspicious "DEVICE.md 4.3" "an atomic brings 8 bytes into one data segment";
-    DataInNop Note "M17" "a NOP with data segments: a cancelled request";
+    DataInNop Note "M17, DEVICE.md 6.1" "a NOP with more than its control segment: a cancelled request, or padding";
+    NopFlags { bits: u64 } Note "DEVICE.md 6.1" "bits {bits:#x} of the NOP's flags are not known: left from an older request";
 
     // Completions.
     UnknownCqeOpcode { opcode: u8 } Refused "DEVICE.md 4.5" "opcode {opcode} is not one of a completion";
@@ -210,6 +232,11 @@ problems! {
     UnknownSyndrome { syndrome: u8 } Suspicious "M61" "syndrome {syndrome:#04x} is not known here";
     SignatureSyndrome { syndrome: u16 } Suspicious "DEVICE.md 4.5"
         "syndrome {syndrome:#06x} does not name one part of a signature";
-    SignatureType { code: u8 } Suspicious "DEVICE.md 4.5" "signature type {code} is not that of a block";
+    SignatureType { code: u8 } Suspicious "DEVICE.md 4.5" "signature type {code} is neither block nor transaction";
     SignatureDomain { code: u8 } Refused "DEVICE.md 4.5" "domain {code} is neither wire nor memory";
+}
+
+/// Makes the finding of a code that is not known.
+pub(super) fn unknown_code(offset: usize, name: &'static str, value: u8) -> Finding {
+    Finding { offset, problem: Problem::UnknownCode { name, value: u64::from(value) } }
 }

@@ -22,6 +22,8 @@
 mod check;
 mod columns;
 pub mod cqe;
+mod cqe_table;
+mod crypto;
 mod data_path;
 mod device_context;
 mod error;
@@ -32,7 +34,9 @@ mod print;
 mod request;
 mod segment;
 mod segment_kind;
+mod spec;
 mod summary;
+mod transaction;
 mod tweak;
 mod umr;
 
@@ -50,4 +54,5 @@ pub use request::{Body, Requests, WorkRequest};
 pub use segment::Segment;
 pub use segment_kind::SegmentKind;
 pub use summary::Summary;
+pub use transaction::TransactionCrc;
 pub use umr::{LayoutView, Umr};

@@ -2,12 +2,13 @@
 
 use super::field::{Field, Fields};
 use super::segment_kind::SegmentKind;
-use crate::wire::bsf::BsfSize;
+use crate::wire::bsf::{BsfSize, SignatureBsf};
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::data::InlineHeader;
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{UmrControlSegment, UmrHead};
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
+use core::mem::offset_of;
 use zerocopy::FromBytes;
 
 /// One segment. It is shorter than its kind says where the request ends within it.
@@ -34,9 +35,19 @@ impl<'a> Segment<'a> {
 /// Where the parts of a request begin and end, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    Umr { strided: bool, used_end: usize, entries_end: usize, bsf_end: usize },
+    Umr {
+        strided: bool,
+        used_end: usize,
+        entries_end: usize,
+        bsf_end: usize,
+    },
+    /// Translation entries and BSFs are somewhere else.
+    UmrByPointer,
     SetPsv,
-    DataPath { head_end: usize, atomic: bool },
+    DataPath {
+        head_end: usize,
+        atomic: bool,
+    },
     Other,
 }
 
@@ -82,10 +93,13 @@ impl<'a> Segments<'a> {
             return (SegmentKind::Control, 0, size_of::<ControlSegment>());
         }
         match self.shape {
-            Shape::Umr { .. } if offset < WQEBB_BYTES => {
+            Shape::Umr { .. } | Shape::UmrByPointer if offset < WQEBB_BYTES => {
                 (SegmentKind::UmrControl, 0, size_of::<UmrControlSegment>())
             }
-            Shape::Umr { .. } if offset < UMR_ENTRIES => (SegmentKind::MkeyContext, 0, WQEBB_BYTES),
+            Shape::Umr { .. } | Shape::UmrByPointer if offset < UMR_ENTRIES => {
+                (SegmentKind::MkeyContext, 0, WQEBB_BYTES)
+            }
+            Shape::UmrByPointer if offset == UMR_ENTRIES => (SegmentKind::EntriesPointer, 0, OCTOWORD_BYTES),
             Shape::Umr { strided, used_end, .. } if offset < used_end => {
                 let number = (offset - UMR_ENTRIES) / OCTOWORD_BYTES;
                 let (kind, index) = match (strided, number) {
@@ -118,7 +132,9 @@ impl<'a> Segments<'a> {
                     None => (SegmentKind::Data, index, OCTOWORD_BYTES),
                 }
             }
-            Shape::Umr { .. } | Shape::SetPsv | Shape::Other => (SegmentKind::Unknown, 0, OCTOWORD_BYTES),
+            Shape::Umr { .. } | Shape::UmrByPointer | Shape::SetPsv | Shape::Other => {
+                (SegmentKind::Unknown, 0, rest.len())
+            }
         }
     }
 }
@@ -156,16 +172,28 @@ pub(super) fn inline_length(rest: &[u8]) -> Option<u32> {
 /// Returns the kind of the BSF that begins here. Each has a block to itself, also those that say that they are shorter.
 fn bsf(rest: &[u8]) -> SegmentKind {
     let head = BsfSize::from_bits(rest.first().copied().unwrap_or_default());
+    let formats = offset_of!(SignatureBsf, ext_wire_tfs_psv)..offset_of!(SignatureBsf, wire_inline);
+    let transaction = head.size() == BsfSize::EXTENDED
+        || rest.get(formats).is_some_and(|formats| formats.iter().any(|byte| *byte != 0));
     match (head.kind(), head.same_block_structure()) {
         (BsfSize::KIND_CRYPTO, _) => SegmentKind::CryptoBsf,
+        (0, _) if transaction => SegmentKind::TransactionBsf,
         (0, true) => SegmentKind::SignatureBsfCopy,
         (0, false) => SegmentKind::SignatureBsf,
         _ => SegmentKind::Unknown,
     }
 }
 
+/// Returns whether there are translation entries or BSFs, and they are not in the request.
+pub(super) const fn by_pointer(control: &UmrControlSegment) -> bool {
+    !control.flag_bits().inline() && (control.klm_octowords.get() != 0 || control.bsf_octowords.get() != 0)
+}
+
 fn umr_shape(bytes: &[u8]) -> Shape {
     let Ok((head, _)) = UmrHead::ref_from_prefix(bytes) else { return Shape::Other };
+    if by_pointer(&head.umr) {
+        return Shape::UmrByPointer;
+    }
     let octowords = usize::from(head.umr.klm_octowords.get());
     let entries_end = UMR_ENTRIES + octowords * OCTOWORD_BYTES;
     // With a translation offset the second size is not one.

@@ -19,10 +19,14 @@ pub enum SegmentKind {
     StridedEntry,
     /// Fills translation entries up to a whole block.
     Padding,
+    /// Where translation entries and BSFs are in memory.
+    EntriesPointer,
     /// A signature BSF whose wire byte is a block size.
     SignatureBsf,
     /// A signature BSF whose wire byte is a copy mask.
     SignatureBsfCopy,
+    /// A signature BSF for a transaction.
+    TransactionBsf,
     /// A crypto BSF.
     CryptoBsf,
     /// The new value of a PSV.
@@ -56,7 +60,9 @@ impl SegmentKind {
             Self::StridedHeader => "interleaved header",
             Self::StridedEntry => "interleaved entry",
             Self::Padding => "padding",
+            Self::EntriesPointer => "pointer to entries",
             Self::SignatureBsf | Self::SignatureBsfCopy => "signature BSF",
+            Self::TransactionBsf => "transaction BSF",
             Self::CryptoBsf => "crypto BSF",
             Self::SetPsv => "SET_PSV segment",
             Self::RemoteAddress => "remote address segment",

@@ -1,13 +1,15 @@
 //! A request in words, on one line.
 
+use super::crypto::unit_bytes;
 use super::data_path::{DataPath, DataSegmentView};
 use super::device_context::DeviceContext;
 use super::request::{Body, WorkRequest};
+use super::transaction::TransactionCrc;
 use super::tweak::print_tweak;
-use super::umr::{LayoutView, Umr};
-use crate::mkey::{Access, BlockSignature, Crypto, Domain, Escape, Guard, Keytag, Signature, XtsEngine};
-use crate::types::Seed;
-use crate::wire::bsf::EncryptionOrder;
+use super::umr::{LayoutView, Umr, used_entries};
+use crate::mkey::{Access, BlockSignature, Domain, Escape, Guard, Signature};
+use crate::types::{DomainKind, Seed};
+use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use crate::wire::ctrl::FmCeSe;
 use core::fmt;
 
@@ -57,6 +59,7 @@ fn flags(flags: FmCeSe, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match flags.fm() {
         FmCeSe::FM_NONE => {}
         FmCeSe::FM_SMALL => f.write_str(", small fence")?,
+        FmCeSe::FM_STRONG => f.write_str(", strong ordering")?,
         FmCeSe::FM_FENCE => f.write_str(", fence")?,
         fm => write!(f, ", fence mode {fm}")?,
     }
@@ -86,24 +89,30 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         separate(f)?;
         access(rights, f)?;
     }
+    if let Some(pointer) = umr.pointer() {
+        separate(f)?;
+        let octowords = umr.control().klm_octowords.get();
+        let (address, key) = (pointer.address.get(), pointer.mkey.get());
+        write!(f, "{octowords} octowords of entries at {address:#x} key {key:#010x}, ")?;
+        length(umr.length(), f)?;
+    }
     if let Some(view) = umr.layout() {
         separate(f)?;
         layout(&view, umr.length(), f)?;
     }
     if let Some((offset, bsf)) = umr.signature_bsf() {
         separate(f)?;
-        match umr.signature() {
-            Ok(Some(block)) => signature(&block, f)?,
-            Ok(None) => f.write_str("no signature")?,
-            Err(_) => {
-                write!(f, "unreadable signature at {offset:#x}, check mask {:#04x}", bsf.check_byte_mask)?
-            }
+        match (umr.signature(), umr.transaction()) {
+            (Ok(Some(block)), Ok(None)) => signature(&block, f)?,
+            (Ok(None), Ok(None)) => f.write_str("no signature")?,
+            (Ok(None), Ok(Some(crc))) => transaction(&crc, f)?,
+            _ => write!(f, "unreadable signature at {offset:#x}, check mask {:#04x}", bsf.check_byte_mask)?,
         }
     }
-    if let Some((offset, _)) = umr.crypto_bsf() {
+    if let Some((offset, bsf)) = umr.crypto_bsf() {
         separate(f)?;
-        match umr.crypto(device.engine.unwrap_or(XtsEngine::Unspecified)) {
-            Ok(Some(properties)) => crypto(umr, &properties, device, f)?,
+        match (EncryptionOrder(bsf.enc_order).name(), unit_bytes(bsf.data_unit_selector)) {
+            (Some(_), Some(unit)) if bsf.enc_standard == CryptoBsf::AES_XTS => crypto(bsf, unit, device, f)?,
             _ => write!(f, "unreadable crypto at {offset:#x}")?,
         }
     }
@@ -139,19 +148,30 @@ fn access(rights: Access, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn layout(view: &LayoutView<'_>, length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn length(length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match length {
+        Some(length) => write!(f, "{length} bytes"),
+        None => f.write_str("length kept"),
+    }
+}
+
+fn layout(view: &LayoutView<'_>, bytes: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let plural = |count: usize| if count == 1 { "entry" } else { "entries" };
     let count = view.count();
     match view {
-        LayoutView::List(_) => write!(f, "list of {count} {}", plural(count))?,
+        LayoutView::List(entries) => {
+            let used = used_entries(entries, bytes);
+            write!(f, "list of {used} {}", plural(used))?;
+            if let Some(unused @ 1..) = count.checked_sub(used) {
+                write!(f, " and {unused} unused")?;
+            }
+        }
         LayoutView::Interleaved { header, .. } => {
             write!(f, "{count} interleaved {} x {}", plural(count), header.repeat_count.get())?;
         }
     }
-    match length {
-        Some(length) => write!(f, ", {length} bytes"),
-        None => f.write_str(", length kept"),
-    }
+    f.write_str(", ")?;
+    length(bytes, f)
 }
 
 fn signature(block: &BlockSignature, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -198,28 +218,34 @@ fn domain(domain: Option<Domain>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-fn crypto(
-    umr: &Umr<'_>,
-    properties: &Crypto,
-    device: &DeviceContext,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let Crypto { data_unit, dek, keytag, .. } = properties;
-    let order = match properties.encryption_order() {
+fn transaction(crc: &TransactionCrc, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let place = match crc.domain {
+        DomainKind::Wire => "on the wire",
+        DomainKind::Memory => "in memory",
+    };
+    let part = match (crc.begins, crc.ends) {
+        (true, true) => "begins and ends here",
+        (true, false) => "begins here",
+        (false, true) => "ends here",
+        (false, false) => "continues here",
+    };
+    let (seed, psv) = (seed(crc.seed), crc.psv.get());
+    write!(f, "CRC32C over a transaction {place}, {seed}, PSV {psv:#08x}, {part}")
+}
+
+fn crypto(bsf: &CryptoBsf, unit: u32, device: &DeviceContext, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let order = match EncryptionOrder(bsf.enc_order) {
         EncryptionOrder::WIRE_SIGNATURE => "wire encrypted, signature inside",
         EncryptionOrder::MEMORY_SIGNATURE => "memory encrypted, signature inside",
         EncryptionOrder::RAW_WIRE => "wire encrypted, signature outside",
         _ => "memory encrypted, signature outside",
     };
-    write!(f, "AES-XTS {order}, unit {}, DEK {dek}", data_unit.bytes())?;
-    if let Some((_, bsf)) = umr.crypto_bsf() {
-        f.write_str(", tweak ")?;
-        print_tweak(bsf.xts_initial_tweak, device.engine, f)?;
+    write!(f, "AES-XTS {order}, unit {unit}, DEK {:#x}, tweak ", bsf.dek.get())?;
+    print_tweak(bsf.xts_initial_tweak, device.engine, f)?;
+    match u64::from_be_bytes(bsf.keytag) {
+        0 => Ok(()),
+        keytag => write!(f, ", keytag {keytag:#018x}"),
     }
-    if *keytag != Keytag::default() {
-        write!(f, ", keytag {:#018x}", u64::from_be_bytes(keytag.0))?;
-    }
-    Ok(())
 }
 
 fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,17 +1,17 @@
 //! A UMR back in the words of [`crate::mkey`].
 
-use super::finding::{Finding, Problem};
-use super::segment::{Segment, Segments, UMR_ENTRIES};
+use super::crypto::crypto;
+use super::finding::{Finding, Problem, unknown_code};
+use super::segment::{Segment, Segments, UMR_ENTRIES, by_pointer};
 use super::segment_kind::SegmentKind;
+use super::transaction::{TransactionCrc, transaction};
 use crate::mkey::{
-    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
-    Signature, SignatureChange, SignatureOrder, T10Dif, XtsEngine,
+    Access, BlockSignature, Crypto, Domain, Escape, Guard, InterleavedEntry, KlmEntry, Signature,
+    SignatureChange, T10Dif, XtsEngine,
 };
-use crate::types::{BlockSize, DekId, Key, OutOfRange, PsvIndex, Seed};
+use crate::types::{BlockSize, Key, OutOfRange, PsvIndex, Seed};
 use crate::wire::OCTOWORD_BYTES;
-use crate::wire::bsf::{
-    BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, RepeatSeed, SignatureBsf,
-};
+use crate::wire::bsf::{BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, RepeatSeed, SignatureBsf};
 use crate::wire::ctrl::Opcode;
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::MkeyContext;
@@ -162,13 +162,22 @@ impl<'a> Umr<'a> {
         if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
     }
 
-    /// Returns the new layout, `None` where it stays: the request has neither entries nor a length.
+    /// Returns where in memory entries and BSFs are, `None` where they are in the request, or there are none.
+    pub fn pointer(&self) -> Option<&'a Klm> {
+        if !by_pointer(self.control()) {
+            return None;
+        }
+        Klm::ref_from_prefix(self.bytes.get(UMR_ENTRIES..)?).ok().map(|(pointer, _)| pointer)
+    }
+
+    /// Returns the new layout, `None` where it stays, or is not in the request ([`Umr::pointer`]): that has neither entries
+    /// nor a length.
     ///
     /// The device, and this, tell an interleaved layout by a code where the first entry of a list has its key: a list that
     /// begins with key 0x400 cannot be told from one.
     pub fn layout(&self) -> Option<LayoutView<'a>> {
         let (bytes, strided) = Segments::new(Opcode::UMR, self.bytes).entries();
-        if bytes.is_empty() && !self.mask().len() {
+        if bytes.is_empty() && (!self.mask().len() || by_pointer(self.control())) {
             return None;
         }
         let whole = bytes.get(..bytes.len() / OCTOWORD_BYTES * OCTOWORD_BYTES).unwrap_or_default();
@@ -185,12 +194,15 @@ impl<'a> Umr<'a> {
             segment.offset >= UMR_ENTRIES
                 && matches!(
                     segment.kind,
-                    SegmentKind::SignatureBsf | SegmentKind::SignatureBsfCopy | SegmentKind::CryptoBsf
+                    SegmentKind::SignatureBsf
+                        | SegmentKind::SignatureBsfCopy
+                        | SegmentKind::TransactionBsf
+                        | SegmentKind::CryptoBsf
                 )
         })
     }
 
-    /// Returns the first signature BSF and where it begins, if there is a whole one.
+    /// Returns the first signature BSF and where it begins, if there is a whole one; also that of a transaction.
     pub fn signature_bsf(&self) -> Option<(usize, &'a SignatureBsf)> {
         let segment = self.bsfs().find(|segment| segment.kind != SegmentKind::CryptoBsf)?;
         Some((segment.offset, SignatureBsf::ref_from_bytes(segment.bytes).ok()?))
@@ -202,7 +214,7 @@ impl<'a> Umr<'a> {
         Some((segment.offset, CryptoBsf::ref_from_bytes(segment.bytes).ok()?))
     }
 
-    /// Returns the PSVs of the memory and the wire domain, `None` without a signature BSF.
+    /// Returns the PSVs of block signatures in the memory and the wire domain, `None` without a signature BSF.
     pub fn psvs(&self) -> Option<(PsvIndex, PsvIndex)> {
         let (_, bsf) = self.signature_bsf()?;
         Some((
@@ -226,7 +238,8 @@ impl<'a> Umr<'a> {
     /// Returns what happens to the mkey's signature.
     ///
     /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it again, which
-    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature.
+    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. So is a CRC over a transaction,
+    /// which is no block signature.
     ///
     /// # Errors
     /// What makes it unreadable.
@@ -246,40 +259,29 @@ impl<'a> Umr<'a> {
     /// What makes them unreadable.
     pub fn crypto(&self, engine: XtsEngine) -> Result<Option<Crypto>, Finding> {
         let Some((offset, bsf)) = self.crypto_bsf() else { return Ok(None) };
-        let (direction, order) = match EncryptionOrder(bsf.enc_order) {
-            EncryptionOrder::WIRE_SIGNATURE => (Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx),
-            EncryptionOrder::MEMORY_SIGNATURE => (Direction::DecryptOnTx, SignatureOrder::AfterCryptoOnTx),
-            EncryptionOrder::RAW_WIRE => (Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx),
-            EncryptionOrder::RAW_MEMORY => (Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
-            EncryptionOrder(code) => {
-                let at = offset + offset_of!(CryptoBsf, enc_order);
-                return Err(unknown_code(at, "enc_order", code));
-            }
-        };
-        let standard = bsf.enc_standard;
-        if standard != CryptoBsf::AES_XTS {
-            let at = offset + offset_of!(CryptoBsf, enc_standard);
-            return Err(unknown_code(at, "enc_standard", standard));
-        }
-        let selector = bsf.data_unit_selector;
-        let unit_at = offset + offset_of!(CryptoBsf, data_unit_selector);
-        let data_unit = BlockSize::from_selector(selector).ok_or(unknown_code(
-            unit_at,
-            "crypto_block_size_ptr",
-            selector,
-        ))?;
-        let number = bsf.dek.get();
-        let dek = DekId::new(number).map_err(|_| Finding {
-            offset: offset + offset_of!(CryptoBsf, dek),
-            problem: Problem::DekTooLarge { dek: number },
-        })?;
-        let tweak = engine.tweak_from_bytes(bsf.xts_initial_tweak);
-        Ok(Some(Crypto { direction, order, data_unit, tweak, dek, keytag: Keytag(bsf.keytag) }))
+        crypto(offset, bsf, engine).map(Some)
+    }
+
+    /// Returns the CRC over a transaction that the request writes, `None` where it writes none.
+    ///
+    /// # Errors
+    /// What makes it unreadable.
+    pub fn transaction(&self) -> Result<Option<TransactionCrc>, Finding> {
+        let Some((offset, bsf)) = self.signature_bsf() else { return Ok(None) };
+        transaction(offset, bsf)
     }
 }
 
-fn unknown_code(offset: usize, name: &'static str, value: u8) -> Finding {
-    Finding { offset, problem: Problem::UnknownCode { name, value: u64::from(value) } }
+/// Returns how many entries of a list the length reaches; drivers leave older ones behind.
+pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
+    let Some(length) = length else { return entries.len() };
+    let mut sum = 0;
+    let reached = entries.iter().take_while(|entry| {
+        let before = sum;
+        sum += u64::from(entry.byte_count.get());
+        before < length
+    });
+    reached.count()
 }
 
 /// One domain of a signature BSF, with where its parts stand.

@@ -167,8 +167,16 @@ pub const fn job_size_allowed(job_size: u64, data_unit: BlockSize) -> bool {
 /// assert!(job_size_allowed(528, BlockSize::B520) && !job_size_can_be_encrypted(528, BlockSize::B520));
 /// ```
 pub const fn job_size_can_be_encrypted(job_size: u64, data_unit: BlockSize) -> bool {
-    let rest = job_size % data_unit.bytes() as u64;
-    job_size_allowed(job_size, data_unit) && (rest == 0 || rest >= 16)
+    units_can_be_encrypted(job_size, data_unit.bytes() as u64)
+}
+
+/// [`job_size_can_be_encrypted`], for units of any number of bytes.
+pub(crate) const fn units_can_be_encrypted(job_size: u64, unit: u64) -> bool {
+    match job_size.checked_rem(unit) {
+        Some(0) => true,
+        Some(rest) => job_size.is_multiple_of(16) && rest >= 16 && unit - rest >= 16,
+        None => false,
+    }
 }
 
 #[cfg(test)]

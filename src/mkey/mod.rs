@@ -44,6 +44,7 @@ pub use access::Access;
 pub(crate) use attributes::KindWord;
 pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes};
 pub use config::{MkeyConfig, SignatureChange};
+pub(crate) use crypto::units_can_be_encrypted;
 pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_can_be_encrypted,
 };

@@ -179,7 +179,7 @@ pub struct SignatureBsf {
     pub wire: u8,
     /// Block size selector of the memory domain.
     pub memory: u8,
-    /// All ones.
+    /// All ones here; drivers also write the exact length.
     pub raw_data_size: U32,
     /// Wire domain, see [`BfsPsv`].
     pub wire_bfs_psv: U32,
@@ -187,11 +187,11 @@ pub struct SignatureBsf {
     pub memory_bfs_psv: U32,
     /// Extension: see [`TransactionBits`]. This library posts no transaction signatures.
     pub ext_init_gen_pro_size: U32,
-    /// Extension: epilogue size. Unused here.
+    /// Extension: epilogue size. Unused.
     pub ext_epi_size: U32,
-    /// Extension: transaction format and PSV of the wire domain. Unused here.
+    /// Extension: transaction format and PSV of the wire domain, see [`BfsPsv`]. Unused here.
     pub ext_wire_tfs_psv: U32,
-    /// Extension: transaction format and PSV of the memory domain. Unused here.
+    /// Extension: transaction format and PSV of the memory domain, see [`BfsPsv`]. Unused here.
     pub ext_memory_tfs_psv: U32,
     /// T10-DIF of the wire domain.
     pub wire_inline: InlineDif,
@@ -236,9 +236,9 @@ pub struct CryptoBsf {
     pub reserved0: u8,
     /// [`CryptoBsf::AES_XTS`].
     pub enc_standard: u8,
-    /// All ones.
+    /// All ones here; drivers also write the exact length.
     pub raw_data_size: U32,
-    /// Data unit size, a block size selector.
+    /// Data unit size, a block size selector or [`CryptoBsf::UNIT_1_MIB`].
     pub data_unit_selector: u8,
     /// Reserved.
     pub reserved1: [u8; 7],
@@ -257,6 +257,8 @@ pub struct CryptoBsf {
 impl CryptoBsf {
     /// `enc_standard`: AES-XTS (IEEE 1619).
     pub const AES_XTS: u8 = 0;
+    /// `data_unit_selector`: units of 1 MiB (`MLX5_BLOCK_SIZE_1MB` of DPDK). This library does not configure them.
+    pub const UNIT_1_MIB: u8 = 5;
 }
 
 crate::fmt::defmt_as_bytes!(InlineDif, SignatureBsf, CryptoBsf);

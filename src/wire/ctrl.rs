@@ -28,6 +28,8 @@ codes! {
     ATOMIC_CS = 0x11, "ATOMIC_CS";
     /// Atomic fetch and add of 8 bytes.
     ATOMIC_FA = 0x12, "ATOMIC_FA";
+    /// Lets another send queue run up to a request (`MLX5_OPCODE_SEND_EN` of DPDK).
+    SEND_ENABLE = 0x17, "SEND_ENABLE";
     /// Sets the value of a protection signature.
     SET_PSV = 0x20, "SET_PSV";
     /// Reads protection signatures.
@@ -80,7 +82,7 @@ pub struct FmCeSe {
     pub ce: u8,
     #[bits(1)]
     __: u8,
-    /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`], [`FmCeSe::FM_FENCE`].
+    /// Fence mode (PRM `fm`): [`FmCeSe::FM_NONE`], [`FmCeSe::FM_SMALL`] and others.
     #[bits(3, into = low8::<3>)]
     pub fm: u8,
 }
@@ -98,6 +100,8 @@ impl FmCeSe {
     pub const FM_NONE: u8 = 0;
     /// `fm`: waits until the mkey changes before it are done (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
     pub const FM_SMALL: u8 = 1;
+    /// `fm`: waits until all requests before it are done (`SPDK_MLX5_WQE_CTRL_STRONG_ORDERING`).
+    pub const FM_STRONG: u8 = 3;
     /// `fm`: waits until all reads and atomics before it are done (`MLX5_WQE_CTRL_FENCE`).
     pub const FM_FENCE: u8 = 4;
 }

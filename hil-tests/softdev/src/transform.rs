@@ -14,9 +14,6 @@ use mlx5_mkey::wire::bsf::{
     TransactionBits,
 };
 
-/// Selector of a data unit of 1 MiB (DEVICE.md 6.3). No source gives signatures over blocks of that size.
-const SELECTOR_1_MIB: u8 = 5;
-
 /// Decodes what `mkey` does to bytes. `Ok(None)`: nothing.
 pub(crate) fn decode<'a>(
     mkey: &Mkey,
@@ -210,7 +207,8 @@ fn cipher<'a>(
         return Err(Refusal::Bsf);
     }
     let unit = match bsf.data_unit_selector {
-        SELECTOR_1_MIB => 1 << 20,
+        // DEVICE.md 6.3. No source gives signatures over blocks of that size.
+        CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes(),
     };
     // Assumption: a DEK of another protection domain does not exist for the mkey (M40).

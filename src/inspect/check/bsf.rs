@@ -1,20 +1,16 @@
-//! Rules for signatures and crypto.
+//! Rules for BSFs, and for the signatures of blocks.
 
 use super::super::device_context::DeviceContext;
-use super::super::finding::Problem;
+use super::super::finding::{Finding, Problem};
 use super::super::segment_kind::SegmentKind;
-use super::super::tweak::tweaks;
 use super::super::umr::{DomainView, Umr, domains};
+use super::protected::{Protected, raw_size};
 use super::report::Report;
 use super::umr::LEN_AT;
-use crate::mkey::{
-    BlockSignature, Domain, Keytag, Signature, SignatureCapabilities, XtsEngine, check_mask,
-    job_size_can_be_encrypted,
-};
-use crate::types::{BlockSize, DekId};
-use crate::wire::bsf::{
-    BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
-};
+use super::{crypto, transaction};
+use crate::mkey::{BlockSignature, Domain, Signature, SignatureCapabilities, check_mask};
+use crate::types::BlockSize;
+use crate::wire::bsf::{BfsPsv, BsfSize, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf};
 use core::mem::offset_of;
 
 /// Checks the BSFs of a UMR.
@@ -27,36 +23,54 @@ pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'
     {
         report.at(LEN_AT, Problem::LengthOver32Bits { length });
     }
-    let mut signature = None;
+    let (blocks, transaction) = (known(umr.signature(), report), known(umr.transaction(), report));
+    let data = match (&transaction, &blocks) {
+        (Some(transaction), _) => Some(u64::from(transaction.length)),
+        (None, Some(blocks)) => length.and_then(|length| data_bytes(blocks, length)),
+        (None, None) => length,
+    };
+    let protected = Protected { blocks, transaction, length, data };
     if let Some((offset, bsf)) = umr.signature_bsf() {
-        match umr.signature() {
-            Ok(block) => signature = block,
-            // The generic rules report an unknown code wherever it stands.
-            Err(finding) if !matches!(finding.problem, Problem::UnknownCode { .. }) => {
-                report.at(finding.offset, finding.problem);
-            }
-            Err(_) => {}
-        }
         let empty = umr.signature() == Ok(None);
-        signature_bsf(offset, bsf, signature.as_ref(), empty, device, report);
+        signature_bsf(offset, bsf, protected.blocks.as_ref(), empty, device, report);
+        transaction::check(offset, bsf, &protected, report);
+        if protected.transaction.is_none() {
+            let at = offset + offset_of!(SignatureBsf, raw_data_size);
+            raw_size(at, bsf.raw_data_size.get(), &protected, report);
+        }
     }
-    if let (Some(signature), Some(length)) = (&signature, length) {
-        partial_block(signature, length, report);
+    if let (Some(blocks), Some(length)) = (&protected.blocks, length) {
+        partial_block(blocks, length, report);
     }
     if let Some((offset, bsf)) = umr.crypto_bsf() {
-        crypto_bsf(offset, bsf, signature.as_ref(), length, device, report);
+        crypto::check(offset, bsf, &protected, device, report);
+    }
+}
+
+/// Takes what could be read. The generic rules report an unknown code wherever it stands; this reports the rest.
+fn known<T>(read: Result<Option<T>, Finding>, report: &mut Report<'_>) -> Option<T> {
+    read.unwrap_or_else(|finding| {
+        if !matches!(finding.problem, Problem::UnknownCode { .. }) {
+            report.at(finding.offset, finding.problem);
+        }
+        None
+    })
+}
+
+/// Returns how much of the mkey's memory is data, `None` where its blocks are not whole.
+fn data_bytes(signature: &BlockSignature, length: u64) -> Option<u64> {
+    match signature.memory_domain() {
+        Some(memory) => BlockSignature::memory(memory).wire_bytes(length),
+        None => Some(length),
     }
 }
 
 /// Checks that both domains have whole blocks: memory with its signatures, and the wire of the data that is in them.
 fn partial_block(signature: &BlockSignature, length: u64, report: &mut Report<'_>) {
-    let mut data = length;
-    if let Some(memory) = signature.memory_domain() {
-        let Some(stripped) = BlockSignature::memory(memory).wire_bytes(length) else {
-            return report.at(LEN_AT, Problem::PartialBlock { length, stride: memory.stride() });
-        };
-        data = stripped;
-    }
+    let Some(data) = data_bytes(signature, length) else {
+        let stride = signature.memory_domain().map_or(0, |memory| memory.stride());
+        return report.at(LEN_AT, Problem::PartialBlock { length, stride });
+    };
     if let Some(wire) = signature.wire_domain() {
         let block = wire.block_size.bytes();
         let ragged = !data.is_multiple_of(u64::from(block));
@@ -72,11 +86,11 @@ fn sizes(umr: &Umr<'_>, report: &mut Report<'_>) {
     for segment in umr.bsfs() {
         let found = BsfSize::from_bits(segment.bytes.first().copied().unwrap_or_default()).size();
         let crypto = segment.kind == SegmentKind::CryptoBsf;
-        if found < BsfSize::WITH_INLINE && !crypto {
-            report.at(segment.offset, Problem::TransactionBsf);
-        } else {
-            report.when(found != wanted, segment.offset, Problem::BsfSizeCode { found, wanted, count });
-        }
+        // The shorter one, for transactions.
+        let extended =
+            segment.kind == SegmentKind::TransactionBsf && found == BsfSize::EXTENDED && count == 1;
+        let wrong = found != wanted && !extended;
+        report.when(wrong, segment.offset, Problem::BsfSizeCode { found, wanted, count });
         // A signature BSF comes first, and nothing after a crypto BSF.
         let misplaced = previous == Some(true) || (previous == Some(false) && !crypto);
         report.when(misplaced, segment.offset, Problem::BsfOrder);
@@ -100,7 +114,6 @@ fn signature_bsf(
     device: &DeviceContext,
     report: &mut Report<'_>,
 ) {
-    raw_size(offset + offset_of!(SignatureBsf, raw_data_size), bsf.raw_data_size.get(), report);
     for domain in domains(offset, bsf) {
         check_domain(&domain, report);
     }
@@ -140,10 +153,6 @@ fn missing(domain: &Domain, capabilities: &SignatureCapabilities) -> Option<&'st
     }
 }
 
-fn raw_size(offset: usize, size: u32, report: &mut Report<'_>) {
-    report.when(size != u32::MAX, offset, Problem::RawDataSize { size });
-}
-
 /// Checks one domain's format, PSV and inline section against each other.
 fn check_domain(view: &DomainView<'_>, report: &mut Report<'_>) {
     let domain = view.name;
@@ -169,69 +178,4 @@ fn check_domain(view: &DomainView<'_>, report: &mut Report<'_>) {
     let mask = view.inline.app_bitmask_check.get();
     let mask_at = view.inline_at + offset_of!(InlineDif, app_bitmask_check);
     report.when(mask != u16::MAX, mask_at, Problem::AppTagMask { mask });
-}
-
-fn crypto_bsf(
-    offset: usize,
-    bsf: &CryptoBsf,
-    signature: Option<&BlockSignature>,
-    length: Option<u64>,
-    device: &DeviceContext,
-    report: &mut Report<'_>,
-) {
-    raw_size(offset + offset_of!(CryptoBsf, raw_data_size), bsf.raw_data_size.get(), report);
-    let dek = bsf.dek.get();
-    report.when(DekId::new(dek).is_err(), offset + offset_of!(CryptoBsf, dek), Problem::DekTooLarge { dek });
-    let tagged = Keytag(bsf.keytag) != Keytag::default();
-    report.when(tagged, offset + offset_of!(CryptoBsf, keytag), Problem::KeytagGiven);
-
-    let memory = signature.and_then(BlockSignature::memory_domain);
-    let wire = signature.and_then(BlockSignature::wire_domain);
-    let order = EncryptionOrder(bsf.enc_order);
-    let order_at = offset + offset_of!(CryptoBsf, enc_order);
-    // The signature that is inside the cipher, and the one that the table's rows with the other orders do not have.
-    let (inside, hole, outside) = match order {
-        EncryptionOrder::WIRE_SIGNATURE => (wire, None, false),
-        EncryptionOrder::MEMORY_SIGNATURE => (memory, None, false),
-        EncryptionOrder::RAW_WIRE => (None, memory, true),
-        EncryptionOrder::RAW_MEMORY => (None, wire, true),
-        _ => return,
-    };
-    if outside && memory.is_some() && wire.is_some() {
-        report.at(order_at, Problem::BothOutsideCipher);
-    } else {
-        report.when(hole.is_some(), order_at, Problem::RowHole);
-    }
-
-    let unit_at = offset + offset_of!(CryptoBsf, data_unit_selector);
-    let Some(size) = BlockSize::from_selector(bsf.data_unit_selector) else { return };
-    let unit = size.bytes();
-    if let Some(domain) = inside {
-        let wanted = domain.stride();
-        report.when(unit != wanted, unit_at, Problem::UnitNotBlock { unit, wanted });
-    }
-    let Some(length) = length else { return };
-    let over = device.engine == Some(XtsEngine::SingleBlock) && length > u64::from(unit);
-    report.when(over, LEN_AT, Problem::SingleUnitEngine { length, unit });
-    // Bytes that pass through the cipher: with the signature that is inside, without any that is not.
-    let encrypted = match (memory, order) {
-        (_, EncryptionOrder::MEMORY_SIGNATURE)
-        | (None, EncryptionOrder::RAW_WIRE | EncryptionOrder::RAW_MEMORY) => Some(length),
-        (_, EncryptionOrder::WIRE_SIGNATURE) => {
-            signature.map_or(Some(length), |signature| signature.wire_bytes(length))
-        }
-        (Some(memory), _) => BlockSignature::memory(memory).wire_bytes(length),
-        (None, _) => None,
-    };
-    let Some(encrypted) = encrypted else { return };
-    let odd = !job_size_can_be_encrypted(encrypted, size);
-    report.when(odd, LEN_AT, Problem::JobSize { length: encrypted, unit });
-    // The last unit's tweak is the first one's plus the number of units before it.
-    let steps = u128::from(encrypted.div_ceil(u64::from(unit)).saturating_sub(1));
-    let tweak_at = offset + offset_of!(CryptoBsf, xts_initial_tweak);
-    for (order, tweak) in tweaks(bsf.xts_initial_tweak, device.engine).into_iter().flatten() {
-        let first = tweak.get();
-        let carries = first.wrapping_add(steps) >> 64 != first >> 64;
-        report.when(carries, tweak_at, Problem::TweakCarry { order });
-    }
 }

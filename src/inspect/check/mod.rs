@@ -1,14 +1,17 @@
 //! The rules: what a device would refuse, and what else is odd.
 
 mod bsf;
+mod crypto;
+mod protected;
 mod report;
+mod transaction;
 mod umr;
 
 use super::data_path::{DataPath, DataSegmentView};
 use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, Severity};
 use super::request::{Body, WorkRequest};
-use super::segment::{UMR_ENTRIES, data_path_octowords};
+use super::segment::{UMR_ENTRIES, by_pointer, data_path_octowords};
 use super::segment_kind::SegmentKind;
 use super::umr::Umr;
 use crate::types::PsvIndex;
@@ -93,6 +96,9 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
         Opcode::UMR => {
             let Some(umr) = Umr::new(bytes) else { return Some(UMR_ENTRIES / OCTOWORD_BYTES) };
             let control = umr.control();
+            if by_pointer(control) {
+                return Some(UMR_ENTRIES / OCTOWORD_BYTES + 1);
+            }
             let bsf = match control.flag_bits().translation_offset() {
                 true => 0,
                 false => usize::from(control.bsf_octowords.get()),
@@ -116,12 +122,23 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
         if field.is_reserved() {
             let problem = match field.segment {
                 SegmentKind::Padding => Problem::PaddingNotZero,
+                SegmentKind::UmrControl => Problem::UmrReserved { name },
                 _ => Problem::ReservedNotZero { name },
             };
             report.at(field.offset, problem);
         }
-        let bits = field.unknown_bits();
-        report.when(bits != 0, field.offset, Problem::UnknownBits { name, bits });
+        let mut bits = field.unknown_bits();
+        if field.segment == SegmentKind::UmrControl && field.offset == umr::FLAGS_AT {
+            let reserved = bits & umr::RESERVED_FLAGS;
+            report.when(reserved != 0, field.offset, Problem::UmrReserved { name });
+            bits ^= reserved;
+        }
+        let problem = match request.opcode() {
+            // Drivers fill up with NOPs of which they write opcode and size alone.
+            Opcode::NOP => Problem::NopFlags { bits },
+            _ => Problem::UnknownBits { name, bits },
+        };
+        report.when(bits != 0, field.offset, problem);
         if field.is_unknown_code() {
             report.at(field.offset, Problem::UnknownCode { name, value: field.value() });
         }

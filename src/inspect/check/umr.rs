@@ -1,8 +1,8 @@
 //! Rules for requests that change an mkey: masks, sizes, layouts.
 
 use super::super::finding::Problem;
-use super::super::segment::UMR_ENTRIES;
-use super::super::umr::{LayoutView, Umr};
+use super::super::segment::{UMR_ENTRIES, by_pointer};
+use super::super::umr::{LayoutView, Umr, used_entries};
 use super::report::Report;
 use crate::mkey::KlmEntry;
 use crate::wire::klm::Klm;
@@ -13,13 +13,16 @@ use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};
 use core::mem::{offset_of, size_of};
 use zerocopy::{FromBytes, IntoBytes};
 
-const FLAGS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, flags);
+pub(super) const FLAGS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, flags);
 const KLM_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, klm_octowords);
 const BSF_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, bsf_octowords);
 const MASK_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, mkey_mask);
 const CONTEXT_AT: usize = WQEBB_BYTES;
 const TAG_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey) + 3;
 pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
+
+/// Flags that mean nothing.
+pub(super) const RESERVED_FLAGS: u64 = 0b111;
 
 /// Checks a UMR.
 pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
@@ -36,7 +39,7 @@ pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
 
 fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     let flags = umr.control().flag_bits();
-    report.when(!flags.inline(), FLAGS_AT, Problem::NotInline);
+    report.when(by_pointer(umr.control()), FLAGS_AT, Problem::ByPointer);
     report.when(flags.check_free(), FLAGS_AT, Problem::CheckFree);
     let octowords = umr.control().klm_octowords.get();
     let ragged = !usize::from(octowords).is_multiple_of(WQEBB_BYTES / OCTOWORD_BYTES);
@@ -48,8 +51,11 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let (mask, context) = (umr.mask(), umr.context());
     let flags_pd = context.flags_pd_word();
     let access = context.access_bits();
-    let any_tag = context.qpn_mkey.get() != 0;
-    let bound = context.qpn_mkey_word().qpn();
+    let key_word = context.qpn_mkey_word();
+    let bound = key_word.qpn();
+    // What is left alone may be written as it is.
+    let same_key = bound == QpnMkey::ANY && key_word.tag() == umr.key().tag();
+    let new_key = context.qpn_mkey.get() != 0 && !same_key;
     let rights = [mask.local_write(), mask.remote_read(), mask.remote_write(), mask.atomic()];
     let partial = rights.iter().any(|bit| *bit) && !rights.iter().all(|bit| *bit);
     report.when(partial, MASK_AT, Problem::PartialAccessMask);
@@ -62,7 +68,7 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
         (mask.remote_read(), access.remote_read(), at(offset_of!(MkeyContext, access)), "remote read"),
         (mask.remote_write(), access.remote_write(), at(offset_of!(MkeyContext, access)), "remote write"),
         (mask.atomic(), access.atomic(), at(offset_of!(MkeyContext, access)), "remote atomic"),
-        (mask.mkey() || mask.qpn(), any_tag, at(offset_of!(MkeyContext, qpn_mkey)), "qpn_mkey"),
+        (mask.mkey() || mask.qpn(), new_key, at(offset_of!(MkeyContext, qpn_mkey)), "qpn_mkey"),
         (
             mask.sig_err(),
             flags_pd.sig_err_count(),
@@ -105,6 +111,8 @@ fn masks(umr: &Umr<'_>, report: &mut Report<'_>) {
     let binds = mask.qpn() && bound != QpnMkey::ANY && !umr.is_invalidate();
     let qpn_at = CONTEXT_AT + offset_of!(MkeyContext, qpn_mkey);
     report.when(binds, qpn_at, Problem::BoundToQueuePair { qpn: bound });
+    let signed = umr.signature() != Ok(None) || umr.transaction() != Ok(None);
+    report.when(binds && signed, qpn_at, Problem::BoundWithSignature);
 }
 
 /// Checks what a configuration should have, as opposed to an invalidation.
@@ -116,10 +124,12 @@ fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
         let from = umr.key().tag();
         report.when(from != to, TAG_AT, Problem::TagChange { from, to });
     }
-    let given = umr.bsfs().next().is_some();
-    let enabled = umr.bsf_enable() == Some(true);
-    report.when(given && !enabled, MASK_AT, Problem::BsfNotEnabled);
-    report.when(enabled && !given, BSF_OCTOWORDS_AT, Problem::EnabledWithoutBsf);
+    let given = umr.control().bsf_octowords.get() != 0 && !umr.control().flag_bits().translation_offset();
+    match umr.bsf_enable() {
+        None => report.when(given, MASK_AT, Problem::BsfEnableKept),
+        Some(false) => report.when(given, MASK_AT, Problem::BsfNotEnabled),
+        Some(true) => report.when(!given, BSF_OCTOWORDS_AT, Problem::EnabledWithoutBsf),
+    }
 }
 
 fn layout(umr: &Umr<'_>, report: &mut Report<'_>) {
@@ -148,16 +158,16 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         report.at(UMR_ENTRIES + offset_of!(StridedHeader, op), Problem::StridedOpcode { op });
         return;
     }
-    let mut sum = 0;
-    for (index, entry) in entries.iter().enumerate() {
+    for (index, entry) in entries.iter().take(used_entries(entries, length)).enumerate() {
         let offset = UMR_ENTRIES + index * OCTOWORD_BYTES;
         let length = entry.byte_count.get();
-        sum += u64::from(length);
         report.when(length == 0, offset, Problem::EntryEmpty { index });
         report.when(length > KlmEntry::MAX_BYTES, offset, Problem::EntryTooLong { index, length });
     }
     if let Some(length) = length {
-        report.when(sum != length, LEN_AT, Problem::ListLength { sum, length });
+        let sum = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
+        report.when(sum < length, LEN_AT, Problem::ListTooShort { sum, length });
+        report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
     }
 }
 

@@ -1,6 +1,7 @@
 //! Each fault is found, and good requests have none.
 
 use super::cqe::{CompletionEntry, EntryKind};
+use super::drivers::{spdk_encrypted_transaction, spdk_transaction};
 use super::requests::*;
 use super::std::vec::Vec;
 use super::*;
@@ -14,6 +15,25 @@ fn good_requests_have_no_findings() {
         for (_, request) in Requests::new(&bytes) {
             assert_eq!(request.worst(&DeviceContext::UNKNOWN), None, "{request}");
         }
+    }
+}
+
+/// The severities that other tests rely on, and where drivers drew the line.
+#[test]
+fn what_devices_refuse_is_told_from_what_drivers_do() {
+    use Problem::*;
+    for (problem, severity) in [
+        (UmrReserved { name: "flags" }, Severity::Refused),
+        (ListTooShort { sum: 1, length: 2 }, Severity::Refused),
+        (ListTooLong { sum: 2, length: 1 }, Severity::Note),
+        (BsfEnableKept, Severity::Note),
+        (BsfNotEnabled, Severity::Suspicious),
+        (BoundWithSignature, Severity::Note),
+        (ByPointer, Severity::Note),
+        (UnitOf1Mib, Severity::Note),
+        (TransactionOrder, Severity::Suspicious),
+    ] {
+        assert_eq!(problem.severity(), severity, "{problem}");
     }
 }
 
@@ -33,17 +53,25 @@ fn each_fault_is_found() {
         (full, 3, &[0x20], SizeMismatch { ds: 20, wanted: 2 }),
         (full, 0, &[1], UnexpectedOpmod { opmod: 1 }),
         (full, 11, &[0x40], UnknownBits { name: "fm_ce_se", bits: 0x40 }),
-        (full, UMR, &[0x00], NotInline),
+        (full, UMR, &[0x00], ByPointer),
+        (full, UMR, &[0x00], SizeMismatch { ds: 20, wanted: 9 }),
         (full, UMR, &[0xa0], CheckFree),
-        (full, UMR + 1, &[1], ReservedNotZero { name: "reserved" }),
+        (full, UMR, &[0x84], UmrReserved { name: "flags" }),
+        (full, UMR, &[0xc0], UnknownBits { name: "flags", bits: 0x40 }),
+        (full, UMR + 1, &[1], UmrReserved { name: "reserved" }),
+        (full, UMR + 47, &[1], UmrReserved { name: "reserved" }),
+        (full, CONTEXT + 1, &[1], ReservedNotZero { name: "reserved" }),
         (full, UMR + 5, &[3], EntriesNotPadded { octowords: 3 }),
         (full, UMR + 5, &[8], SizeMismatch { ds: 20, wanted: 24 }),
         (full, UMR + 7, &[4], SizeMismatch { ds: 20, wanted: 16 }),
         (full, UMR + 15, &[0x00], EntriesWithoutLength),
         (full, UMR + 15, &[0x00], FieldWithoutMask { name: "len" }),
-        (full, UMR + 14, &[0x22], BsfNotEnabled),
+        (full, UMR + 14, &[0x22], BsfEnableKept),
+        (full, CONTEXT + 12, &[0x04], BsfNotEnabled),
         (full, UMR + 14, &[0x30], FieldWithoutMask { name: "signature error count" }),
         (full, UMR + 14, &[0x12], MaskMissing { name: "MKEY" }),
+        (unmasked, CONTEXT + 7, &[0x35], FieldWithoutMask { name: "qpn_mkey" }),
+        (unmasked, CONTEXT + 4, &[0], FieldWithoutMask { name: "qpn_mkey" }),
         (full, UMR + 13, &[0x00], FieldWithoutMask { name: "remote read" }),
         (full, UMR + 13, &[0x30], PartialAccessMask),
         (full, UMR + 13, &[0xbc], UnusualMask { name: "SMALL_FENCE" }),
@@ -52,6 +80,7 @@ fn each_fault_is_found() {
         (full, CONTEXT, &[0x40], FreesAndConfigures),
         (full, CONTEXT + 2, &[0x80], UnknownBits { name: "access", bits: 0x80 }),
         (bound, 0, &[], BoundToQueuePair { qpn: 0x123 }),
+        (bound, 0, &[], BoundWithSignature),
         (moved, 0, &[], NonZeroStart { address: 0x1000 }),
         (empty, 0, &[], EmptyLayout),
         (empty, CONTEXT + 31, &[9], LengthWithoutEntries { length: 9 }),
@@ -61,7 +90,8 @@ fn each_fault_is_found() {
         (full, 3, &[0], DataInNop),
         (full, CONTEXT + 7, &[0x35], TagChange { from: 0x34, to: 0x35 }),
         (full, CONTEXT + 20, &[1], FieldWithoutMask { name: "start_addr" }),
-        (full, CONTEXT + 31, &[0x11], ListLength { sum: 1040, length: 1041 }),
+        (full, CONTEXT + 31, &[0x11], ListTooShort { sum: 1040, length: 1041 }),
+        (full, CONTEXT + 31, &[0x0f], ListTooLong { sum: 1040, length: 1039 }),
         (full, CONTEXT + 27, &[1], LengthOver32Bits { length: 0x1_0000_0410 }),
         (full, ENTRIES + 2, &[0, 0], EntryEmpty { index: 0 }),
         (full, ENTRIES + 16, &[0x80], EntryTooLong { index: 1, length: 0x8000_0208 }),
@@ -77,10 +107,33 @@ fn each_fault_is_found() {
         (full, CRYPTO_AT, &[0x81], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
         (full, CRYPTO_AT, &[0xc0], BsfOrder),
         (full, SIGNATURE, &[0xc1], BsfOrder),
-        (full, SIGNATURE, &[0x40], TransactionBsf),
+        (full, SIGNATURE, &[0x50], BsfSizeCode { found: 1, wanted: 3, count: 2 }),
+        (full, SIGNATURE, &[0x40], TransactionWithBlocks),
+        (full, SIGNATURE, &[0x40], TransactionEmpty),
+        (spdk_transaction, SIGNATURE, &[0], BsfSizeCode { found: 0, wanted: 2, count: 1 }),
+        (spdk_transaction, SIGNATURE, &[0xc0], BsfSizeCode { found: 3, wanted: 2, count: 1 }),
+        (spdk_transaction, SIGNATURE + 1, &[0xf0], TransactionCheckMask { mask: 0xf0 }),
+        (spdk_transaction, SIGNATURE + 2, &[1], TransactionWithBlocks),
+        (spdk_transaction, SIGNATURE + 7, &[1], TransactionSize { size: 4097, length: 4096 }),
+        (spdk_transaction, SIGNATURE + 16, &[0x31], TransactionBits { domain: "memory" }),
+        (
+            spdk_transaction,
+            SIGNATURE + 16,
+            &[0x70],
+            UnknownBits { name: "t_init_gen_pro_size", bits: 1 << 30 },
+        ),
+        (spdk_transaction, SIGNATURE + 20, &[1], ReservedNotZero { name: "rsvd_epi_size" }),
+        (spdk_transaction, SIGNATURE + 24, &[0x20], UnknownCode { name: "w_tfs", value: 0x20 }),
+        (spdk_transaction, SIGNATURE + 28, &[0x40], TransactionInBothDomains),
+        (spdk_transaction, SIGNATURE + 24, &[0; 4], TransactionEmpty),
+        (spdk_transaction, SIGNATURE + 24, &[0; 4], TransactionBits { domain: "wire" }),
+        (spdk_transaction, SIGNATURE + 40, &[1], ReservedNotZero { name: "reserved" }),
+        (spdk_encrypted_transaction, CRYPTO_AT + 1, &[3], TransactionOrder),
+        (spdk_encrypted_transaction, CRYPTO_AT + 6, &[9], RawDataSize { size: 0x900, length: 4096 }),
         (full, SIGNATURE + 3, &[5], UnknownCode { name: "m_bs_selector", value: 5 }),
         (full, SIGNATURE + 3, &[0], CopyMaskStructure),
-        (full, SIGNATURE + 4, &[0], RawDataSize { size: 0x00ff_ffff }),
+        (full, SIGNATURE + 4, &[0], RawDataSize { size: 0x00ff_ffff, length: 1040 }),
+        (full, CRYPTO_AT + 4, &[0; 4], RawDataSize { size: 0, length: 1040 }),
         (full, SIGNATURE + 8, &[0x77], UnknownCode { name: "w_bfs", value: 0x77 }),
         (full, SIGNATURE + 8, &[0x42], CopyMaskStructure),
         (full, SIGNATURE + 8, &[0x42], InlineUnwanted { domain: "wire" }),
@@ -97,6 +150,7 @@ fn each_fault_is_found() {
         (full, CRYPTO_AT + 1, &[2], BothOutsideCipher),
         (full, CRYPTO_AT + 1, &[3], BothOutsideCipher),
         (full, CRYPTO_AT + 3, &[1], UnknownCode { name: "enc_standard", value: 1 }),
+        (full, CRYPTO_AT + 8, &[5], UnitOf1Mib),
         (full, CRYPTO_AT + 8, &[0], UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
         (full, CRYPTO_AT + 8, &[1], UnitNotBlock { unit: 512, wanted: 520 }),
         (full, CRYPTO_AT + 24, &[0xff; 8], TweakCarry { order: "big endian" }),
@@ -198,6 +252,39 @@ fn set_psv_and_transfers_are_checked() {
     assert_eq!(found, [Problem::InlineOverrun { length: 13, room: 12 }]);
 }
 
+/// What is behind the length does not count, nor what a raw data size says that is exact.
+#[test]
+fn exact_sizes_and_old_entries_are_nothing() {
+    let shorter = patched(full(), CONTEXT + 30, &[2, 8]);
+    for (at, new) in [(ENTRIES + 16, &[0x80][..]), (ENTRIES + 16, &[0, 0, 0, 0])] {
+        let found = problems(&patched(shorter.clone(), at, new), &DeviceContext::UNKNOWN);
+        let entry =
+            |problem: &Problem| matches!(problem, Problem::EntryEmpty { .. } | Problem::EntryTooLong { .. });
+        assert!(!found.iter().any(entry), "{found:?}");
+    }
+    // The length with the signatures in memory, and without.
+    for size in [1040_u32, 1024] {
+        let exact =
+            patched(patched(full(), SIGNATURE + 4, &size.to_be_bytes()), CRYPTO_AT + 4, &size.to_be_bytes());
+        assert_eq!(problems(&exact, &DeviceContext::UNKNOWN), []);
+    }
+}
+
+#[test]
+fn only_signatures_are_bound_with_a_warning() {
+    let plain = patched(patched(interleaved(), UMR + 14, &[0x60]), CONTEXT + 4, &[0, 1, 0x23]);
+    assert_eq!(problems(&plain, &DeviceContext::UNKNOWN), [Problem::BoundToQueuePair { qpn: 0x123 }]);
+    let bound = patched(patched(spdk_transaction(), UMR + 14, &[0x42]), CONTEXT + 4, &[0, 1, 0x23]);
+    assert!(problems(&bound, &DeviceContext::UNKNOWN).contains(&Problem::BoundWithSignature));
+}
+
+#[test]
+fn nops_may_hold_what_was_there_before() {
+    let nop = patched(full().split_off(320), 3, &[0]);
+    let found = problems(&patched(nop, 11, &[0x13]), &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::NopFlags { bits: 0x11 }, Problem::DataInNop]);
+}
+
 #[test]
 fn a_signature_byte_is_checked_where_there_is_one() {
     let mut bytes = full();
@@ -239,10 +326,10 @@ fn odd_completions_are_found() {
         found(&entry(&[(55, &[0x77]), (63, &[0xd0])])).0,
         [Problem::UnknownSyndrome { syndrome: 0x77 }]
     );
-    let (problems, _) = found(&entry(&[(34, &[1, 3]), (63, &[0xc0])]));
+    let (problems, _) = found(&entry(&[(34, &[2, 3]), (63, &[0xc0])]));
     let want = [
         Problem::SignatureSyndrome { syndrome: 0 },
-        Problem::SignatureType { code: 1 },
+        Problem::SignatureType { code: 2 },
         Problem::SignatureDomain { code: 3 },
     ];
     assert_eq!(problems, want);

@@ -4,6 +4,7 @@
 
 extern crate std;
 
+mod drivers;
 mod faults;
 mod requests;
 mod round_trip;

@@ -54,6 +54,11 @@ pub(super) fn interleaved() -> Vec<u8> {
     configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
 }
 
+/// As [`full`], with a mask that leaves queue pair and tag alone, which are given as they are.
+pub(super) fn unmasked() -> Vec<u8> {
+    patched(full(), UMR + 14, &[0x12])
+}
+
 /// As [`full`], bound to a queue pair.
 pub(super) fn bound() -> Vec<u8> {
     patched(patched(full(), UMR + 14, &[0x72]), CONTEXT + 4, &[0, 1, 0x23])

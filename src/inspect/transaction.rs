@@ -1,0 +1,73 @@
+//! A CRC over a transaction, which the library does not post and other drivers do (DEVICE.md 6.6).
+
+use super::finding::{Finding, Problem, unknown_code};
+use crate::types::{DomainKind, PsvIndex, Seed};
+use crate::wire::bsf::{BfsPsv, SignatureBsf, TransactionBits};
+use core::mem::offset_of;
+
+/// A CRC32C over the data of a transaction, which may pass several mkeys: what one of them does for it.
+///
+/// ```
+/// use mlx5_mkey::inspect::{Body, WorkRequest};
+/// /// Prints the PSV that holds the CRC between two mkeys.
+/// fn show(request: &WorkRequest<'_>) {
+///     if let Body::Configure(umr) = request.body()
+///         && let Ok(Some(crc)) = umr.transaction()
+///     {
+///         println!("{:?} holds the CRC of {} bytes more", crc.psv, crc.length);
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct TransactionCrc {
+    /// Where the CRC is, and whose bytes it is over.
+    pub domain: DomainKind,
+    /// The PSV that holds the CRC of what has passed.
+    pub psv: PsvIndex,
+    /// What the CRC starts from, where it begins with this mkey.
+    pub seed: Seed,
+    /// The transaction begins with this mkey.
+    pub begins: bool,
+    /// The transaction ends with this mkey: the CRC is behind its data.
+    pub ends: bool,
+    /// Bytes of data behind this mkey.
+    pub length: u32,
+}
+
+/// Reads the extension of the BSF that begins at `offset`; one without a format is none.
+pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<TransactionCrc>, Finding> {
+    let bits = TransactionBits::from_bits(bsf.ext_init_gen_pro_size.get());
+    let at = |field| offset + field;
+    let (wire_at, memory_at) =
+        (offset_of!(SignatureBsf, ext_wire_tfs_psv), offset_of!(SignatureBsf, ext_memory_tfs_psv));
+    let (word, name, word_at, domain, begins, ends) =
+        match (bsf.ext_wire_tfs_psv.get(), bsf.ext_memory_tfs_psv.get()) {
+            (0, 0) => return Ok(None),
+            (word, 0) => (word, "w_tfs", wire_at, DomainKind::Wire, bits.wire_init(), bits.wire_check_gen()),
+            (0, word) => {
+                (word, "m_tfs", memory_at, DomainKind::Memory, bits.memory_init(), bits.memory_check_gen())
+            }
+            _ => return Err(Finding { offset: at(memory_at), problem: Problem::TransactionInBothDomains }),
+        };
+    let word = BfsPsv::from_bits(word);
+    let seed = match word.bfs() {
+        BfsPsv::CRC32C => Seed::Ones,
+        format if format == BfsPsv::CRC32C | BfsPsv::SEED_ZERO => Seed::Zeros,
+        format => return Err(unknown_code(at(word_at), name, format)),
+    };
+    let psv = PsvIndex::from_low_bits(word.psv());
+    let length = bsf.raw_data_size.get();
+    Ok(Some(TransactionCrc { domain, psv, seed, begins, ends, length }))
+}
+
+impl TransactionCrc {
+    /// Returns the bytes behind the mkey in memory: the data, with the CRC where it is there.
+    pub const fn memory_bytes(&self) -> u64 {
+        let crc = match (self.domain, self.ends) {
+            (DomainKind::Memory, true) => size_of::<u32>() as u64,
+            _ => 0,
+        };
+        self.length as u64 + crc
+    }
+}
