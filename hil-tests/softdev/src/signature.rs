@@ -33,9 +33,9 @@ pub fn t10_guard(block: &[u8], seed_ones: bool) -> u16 {
     digest.finalize()
 }
 
-/// Computes the IP checksum guard of a block (RFC 1071).
+/// Computes the IP checksum guard of a block (RFC 1071, DEVICE.md 7.6).
 ///
-/// Assumption: the seed is the sum's start value and the sum is complemented (gap 1).
+/// Assumption: a seed of all ones is the sum's start value (gap 1).
 pub fn ip_checksum(block: &[u8], seed_ones: bool) -> u16 {
     let start = if seed_ones { u64::from(u16::MAX) } else { 0 };
     let mut sum = block.chunks(2).fold(start, |sum, pair| {

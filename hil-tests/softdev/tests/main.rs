@@ -3,6 +3,7 @@
 
 mod common;
 mod crypto;
+mod drivers;
 mod layout;
 mod queues;
 mod random;

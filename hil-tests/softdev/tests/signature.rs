@@ -113,7 +113,7 @@ fn all_block_sizes_and_checksum_guards() {
         let (at, mkey) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
         let (wire, errors) = out(&mut host, &mkey, 2 * (block + 8));
         assert!(errors.is_empty());
-        // One's complement addition is addition modulo 65535.
+        // One's complement addition is addition modulo 65535; from 0 on, and complemented (DEVICE.md 7.6).
         let [high, low] = (!((block as u64 / 2 * 0xa5a5 % 0xffff) as u16)).to_be_bytes();
         assert_eq!(wire[block..block + 8], [high, low, 0, 1, 0, 0, 0, 2]);
         assert_eq!(wire[2 * block + 8..], [high, low, 0, 1, 0, 0, 0, 3]);
@@ -149,7 +149,7 @@ fn d1_d2_contents_of_a_signature_error() {
         errors.iter().map(words).collect::<Vec<_>>(),
         [(1, 1 << 13, 0x9916_5678_0000_0064, 0xec7d_5678_0000_0064, 519, index)]
     );
-    // The field of a CRC32 block corrupted, on the wire, block 1.
+    // The field of a CRC32 block corrupted, on the wire, block 1: the offset counts signatures that memory has not (7.5).
     let block = [&[0xa5; 512][..], &[0x69, 0x9a, 0xca, 0x21]].concat();
     let mut wire = [block.clone(), block].concat();
     wire[516 + 512] = 0x96;

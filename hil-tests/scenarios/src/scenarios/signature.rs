@@ -46,7 +46,7 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// Every kind of signature. The IP checksum's seed and complement are assumptions (gap 1).
+/// Every kind of signature. The IP checksum's start with seed ones is an assumption (gap 1).
 const KINDS: [Signature; 10] = [
     t10(DIF),
     t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
@@ -510,7 +510,7 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
 
 /// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md 4.1).
 ///
-/// Assumption: the CRC vectors of the hardware tests belong to seed 0 (D17); the IP checksum is that of RFC 1071 (gap 1).
+/// Assumption: the CRC vectors of the hardware tests belong to seed 0 (D17).
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     const A5: [u8; 512] = [0xa5; 512];
     let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };

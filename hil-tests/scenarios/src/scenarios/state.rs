@@ -615,9 +615,8 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
     fixture.no_error("halves in one request")
 }
 
-/// A wrong block in the second of two transfers is counted from the mkey's start.
-///
-/// Assumption: with a signature in one domain alone, too, the offset counts bytes of that domain (gap 14).
+/// A wrong block in the second of two transfers is counted from the mkey's start, by the bytes of the wire, though memory has
+/// none of the signatures (DEVICE.md 7.5).
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
