@@ -51,6 +51,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Event>> {
 mod tests {
     use super::replay::Tally;
     use super::*;
+    use mlx5_mkey::inspect::{Body, DeviceContext, Requests, Severity, Style};
+    use mlx5_mkey::mkey::XtsEngine;
     use mlx5_softdev::Faults;
 
     fn spdk() -> Vec<Event> {
@@ -78,5 +80,34 @@ mod tests {
             let outcome = replay::replay(&events, faults);
             assert!(outcome.is_err(), "{faults:?}: {outcome:?}");
         }
+    }
+
+    /// What runs on hardware is nothing that a device may refuse, and all of it is read.
+    #[test]
+    fn inspect_has_no_more_than_notes_for_spdk() {
+        let (mut device, mut requests) = (DeviceContext::UNKNOWN, 0);
+        for event in spdk() {
+            let blocks = match event {
+                Event::Device { engine: Engine::MultiBlock, .. } => {
+                    device.engine = Some(XtsEngine::MultiBlock);
+                    continue;
+                }
+                Event::Device { engine: Engine::SingleBlock, .. } => {
+                    device.engine = Some(XtsEngine::SingleBlock);
+                    continue;
+                }
+                Event::Ring { blocks, .. } => blocks.0,
+                _ => continue,
+            };
+            for (_, request) in Requests::new(&blocks) {
+                requests += 1;
+                let page = request.pretty(device, Style::Plain);
+                assert!(request.worst(&device) <= Some(Severity::Note), "{page}");
+                assert!(!matches!(request.body(), Body::Unknown), "{page}");
+                let words = request.summary(device).to_string();
+                assert!(!words.contains("unreadable") && !words.contains("not decoded"), "{words}");
+            }
+        }
+        assert_eq!(requests, 5688);
     }
 }
