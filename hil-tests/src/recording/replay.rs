@@ -1,6 +1,7 @@
 //! Executes a recording on the software device.
 
 use super::{Engine, Event};
+use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::mkey_context::QpnMkey;
@@ -74,18 +75,6 @@ fn finish(machine: Option<Machine>) -> Result<(), String> {
         Some(cqe) => Err(format!("one completion too many: {cqe:?}")),
         None => Ok(()),
     }
-}
-
-/// Returns the requests in blocks that follow each other.
-pub fn requests(mut blocks: &[u8]) -> Vec<&[u8]> {
-    let mut requests = Vec::new();
-    while let Some(octowords) = blocks.get(7) {
-        let length = usize::from(octowords & 0x3f) * 16;
-        let (request, _) = blocks.split_at_checked(length).unwrap_or((blocks, &[]));
-        requests.push(request);
-        blocks = blocks.get(length.max(1).next_multiple_of(BLOCK)..).unwrap_or_default();
-    }
-    requests
 }
 
 /// The device, with what the driver had beside its data: a completion queue and a queue pair.
@@ -165,7 +154,7 @@ impl Machine {
                 self.device.memory_mut().write(*address, &bytes.0).map_err(said)?;
             }
             Event::Ring { qp, from, blocks } => {
-                tally.requests += requests(&blocks.0).len();
+                tally.requests += Requests::new(&blocks.0).count();
                 self.ring(*qp, *from, &blocks.0)?;
             }
             Event::Completion { opcode, counter, syndrome } => {
