@@ -22,7 +22,9 @@ the same directory reach each other.
   --help             this text
 
 Set for COMMAND: LD_PRELOAD, MLX5_UVERBS_* and MLX5_CRYPTO_TEST_INFO, with credentials and keys that
-fit the device. The exit status is that of COMMAND; 2 for arguments that make no sense.
+fit the device. COMMAND's libibverbs and DPDK look for devices where there is only this one
+(SYSFS_PATH, SYSFS_PCI_DEVICES); to DPDK it is 0000:c1:00.0 on the PCI bus. The exit
+status is that of COMMAND; 2 for arguments that make no sense.
 ";
 
 /// What the command line asks for.
@@ -106,7 +108,7 @@ fn prepare(options: &Options) -> Result<Command, String> {
         Ok(others) if !others.is_empty() => format!("{others}:{}", library.display()),
         _ => library.display().to_string(),
     };
-    command.env("LD_PRELOAD", preload).env_remove("SYSFS_PATH");
+    command.env("LD_PRELOAD", preload).env_remove("SYSFS_PATH").env_remove("SYSFS_PCI_DEVICES");
     command.env("MLX5_CRYPTO_TEST_INFO", root().join("hil-tests/uverbs/crypto_test_info.json"));
     let chosen = [
         ("MLX5_UVERBS_CRYPTO", &options.crypto),

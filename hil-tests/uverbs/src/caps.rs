@@ -108,7 +108,7 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
             put(&mut bytes, &number(5, 3, 5, 12)); // log_max_num_deks
             put(&mut bytes, &number(6, 3, 5, 1)); // log_max_num_import_keks
             put(&mut bytes, &number(7, 3, 5, 1)); // log_max_num_creds
-            put(&mut bytes, &number(0xa, 0, 8, 1)); // num_nv_import_keks
+            put(&mut bytes, &number(0xa, 0, 8, 2)); // num_nv_import_keks
             put(&mut bytes, &number(0xb, 0, 8, 1)); // num_nv_credentials
         }
         KIND_GENERAL_2 => {}

@@ -399,7 +399,7 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
     unsafe { next(domain, kind, protocol) }
 }
 
-/// Run by the loader: makes libibverbs look for devices where ours is.
+/// Run by the loader: makes libibverbs and DPDK look for devices where ours is.
 extern "C" fn loaded() {
     let _ = catch_unwind(|| {
         // This library's own unit tests are no program that it is for.
@@ -409,8 +409,11 @@ extern "C" fn loaded() {
         let directory = settings::directory();
         let tree = private_directory(&directory).and_then(|()| sysfs::write(&directory));
         let Ok(tree) = tree else { return };
-        if let Ok(path) = CString::new(tree.into_os_string().into_vec()) {
-            sys::set_default(c"SYSFS_PATH", &path);
+        let devices = tree.join(sysfs::PCI_DEVICES);
+        for (name, path) in [(c"SYSFS_PATH", tree), (c"SYSFS_PCI_DEVICES", devices)] {
+            if let Ok(path) = CString::new(path.into_os_string().into_vec()) {
+                sys::set_default(name, &path);
+            }
         }
     });
 }

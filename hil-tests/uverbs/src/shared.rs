@@ -206,9 +206,9 @@ pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
 /// Makes all crypto logins invalid.
 pub(crate) fn revoke() {
     if let Some(state) = lock().state.as_mut()
-        && let Some((_, credential)) = state.factory
+        && let Some(factory) = state.factory
     {
-        state.device.revoke(credential);
+        state.device.revoke(factory.credential);
     }
 }
 

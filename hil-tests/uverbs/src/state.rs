@@ -12,7 +12,8 @@ use crate::settings::Settings;
 use mlx5_mkey::inspect::DeviceContext;
 use mlx5_mkey::mkey;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
-use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState, XtsEngine, factory};
+use mlx5_softdev::factory;
+use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState, XtsEngine};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -36,8 +37,8 @@ pub(crate) struct State {
     files: BTreeMap<RawFd, File>,
     /// Contexts by their numbers.
     pub(crate) contexts: BTreeMap<u32, Context>,
-    /// Key encryption key and credential that the device was built with, if it takes wrapped keys.
-    pub(crate) factory: Option<(u32, u32)>,
+    /// What the device was built with, if it takes wrapped keys.
+    pub(crate) factory: Option<factory::Numbers>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,

@@ -1,7 +1,8 @@
-//! The part of `/sys` by which libibverbs finds the device, as plain files.
+//! The part of `/sys` by which libibverbs and DPDK find the device, as plain files.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Name of the device.
@@ -24,6 +25,18 @@ pub(crate) const VENDOR: u32 = 0x15b3;
 /// See [`VENDOR`].
 pub(crate) const PART: u32 = 0x101d;
 
+/// Where devices of the PCI bus are, below what [`write`] returns. DPDK looks where `SYSFS_PCI_DEVICES` says.
+pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
+
+/// Its memory, as none of it can be mapped: start, end and flags of each of 6 regions and the ROM.
+const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
+
+/// Links: DPDK takes only devices that a driver has.
+const LINKS: &[(&str, &str)] = &[
+    ("bus/pci/devices/0000:c1:00.0", "../../../class/infiniband/mlx5_0/device"),
+    ("class/infiniband/mlx5_0/device/driver", "../../../../bus/pci/drivers/mlx5_core"),
+];
+
 /// Writes the files below `directory` and returns what `SYSFS_PATH` has to be.
 ///
 /// Several processes may do so at once: each file appears whole.
@@ -37,6 +50,10 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
     let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc00i00");
     let gid: Vec<String> =
         gid().chunks_exact(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let event = format!(
+        "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
+         PCI_SLOT_NAME=0000:c1:00.0\nMODALIAS={modalias}"
+    );
     let files: &[(&str, &str)] = &[
         ("class/infiniband_verbs/abi_version", "6"),
         ("class/infiniband_verbs/uverbs0/ibdev", DEVICE),
@@ -50,6 +67,12 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         ("class/infiniband/mlx5_0/device/modalias", &modalias),
         ("class/infiniband/mlx5_0/device/vendor", "0x15b3"),
         ("class/infiniband/mlx5_0/device/device", "0x101d"),
+        ("class/infiniband/mlx5_0/device/subsystem_vendor", "0x15b3"),
+        ("class/infiniband/mlx5_0/device/subsystem_device", "0x0000"),
+        ("class/infiniband/mlx5_0/device/class", "0x020000"),
+        ("class/infiniband/mlx5_0/device/sriov_numvfs", "0"),
+        ("class/infiniband/mlx5_0/device/resource", &[RESOURCE; 7].join("\n")),
+        ("class/infiniband/mlx5_0/device/uevent", &event),
         ("class/infiniband/mlx5_0/device/numa_node", "-1"),
         ("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
         ("class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet"),
@@ -57,19 +80,29 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         ("class/infiniband/mlx5_0/ports/1/pkeys/0", "0xffff"),
         ("class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "RoCE v2"),
     ];
-    for (name, content) in files {
+    // Beside the tree: libibverbs takes every entry of a directory for a device.
+    let draft =
+        |name: &str| directory.join(format!("draft-{}-{}", crate::sys::pid(), name.replace('/', "-")));
+    let place = |name: &str| -> io::Result<PathBuf> {
         let path = root.join(name);
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
-        }
-        let wanted = format!("{content}\n");
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        Ok(path)
+    };
+    for (name, content) in files {
+        let (path, wanted) = (place(name)?, format!("{content}\n"));
         if fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
             continue;
         }
-        // Beside the tree: libibverbs takes every entry of a directory for a device.
-        let draft = directory.join(format!("draft-{}-{}", crate::sys::pid(), name.replace('/', "-")));
-        fs::write(&draft, wanted)?;
-        fs::rename(&draft, &path)?;
+        fs::write(draft(name), wanted)?;
+        fs::rename(draft(name), &path)?;
+    }
+    for (name, target) in LINKS {
+        let path = place(name)?;
+        if fs::read_link(&path).is_ok_and(|found| found == Path::new(target)) {
+            continue;
+        }
+        symlink(target, draft(name))?;
+        fs::rename(draft(name), &path)?;
     }
     Ok(root)
 }

@@ -44,7 +44,7 @@ pub struct SoftBoard {
     /// Events by queue pair that no scenario has asked for yet.
     events: VecDeque<(u32, QpEvent)>,
     /// Numbers of KEK and credential, if the device takes wrapped keys.
-    factory: Option<(u32, u32)>,
+    factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
 }
@@ -305,7 +305,8 @@ impl SoftBoard {
 
 impl Commissioned for SoftBoard {
     fn log_in(&mut self) -> Result<(), String> {
-        let (kek, credential) = self.factory.ok_or("the device takes keys in plaintext")?;
+        let factory::Numbers { keks: [kek, _], credential } =
+            self.factory.ok_or("the device takes keys in plaintext")?;
         let shown = factory::wrapped(&factory::CREDENTIAL).expect("a credential that can be wrapped");
         let shown = shown.first_chunk().expect("48 bytes");
         let login = self.device.login(kek, credential, shown).map_err(|error| error.to_string())?;
@@ -320,7 +321,7 @@ impl Commissioned for SoftBoard {
     }
 
     fn revoke(&mut self) -> Result<(), String> {
-        let (_, credential) = self.factory.ok_or("the device takes keys in plaintext")?;
+        let factory::Numbers { credential, .. } = self.factory.ok_or("the device takes keys in plaintext")?;
         self.device.revoke(credential);
         Ok(())
     }

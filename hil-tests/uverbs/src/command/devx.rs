@@ -350,11 +350,12 @@ const fn login_number(object: &Object) -> Option<u32> {
 
 fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     let at = |offset: usize| HEADER + offset;
-    let (kek, credential) = call.state.factory.ok_or(Status::BAD_OPCODE)?;
-    // The device was built with one KEK and one credential. Each is number 0.
-    let known = |asked: u32, number: u32| if asked == 0 { Ok(number) } else { Err(Status::BAD_PARAMETER) };
-    let credential = known(command.u24(at(0x11))?, credential)?;
-    let kek = known(command.u24(at(0x15))?, kek)?;
+    let factory = call.state.factory.ok_or(Status::BAD_OPCODE)?;
+    // What the device was built with is numbered from 0.
+    let known =
+        |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);
+    let credential = known(command.u24(at(0x11))?, &[factory.credential])?;
+    let kek = known(command.u24(at(0x15))?, &factory.keks)?;
     let wrapped = command.bytes(at(0x40), 48)?.try_into().map_err(|_| Status::BAD_LENGTH)?;
     let number = call.state.device.login(kek, credential, wrapped)?;
     Ok((Object::Devx(Devx::Login(number)), reply(HEADER, 8, &number.to_be_bytes())))

@@ -1,12 +1,13 @@
 //! Keys by the user's own names.
 
-use super::{Bench, Counts, Outcome, page, preloaded, verbs};
-use mlx5_mkey::command::{DekKey, XtsKey};
-use mlx5_mkey::devx::{Dek, DekCache, DekLease, MkeySpec, ProtectionDomain, QueuePairSpec};
+use super::{Bench, Counts, Outcome, page, preloaded, prepared, verbs};
+use mlx5_mkey::command::{Credential, CredentialId, DekKey, ImportKekId, LoginState, XtsKey};
+use mlx5_mkey::devx::{Dek, DekCache, DekLease, Device, MkeySpec, ProtectionDomain, QueuePairSpec};
 use mlx5_mkey::mkey::{Access, Crypto, Direction, Keytag, MkeyConfig, SignatureOrder};
 use mlx5_mkey::queue::{self, QpRouter};
 use mlx5_mkey::types::{BlockSize, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_softdev::{crypto, factory};
 
 fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
     let key: [u8; 64] = std::array::from_fn(|index| byte ^ index as u8);
@@ -71,4 +72,43 @@ fn keys_are_loaded_once_and_erased_at_once() {
         assert!(!deks.erase("one").unwrap());
         assert!(!encrypts(&mut bench, &lease), "a lease does not keep a key that was erased");
     });
+}
+
+/// A commissioned device has two keys that wrap others, and a login names one of them.
+#[test]
+fn a_login_names_the_key_that_wraps() {
+    let name = "deks::a_login_names_the_key_that_wraps";
+    prepared(
+        name,
+        |command, _| {
+            command.env("MLX5_UVERBS_CRYPTO", "wrapped");
+        },
+        || {
+            let wrap = |kek: usize, plain: &[u8]| {
+                let keks: [&[u8]; 2] = [&factory::KEK, &factory::ZERO_KEK];
+                crypto::wrap_key(keks[kek], plain).unwrap()
+            };
+            let device = Device::open(None).unwrap();
+            let pd = device.alloc_pd().unwrap();
+            let login = |number: usize, by: usize| {
+                let kek = ImportKekId::new(number as u32).unwrap();
+                let shown = wrap(by, &factory::CREDENTIAL);
+                let shown = Credential::wrapped(shown.first_chunk().unwrap());
+                device.login(CredentialId::new(0).unwrap(), kek, shown)
+            };
+            for number in [0, 1] {
+                let other = 1 - number;
+                let wrong = login(number, other).unwrap();
+                assert_eq!(wrong.state().unwrap(), LoginState::INVALID, "{number}");
+                let right = login(number, number).unwrap();
+                assert_eq!(right.state().unwrap(), LoginState::VALID, "{number}");
+                let load = |kek| {
+                    let key = wrap(kek, &[7; 64]);
+                    pd.create_dek(DekKey::Wrapped256(key.first_chunk().unwrap()), [0; 8]).is_ok()
+                };
+                assert_eq!((load(number), load(other)), (true, false), "{number}");
+            }
+            assert!(login(2, 0).is_err(), "there are two");
+        },
+    );
 }

@@ -8,6 +8,8 @@ use mlx5_mkey::command::{
     RnrTimer, Rst2Init, Rtr2Rts,
 };
 use mlx5_mkey::types::Qpn;
+use std::fs;
+use std::path::PathBuf;
 
 fn encoded<C: Command>(command: &C) -> Vec<u8> {
     let mut mailbox = vec![0; C::INPUT];
@@ -91,6 +93,28 @@ fn a_queue_that_ignores_overruns_is_read_without_a_word() {
             assert_eq!(end.data.read(512, 8), round.to_ne_bytes());
         }
         assert_eq!(Context::new().cq(end.data.0, end.data.0 + 2048, 1 << 7), Err(libc::EOPNOTSUPP));
+    });
+}
+
+/// As DPDK looks for it: on the PCI bus, in the hands of a driver, and the same as the one of libibverbs.
+#[test]
+fn the_device_is_on_the_pci_bus() {
+    preloaded("drivers::the_device_is_on_the_pci_bus", || {
+        let devices = PathBuf::from(std::env::var_os("SYSFS_PCI_DEVICES").unwrap());
+        let tree = PathBuf::from(std::env::var_os("SYSFS_PATH").unwrap());
+        assert!(devices.starts_with(&tree));
+        let names: Vec<_> = fs::read_dir(&devices).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let [name] = names.as_slice() else { panic!("{names:?}") };
+        let read = |name: &str| fs::read_to_string(devices.join(name)).unwrap();
+        let slot = format!("PCI_SLOT_NAME={}\n", name.display());
+        let [vendor, kind, event, resource] = ["vendor", "device", "uevent", "resource"]
+            .map(|file| read(&format!("{}/{file}", name.display())));
+        assert_eq!((vendor.as_str(), kind.as_str()), ("0x15b3\n", "0x101d\n"));
+        assert!(resource.lines().count() >= 6 && resource.lines().all(|line| line.split(' ').count() == 3));
+        assert!(event.contains(&slot));
+        let driver = fs::read_link(devices.join(name).join("driver")).unwrap();
+        assert_eq!(driver.file_name().unwrap(), "mlx5_core");
+        assert_eq!(event, fs::read_to_string(tree.join("class/infiniband/mlx5_0/device/uevent")).unwrap());
     });
 }
 
