@@ -25,9 +25,9 @@ Runs rdma-core's own tests and perftest, unchanged, on the software device: thro
 libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
 missing are installed when this runs as root, else named.
 
-  --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that does
-                 with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for each
-                 AES-XTS engine; results are compared with OpenSSL's
+  --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that
+                 does with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for
+                 each AES-XTS engine; results are compared with OpenSSL's
   --record FILE  besides, writes work requests of a shorter run and their results to FILE (gzip), as
                  in hil-tests/vectors/spdk.jsonl.gz, which a test executes again
   --help         this text
