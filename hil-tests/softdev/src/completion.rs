@@ -37,7 +37,8 @@ impl<M: Memory> Device<M> {
             let Some(qp) = self.objects.qps.get_mut(qpn) else { continue };
             if qp.attributes.send_cqn == cqn || qp.attributes.recv_cqn == Some(cqn) {
                 qp.state = QpState::Error;
-                qp.outstanding = None;
+                qp.outstanding.clear();
+                self.active.insert(qpn);
             }
         }
     }
@@ -45,7 +46,7 @@ impl<M: Memory> Device<M> {
     /// A send request is done: moves past it and completes it if it asked for that.
     pub(crate) fn complete(&mut self, qpn: u32, posted: Posted, bytes: u32) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        qp.sq_consumer = posted.end();
         let cqn = qp.attributes.send_cqn;
         if posted.ce >= FmCeSe::CE_ALWAYS {
             self.pass_nops(qpn);
@@ -58,9 +59,9 @@ impl<M: Memory> Device<M> {
     /// A send request failed: completes it whether it asked or not, and the queue pair is in error.
     pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, syndrome: Syndrome, vendor: u8) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        qp.sq_consumer = posted.end();
         qp.state = QpState::Error;
-        qp.outstanding = None;
+        qp.outstanding.clear();
         let cqn = qp.attributes.send_cqn;
         let subject = self.send_subject(qpn, posted);
         self.post(cqn, cqe::error(subject, CqeOpcode::REQUESTER_ERROR, syndrome, vendor));
@@ -69,7 +70,7 @@ impl<M: Memory> Device<M> {
     /// A send request that was never executed: completes as flushed, unless its completion mode forbids it.
     pub(crate) fn flush(&mut self, qpn: u32, posted: Posted) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-        qp.sq_consumer = posted.counter.wrapping_add(posted.blocks);
+        qp.sq_consumer = posted.end();
         let cqn = qp.attributes.send_cqn;
         if posted.ce != FmCeSe::CE_NO_FLUSH_ERROR {
             let subject = self.send_subject(qpn, posted);
@@ -121,13 +122,20 @@ impl<M: Memory> Device<M> {
     }
 }
 
+/// Whether the host has taken too few entries, as far as known.
+fn is_full(cq: &Cq) -> bool {
+    cq.producer.wrapping_sub(cq.consumer) & INDEX_MASK >= cq.entries()
+}
+
 /// Writes the entry at the producer index, its last byte last. `None` where it must not or cannot.
-fn write(memory: &mut impl Memory, cq: &Cq, mut entry: Entry) -> Option<()> {
-    let mut consumer = [0; 4];
-    memory.read(cq.attributes.doorbell_record, &mut consumer).ok()?;
-    let ahead = cq.producer.wrapping_sub(u32::from_be_bytes(consumer)) & INDEX_MASK;
-    if ahead >= cq.entries() && !cq.attributes.ignore_overrun {
-        return None;
+fn write(memory: &mut impl Memory, cq: &mut Cq, mut entry: Entry) -> Option<()> {
+    if !cq.attributes.ignore_overrun && is_full(cq) {
+        let mut consumer = [0; 4];
+        memory.read(cq.attributes.doorbell_record, &mut consumer).ok()?;
+        cq.consumer = u32::from_be_bytes(consumer);
+        if is_full(cq) {
+            return None;
+        }
     }
     let lap = cq.producer >> cq.attributes.log_entries & 1;
     let slot = u64::from(cq.producer & (cq.entries() - 1)) * u64::from(cq.attributes.entry_bytes);

@@ -1,6 +1,7 @@
 //! The front: objects are made and destroyed here, queues are run, events and messages picked up.
 
 use crate::faults::Faults;
+use crate::fetch::ReadAhead;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::object::cq::{Cq, CqAttributes};
@@ -10,12 +11,9 @@ use crate::object::psv::{Psv, PsvView};
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
 use crate::object::{Objects, Pd};
 use crate::profile::{CryptoMode, DeviceProfile};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
-
-/// A run ends behind this number of rounds over all queues, for rings that feed themselves: the next run continues.
-const MAX_ROUNDS: u32 = 1 << 17;
 
 /// Why a call was refused. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +96,8 @@ pub struct Device<M> {
     pub(crate) profile: DeviceProfile,
     pub(crate) faults: Faults,
     pub(crate) objects: Objects,
+    /// Queue pairs that may have something to do.
+    pub(crate) active: BTreeSet<u32>,
     pub(crate) events: VecDeque<Event>,
     /// Messages between queue pairs of this device.
     pub(crate) local: VecDeque<Message>,
@@ -113,6 +113,7 @@ impl<M: Memory> Device<M> {
             profile,
             faults: Faults::default(),
             objects: Objects::new(),
+            active: BTreeSet::new(),
             events: VecDeque::new(),
             local: VecDeque::new(),
             outbound: VecDeque::new(),
@@ -435,10 +436,7 @@ impl<M: Memory> Device<M> {
 
     /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.
     pub fn is_waiting(&self) -> bool {
-        self.objects
-            .qps
-            .values()
-            .any(|qp| qp.outstanding.as_ref().is_some_and(|outstanding| outstanding.not_ready))
+        self.objects.qps.values().any(Qp::is_not_ready)
     }
 
     /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
@@ -518,21 +516,26 @@ impl<M: Memory> Device<M> {
         }
         let from = qp.state;
         qp.state = to;
+        // While it stood still, requests may have been changed.
+        qp.read_ahead = ReadAhead::default();
         match to {
             QpState::Reset => {
-                (qp.sq_consumer, qp.rq_consumer) = (0, 0);
-                (qp.outstanding, qp.draining) = (None, false);
+                (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
+                (qp.sequence, qp.expected) = (0, 0);
+                qp.outstanding.clear();
+                qp.draining = false;
             }
             // What was on its way is flushed with the rest: the counter still stands before it.
-            QpState::Error | QpState::SendQueueError => qp.outstanding = None,
+            QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
             QpState::SendQueueDrained if from == QpState::ReadyToSend => {
-                qp.draining = qp.outstanding.is_some();
+                qp.draining = !qp.outstanding.is_empty();
                 if !qp.draining {
                     self.events.push_back(Event::SqDrained(number));
                 }
             }
             _ => {}
         }
+        self.active.insert(number);
         Ok(())
     }
 
@@ -556,7 +559,8 @@ impl<M: Memory> Device<M> {
         if qp.state != QpState::Reset {
             return Err(Error::InUse);
         }
-        qp.sq_consumer = counter;
+        (qp.sq_consumer, qp.sq_producer) = (counter, counter);
+        qp.read_ahead = ReadAhead::default();
         Ok(())
     }
 
@@ -567,87 +571,6 @@ impl<M: Memory> Device<M> {
     pub fn query(&self, number: u32) -> Result<QpView, Error> {
         let qp = self.objects.qps.get(number).ok_or(Error::NoSuchObject { what: "QP", number })?;
         Ok(QpView { state: qp.state, hw_sq_wqebb_counter: qp.sq_consumer, hw_rq_counter: qp.rq_consumer })
-    }
-
-    /// Takes a doorbell: executes what the doorbell record of the queue pair rings, and all that follows from it.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn doorbell(&mut self, number: u32) -> Result<(), Error> {
-        self.qp_mut(number)?;
-        self.progress();
-        Ok(())
-    }
-
-    /// Runs all queues until nothing moves. One run is one period of the receiver-not-ready timer.
-    ///
-    /// Reads all doorbell records, so a thread that only calls this needs no doorbells.
-    pub fn run(&mut self) {
-        for number in self.objects.qps.numbers() {
-            let outstanding = self.objects.qps.get_mut(number).and_then(|qp| qp.outstanding.as_mut());
-            if let Some(outstanding) = outstanding.filter(|outstanding| outstanding.not_ready) {
-                outstanding.attempts = outstanding.attempts.saturating_add(1);
-            }
-        }
-        self.progress();
-    }
-
-    fn progress(&mut self) {
-        let numbers = self.objects.qps.numbers();
-        for number in &numbers {
-            let qp = self.objects.qps.get(*number);
-            if qp.and_then(|qp| qp.outstanding.as_ref()).is_some_and(|outstanding| outstanding.not_ready) {
-                self.ask(*number);
-            }
-        }
-        for _ in 0..MAX_ROUNDS {
-            let mut moved = false;
-            for number in &numbers {
-                moved |= self.step_send(*number);
-                moved |= self.step_receive(*number);
-            }
-            while let Some(message) = self.local.pop_front() {
-                moved = true;
-                if let Some(answer) = self.dispatch(message) {
-                    self.local.push_back(answer);
-                }
-            }
-            if !moved {
-                break;
-            }
-        }
-    }
-
-    /// Takes a message from another device, and answers or goes on with what waited for it.
-    pub fn deliver(&mut self, message: Message) {
-        if let Some(answer) = self.dispatch(message) {
-            self.outbound.push_back(answer);
-        }
-        self.progress();
-    }
-
-    fn dispatch(&mut self, message: Message) -> Option<Message> {
-        match message {
-            Message::Request { from, to, sequence, request } => {
-                let response = self.respond(to, request);
-                Some(Message::Response { to: from, sequence, response })
-            }
-            Message::Response { to, sequence, response } => {
-                self.accept(to, sequence, response);
-                None
-            }
-        }
-    }
-
-    /// Returns the next message for another device. A transport that loses one answers [`crate::Response::Unreachable`].
-    pub fn take_message(&mut self) -> Option<Message> {
-        self.outbound.pop_front()
-    }
-
-    /// Returns the events since the last call, oldest first.
-    pub fn take_events(&mut self) -> Vec<Event> {
-        let silent = self.faults.drained_not_told;
-        self.events.drain(..).filter(|event| !silent || !matches!(event, Event::SqDrained(_))).collect()
     }
 
     fn known_pd(&self, pd: u32) -> Result<(), Error> {
@@ -665,7 +588,7 @@ impl<M: Memory> Device<M> {
         Ok(Key::new(MkeyIndex::from_low_bits(index), tag))
     }
 
-    fn qp_mut(&mut self, number: u32) -> Result<&mut Qp, Error> {
+    pub(crate) fn qp_mut(&mut self, number: u32) -> Result<&mut Qp, Error> {
         self.objects.qps.get_mut(number).ok_or(Error::NoSuchObject { what: "QP", number })
     }
 }

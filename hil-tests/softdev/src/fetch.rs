@@ -1,8 +1,9 @@
 //! From ring bytes to a typed operation. The ring is never trusted: what does not parse is a refusal.
 
 use crate::memory::Memory;
-use crate::object::qp::{Posted, QpAttributes, ReceiveRing};
+use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing};
 use crate::refusal::Refusal;
+use alloc::vec;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use mlx5_mkey::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
@@ -53,27 +54,71 @@ pub(crate) struct Wqe {
     bytes: Vec<u8>,
 }
 
+/// As many blocks are read at once, if they are rung.
+const READ_AHEAD: u16 = 32;
+
+/// Blocks of a send ring that were read with one before them, and are not executed yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadAhead {
+    first: u16,
+    blocks: Vec<[u8; WQEBB_BYTES]>,
+}
+
+impl ReadAhead {
+    /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are rung.
+    fn blocks(
+        &mut self,
+        memory: &impl Memory,
+        qp: &QpAttributes,
+        counter: u16,
+        count: u16,
+        rung: u16,
+    ) -> Result<&[[u8; WQEBB_BYTES]], Refusal> {
+        let passed = usize::from(counter.wrapping_sub(self.first));
+        if self.blocks.len().saturating_sub(passed) < usize::from(count) {
+            self.first = counter;
+            self.blocks = read(memory, qp, counter, rung.min(READ_AHEAD).max(count))?;
+            return Ok(&self.blocks);
+        }
+        Ok(self.blocks.get(passed..).unwrap_or_default())
+    }
+}
+
+/// Reads `count` blocks of a send ring from block `counter` on, in as few pieces as the ring's end allows.
+fn read(
+    memory: &impl Memory,
+    qp: &QpAttributes,
+    counter: u16,
+    count: u16,
+) -> Result<Vec<[u8; WQEBB_BYTES]>, Refusal> {
+    let size = 1u16 << qp.log_sq_blocks.min(15);
+    let mut blocks = vec![[0; WQEBB_BYTES]; usize::from(count)];
+    let (mut next, mut rest) = (counter, blocks.as_mut_slice());
+    while !rest.is_empty() {
+        let slot = next & (size - 1);
+        let (part, behind) = rest.split_at_mut(rest.len().min(usize::from(size - slot)));
+        let address = qp.sq.checked_add(u64::from(slot) * WQEBB_BYTES as u64).ok_or(Refusal::MemoryFault)?;
+        memory.read(address, part.as_flattened_mut()).map_err(|_| Refusal::MemoryFault)?;
+        (next, rest) = (next.wrapping_add(part.len() as u16), behind);
+    }
+    Ok(blocks)
+}
+
 /// Reads the request that starts at block `counter`, of which `rung` blocks from there on are rung.
 ///
 /// `Err` carries what a completion can still say about it.
 pub(crate) fn fetch(
     memory: &impl Memory,
     qpn: u32,
-    qp: &QpAttributes,
+    qp: &mut Qp,
     counter: u16,
     rung: u16,
 ) -> Result<Wqe, (Posted, Refusal)> {
     let mut posted = Posted { counter, blocks: 1, opcode: Opcode::NOP, ce: FmCeSe::CE_ALWAYS };
-    let mask = (1u16 << qp.log_sq_blocks.min(15)) - 1;
-    let block = |number: u16| -> Result<[u8; WQEBB_BYTES], Refusal> {
-        let slot = u64::from(counter.wrapping_add(number) & mask);
-        let address = qp.sq.checked_add(slot * WQEBB_BYTES as u64).ok_or(Refusal::MemoryFault)?;
-        let mut bytes = [0; WQEBB_BYTES];
-        memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
-        Ok(bytes)
-    };
-    let mut bytes = block(0).map_err(|refusal| (posted, refusal))?.to_vec();
-    let control = match ControlSegment::read_from_prefix(&bytes) {
+    let Qp { attributes, read_ahead, .. } = qp;
+    let first =
+        read_ahead.blocks(memory, attributes, counter, 1, rung).map_err(|refusal| (posted, refusal))?;
+    let control = match ControlSegment::read_from_prefix(first.as_flattened()) {
         Ok((control, _)) => control,
         Err(_) => return Err((posted, Refusal::Malformed)),
     };
@@ -88,11 +133,10 @@ pub(crate) fn fetch(
         posted.blocks = posted.blocks.min(rung);
         return Err((posted, Refusal::Malformed));
     }
-    for number in 1..posted.blocks {
-        bytes.extend_from_slice(&block(number).map_err(|refusal| (posted, refusal))?);
-    }
-    bytes.truncate(usize::from(octowords) * OCTOWORD_BYTES);
-    Ok(Wqe { control, posted, bytes })
+    let blocks = read_ahead.blocks(memory, attributes, counter, posted.blocks, rung);
+    let bytes = blocks.map_err(|refusal| (posted, refusal))?.as_flattened();
+    let bytes = bytes.get(..usize::from(octowords) * OCTOWORD_BYTES).ok_or((posted, Refusal::Malformed))?;
+    Ok(Wqe { control, posted, bytes: bytes.to_vec() })
 }
 
 impl Wqe {

@@ -34,6 +34,7 @@ pub mod pipeline;
 mod profile;
 mod refusal;
 mod respond;
+mod run;
 pub mod signature;
 pub mod transaction;
 mod transform;

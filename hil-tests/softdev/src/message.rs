@@ -1,5 +1,6 @@
 //! What requester and responder say to each other: plain data with wire bytes, to be carried by anyone.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
 
@@ -8,8 +9,8 @@ use mlx5_mkey::wire::cqe::Syndrome;
 pub enum Request {
     /// Data for the next receive.
     Send {
-        /// Wire bytes.
-        data: Vec<u8>,
+        /// Wire bytes, which the requester keeps until it has an answer.
+        data: Arc<Vec<u8>>,
         /// Immediate data or key to invalidate.
         payload: Payload,
         /// The receiver wants an event.
@@ -21,8 +22,8 @@ pub enum Request {
         rkey: u32,
         /// Address in the key's space.
         address: u64,
-        /// Wire bytes.
-        data: Vec<u8>,
+        /// Wire bytes, which the requester keeps until it has an answer.
+        data: Arc<Vec<u8>>,
         /// Immediate data, which takes a receive.
         immediate: Option<u32>,
         /// The receiver wants an event.
@@ -96,7 +97,7 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
-        /// Comes back with the answer, so that a late one is not taken for another's.
+        /// Counts the requests of a queue pair from 0 on, as packet sequence numbers do; the answer has it too.
         sequence: u32,
         /// What it asks.
         request: Request,

@@ -9,6 +9,7 @@ use crate::message::{Payload, Request, Response};
 use crate::object::qp::{QpAttributes, QpState};
 use crate::refusal::Refusal;
 use crate::translate::{Asker, Right};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
@@ -20,13 +21,15 @@ struct Receive {
     segments: Result<Vec<DataSegment>, Refusal>,
 }
 
+/// Takes a message's data, as a copy where the requester is of this device and has it as well.
+fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
+    Arc::unwrap_or_clone(data)
+}
+
 impl<M: Memory> Device<M> {
-    /// Answers a request to queue pair `qpn`.
+    /// Answers a request to queue pair `qpn`, which responds.
     pub(crate) fn respond(&mut self, qpn: u32, request: Request) -> Response {
         let Some(qp) = self.objects.qps.get(qpn) else { return Response::Unreachable };
-        if !qp.state.responds() {
-            return Response::Unreachable;
-        }
         let (attributes, rights) = (qp.attributes, qp.rights);
         let allowed = match request {
             Request::Send { .. } => true,
@@ -39,11 +42,12 @@ impl<M: Memory> Device<M> {
         }
         match request {
             Request::Send { data, payload, solicited } => {
-                self.respond_send(qpn, &attributes, data, payload, solicited)
+                self.respond_send(qpn, &attributes, owned(data), payload, solicited)
             }
             Request::Write { rkey, address, data, immediate, solicited } => {
                 let range = Range { key: rkey, address, length: data.len() as u64 };
-                self.respond_write(qpn, &attributes, range, data, immediate.map(|word| (word, solicited)))
+                let immediate = immediate.map(|word| (word, solicited));
+                self.respond_write(qpn, &attributes, range, owned(data), immediate)
             }
             Request::Read { rkey, address, length } => {
                 let range = Range { key: rkey, address, length: length.into() };
@@ -238,8 +242,11 @@ impl<M: Memory> Device<M> {
     fn enter_error(&mut self, qpn: u32) {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.state = QpState::Error;
-            // A request on its way still completes with its answer; a queue pair may be its own peer.
-            qp.outstanding = qp.outstanding.take().filter(|outstanding| !outstanding.not_ready);
+            // Requests on their way still complete with their answers; a queue pair may be its own peer.
+            if qp.is_not_ready() {
+                qp.outstanding.clear();
+            }
+            self.active.insert(qpn);
         }
     }
 

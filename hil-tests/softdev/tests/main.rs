@@ -5,6 +5,7 @@ mod common;
 mod crypto;
 mod drivers;
 mod layout;
+mod outstanding;
 mod queues;
 mod random;
 mod signature;

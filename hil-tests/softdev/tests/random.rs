@@ -157,8 +157,8 @@ proptest! {
         let (mut host, _) = world();
         let rkey = u32::from_be_bytes(rkey);
         let request = match kind {
-            0 => Request::Send { data, payload: Payload::Invalidate(rkey), solicited: true },
-            1 => Request::Write { rkey, address: address & 0xfff, data, immediate: None, solicited: false },
+            0 => Request::Send { data: data.into(), payload: Payload::Invalidate(rkey), solicited: true },
+            1 => Request::Write { rkey, address: address & 0xfff, data: data.into(), immediate: None, solicited: false },
             2 => Request::Read { rkey, address: address & 0xfff, length },
             3 => Request::Read { rkey, address: address & 0xfff, length: length & 0xffff },
             4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },

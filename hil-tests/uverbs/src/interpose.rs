@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::fabric::private_directory;
 use crate::request::VERBS_IOCTL;
 use crate::{settings, shared, sys, sysfs};
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulong, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -397,6 +398,45 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
     let next = next!(socket(c_int, c_int, c_int));
     // SAFETY: handed on from the caller.
     unsafe { next(domain, kind, protocol) }
+}
+
+thread_local! {
+    /// Spin locks that this thread has taken and not given back.
+    static SPIN_LOCKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Takes a lock, as libmlx5 does for all that a program posts and polls.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int {
+    let next = next!(pthread_spin_lock(*mut libc::pthread_spinlock_t));
+    let _ = SPIN_LOCKS.try_with(|count| count.set(count.get().saturating_add(1)));
+    // SAFETY: handed on from the caller.
+    unsafe { next(lock) }
+}
+
+/// Gives a lock back. Whoever gives the last one back may have rung a doorbell, or is waiting for an answer, so this thread is
+/// the device for a moment.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int {
+    let next = next!(pthread_spin_unlock(*mut libc::pthread_spinlock_t));
+    // SAFETY: handed on from the caller.
+    let result = unsafe { next(lock) };
+    let left = SPIN_LOCKS.try_with(|count| {
+        count.set(count.get().saturating_sub(1));
+        count.get()
+    });
+    if left == Ok(0) {
+        shared::look();
+    }
+    result
 }
 
 /// Run by the loader: makes libibverbs and DPDK look for devices where ours is.

@@ -6,7 +6,7 @@
 //! not to be had, a pipe does the same.
 #![allow(unsafe_code)]
 
-use crate::pipe;
+use crate::{pipe, shared};
 use mlx5_softdev::{Fault, Memory};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -47,9 +47,9 @@ fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
-    // kernel, which reports those that are not mapped. Getpid cannot fail.
+    // kernel, which reports those that are not mapped.
     let call = || unsafe {
-        libc::process_vm_readv(libc::getpid(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
+        libc::process_vm_readv(shared::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };
     moved(call, || {
         let mut done = 0;
@@ -142,7 +142,7 @@ impl Memory for ProcessMemory {
             // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
             // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
             let call = || unsafe {
-                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+                libc::process_vm_writev(shared::owner(), &raw const local, 1, &raw const remote, 1, 0)
             };
             match moved(call, || pipe::store(from, rest)) {
                 0 => return Err(Fault { address, length: bytes.len() as u64 }),

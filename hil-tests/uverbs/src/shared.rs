@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, RawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -86,6 +87,21 @@ static PREPARED: Once = Once::new();
 /// Whether a worker was started in this process.
 static WORKING: AtomicBool = AtomicBool::new(false);
 
+/// Somebody wanted to look while another had the lock, who is to look again.
+static MISSED: AtomicBool = AtomicBool::new(false);
+
+/// A thread of the program has looked since the worker last asked.
+static LOOKED: AtomicBool = AtomicBool::new(false);
+
+/// The program waits for events, not only by polling.
+static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
+
+/// How often in a row threads of the program have looked for nothing.
+static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+/// Who has looked for nothing this often gives others a chance.
+const PATIENCE: usize = 16;
+
 /// Keeps a descriptor from being closed by the program.
 pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
@@ -153,6 +169,14 @@ pub(crate) fn is_ours(descriptor: RawFd) -> bool {
 /// Whether a descriptor is so high that it cannot be remembered.
 pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
     OURS.word(descriptor).is_none()
+}
+
+/// Returns the number of the process that the state belongs to.
+pub(crate) fn owner() -> i32 {
+    match OWNER.load(Ordering::Acquire) {
+        0 => sys::pid(),
+        owner => owner,
+    }
 }
 
 /// Whether this is not the process that the state belongs to: a child that shares its parent's memory until it executes
@@ -273,20 +297,64 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
-/// Does what there is to do, for the worker, and looks for peers if `peers`. Returns whether there was anything, whether a doorbell could come, and what
-/// else to wait on.
-pub(crate) fn work(peers: bool) -> (bool, bool, Vec<RawFd>) {
+/// What the worker finds.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// There was something to do.
+    pub(crate) moved: bool,
+    /// A doorbell could come.
+    pub(crate) awake: bool,
+    /// What else to wait on.
+    pub(crate) descriptors: Vec<RawFd>,
+}
+
+/// Does what there is to do, for the worker.
+pub(crate) fn work() -> Found {
     while WAITING.load(Ordering::Acquire) > 0 {
         sys::yield_now();
     }
     let mut inside = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
-    match inside.state.as_mut() {
-        Some(state) => {
-            let moved = state.work(peers);
-            (moved, !state.is_quiet(), state.descriptors())
-        }
-        None => (false, false, Vec::new()),
+    MISSED.store(false, Ordering::Release);
+    let Some(state) = inside.state.as_mut() else { return Found::default() };
+    let moved = state.work();
+    WAITS_FOR_EVENTS.store(state.waits_for_events(), Ordering::Relaxed);
+    let (awake, descriptors) = (!state.is_quiet(), state.descriptors());
+    drop(inside);
+    Found { moved: moved || MISSED.load(Ordering::Acquire), awake, descriptors }
+}
+
+/// Does what there is to do, on a thread of the program, unless another thread is at it.
+pub(crate) fn look() {
+    if !WORKING.load(Ordering::Acquire) {
+        return;
     }
+    loop {
+        let Ok(mut inside) = INSIDE.try_lock() else {
+            MISSED.store(true, Ordering::Release);
+            return;
+        };
+        MISSED.store(false, Ordering::Release);
+        let Some(state) = inside.state.as_mut() else { return };
+        let work = AssertUnwindSafe(|| state.work());
+        let moved = as_device(|| catch_unwind(work)).unwrap_or(false);
+        WAITS_FOR_EVENTS.store(state.waits_for_events(), Ordering::Relaxed);
+        drop(inside);
+        LOOKED.store(true, Ordering::Relaxed);
+        if moved {
+            IDLE_LOOKS.store(0, Ordering::Relaxed);
+        } else if IDLE_LOOKS.fetch_add(1, Ordering::Relaxed) >= PATIENCE {
+            // Whoever is waited for may need the core.
+            sys::yield_now();
+        }
+        if !MISSED.load(Ordering::Acquire) {
+            return;
+        }
+    }
+}
+
+/// Whether the program polls, and has done so since this was last asked: then it does what the worker is there for.
+pub(crate) fn is_polled() -> bool {
+    LOOKED.swap(false, Ordering::Relaxed) && !WAITS_FOR_EVENTS.load(Ordering::Relaxed)
 }
 
 /// Makes this process ready to fork and to end.
@@ -327,6 +395,9 @@ extern "C" fn after_fork_in_child() {
     OWNER.store(sys::pid(), Ordering::Release);
     WORKING.store(false, Ordering::Release);
     WAITING.store(0, Ordering::Release);
+    IDLE_LOOKS.store(0, Ordering::Relaxed);
+    LOOKED.store(false, Ordering::Relaxed);
+    WAITS_FOR_EVENTS.store(false, Ordering::Relaxed);
     worker::forget();
     if let Some(mut inside) = guard
         && let Some(state) = inside.state.take()
@@ -341,7 +412,7 @@ extern "C" fn at_exit() {
     if is_borrowed() {
         return;
     }
-    let _ = std::panic::catch_unwind(|| {
+    let _ = catch_unwind(|| {
         let deadline = Instant::now() + LAST_WORDS;
         // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
         while Instant::now() < deadline {

@@ -51,6 +51,8 @@ pub(crate) struct State {
     /// Queues have changed: `watched` is to be made anew, and queues may move without a doorbell.
     changed: bool,
     last_period: Instant,
+    /// A completion queue was armed once.
+    armed: bool,
     log: bool,
 }
 
@@ -64,6 +66,7 @@ enum File {
 /// A doorbell record that is looked at.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
+    queue: Subject,
     address: u64,
     last: [u8; 8],
 }
@@ -95,6 +98,7 @@ impl State {
             watched: Vec::new(),
             changed: true,
             last_period: Instant::now(),
+            armed: false,
             log: settings.log,
         })
     }
@@ -253,26 +257,36 @@ impl State {
         self.watched.is_empty() && !self.changed && self.early.is_empty() && !self.fabric.is_behind()
     }
 
+    /// Whether the program has armed a completion queue, and so sleeps at times.
+    pub(crate) const fn waits_for_events(&self) -> bool {
+        self.armed
+    }
+
     /// Returns what to wait on besides doorbells.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         self.fabric.descriptors().collect()
     }
 
-    /// Does what there is to do: doorbells, timers, events, and messages if `peers`. Returns whether there was anything.
-    pub(crate) fn work(&mut self, peers: bool) -> bool {
+    /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
+    pub(crate) fn work(&mut self) -> bool {
         let mut moved = std::mem::take(&mut self.changed);
         if moved {
             self.watch();
         }
-        moved |= self.look();
-        if peers || !self.early.is_empty() || self.fabric.is_behind() {
+        let rung = self.look();
+        moved |= !rung.is_empty();
+        // Peers have their turn when the program has nothing new.
+        if rung.is_empty() {
             moved |= self.receive();
         }
-        if moved && let Some(number) = self.any_qp() {
-            if self.log {
-                self.log_requests();
+        if moved && self.log {
+            self.log_requests();
+        }
+        for (queue, record) in rung {
+            if let Subject::Qp(number) = queue {
+                let [.., high, low] = record;
+                let _ = self.device.doorbell_at(number, u16::from_be_bytes([high, low]));
             }
-            let _ = self.device.doorbell(number);
         }
         if self.device.is_waiting() && self.last_period.elapsed() >= NOT_READY_PERIOD {
             self.last_period = Instant::now();
@@ -292,18 +306,11 @@ impl State {
 
     /// Writes what peers are still to get, before the process ends.
     pub(crate) fn finish(&mut self, deadline: Instant) {
-        self.work(true);
+        self.work();
         while self.fabric.is_behind() && Instant::now() < deadline {
-            self.work(true);
+            self.work();
             crate::sys::yield_now();
         }
-    }
-
-    fn any_qp(&self) -> Option<u32> {
-        self.contexts.values().flat_map(Context::queues).find_map(|object| match object {
-            Object::Qp(qp) => Some(qp.number),
-            _ => None,
-        })
     }
 
     /// Makes the list of doorbell records anew: those that can make something happen.
@@ -314,58 +321,51 @@ impl State {
             !matches!(state, Ok(QpState::Reset | QpState::Init))
         };
         let records = self.contexts.values().flat_map(Context::queues).filter_map(|object| match object {
-            Object::Qp(qp) if moves(qp.number) => Some(qp.record),
+            Object::Qp(qp) if moves(qp.number) => Some((Subject::Qp(qp.number), qp.record)),
             Object::Cq(cq) if cq.channel.is_some() || self.subscriptions.want_completions(cq.number) => {
-                Some(cq.record)
+                Some((Subject::Cq(cq.number), cq.record))
             }
             _ => None,
         });
-        self.watched = records.map(|address| Watched { address, last: [0xff; 8] }).collect();
+        self.watched = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
     }
 
-    /// Looks at all doorbell records. Returns whether one has changed.
-    fn look(&mut self) -> bool {
+    /// Looks at all doorbell records. Returns those that have changed, and whose they are.
+    fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
         let addresses: Vec<u64> = self.watched.iter().map(|watched| watched.address).collect();
         let mut records = Vec::new();
         ProcessMemory.records(&addresses, &mut records);
-        let mut changed = false;
+        let mut changed = Vec::new();
         for (watched, record) in self.watched.iter_mut().zip(records) {
             if let Some(record) = record.filter(|record| *record != watched.last) {
                 watched.last = record;
-                changed = true;
+                changed.push((watched.queue, record));
             }
         }
         changed
     }
 
-    /// Takes messages of other processes.
+    /// Takes messages of other processes. Returns whether there were any that could be carried out.
     fn receive(&mut self) -> bool {
-        let mut ready = Vec::new();
-        for (since, message) in std::mem::take(&mut self.early) {
-            if self.is_early(&message) && since.elapsed() < TIMEOUT {
-                self.early.push((since, message));
+        let Self { device, fabric, early, .. } = self;
+        let mut any = false;
+        for (since, message) in std::mem::take(early) {
+            if is_early(device, &message) && since.elapsed() < TIMEOUT {
+                early.push((since, message));
             } else {
-                ready.push(message);
+                any = true;
+                device.deliver(message);
             }
         }
-        for message in self.fabric.exchange() {
-            if self.is_early(&message) {
-                self.early.push((Instant::now(), message));
+        fabric.exchange(|message| {
+            if is_early(device, &message) {
+                early.push((Instant::now(), message));
             } else {
-                ready.push(message);
+                any = true;
+                device.deliver(message);
             }
-        }
-        let any = !ready.is_empty();
-        for message in ready {
-            self.device.deliver(message);
-        }
+        });
         any
-    }
-
-    fn is_early(&self, message: &Message) -> bool {
-        let Message::Request { to, .. } = message else { return false };
-        let state = self.device.query(*to).map(|view| view.state);
-        matches!(state, Ok(QpState::Reset | QpState::Init))
     }
 
     /// Hands messages to other processes.
@@ -377,6 +377,7 @@ impl State {
                 self.device.deliver(answer);
             }
         }
+        self.fabric.flush();
         any
     }
 
@@ -410,14 +411,16 @@ impl State {
     /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an event of the device
     /// those that commands made.
     fn notify(&mut self) {
-        let Self { device, channels, subscriptions, contexts, .. } = self;
+        let Self { device, channels, subscriptions, contexts, armed, .. } = self;
         for object in contexts.values_mut().flat_map(Context::queues_mut) {
             let Object::Cq(cq) = object else { continue };
             let channel = cq.channel.and_then(|number| channels.get_mut(&number));
             if channel.is_none() && !subscriptions.want_completions(cq.number) {
                 continue;
             }
-            let Some(sequence) = due(device, cq) else { continue };
+            let Some(word) = arm_word(cq) else { continue };
+            *armed = true;
+            let Some(sequence) = due(device, cq, word) else { continue };
             cq.fired = Some(sequence);
             if let Some((channel, user_handle)) = channel.zip(cq.user_handle) {
                 cq.completion_events = cq.completion_events.wrapping_add(1);
@@ -445,15 +448,23 @@ impl State {
     }
 }
 
-/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
-/// there are entries that count behind its consumer index.
-fn due(device: &Device<ProcessMemory>, cq: &Cq) -> Option<u8> {
+/// Whether a request comes before the queue pair that it is for is ready.
+fn is_early(device: &Device<ProcessMemory>, message: &Message) -> bool {
+    let Message::Request { to, .. } = message else { return false };
+    let state = device.query(*to).map(|view| view.state);
+    matches!(state, Ok(QpState::Reset | QpState::Init))
+}
+
+/// Returns the word by which a completion queue was armed last, if ever.
+fn arm_word(cq: &Cq) -> Option<u32> {
     let mut word = [0; 4];
     ProcessMemory.read(cq.record.wrapping_add(4), &mut word).ok()?;
-    if word == NEVER_ARMED {
-        return None;
-    }
-    let word = u32::from_be_bytes(word);
+    (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
+}
+
+/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
+/// there are entries that count behind its consumer index.
+fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
     let sequence = (word >> 28 & 3) as u8;
     let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
     let pending = device.cq_producer(cq.number).ok()?.wrapping_sub(consumer) & 0x00ff_ffff;

@@ -1,17 +1,20 @@
 //! The thread that is the device: it watches doorbell records, which are plain memory that nobody announces.
 //!
-//! After work it looks again at once, then ever less often. Without a queue pair that can send, and without a completion
+//! After work it looks again soon, then ever less often; not at all while a thread of the program polls without pause, and so
+//! does the work itself. Without a queue pair that can send, and without a completion
 //! channel, there is no doorbell to miss, and it sleeps until it is called.
 
-use crate::{shared, sys};
+use crate::shared::{self, Found};
+use crate::sys;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So long after work it looks without sleeping: the program is probably waiting for the answer.
-const EAGER: Duration = Duration::from_micros(500);
+/// So long after work it looks without sleeping: the program is probably waiting for the answer. Not for long, since the program
+/// may need the core to go on.
+const EAGER: Duration = Duration::from_micros(50);
 /// So long it sleeps only shortly.
 const ATTENTIVE: Duration = Duration::from_millis(20);
 /// The sleep between two looks while attentive.
@@ -64,22 +67,26 @@ pub(crate) fn forget() {
 
 fn without_signals(body: impl FnOnce()) {
     sys::block_signals();
+    sys::wake_on_time();
     body();
 }
 
 fn run(mut bell: UnixStream) {
     let mut idle_since = Instant::now();
-    let mut peers = true;
     loop {
-        let done = std::panic::catch_unwind(|| shared::work(peers));
+        let done = std::panic::catch_unwind(shared::work);
         // A panic is a fault of the device; it goes on with what is whole.
-        let (moved, awake, mut descriptors) = done.unwrap_or((false, true, Vec::new()));
+        let Found { moved, awake, mut descriptors } =
+            done.unwrap_or_else(|_| Found { awake: true, ..Found::default() });
+        while shared::is_polled() {
+            sys::wait(&[bell.as_raw_fd()], Some(LONG));
+            drain(&mut bell);
+        }
         if moved {
             idle_since = Instant::now();
         }
         let idle = idle_since.elapsed();
         if awake && idle < EAGER {
-            peers = true;
             sys::yield_now();
             continue;
         }
@@ -95,8 +102,7 @@ fn run(mut bell: UnixStream) {
         if ready.last() == Some(&true) {
             drain(&mut bell);
         }
-        peers = ready.iter().any(|ready| *ready);
-        if peers {
+        if ready.contains(&true) {
             idle_since = Instant::now();
         }
     }

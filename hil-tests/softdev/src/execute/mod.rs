@@ -8,9 +8,10 @@ use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
 use crate::message::{Message, Payload, Request, Response};
 use crate::object::psv::PsvState;
-use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpState, Retries};
+use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpState, Retries, pushes};
 use crate::refusal::Refusal;
 use crate::translate::Asker;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
@@ -26,54 +27,47 @@ enum Outcome {
 }
 
 impl<M: Memory> Device<M> {
-    /// Executes or flushes at most one send request. Returns whether there was one.
+    /// Executes or flushes at most one send request. Returns whether there was one whose turn has come.
     pub(crate) fn step_send(&mut self, qpn: u32) -> bool {
-        let Some(qp) = self.objects.qps.get(qpn) else { return false };
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let flush = matches!(qp.state, QpState::Error | QpState::SendQueueError);
-        if qp.outstanding.is_some() || !(flush || qp.state == QpState::ReadyToSend) {
+        let first = qp.outstanding.is_empty();
+        let may_start = qp.state == QpState::ReadyToSend && (first || qp.has_room_to_push());
+        if !(may_start || flush && first) {
             return false;
         }
-        let (attributes, counter) = (qp.attributes, qp.sq_consumer);
-        let rung = self.rung(qp);
+        let (next, rung) = (qp.next_block(), qp.rung());
         if rung == 0 {
             return false;
         }
-        if rung > 1 << attributes.log_sq_blocks {
-            return self.overrun(qpn, counter.wrapping_add(rung));
+        if rung > 1 << qp.attributes.log_sq_blocks {
+            return first && self.overrun(qpn, next.wrapping_add(rung));
         }
-        match fetch::fetch(&self.memory, qpn, &attributes, counter, rung) {
+        match fetch::fetch(&self.memory, qpn, qp, next, rung) {
             Ok(wqe) if flush => self.flush(qpn, wqe.posted),
             Err((posted, _)) if flush => self.flush(qpn, posted),
-            Ok(wqe) => self.start(qpn, &wqe),
-            Err((posted, refusal)) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+            Ok(wqe) if first || pushes(wqe.posted.opcode) => return self.start(qpn, &wqe),
+            Err((posted, refusal)) if first => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
+            _ => return false,
         }
         true
-    }
-
-    /// Returns how many blocks are rung that were not executed.
-    fn rung(&self, qp: &Qp) -> u16 {
-        let mut record = [0; 4];
-        match self.memory.read(qp.attributes.doorbell_record.wrapping_add(4), &mut record) {
-            Ok(()) => (u32::from_be_bytes(record) as u16).wrapping_sub(qp.sq_consumer),
-            Err(_) => 0,
-        }
     }
 
     /// Passes the NOPs behind a completed request that complete nothing themselves. Software may fill the ring up with them, and
     /// takes their blocks back with those of the request: nothing else says when they are done (DEVICE.md 6.1).
     pub(crate) fn pass_nops(&mut self, qpn: u32) {
-        while let Some(qp) = self.objects.qps.get(qpn).filter(|qp| qp.state == QpState::ReadyToSend) {
-            let (counter, rung) = (qp.sq_consumer, self.rung(qp));
+        let idle = |qp: &&mut Qp| qp.state == QpState::ReadyToSend && qp.outstanding.is_empty();
+        while let Some(qp) = self.objects.qps.get_mut(qpn).filter(idle) {
+            let (counter, rung) = (qp.sq_consumer, qp.rung());
             if rung == 0 || rung > 1 << qp.attributes.log_sq_blocks {
                 return;
             }
-            let Ok(wqe) = fetch::fetch(&self.memory, qpn, &qp.attributes, counter, rung) else { return };
-            let Posted { opcode, ce, blocks, .. } = wqe.posted;
+            let Ok(wqe) = fetch::fetch(&self.memory, qpn, qp, counter, rung) else { return };
+            let Posted { opcode, ce, .. } = wqe.posted;
             if opcode != Opcode::NOP || ce >= FmCeSe::CE_ALWAYS {
                 return;
             }
-            let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-            qp.sq_consumer = counter.wrapping_add(blocks);
+            qp.sq_consumer = wqe.posted.end();
         }
     }
 
@@ -89,28 +83,39 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    fn start(&mut self, qpn: u32, wqe: &Wqe) {
+    /// Executes a request. Returns whether it could be: what fails, or reports an error, waits until it is the oldest.
+    fn start(&mut self, qpn: u32, wqe: &Wqe) -> bool {
         let posted = wqe.posted;
-        match wqe.parse().and_then(|operation| self.execute(qpn, wqe, operation)) {
+        let outcome = wqe.parse().and_then(|operation| self.execute(qpn, wqe, operation));
+        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
+        if has_effect && !qp.outstanding.is_empty() {
+            return false;
+        }
+        match outcome {
             Ok(Outcome::Done) => self.complete(qpn, posted, 0),
             Ok(Outcome::Ask { request, scatter, bytes, reports }) => {
-                let Some(qp) = self.objects.qps.get(qpn) else { return };
-                let signature_error = self.report(qp.attributes.send_cqn, &reports);
-                let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-                qp.outstanding = Some(Outstanding {
+                let cqn = qp.attributes.send_cqn;
+                let signature_error = self.report(cqn, &reports);
+                let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+                let sequence = qp.sequence;
+                qp.sequence = sequence.wrapping_add(1);
+                qp.outstanding.push_back(Outstanding {
                     posted,
-                    sequence: 0,
-                    request: Some(request),
+                    sequence,
+                    request: request.clone(),
                     scatter,
                     bytes,
                     signature_error,
                     not_ready: false,
                     attempts: 0,
                 });
-                self.ask(qpn);
+                let peer = qp.peer;
+                self.ask(qpn, peer, sequence, request);
             }
             Err(refusal) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
         }
+        true
     }
 
     fn execute(&mut self, qpn: u32, wqe: &Wqe, operation: Operation) -> Result<Outcome, Refusal> {
@@ -135,7 +140,7 @@ impl<M: Memory> Device<M> {
                     _ => Payload::None,
                 };
                 let bytes = data.len() as u32;
-                let request = Request::Send { data, payload, solicited };
+                let request = Request::Send { data: Arc::new(data), payload, solicited };
                 Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
             }
             Operation::Write { remote, segments } => {
@@ -143,6 +148,7 @@ impl<M: Memory> Device<M> {
                 let immediate = (wqe.posted.opcode == Opcode::RDMA_WRITE_IMM).then_some(immediate);
                 let (rkey, address) = (remote.rkey.get(), remote.address.get());
                 let bytes = data.len() as u32;
+                let data = Arc::new(data);
                 let request = Request::Write { rkey, address, data, immediate, solicited };
                 Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
             }
@@ -196,57 +202,56 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Sends the outstanding request, for the first time or again.
-    pub(crate) fn ask(&mut self, qpn: u32) {
-        let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
-        let (peer, retries) = (qp.peer, qp.attributes.rnr_retry);
-        let Some(outstanding) = qp.outstanding.as_mut() else { return };
-        outstanding.not_ready = false;
-        let sequence = qp.sequence;
-        qp.sequence = sequence.wrapping_add(1);
-        outstanding.sequence = sequence;
-        // What may be sent again is kept; reads and atomics take no receive, so nobody sends those back.
-        let takes_receive = matches!(
-            outstanding.request,
-            Some(Request::Send { .. } | Request::Write { immediate: Some(_), .. })
-        );
-        let again = takes_receive && retries != Retries::Count(0);
-        let request = if again { outstanding.request.clone() } else { outstanding.request.take() };
-        match (peer, request) {
-            (Some(Peer::Local(to)), Some(request)) => {
+    /// Sends a request.
+    fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
+        match peer {
+            Some(Peer::Local(to)) => {
                 self.local.push_back(Message::Request { from: qpn, to, sequence, request });
             }
-            (Some(Peer::Remote(to)), Some(request)) => {
+            Some(Peer::Remote(to)) => {
                 self.outbound.push_back(Message::Request { from: qpn, to, sequence, request });
             }
-            _ => {
+            None => {
                 self.local.push_back(Message::Response { to: qpn, sequence, response: Response::Unreachable })
             }
         }
     }
 
-    /// Takes the peer's answer to the outstanding request.
+    /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that followed.
+    pub(crate) fn ask_again(&mut self, qpn: u32) {
+        let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.is_not_ready()) else { return };
+        if let Some(oldest) = qp.outstanding.front_mut() {
+            oldest.not_ready = false;
+            oldest.attempts = oldest.attempts.saturating_add(1);
+        }
+        let peer = qp.peer;
+        let requests = qp.outstanding.iter().map(|waiting| (waiting.sequence, waiting.request.clone()));
+        for (sequence, request) in requests.collect::<Vec<_>>() {
+            self.ask(qpn, peer, sequence, request);
+        }
+    }
+
+    /// Takes the peer's answer to the oldest outstanding request.
     pub(crate) fn accept(&mut self, qpn: u32, sequence: u32, response: Response) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (retries, attributes) = (qp.attributes.rnr_retry, qp.attributes);
         let failed = qp.state == QpState::Error;
-        let waiting = qp.outstanding.as_mut().filter(|outstanding| outstanding.sequence == sequence);
-        let Some(outstanding) = waiting else { return };
+        let oldest = qp.outstanding.front_mut().filter(|oldest| oldest.sequence == sequence);
+        let Some(oldest) = oldest else { return };
         if response == Response::ReceiverNotReady {
             if failed {
                 // To be flushed with the rest.
-                qp.outstanding = None;
+                qp.outstanding.clear();
                 return;
             }
-            let exhausted = matches!(retries, Retries::Count(limit) if outstanding.attempts >= limit);
-            if exhausted || outstanding.request.is_none() {
-                let posted = outstanding.posted;
+            if matches!(retries, Retries::Count(limit) if oldest.attempts >= limit) {
+                let posted = oldest.posted;
                 return self.fail(qpn, posted, Syndrome::RNR_RETRY, 0);
             }
-            outstanding.not_ready = true;
+            oldest.not_ready = true;
             return;
         }
-        let Some(outstanding) = qp.outstanding.take() else { return };
+        let Some(outstanding) = qp.outstanding.pop_front() else { return };
         let posted = outstanding.posted;
         let data = match (posted.opcode, response) {
             (_, Response::Refused(syndrome)) => return self.fail(qpn, posted, syndrome, 0),
@@ -281,7 +286,8 @@ impl<M: Memory> Device<M> {
     fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;
-        if stop || qp.draining && qp.state == QpState::SendQueueDrained {
+        let drained = qp.draining && qp.outstanding.is_empty() && qp.state == QpState::SendQueueDrained;
+        if stop || drained {
             qp.state = QpState::SendQueueDrained;
             qp.draining = false;
             self.events.push_back(Event::SqDrained(qpn));

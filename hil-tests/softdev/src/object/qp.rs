@@ -1,7 +1,9 @@
 //! Queue pairs: rings, counters, state (PRM `qpc`). Reliable connected ones only.
 
+use crate::fetch::ReadAhead;
 use crate::message::Request;
 use crate::object::mkey::Access;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::data::DataSegment;
@@ -134,14 +136,21 @@ pub(crate) struct Posted {
     pub(crate) ce: u8,
 }
 
+impl Posted {
+    /// The block behind it.
+    pub(crate) const fn end(self) -> u16 {
+        self.counter.wrapping_add(self.blocks)
+    }
+}
+
 /// A request that waits for its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) posted: Posted,
-    /// Number of the last request message that was sent for it.
+    /// Number of its message.
     pub(crate) sequence: u32,
     /// Kept until it is accepted, to be sent again.
-    pub(crate) request: Option<Request>,
+    pub(crate) request: Request,
     /// Where data of the response goes.
     pub(crate) scatter: Vec<DataSegment>,
     /// Length of the message in bytes.
@@ -153,6 +162,20 @@ pub(crate) struct Outstanding {
     pub(crate) attempts: u8,
 }
 
+/// Requests of a queue pair that may wait for their responses.
+const MAX_OUTSTANDING: usize = 64;
+
+/// No more is sent while this number of bytes waits for responses.
+const MAX_OUTSTANDING_BYTES: u64 = 1 << 20;
+
+/// Whether a request carries its data to the peer and gets none back.
+pub(crate) const fn pushes(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL | Opcode::RDMA_WRITE | Opcode::RDMA_WRITE_IMM
+    )
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Qp {
     pub(crate) attributes: QpAttributes,
@@ -160,27 +183,62 @@ pub(crate) struct Qp {
     pub(crate) peer: Option<Peer>,
     /// What the peer may ask for at all, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
     pub(crate) rights: Access,
+    /// The next block that is not done.
     pub(crate) sq_consumer: u16,
+    /// The block behind the last that was rung.
+    pub(crate) sq_producer: u16,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) rq_consumer: u16,
-    pub(crate) outstanding: Option<Outstanding>,
+    /// Requests that were sent, in their order.
+    pub(crate) outstanding: VecDeque<Outstanding>,
     /// Number of the next request message.
     pub(crate) sequence: u32,
+    /// Number of the peer's next request message.
+    pub(crate) expected: u32,
     /// The user asked for SQD and waits for the event.
     pub(crate) draining: bool,
 }
 
 impl Qp {
-    pub(crate) const fn new(attributes: QpAttributes) -> Self {
+    pub(crate) fn new(attributes: QpAttributes) -> Self {
         Self {
             attributes,
             state: QpState::Reset,
             peer: None,
             rights: Access::ALL,
             sq_consumer: 0,
+            sq_producer: 0,
+            read_ahead: ReadAhead::default(),
             rq_consumer: 0,
-            outstanding: None,
+            outstanding: VecDeque::new(),
             sequence: 0,
+            expected: 0,
             draining: false,
         }
+    }
+
+    /// The next block that was not looked at.
+    pub(crate) fn next_block(&self) -> u16 {
+        self.outstanding.back().map_or(self.sq_consumer, |last| last.posted.end())
+    }
+
+    /// How many blocks are rung that were not looked at.
+    pub(crate) fn rung(&self) -> u16 {
+        self.sq_producer.wrapping_sub(self.next_block())
+    }
+
+    /// Whether the peer had no receive for the oldest outstanding request.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.outstanding.front().is_some_and(|oldest| oldest.not_ready)
+    }
+
+    /// Whether a request that pushes data may follow those that are outstanding before they are answered: all push data as well,
+    /// they are not too many, and none stops the queue behind it.
+    pub(crate) fn has_room_to_push(&self) -> bool {
+        let bytes: u64 = self.outstanding.iter().map(|waiting| u64::from(waiting.bytes)).sum();
+        self.outstanding.len() < MAX_OUTSTANDING
+            && bytes < MAX_OUTSTANDING_BYTES
+            && !self.is_not_ready()
+            && self.outstanding.back().is_none_or(|last| pushes(last.posted.opcode) && !last.signature_error)
     }
 }

@@ -22,26 +22,26 @@ const NOT_READY: u8 = 4;
 const REFUSED: u8 = 5;
 const UNREACHABLE: u8 = 6;
 
-/// Appends a message, behind its length.
-pub(crate) fn encode(message: &Message, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    match message {
+/// Returns a message as its length, its head, and the data behind it.
+pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
+    let mut head = vec![0; 4];
+    let data = match message {
         Message::Request { from, to, sequence, request } => {
-            out.push(REQUEST);
-            numbers(out, &[*from, *to, *sequence]);
-            encode_request(request, out);
+            head.push(REQUEST);
+            numbers(&mut head, &[*from, *to, *sequence]);
+            encode_request(request, &mut head)
         }
         Message::Response { to, sequence, response } => {
-            out.push(RESPONSE);
-            numbers(out, &[*to, *sequence]);
-            encode_response(response, out);
+            head.push(RESPONSE);
+            numbers(&mut head, &[*to, *sequence]);
+            encode_response(response, &mut head)
         }
+    };
+    let length = (head.len() - 4 + data.len()) as u32;
+    if let Some(place) = head.first_chunk_mut() {
+        *place = length.to_le_bytes();
     }
-    let length = (out.len() - start - 4) as u32;
-    if let Some(place) = out.get_mut(start..start + 4) {
-        place.copy_from_slice(&length.to_le_bytes());
-    }
+    (head, data)
 }
 
 fn numbers(out: &mut Vec<u8>, numbers: &[u32]) {
@@ -56,7 +56,7 @@ fn long(out: &mut Vec<u8>, numbers: &[u64]) {
     }
 }
 
-fn encode_request(request: &Request, out: &mut Vec<u8>) {
+fn encode_request<'a>(request: &'a Request, out: &mut Vec<u8>) -> &'a [u8] {
     match request {
         Request::Send { data, payload, solicited } => {
             let (kind, word) = match payload {
@@ -66,13 +66,13 @@ fn encode_request(request: &Request, out: &mut Vec<u8>) {
             };
             out.extend_from_slice(&[SEND, kind, u8::from(*solicited)]);
             numbers(out, &[word]);
-            out.extend_from_slice(data);
+            return data;
         }
         Request::Write { rkey, address, data, immediate, solicited } => {
             out.extend_from_slice(&[WRITE, u8::from(immediate.is_some()), u8::from(*solicited)]);
             numbers(out, &[immediate.unwrap_or(0), *rkey]);
             long(out, &[*address]);
-            out.extend_from_slice(data);
+            return data;
         }
         Request::Read { rkey, address, length } => {
             out.push(READ);
@@ -90,14 +90,15 @@ fn encode_request(request: &Request, out: &mut Vec<u8>) {
             long(out, &[*address, *add]);
         }
     }
+    &[]
 }
 
-fn encode_response(response: &Response, out: &mut Vec<u8>) {
+fn encode_response<'a>(response: &'a Response, out: &mut Vec<u8>) -> &'a [u8] {
     match response {
         Response::Done => out.push(DONE),
         Response::Data(data) => {
             out.push(DATA);
-            out.extend_from_slice(data);
+            return data;
         }
         Response::Original(value) => {
             out.push(ORIGINAL);
@@ -107,6 +108,7 @@ fn encode_response(response: &Response, out: &mut Vec<u8>) {
         Response::Refused(syndrome) => out.extend_from_slice(&[REFUSED, syndrome.0]),
         Response::Unreachable => out.push(UNREACHABLE),
     }
+    &[]
 }
 
 /// Takes the first whole message out of `bytes`: how many bytes it took and what it says. `Ok(None)`: more must come.
@@ -190,13 +192,13 @@ fn parse_request(reader: &mut Reader<'_>) -> Option<Request> {
                 2 => Payload::Invalidate(word),
                 _ => return None,
             };
-            Request::Send { data: reader.rest(), payload, solicited }
+            Request::Send { data: reader.rest().into(), payload, solicited }
         }
         WRITE => {
             let (immediate, solicited, word) = (reader.flag()?, reader.flag()?, reader.u32()?);
             let (rkey, address) = (reader.u32()?, reader.u64()?);
             let immediate = immediate.then_some(word);
-            Request::Write { rkey, address, data: reader.rest(), immediate, solicited }
+            Request::Write { rkey, address, data: reader.rest().into(), immediate, solicited }
         }
         READ => {
             let (rkey, length, address) = (reader.u32()?, reader.u32()?, reader.u64()?);
@@ -232,10 +234,22 @@ mod tests {
 
     fn messages() -> Vec<Message> {
         let requests = [
-            Request::Send { data: vec![1, 2, 3], payload: Payload::Invalidate(7), solicited: true },
-            Request::Send { data: vec![], payload: Payload::Immediate(9), solicited: false },
-            Request::Write { rkey: 1, address: 2, data: vec![5; 9], immediate: Some(3), solicited: false },
-            Request::Write { rkey: 1, address: u64::MAX, data: vec![], immediate: None, solicited: false },
+            Request::Send { data: vec![1, 2, 3].into(), payload: Payload::Invalidate(7), solicited: true },
+            Request::Send { data: vec![].into(), payload: Payload::Immediate(9), solicited: false },
+            Request::Write {
+                rkey: 1,
+                address: 2,
+                data: vec![5; 9].into(),
+                immediate: Some(3),
+                solicited: false,
+            },
+            Request::Write {
+                rkey: 1,
+                address: u64::MAX,
+                data: vec![].into(),
+                immediate: None,
+                solicited: false,
+            },
             Request::Read { rkey: 4, address: 5, length: 6 },
             Request::CompareSwap { rkey: 1, address: 8, compare: 2, swap: 3 },
             Request::FetchAdd { rkey: 1, address: 8, add: 2 },
@@ -253,11 +267,16 @@ mod tests {
         requests.into_iter().chain(responses).collect()
     }
 
+    fn bytes_of(message: &Message) -> Vec<u8> {
+        let (head, data) = encode(message);
+        [head.as_slice(), data].concat()
+    }
+
     #[test]
     fn messages_survive_the_way() {
         let mut stream = Vec::new();
         for message in messages() {
-            encode(&message, &mut stream);
+            stream.extend(bytes_of(&message));
         }
         let mut rest = stream.as_slice();
         for message in messages() {
@@ -271,8 +290,7 @@ mod tests {
     #[test]
     fn a_message_cut_short_waits_or_is_refused_and_never_panics() {
         for message in messages() {
-            let mut bytes = Vec::new();
-            encode(&message, &mut bytes);
+            let bytes = bytes_of(&message);
             for length in 0..bytes.len() {
                 assert_eq!(decode(&bytes[..length]), Ok(None));
             }

@@ -10,11 +10,12 @@ use crate::{shared, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How many processes can be on one fabric.
 const SLOTS: u32 = 256;
@@ -27,6 +28,12 @@ const FIRST_QPN: u32 = 0x40;
 
 /// Bytes that are taken from one peer before others have their turn.
 const READ_AT_ONCE: usize = 1 << 22;
+
+/// Messages with as much data are written at once, shorter ones together.
+const LONG: usize = 1 << 13;
+
+/// Bytes that are read with one call, at first.
+const BUFFER: usize = 1 << 18;
 
 /// This process's place on the fabric and its connections.
 #[derive(Debug)]
@@ -43,7 +50,9 @@ pub(crate) struct Fabric {
 #[derive(Debug)]
 struct Incoming {
     stream: UnixStream,
+    /// Bytes that were read and are no whole message yet, then room for more.
     buffer: Vec<u8>,
+    filled: usize,
 }
 
 #[derive(Debug)]
@@ -51,7 +60,7 @@ struct Outgoing {
     stream: UnixStream,
     backlog: VecDeque<u8>,
     /// Requests that have no answer yet: queue pair and message number.
-    unanswered: Vec<(u32, u32)>,
+    unanswered: VecDeque<(u32, u32)>,
 }
 
 /// Makes a directory that is this user's alone, and all above it.
@@ -126,7 +135,7 @@ impl Fabric {
         self.outgoing.values().any(|peer| !peer.backlog.is_empty())
     }
 
-    /// Sends a message, or returns what is answered in its place.
+    /// Sends a message, at the latest with [`Fabric::flush`], or returns what is answered in its place.
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
         let to = match message {
             Message::Request { to, .. } | Message::Response { to, .. } => *to >> SLOT_SHIFT,
@@ -137,44 +146,61 @@ impl Fabric {
             self.outgoing.insert(to, peer);
         }
         let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
-        let mut bytes = Vec::new();
-        codec::encode(message, &mut bytes);
         if let Message::Request { from, sequence, .. } = message {
-            peer.unanswered.push((*from, *sequence));
+            peer.unanswered.push_back((*from, *sequence));
         }
-        peer.write(&bytes);
+        let (head, data) = codec::encode(message);
+        peer.backlog.extend(head);
+        if data.len() < LONG {
+            peer.backlog.extend(data);
+        } else {
+            peer.write(data);
+        }
         None
     }
 
-    /// Moves bytes both ways and returns the messages that have come, with answers in place of those that cannot.
-    pub(crate) fn exchange(&mut self) -> Vec<Message> {
-        let mut messages = Vec::new();
+    /// Writes what was sent and not written yet, as far as peers take it.
+    pub(crate) fn flush(&mut self) {
+        self.outgoing.values_mut().for_each(|peer| peer.write(&[]));
+    }
+
+    fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 shared::keep(&stream);
-                self.incoming.push(Incoming { stream, buffer: Vec::new() });
+                self.incoming.push(Incoming { stream, buffer: vec![0; BUFFER], filled: 0 });
             }
         }
-        self.incoming.retain_mut(|peer| peer.read(&mut messages));
-        for message in &messages {
+    }
+
+    /// Moves bytes both ways and hands over the messages that have come, with answers in place of those that cannot.
+    pub(crate) fn exchange(&mut self, mut deliver: impl FnMut(Message)) {
+        let descriptors: Vec<RawFd> = self.descriptors().collect();
+        let ready = sys::wait(&descriptors, Some(Duration::ZERO));
+        if !ready.contains(&true) && !self.is_behind() {
+            return;
+        }
+        let Self { incoming, outgoing, .. } = self;
+        let mut take = |message: Message| {
             if let Message::Response { to, sequence, .. } = message {
-                for peer in self.outgoing.values_mut() {
-                    peer.unanswered.retain(|waiting| *waiting != (*to, *sequence));
-                }
+                outgoing.values_mut().for_each(|peer| peer.is_answered(to, sequence));
             }
+            deliver(message);
+        };
+        let mut turns = ready.iter();
+        incoming.retain_mut(|peer| turns.next() != Some(&true) || peer.read(&mut take));
+        if ready.last() == Some(&true) {
+            self.accept();
         }
         self.outgoing.retain(|_, peer| {
             if peer.is_alive() {
                 return true;
             }
-            messages.extend(peer.unanswered.drain(..).map(|(to, sequence)| Message::Response {
-                to,
-                sequence,
-                response: Response::Unreachable,
-            }));
+            for (to, sequence) in peer.unanswered.drain(..) {
+                deliver(Message::Response { to, sequence, response: Response::Unreachable });
+            }
             false
         });
-        messages
     }
 }
 
@@ -193,40 +219,46 @@ fn unreachable(message: &Message) -> Option<Message> {
 
 impl Incoming {
     /// Reads what has come. Returns whether there may be more later.
-    fn read(&mut self, messages: &mut Vec<Message>) -> bool {
-        let mut chunk = vec![0; 1 << 16];
-        let mut open = true;
+    fn read(&mut self, deliver: &mut impl FnMut(Message)) -> bool {
         let mut taken = 0;
         while taken < READ_AT_ONCE {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => {
-                    open = false;
-                    break;
-                }
+            let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
+            let wanted = room.len();
+            match self.stream.read(room) {
+                Ok(0) => return false,
                 Ok(length) => {
                     taken += length;
-                    self.buffer.extend_from_slice(chunk.get(..length).unwrap_or_default());
+                    self.filled += length;
+                    if self.parse(deliver).is_err() {
+                        return false;
+                    }
+                    if length < wanted {
+                        break;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    open = error.kind() == io::ErrorKind::WouldBlock;
-                    break;
-                }
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
+        true
+    }
+
+    /// Takes all whole messages out of the buffer, and makes room for the rest of the next one.
+    fn parse(&mut self, deliver: &mut impl FnMut(Message)) -> Result<(), codec::Malformed> {
         let mut done = 0;
-        loop {
-            match codec::decode(self.buffer.get(done..).unwrap_or_default()) {
-                Ok(Some((length, message))) => {
-                    done += length;
-                    messages.push(message);
-                }
-                Ok(None) => break,
-                Err(codec::Malformed) => return false,
-            }
+        while let Some((length, message)) =
+            codec::decode(self.buffer.get(done..self.filled).unwrap_or_default())?
+        {
+            done += length;
+            deliver(message);
         }
-        self.buffer.drain(..done);
-        open
+        self.buffer.copy_within(done..self.filled, 0);
+        self.filled -= done;
+        // A longer message than ever before.
+        if self.filled == self.buffer.len() {
+            self.buffer.resize(self.filled * 2, 0);
+        }
+        Ok(())
     }
 }
 
@@ -235,34 +267,37 @@ impl Outgoing {
         let stream = UnixStream::connect(socket(directory, slot))?;
         stream.set_nonblocking(true)?;
         shared::keep(&stream);
-        Ok(Self { stream, backlog: VecDeque::new(), unanswered: Vec::new() })
+        Ok(Self { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 
-    /// Writes now what fits, and keeps the rest.
-    fn write(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while self.backlog.is_empty() && !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(length) if length > 0 => rest = rest.get(length..).unwrap_or_default(),
+    /// Writes the backlog, and `data` behind it. What does not fit now is kept. A peer that is gone is noticed when it is
+    /// looked for.
+    fn write(&mut self, mut data: &[u8]) {
+        while !self.backlog.is_empty() || !data.is_empty() {
+            let (front, back) = self.backlog.as_slices();
+            match self.stream.write_vectored(&[front, back, data].map(IoSlice::new)) {
+                Ok(length) if length > 0 => {
+                    let kept = length.min(self.backlog.len());
+                    self.backlog.drain(..kept);
+                    data = data.get(length - kept..).unwrap_or_default();
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A peer that is gone is noticed when it is looked for.
                 _ => break,
             }
         }
-        self.backlog.extend(rest);
+        self.backlog.extend(data);
+    }
+
+    /// A request has its answer. Nearly always it is the oldest.
+    fn is_answered(&mut self, from: u32, sequence: u32) {
+        if let Some(place) = self.unanswered.iter().position(|waiting| *waiting == (from, sequence)) {
+            self.unanswered.remove(place);
+        }
     }
 
     /// Writes what was kept, and looks whether the peer is still there.
     fn is_alive(&mut self) -> bool {
-        while !self.backlog.is_empty() {
-            let (front, _) = self.backlog.as_slices();
-            match self.stream.write(front) {
-                Ok(length) if length > 0 => drop(self.backlog.drain(..length)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                _ => return false,
-            }
-        }
+        self.write(&[]);
         // Nothing ever comes this way, apart from the end.
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock

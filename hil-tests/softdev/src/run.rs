@@ -1,0 +1,129 @@
+//! What moves the device: doorbells, messages of other devices, time.
+
+use crate::device::{Device, Error, Event};
+use crate::memory::Memory;
+use crate::message::{Message, Request, Response};
+use alloc::vec::Vec;
+
+/// A run ends behind this number of rounds over the queues, for rings that feed themselves: the next run continues.
+const MAX_ROUNDS: u32 = 1 << 17;
+
+impl<M: Memory> Device<M> {
+    /// Takes a doorbell: executes what the doorbell record of the queue pair rings, and all that follows from it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn doorbell(&mut self, number: u32) -> Result<(), Error> {
+        self.read_record(number)?;
+        self.progress();
+        Ok(())
+    }
+
+    /// As [`Device::doorbell`], where the caller has read the record: `producer` is its send counter.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn doorbell_at(&mut self, number: u32, producer: u16) -> Result<(), Error> {
+        self.qp_mut(number)?.sq_producer = producer;
+        self.active.insert(number);
+        self.progress();
+        Ok(())
+    }
+
+    fn read_record(&mut self, number: u32) -> Result<(), Error> {
+        let mut record = [0; 4];
+        let address = self.qp_mut(number)?.attributes.doorbell_record.wrapping_add(4);
+        if self.memory.read(address, &mut record).is_ok() {
+            self.qp_mut(number)?.sq_producer = u32::from_be_bytes(record) as u16;
+        }
+        self.active.insert(number);
+        Ok(())
+    }
+
+    /// Runs all queues until nothing moves. One run is one period of the receiver-not-ready timer.
+    ///
+    /// Reads all doorbell records, so a thread that only calls this needs no doorbells.
+    pub fn run(&mut self) {
+        for number in self.objects.qps.numbers() {
+            // All of them are there.
+            let _ = self.read_record(number);
+            self.ask_again(number);
+        }
+        self.progress();
+    }
+
+    fn progress(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            let active: Vec<u32> = self.active.iter().copied().collect();
+            for number in &active {
+                let sent = self.step_send(*number);
+                let received = self.step_receive(*number);
+                if !sent && !received {
+                    self.active.remove(number);
+                }
+            }
+            let mut moved = !self.active.is_empty();
+            while let Some(message) = self.local.pop_front() {
+                moved = true;
+                if let Some(answer) = self.dispatch(message) {
+                    self.local.push_back(answer);
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+    }
+
+    /// Takes a message from another device, and answers or goes on with what waited for it.
+    pub fn deliver(&mut self, message: Message) {
+        if let Some(answer) = self.dispatch(message) {
+            self.outbound.push_back(answer);
+        }
+        self.progress();
+    }
+
+    fn dispatch(&mut self, message: Message) -> Option<Message> {
+        match message {
+            Message::Request { from, to, sequence, request } => {
+                let response = self.take_request(to, sequence, request)?;
+                Some(Message::Response { to: from, sequence, response })
+            }
+            Message::Response { to, sequence, response } => {
+                self.accept(to, sequence, response);
+                self.active.insert(to);
+                None
+            }
+        }
+    }
+
+    /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are sent again with it:
+    /// they have no answer. Number 0 is the first of a peer that was reset.
+    fn take_request(&mut self, qpn: u32, sequence: u32, request: Request) -> Option<Response> {
+        let Some(qp) = self.objects.qps.get(qpn).filter(|qp| qp.state.responds()) else {
+            return Some(Response::Unreachable);
+        };
+        if sequence != qp.expected && sequence != 0 {
+            // Nothing of this peer ever came here: the queue pair was reset and the peer was not.
+            return (qp.expected == 0).then_some(Response::Unreachable);
+        }
+        let response = self.respond(qpn, request);
+        if response != Response::ReceiverNotReady
+            && let Some(qp) = self.objects.qps.get_mut(qpn)
+        {
+            qp.expected = sequence.wrapping_add(1);
+        }
+        Some(response)
+    }
+
+    /// Returns the next message for another device. A transport that loses one answers [`Response::Unreachable`].
+    pub fn take_message(&mut self) -> Option<Message> {
+        self.outbound.pop_front()
+    }
+
+    /// Returns the events since the last call, oldest first.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let silent = self.faults.drained_not_told;
+        self.events.drain(..).filter(|event| !silent || !matches!(event, Event::SqDrained(_))).collect()
+    }
+}

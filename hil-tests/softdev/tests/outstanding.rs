@@ -1,0 +1,188 @@
+//! Several requests of a queue pair on their way to another device: what may follow before an answer, and what is told when
+//! one of them fails.
+
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+
+/// Two devices; queue pair A of the first is connected to B of the second.
+struct Two {
+    one: Host,
+    two: Host,
+}
+
+impl Two {
+    fn new() -> Self {
+        let (mut one, mut two) = (Host::new(), Host::new());
+        let (a, b) = (one.q[A].qpn, two.q[B].qpn);
+        one.device.connect(a, Peer::Remote(b)).unwrap();
+        two.device.connect(b, Peer::Remote(a)).unwrap();
+        Self { one, two }
+    }
+
+    /// Posts a send of `byte` and rings.
+    fn send(&mut self, byte: u8) -> u16 {
+        let (at, key) = self.one.filled(&[byte; 16]);
+        let counter = self.one.post(A, send(Opcode::SEND, 0, &[segment(at, 16, key)]));
+        self.one.ring(A);
+        counter
+    }
+
+    /// Posts a receive and returns where it goes.
+    fn receive(&mut self) -> u64 {
+        let (to, key) = self.two.region(16, Access::ALL);
+        self.two.post_receive(B, &[segment(to, 16, key)]);
+        to
+    }
+
+    /// Carries what the first device has for the second. Returns how many messages that were.
+    fn there(&mut self) -> usize {
+        let messages: Vec<_> = std::iter::from_fn(|| self.one.device.take_message()).collect();
+        let count = messages.len();
+        messages.into_iter().for_each(|message| self.two.device.deliver(message));
+        count
+    }
+
+    /// Carries the answers.
+    fn back(&mut self) -> usize {
+        let messages: Vec<_> = std::iter::from_fn(|| self.two.device.take_message()).collect();
+        let count = messages.len();
+        messages.into_iter().for_each(|message| self.one.device.deliver(message));
+        count
+    }
+
+    fn exchange(&mut self) {
+        self.there();
+        self.back();
+    }
+}
+
+#[test]
+fn requests_that_push_data_do_not_wait_for_answers() {
+    let mut pair = Two::new();
+    let slots = [pair.receive(), pair.receive(), pair.receive()];
+    let counters = [pair.send(1), pair.send(2), pair.send(3)];
+    assert_eq!((pair.there(), pair.back()), (3, 3));
+    for (index, counter) in counters.into_iter().enumerate() {
+        assert_eq!(pair.one.poll_send(A).unwrap().counter(), counter);
+        assert_eq!(pair.two.get(slots[index], 16), [index as u8 + 1; 16]);
+    }
+}
+
+#[test]
+fn they_are_not_without_end() {
+    let mut pair = Two::new();
+    let (at, key) = pair.one.filled(&[0; 1 << 19]);
+    let (to, to_key) = pair.two.region(1 << 19, Access::ALL);
+    for _ in 0..5 {
+        pair.one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 1 << 19, key)]));
+    }
+    pair.one.ring(A);
+    for expected in [2, 2, 1] {
+        assert_eq!((pair.there(), pair.back()), (expected, expected));
+    }
+}
+
+#[test]
+fn a_read_waits_and_is_waited_for() {
+    let mut pair = Two::new();
+    let data = pattern(64, 3);
+    let (at, key) = pair.one.filled(&data);
+    let (back, back_key) = pair.one.region(64, Access::ALL);
+    let (to, to_key) = pair.two.region(64, Access::ALL);
+    pair.one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 64, key)]));
+    pair.one.post(A, rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(back, 64, back_key)]));
+    pair.one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, to_key, &[segment(at, 64, key)]));
+    pair.one.ring(A);
+    for _ in 0..3 {
+        assert_eq!((pair.there(), pair.back()), (1, 1));
+    }
+    assert_eq!((pair.there(), pair.one.get(back, 64)), (0, data));
+}
+
+#[test]
+fn what_follows_a_request_without_a_receive_is_sent_again_with_it() {
+    let mut pair = Two::new();
+    let first = pair.receive();
+    let counters = [pair.send(1), pair.send(2), pair.send(3)];
+    assert_eq!(pair.there(), 3);
+    // A receive that comes between: the third request is not to take it before the second.
+    let rest = [pair.receive(), pair.receive()];
+    // The third has no answer.
+    assert_eq!(pair.back(), 2);
+    assert_eq!(pair.one.good(A).counter(), counters[0]);
+    assert_eq!(pair.there(), 0, "it waits for the timer");
+    // Nor is more sent before.
+    pair.send(4);
+    assert_eq!(pair.there(), 0);
+    pair.one.device.run();
+    let last = pair.receive();
+    assert_eq!(pair.there(), 3);
+    pair.back();
+    assert_eq!(pair.one.poll_send(A).unwrap().counter(), counters[1]);
+    assert_eq!(pair.one.poll_send(A).unwrap().counter(), counters[2]);
+    let arrived = [first, rest[0], rest[1], last].map(|at| pair.two.get(at, 1)[0]);
+    assert_eq!(arrived, [1, 2, 3, 4]);
+}
+
+#[test]
+fn behind_a_refused_request_nothing_is_executed() {
+    let mut pair = Two::new();
+    let (at, key) = pair.one.filled(&[7; 64]);
+    let (to, to_key) = pair.two.region(64, Access::ALL);
+    let write = |address, rkey| rdma(Opcode::RDMA_WRITE, 0, address, rkey, &[segment(at, 64, key)]);
+    let counters = [
+        pair.one.post(A, write(to, Key::from_raw(0x7777_7700))),
+        pair.one.post(A, write(to, to_key)),
+        pair.one.post(A, write(to, to_key)),
+    ];
+    pair.one.ring(A);
+    assert_eq!(pair.there(), 3);
+    pair.back();
+    let seen = [pair.one.bad(A), pair.one.bad(A), pair.one.bad(A)];
+    assert_eq!([seen[0].counter(), seen[1].counter(), seen[2].counter()], counters);
+    let syndromes = seen.map(|seen| seen.syndrome());
+    assert_eq!(syndromes, [Syndrome::REMOTE_ACCESS, Syndrome::FLUSHED, Syndrome::FLUSHED]);
+    assert_eq!(pair.two.get(to, 64), [0; 64]);
+}
+
+#[test]
+fn a_request_that_fails_here_is_told_behind_those_before_it() {
+    let mut pair = Two::new();
+    let slot = pair.receive();
+    let counter = pair.send(5);
+    let wrong = pair.one.post(A, send(Opcode::SEND, 0, &[segment(0, 16, Key::from_raw(0x7777_7700))]));
+    pair.one.ring(A);
+    assert!(pair.one.poll_send(A).is_none());
+    assert_eq!((pair.there(), pair.back()), (1, 1));
+    let done = pair.one.poll_send(A).unwrap();
+    assert_eq!((done.opcode(), done.counter()), (CqeOpcode::REQUESTER, counter));
+    let failed = pair.one.bad(A);
+    assert_eq!((failed.syndrome(), failed.counter()), (Syndrome::LOCAL_PROTECTION, wrong));
+    assert_eq!(pair.two.get(slot, 16), [5; 16]);
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_does_not_go_on_in_the_middle() {
+    let mut pair = Two::new();
+    pair.receive();
+    pair.send(1);
+    pair.exchange();
+    pair.two.recover();
+    let b = pair.two.q[B].qpn;
+    pair.two.device.connect(b, Peer::Remote(pair.one.q[A].qpn)).unwrap();
+    let slot = pair.receive();
+    pair.send(2);
+    pair.exchange();
+    assert_eq!(pair.one.poll_send(A).unwrap().opcode(), CqeOpcode::REQUESTER);
+    assert_eq!(pair.one.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY);
+    // One whose peer was reset begins anew.
+    pair.one.recover();
+    pair.one.device.connect(pair.one.q[A].qpn, Peer::Remote(b)).unwrap();
+    pair.send(3);
+    pair.exchange();
+    pair.one.good(A);
+    assert_eq!(pair.two.get(slot, 16), [3; 16]);
+}
