@@ -1,5 +1,5 @@
 //! Debian packages that some tasks need: installed where they are tools of this machine, unpacked under `target` where
-//! they are for the Arm cores.
+//! they are for the Arm cores, or many.
 
 use crate::run::{answer, check, program, root};
 use std::collections::BTreeSet;
@@ -74,16 +74,35 @@ pub enum Dependencies {
     Omitted,
 }
 
-/// Unpacks packages for arm64 into a folder that is named after `set`, and returns it.
+/// For whom packages are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// The Arm cores.
+    Arm64,
+    /// This machine.
+    Own,
+}
+
+/// Unpacks packages into a folder that is named after `set`, and returns it.
 ///
 /// Neither root nor a change to this machine is needed: apt works on a state of its own under `target`. Nothing of a
 /// package is run. What was unpacked once is kept, until other packages are asked for (`name` or `name=version`).
 ///
 /// # Errors
 /// What apt or dpkg-deb said, in a sentence.
-pub fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Result<PathBuf, String> {
-    let arm64 = root().join("target/debian/arm64");
-    let (folder, wanted) = (arm64.join(set), packages.join("\n"));
+pub fn unpack(
+    architecture: Architecture,
+    set: &str,
+    packages: &[&str],
+    dependencies: Dependencies,
+) -> Result<PathBuf, String> {
+    // Apart even where both are the same: two may be at it at once.
+    let (home, architecture) = match architecture {
+        Architecture::Arm64 => ("arm64", "arm64".to_owned()),
+        Architecture::Own => ("own", answer(program("dpkg", &["--print-architecture"]))?),
+    };
+    let home = root().join("target/debian").join(home);
+    let (folder, wanted) = (home.join(set), packages.join("\n"));
     let contents = folder.join("root");
     if fs::read_to_string(folder.join("packages")).is_ok_and(|there| there == wanted) {
         return Ok(contents);
@@ -93,17 +112,17 @@ pub fn unpack(set: &str, packages: &[&str], dependencies: Dependencies) -> Resul
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(lost)?;
     }
-    for name in [&arm64.join("state/lists/partial"), &archives.join("partial"), &contents] {
+    for name in [&home.join("state/lists/partial"), &archives.join("partial"), &contents] {
         fs::create_dir_all(name).map_err(lost)?;
     }
-    let state = arm64.join("state");
+    let state = home.join("state");
     // No package counts as installed here, so that every dependency is unpacked.
     fs::write(state.join("status"), "").map_err(lost)?;
     let apt = |arguments: &[&str]| {
         let mut command = program("apt-get", &["--quiet", "--quiet"]);
         for (name, value) in [
-            ("APT::Architecture", "arm64".into()),
-            ("APT::Architectures::", "arm64".into()),
+            ("APT::Architecture", architecture.clone()),
+            ("APT::Architectures::", architecture.clone()),
             ("APT::Sandbox::User", String::new()),
             ("Acquire::Languages", "none".into()),
             ("Dir::State", state.display().to_string()),

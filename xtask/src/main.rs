@@ -41,8 +41,9 @@ cargo xtask TASK
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
   package               build and test the library as a registry would hand it out
-  peer [--spdk DIR]     rdma-core's tests and perftest, unchanged, on the software device; SPDK's
-                        library of a checkout
+  peer [--dpdk | --spdk DIR]
+                        rdma-core's tests, perftest and DPDK's crypto driver, unchanged, on the
+                        software device; SPDK's library of a checkout
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed

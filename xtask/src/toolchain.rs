@@ -1,6 +1,6 @@
 //! Finds a compiler for the Arm cores of a BlueField. What rustup holds is used and never changed.
 
-use crate::debian::{self, Dependencies, Package};
+use crate::debian::{self, Architecture, Dependencies, Package};
 use crate::run::{self, program, root};
 use std::path::Path;
 use std::process::Command;
@@ -123,7 +123,7 @@ impl Toolchain {
             System::Linux => {
                 // rustc takes a standard library of its very build only.
                 let package = format!("libstd-rust-web-dev={}", debian::version("rustc-web")?);
-                let library = debian::unpack("std", &[&package], Dependencies::Omitted)?;
+                let library = debian::unpack(Architecture::Arm64, "std", &[&package], Dependencies::Omitted)?;
                 let mut found = Self::installed(board, triple, cargo, rustc);
                 found.flags.push(format!("--sysroot={}", library.join("usr").display()));
                 Ok(found)

@@ -4,6 +4,7 @@
 
 mod decode;
 mod demo;
+mod dpdk;
 mod hex;
 mod vectors;
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("decode", rest)) => decode::run(rest),
         Some(("demo", rest)) => demo::run(rest),
+        Some(("dpdk", rest)) => dpdk::run(rest),
         Some(("vectors", rest)) => vectors::run(rest),
         _ => run::misuse("not called by `cargo xtask`"),
     }

@@ -3,10 +3,12 @@
 //! Their tests skip what a device lacks and end well all the same, and one that waits for a completion waits for ever. So
 //! how many ran, how many were skipped and why is pinned, and everything runs under a time limit.
 
+mod dpdk;
 mod modules;
 mod running;
 mod spdk;
 
+use dpdk::Dpdk;
 use modules::{MODULES, Module, counts};
 use running::Running;
 use std::fs;
@@ -19,12 +21,15 @@ use xtask::run::{self, Folder, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer [--spdk DIR [--record FILE]]
+cargo xtask peer [--dpdk | --spdk DIR [--record FILE]]
 
-Runs rdma-core's own tests and perftest, unchanged, on the software device: through the real
-libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
-missing are installed when this runs as root, else named.
+Runs rdma-core's own tests, perftest, and DPDK's crypto driver under DPDK's test programs, all
+unchanged, on the software device: through the real libibverbs and libmlx5, with the stand-in where
+the kernel would be. Debian packages that are missing are installed when this runs as root, else
+named; DPDK's are only unpacked, below target.
 
+  --dpdk         instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
+                 large as it asks for; that makes half a million mkeys for each case, for an hour
   --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that
                  does with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for
                  each AES-XTS engine; results are compared with OpenSSL's
@@ -41,6 +46,9 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// No program here needs half as long.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// An operation of `dpdk-test` takes no time, but it makes half a million mkeys for each.
+const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Client and server programs; what both get.
 const PAIRS: &[&[&str]] = &[
@@ -62,6 +70,7 @@ const ENCRYPTED: &[&[&str]] = &[
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
+    dpdk: bool,
     spdk: Option<PathBuf>,
     record: Option<PathBuf>,
     help: bool,
@@ -72,6 +81,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let outcome = match parse(arguments) {
         Ok(Options { help: true, .. }) => return run::print(HELP, 0),
         Ok(Options { spdk: Some(checkout), record, .. }) => spdk::check(&checkout, record.as_deref()),
+        Ok(Options { dpdk: true, .. }) => check_dpdk(),
         Ok(_) => check(),
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
@@ -88,11 +98,15 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
+            Long("dpdk") => options.dpdk = true,
             Long("spdk") => options.spdk = Some(parser.value().map_err(explain)?.into()),
             Long("record") => options.record = Some(parser.value().map_err(explain)?.into()),
             Long("help") | Short('h') => options.help = true,
             other => return Err(explain(other.unexpected())),
         }
+    }
+    if options.dpdk && options.spdk.is_some() {
+        return Err("DPDK or SPDK".into());
     }
     if options.record.is_some() && options.spdk.is_none() {
         return Err("only SPDK's requests are recorded".into());
@@ -105,32 +119,53 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 /// # Errors
 /// What went wrong, in a sentence.
 pub(crate) fn check() -> Result<(), String> {
-    debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
+    on_bench(|bench, tell| {
+        bench.unpack()?;
+        tell("ibv_devinfo", bench.devinfo());
+        for module in MODULES {
+            let name = format!("{} ({}, {})", module.name, module.crypto, module.engine);
+            tell(&name, bench.module(module));
+        }
+        for pair in PAIRS {
+            tell(&pair.join(" "), bench.pair(pair, pair, "plaintext"));
+        }
+        for options in ENCRYPTED {
+            let (server, client) = bench.encrypted(options)?;
+            let words = |list: &[String]| bench.pair(&refs(list), &refs(&client), "wrapped");
+            tell(&format!("ib_write_bw --aes_xts {}", options.join(" ")), words(&server));
+        }
+        Dpdk::new(bench)?.run(tell);
+        Ok(())
+    })
+}
+
+/// Runs DPDK's programs alone, and its tests of crypto devices as large as they are.
+fn check_dpdk() -> Result<(), String> {
+    on_bench(|bench, tell| {
+        let dpdk = Dpdk::new(bench)?;
+        dpdk.run(&mut *tell);
+        tell("dpdk-test cryptodev_mlx5_autotest", dpdk.autotest(None, AUTOTEST));
+        Ok(())
+    })
+}
+
+/// What is told of each program: its name, and what came of it.
+type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
+
+/// Has programs run on the device, and prints a line for each.
+fn on_bench(body: impl FnOnce(&Bench<'_>, Tell<'_>) -> Result<(), String>) -> Result<(), String> {
+    debian::install(debian::VERBS)?;
     let folder = Folder::temporary("peer")?;
     let bench = Bench { library: emulate::library()?, folder: folder.path() };
-    bench.unpack()?;
     let mut failed = 0;
-    let mut tell = |name: &str, outcome: Result<String, String>| match outcome {
+    body(&bench, &mut |name, outcome| match outcome {
         Ok(what) => println!("passed  {name}: {what}"),
         Err(what) => {
             failed += 1;
             println!("FAILED  {name}: {what}");
         }
-    };
-    tell("ibv_devinfo", bench.devinfo());
-    for module in MODULES {
-        let name = format!("{} ({}, {})", module.name, module.crypto, module.engine);
-        tell(&name, bench.module(module));
-    }
-    for pair in PAIRS {
-        tell(&pair.join(" "), bench.pair(pair, pair, "plaintext"));
-    }
-    for options in ENCRYPTED {
-        let (server, client) = bench.encrypted(options)?;
-        let words = |list: &[String]| bench.pair(&refs(list), &refs(&client), "wrapped");
-        tell(&format!("ib_write_bw --aes_xts {}", options.join(" ")), words(&server));
-    }
+    })?;
     if failed == 0 { Ok(()) } else { Err(format!("{failed} peers failed")) }
 }
 
@@ -277,7 +312,7 @@ mod tests {
         let options = parse(&words("--spdk spdk --record file")).unwrap();
         assert_eq!((options.spdk, options.record), (Some("spdk".into()), Some("file".into())));
         assert_eq!(parse(&[]), Ok(Options::default()));
-        for line in ["--record file", "--spdk", "spdk"] {
+        for line in ["--dpdk --spdk spdk", "--record file", "--spdk", "spdk"] {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

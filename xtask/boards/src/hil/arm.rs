@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use xtask::build;
-use xtask::debian::{self, Dependencies};
+use xtask::debian::{self, Architecture, Dependencies};
 use xtask::toolchain::{Board as BlueField, System};
 
 /// The stand-in for the kernel, as it is built and as it lies beside the program on the machine.
@@ -46,7 +46,7 @@ impl QemuUser {
 impl Board for QemuUser {
     fn prepare(&mut self) -> Result<(), Trouble> {
         debian::install(debian::EMULATORS)?;
-        let libraries = debian::unpack("verbs", LIBRARIES, Dependencies::Included)?;
+        let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
         let program = build::file(self.board, System::Linux, "hil")?;
         // The emulator's own environment is that of this machine's programs.
         let mut words = vec!["qemu-aarch64".to_owned(), "-L".into(), libraries.display().to_string()];

@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use xtask::debian::{self, Dependencies};
+use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::{check, free_port, program, root, wait};
 
 /// How long the machine may take from power-on to an answer of its SSH server: against a wait without end. It takes seconds,
@@ -45,7 +45,7 @@ impl Machine {
     pub(crate) fn new() -> Result<Self, String> {
         debian::install(debian::EMULATORS)?;
         debian::install(debian::SSH)?;
-        let packages = debian::unpack("vdpu", PACKAGES, Dependencies::Included)?;
+        let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
         let folder = root().join("target/vdpu").join(std::process::id().to_string());
         // A killed process of the same number may have left one.
         let _ = fs::remove_dir_all(&folder);
