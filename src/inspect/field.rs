@@ -71,8 +71,9 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the field as one of a device with this engine.
-    pub(super) const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
+    /// Returns the field as one of a device with this engine, which decides the byte order of a tweak.
+    #[must_use]
+    pub const fn with_engine(mut self, engine: Option<XtsEngine>) -> Self {
         if let Meaning::Tweak(known) = &mut self.meaning {
             *known = engine;
         }

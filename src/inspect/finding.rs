@@ -112,7 +112,7 @@ problems! {
 
     // UMR: control and context.
     ByPointer Note "DEVICE.md 7.13" "translation entries and BSFs are taken from memory, and not known here";
-    UmrReserved { name: &'static str } Refused "DEVICE.md 7.11" "{name}: reserved parts of the UMR control segment are not zero";
+    UmrReserved Refused "DEVICE.md 7.11" "reserved parts of the UMR control segment are not zero";
     CheckFree Note "D15" "the check-free flag is set: sources disagree on its sense";
     EntriesNotPadded { octowords: u16 } Refused "R38"
         "{octowords} octowords of translation entries are not whole 64-byte blocks";

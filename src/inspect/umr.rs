@@ -1,6 +1,6 @@
 //! A UMR back in the words of [`crate::mkey`].
 
-use super::crypto::crypto;
+use super::crypto::{crypto, unit_bytes};
 use super::finding::{Finding, Problem, unknown_code};
 use super::segment::{Segment, Segments, UMR_ENTRIES, by_pointer};
 use super::segment_kind::SegmentKind;
@@ -260,6 +260,11 @@ impl<'a> Umr<'a> {
     pub fn crypto(&self, engine: XtsEngine) -> Result<Option<Crypto>, Finding> {
         let Some((offset, bsf)) = self.crypto_bsf() else { return Ok(None) };
         crypto(offset, bsf, engine).map(Some)
+    }
+
+    /// Returns the bytes of a data unit of AES-XTS, `None` without a crypto BSF and for units that are not known.
+    pub fn data_unit(&self) -> Option<u32> {
+        self.crypto_bsf().and_then(|(_, bsf)| unit_bytes(bsf.data_unit_selector))
     }
 
     /// Returns the CRC over a transaction that the request writes, `None` where it writes none.

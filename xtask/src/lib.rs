@@ -1,5 +1,5 @@
 //! What the programs behind `cargo xtask` share: running other programs, building for this machine and for the Arm cores,
-//! Debian packages.
+//! Debian packages, text in HTML.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -7,5 +7,6 @@ pub mod build;
 pub mod debian;
 pub mod emulate;
 pub mod host;
+pub mod html;
 pub mod run;
 pub mod toolchain;

@@ -26,8 +26,9 @@ cargo xtask TASK
                         build what runs on the Arm cores of a BlueField
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
-  decode HEX|FILE|-     print work requests (or, with --cqe, completions) in words, and what a
-                        device would refuse
+  decode [--html OUT] HEX|FILE|-
+                        print or draw work requests (or, with --cqe, completions) in words, and what
+                        a device would refuse
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, the same behind libmlx5,
                         devices of this machine and of others, reset when they hang

@@ -122,7 +122,7 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
         if field.is_reserved() {
             let problem = match field.segment {
                 SegmentKind::Padding => Problem::PaddingNotZero,
-                SegmentKind::UmrControl => Problem::UmrReserved { name },
+                SegmentKind::UmrControl => Problem::UmrReserved,
                 _ => Problem::ReservedNotZero { name },
             };
             report.at(field.offset, problem);
@@ -130,7 +130,7 @@ fn fields(request: &WorkRequest<'_>, report: &mut Report<'_>) {
         let mut bits = field.unknown_bits();
         if field.segment == SegmentKind::UmrControl && field.offset == umr::FLAGS_AT {
             let reserved = bits & umr::RESERVED_FLAGS;
-            report.when(reserved != 0, field.offset, Problem::UmrReserved { name });
+            report.when(reserved != 0, field.offset, Problem::UmrReserved);
             bits ^= reserved;
         }
         let problem = match request.opcode() {

@@ -23,7 +23,7 @@ fn good_requests_have_no_findings() {
 fn what_devices_refuse_is_told_from_what_drivers_do() {
     use Problem::*;
     for (problem, severity) in [
-        (UmrReserved { name: "flags" }, Severity::Refused),
+        (UmrReserved, Severity::Refused),
         (ListTooShort { sum: 1, length: 2 }, Severity::Refused),
         (ListTooLong { sum: 2, length: 1 }, Severity::Note),
         (BsfEnableKept, Severity::Note),
@@ -56,10 +56,10 @@ fn each_fault_is_found() {
         (full, UMR, &[0x00], ByPointer),
         (full, UMR, &[0x00], SizeMismatch { ds: 20, wanted: 9 }),
         (full, UMR, &[0xa0], CheckFree),
-        (full, UMR, &[0x84], UmrReserved { name: "flags" }),
+        (full, UMR, &[0x84], UmrReserved),
         (full, UMR, &[0xc0], UnknownBits { name: "flags", bits: 0x40 }),
-        (full, UMR + 1, &[1], UmrReserved { name: "reserved" }),
-        (full, UMR + 47, &[1], UmrReserved { name: "reserved" }),
+        (full, UMR + 1, &[1], UmrReserved),
+        (full, UMR + 47, &[1], UmrReserved),
         (full, CONTEXT + 1, &[1], ReservedNotZero { name: "reserved" }),
         (full, UMR + 5, &[3], EntriesNotPadded { octowords: 3 }),
         (full, UMR + 5, &[8], SizeMismatch { ds: 20, wanted: 24 }),

@@ -1,10 +1,18 @@
-//! `cargo xtask decode`: prints work requests or completion entries and says what a device would refuse in them.
+//! `cargo xtask decode`: prints or draws work requests or completion entries, and says what a device would refuse in them.
 
-use crate::hex::{self, Input, Logged};
-use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{DeviceContext, Pretty, Requests, Severity, Style, WorkRequest};
+mod card;
+mod memory;
+mod mkeys;
+mod page;
+mod pieces;
+mod sides;
+mod tape;
+mod text;
+
+use crate::hex::{self, Input};
+use memory::Memory;
+use mlx5_mkey::inspect::{DeviceContext, Severity, Style};
 use mlx5_mkey::mkey::XtsEngine;
-use std::fmt::Write;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use xtask::run;
@@ -22,6 +30,11 @@ a file is a file.
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
   --engine KIND      AES-XTS engine of the device: single-block or multi-block
+  --html OUT         the same as a page, which needs nothing but itself: blocks and segments in
+                     colour, fields on demand, and both sides of each mkey and transfer
+  --memory ADDR=FILE memory of the program from address ADDR (0x...) on, copied into FILE (gdb's
+                     `dump memory FILE START END`): the page shows the bytes of each mkey and
+                     transfer that are in it; more than once if you like
   --help             this text
 
 Exit status: 0 nothing is refused, 1 something is, 2 the arguments or the input make no sense.
@@ -32,15 +45,15 @@ const CLEAN: u8 = 0;
 /// Something is refused.
 const REFUSED: u8 = 1;
 
-/// From this number on, empty blocks in a row are counted, not shown.
-const MANY: usize = 16;
-
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
 struct Options {
     completions: bool,
     stride: Option<u32>,
     device: DeviceContext,
+    /// Where the page goes, if one is drawn.
+    html: Option<String>,
+    memory: Memory,
     input: Vec<String>,
     help: bool,
 }
@@ -62,16 +75,26 @@ fn decode(args: &[String], style: Style) -> Result<(String, u8), String> {
     if options.help {
         return Ok((USAGE.to_owned(), CLEAN));
     }
-    let mut text = String::new();
-    let worst = match read_input(&options.input)? {
-        Input::Bytes(bytes) if options.completions => completions(&bytes, options.stride, style, &mut text)?,
-        Input::Bytes(bytes) => requests(&bytes, options.device, style, &mut text)?,
-        Input::Log(_) if options.completions => {
-            return Err("a log holds requests, no completion entries".into());
-        }
-        Input::Log(logged) => logged_requests(&logged, options.device, style, &mut text)?,
+    let input = read_input(&options.input)?;
+    let pieces = pieces::pieces(&input, options.completions)?;
+    let worst = pieces.iter().filter_map(|piece| piece.worst(&options.device)).max();
+    let status = if worst == Some(Severity::Refused) { REFUSED } else { CLEAN };
+    let Some(file) = &options.html else {
+        return Ok((text::text(&pieces, options.device, options.stride, style), status));
     };
-    Ok((text, if worst == Some(Severity::Refused) { REFUSED } else { CLEAN }))
+    let page = page::page(&source(&options.input), &pieces, &options)?;
+    let count = pieces.iter().filter(|piece| piece.is_shown()).count();
+    std::fs::write(file, page).map_err(|error| format!("{file}: {error}"))?;
+    Ok((format!("{file}: {count} drawn\n"), status))
+}
+
+/// Says where the input is from.
+fn source(input: &[String]) -> String {
+    match input {
+        [one] if one == "-" => "standard input".into(),
+        [one] if std::path::Path::new(one).is_file() => one.clone(),
+        _ => "the command line".into(),
+    }
 }
 
 fn parse_args(args: &[String]) -> Result<Options, String> {
@@ -91,6 +114,8 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
                 let stride = args.next().and_then(|word| word.parse().ok()).filter(|stride| *stride > 0);
                 options.stride = Some(stride.ok_or("--stride wants a number of bytes")?);
             }
+            "--html" => options.html = Some(args.next().ok_or("--html wants the name of a file")?.to_owned()),
+            "--memory" => options.memory.add(args.next().unwrap_or_default())?,
             "--help" | "-h" => options.help = true,
             option if option.starts_with("--") => return Err(format!("unknown option {option}\n\n{USAGE}")),
             input => options.input.push(input.to_owned()),
@@ -98,6 +123,9 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
     }
     if options.input.is_empty() && !options.help {
         return Err(format!("nothing to decode\n\n{USAGE}"));
+    }
+    if options.memory != Memory::default() && options.html.is_none() {
+        return Err(format!("--memory is for --html\n\n{USAGE}"));
     }
     if options.stride.is_some() && !options.completions && !options.help {
         return Err(format!("--stride is for --cqe\n\n{USAGE}"));
@@ -124,99 +152,8 @@ fn read_input(input: &[String]) -> Result<Input, String> {
     hex::read(raw)
 }
 
-fn requests(
-    bytes: &[u8],
-    device: DeviceContext,
-    style: Style,
-    text: &mut String,
-) -> Result<Option<Severity>, String> {
-    let mut worst = None;
-    let (mut end, mut counted) = (0, 0);
-    for (offset, request) in Requests::new(bytes) {
-        if offset >= counted {
-            counted = offset + skip_empty(offset, bytes, text);
-        }
-        if offset >= counted {
-            page(offset, &request.pretty(device, style), text);
-        }
-        worst = worst.max(request.worst(&device));
-        end = offset + request.blocks() * 64;
-    }
-    let left = bytes.len().saturating_sub(end);
-    match end {
-        0 => Err(format!("{} bytes are too few for a request: 16 are needed", bytes.len())),
-        _ => {
-            if left > 0 {
-                let _ = writeln!(text, "\n{left} bytes are left over from byte {end} ({end:#x})");
-            }
-            Ok(worst)
-        }
-    }
-}
-
-fn logged_requests(
-    logged: &[Logged],
-    device: DeviceContext,
-    style: Style,
-    text: &mut String,
-) -> Result<Option<Severity>, String> {
-    let mut worst = None;
-    for Logged { place, bytes } in logged {
-        let request = WorkRequest::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
-        let between = if text.is_empty() { "" } else { "\n" };
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{between}{place}\n{}", request.pretty(device, style));
-        worst = worst.max(request.worst(&device));
-    }
-    Ok(worst)
-}
-
-fn completions(
-    bytes: &[u8],
-    stride: Option<u32>,
-    style: Style,
-    text: &mut String,
-) -> Result<Option<Severity>, String> {
-    let mut worst = None;
-    let mut counted = 0;
-    for (number, chunk) in bytes.chunks(64).enumerate() {
-        let offset = number * 64;
-        let entry = CompletionEntry::parse(chunk).map_err(|error| error.to_string())?;
-        if offset >= counted {
-            counted = offset + skip_empty(offset, bytes, text);
-        }
-        if offset >= counted {
-            page(offset, &entry.pretty(stride, style), text);
-        }
-        worst = worst.max(entry.worst());
-    }
-    Ok(worst)
-}
-
-/// Adds one decoded thing, behind a line that says where it began, and a blank line between two.
-fn page(offset: usize, pretty: &Pretty<'_>, text: &mut String) {
-    begin(offset, text);
-    // Writing to a string cannot fail.
-    let _ = write!(text, "{pretty}");
-}
-
-fn begin(offset: usize, text: &mut String) {
-    if offset > 0 {
-        let _ = writeln!(text, "\nfrom byte {offset} ({offset:#x}):");
-    }
-}
-
-/// Counts the empty blocks that begin here. Adds one line for many of them and returns their bytes, else 0.
-fn skip_empty(offset: usize, bytes: &[u8], text: &mut String) -> usize {
-    let blocks = bytes.get(offset..).unwrap_or_default().chunks_exact(64);
-    let empty = blocks.take_while(|block| block.iter().all(|byte| *byte == 0)).count();
-    if empty < MANY {
-        return 0;
-    }
-    begin(offset, text);
-    let _ = writeln!(text, "{empty} empty blocks");
-    empty * 64
-}
+#[cfg(test)]
+mod page_tests;
 
 #[cfg(test)]
 mod tests {
@@ -288,6 +225,23 @@ mod tests {
     fn bytes_left_over_are_told() -> Result<(), String> {
         let (text, _) = decode(&args(&[NOP, &"00".repeat(48), "0000"]), Style::Plain)?;
         assert!(text.ends_with("\n2 bytes are left over from byte 64 (0x40)\n"), "{text}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_page_goes_into_a_file() -> Result<(), String> {
+        let folder = run::Folder::temporary("decode-page")?;
+        let file = folder.path().join("page.html").display().to_string();
+        let (text, clean) = decode(&args(&["--html", &file, NOP]), Style::Plain)?;
+        assert_eq!((text, clean), (format!("{file}: 1 drawn\n"), CLEAN));
+        assert_eq!(status(&["--html", &file, "00000000 00001000 00000008 00000000"]), Ok(REFUSED));
+        let page = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+        assert!(page.starts_with("<!DOCTYPE html>") && page.contains("the command line"), "{page}");
+        let nowhere = folder.path().join("none/page.html").display().to_string();
+        assert!(status(&["--html", &nowhere, NOP]).is_err());
+        assert!(status(&[NOP, "--html"]).is_err());
+        assert!(status(&["--memory", &format!("0x10={file}"), NOP]).is_err());
+        assert!(status(&["--memory", "0x10=/nowhere/at/all", "--html", &file, NOP]).is_err());
         Ok(())
     }
 

@@ -13,7 +13,7 @@ pub(crate) enum Input {
 }
 
 /// A request of a log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
     /// Where it was: `mlx5_0 qp 0x40 block 1`.
     pub(crate) place: String,

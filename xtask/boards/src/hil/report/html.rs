@@ -2,6 +2,7 @@
 
 use super::super::results::{Case, Ending, Results, Verdict};
 use std::fmt::{self, Write as _};
+use xtask::html::Escaped;
 
 /// Writes the page; `origin` says when the run was, and of what.
 pub(crate) fn html(all: &[Results], board_required: bool, origin: &str) -> String {
@@ -132,23 +133,5 @@ impl fmt::Display for Breakable<'_> {
         let mut words = self.0.split_inclusive(['_', ':', '/']);
         write!(f, "{}", Escaped(words.next().unwrap_or_default()))?;
         words.try_for_each(|word| write!(f, "<wbr>{}", Escaped(word)))
-    }
-}
-
-/// Text as it is written in HTML.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            '\'' => f.write_str("&#39;"),
-            '\n' => f.write_char('\n'),
-            c if c.is_control() => f.write_char('\u{fffd}'),
-            c => f.write_char(c),
-        })
     }
 }

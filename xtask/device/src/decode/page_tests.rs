@@ -1,0 +1,333 @@
+//! The page, taken apart: it is well formed, and what it shows is what `inspect` says.
+
+use super::*;
+use crate::hex::Logged;
+use mlx5_mkey::inspect::{Requests, SegmentKind, WorkRequest};
+use std::collections::BTreeSet;
+
+/// A start tag with its attributes, an end tag, or text between tags.
+#[derive(Debug)]
+enum Token {
+    Start(String, Vec<(String, String)>),
+    End(String),
+    Text(String),
+}
+
+fn unescaped(text: &str) -> String {
+    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+        .iter()
+        .fold(text.to_owned(), |text, (escape, sign)| text.replace(escape, sign))
+}
+
+/// Takes a page apart.
+fn tokens(page: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a doctype");
+    while let Some((text, tail)) = rest.split_once('<') {
+        let (tag, tail) = tail.split_once('>').expect("the end of a tag");
+        assert!(!text.contains('>'), "{text}");
+        tokens.push(Token::Text(unescaped(text)));
+        match tag.strip_prefix('/') {
+            Some(name) => tokens.push(Token::End(name.into())),
+            None => {
+                let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+                let mut list = Vec::new();
+                while let Some((name, value)) = attributes.split_once("=\"") {
+                    let (value, tail) = value.split_once('"').expect("the end of a value");
+                    list.push((name.trim().to_owned(), unescaped(value)));
+                    attributes = tail;
+                }
+                assert_eq!(attributes.trim(), "", "{tag}");
+                tokens.push(Token::Start(name.into(), list));
+            }
+        }
+        rest = tail;
+    }
+    assert_eq!(rest.trim(), "");
+    tokens
+}
+
+fn value<'t>(attributes: &'t [(String, String)], wanted: &str) -> Option<&'t str> {
+    attributes.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+}
+
+/// Checks that tags come in pairs, that each link leads somewhere, and that the page needs nothing but itself.
+fn well_formed(page: &str) {
+    let (mut open, mut ids, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for token in tokens(page) {
+        match token {
+            Token::Start(name, attributes) => {
+                assert!(!["script", "link", "img", "iframe", "object"].contains(&name.as_str()), "{name}");
+                for (name, value) in attributes {
+                    match name.as_str() {
+                        "id" => assert!(ids.insert(value.clone()), "{value} stands twice"),
+                        "href" => drop(
+                            links.insert(value.strip_prefix('#').expect("a link in the page").to_owned()),
+                        ),
+                        "class" | "title" | "style" | "lang" | "charset" | "name" | "content" => {}
+                        _ => panic!("attribute {name}"),
+                    }
+                }
+                if name != "meta" && name != "br" {
+                    open.push(name);
+                }
+            }
+            Token::End(name) => assert_eq!(open.pop(), Some(name)),
+            Token::Text(_) => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    assert!(links.is_subset(&ids), "{:?}", links.difference(&ids));
+    for outside in ["http", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+}
+
+/// What a card shows.
+#[derive(Debug, Default)]
+struct Card {
+    words: String,
+    /// Digits of all bytes that are shown.
+    bytes: String,
+    /// Names and values of fields.
+    fields: Vec<(String, String)>,
+    /// Severities and texts.
+    findings: Vec<(String, String)>,
+    /// Parts of tapes: class and text, under the name of the side.
+    tapes: Vec<(String, Vec<(String, String)>)>,
+    dumps: String,
+}
+
+/// Reads the cards of a page.
+fn cards(page: &str) -> Vec<Card> {
+    let mut cards: Vec<Card> = Vec::new();
+    // Elements that are open, with their classes.
+    let mut open: Vec<(String, String)> = Vec::new();
+    let mut column = 0;
+    for token in tokens(page) {
+        match token {
+            Token::Start(name, attributes) => {
+                let class = value(&attributes, "class").unwrap_or_default().to_owned();
+                match name.as_str() {
+                    "article" => cards.push(Card::default()),
+                    "tr" => column = 0,
+                    "td" | "th" => column += 1,
+                    "li" => {
+                        if let Some(card) = cards.last_mut() {
+                            card.findings.push((class.clone(), String::new()));
+                        }
+                    }
+                    "meta" | "br" => continue,
+                    _ => {}
+                }
+                open.push((name, class));
+            }
+            Token::End(_) => drop(open.pop()),
+            Token::Text(text) => {
+                let within =
+                    |wanted: &str| open.iter().any(|(name, class)| name == wanted || class == wanted);
+                let Some(card) = cards.last_mut().filter(|_| !text.is_empty()) else { continue };
+                match open.last().map(|(name, class)| (name.as_str(), class.as_str())) {
+                    Some((_, "at")) => {}
+                    _ if within("h3") => card.words += &text,
+                    _ if within("row") => card.bytes += &text.replace(' ', ""),
+                    Some(("th", _)) => card.fields.push((text, String::new())),
+                    Some(("td", _)) if column == 4 => card.fields.last_mut().expect("a name").1 += &text,
+                    Some(("li", _)) => card.findings.last_mut().expect("a finding").1 += text.trim(),
+                    Some(("b", _)) if within("side") => card.tapes.push((text, vec![])),
+                    Some(("i", class)) => {
+                        card.tapes.last_mut().expect("a side").1.push((class.to_owned(), text));
+                    }
+                    Some(("pre", _)) => card.dumps += &text,
+                    _ => {}
+                }
+            }
+        }
+    }
+    cards
+}
+
+fn drawn(input: &Input, options: &Options) -> String {
+    let pieces = pieces::pieces(input, options.completions).expect("pieces");
+    page::page("<a & b>", &pieces, options).expect("a page")
+}
+
+/// Two blocks with T10-DIF on the wire, inside AES-XTS; a WRITE through that; a SEND of bytes that HTML knows.
+fn ring() -> Vec<u8> {
+    let text = concat!(
+        // Request in 5 blocks: control, UMR control, context, two entries, both BSFs.
+        "00000025 00012414 00000000 00001234 80000000 00040008 00000000 203c3201",
+        "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000",
+        "00003000 ffffff34 00000000 44000000 00000000 00000000 00000000 00000400",
+        "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000",
+        "00000100 00567800 00000000 00001000 00000300 00567800 00000000 00009000",
+        "00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000",
+        "c0ff0100 ffffffff 00000022 00000000 00000000 00000000 00000000 00000000",
+        "c0000003 00000002 01880000 0040ffff 00000000 00000000 00000000 00000000",
+        "c1000000 ffffffff 02000000 00000000 00000000 00000000 00000000 00000007",
+        "00000099 00000000 00000000 00000000 00000000 00000000 00000000 00000000",
+        "00000508 00012403 00000028 00000000 00007f00 00001000 00009900 00000000",
+        "00000410 00001234 00000000 00000000 00000000 00000000 00000000 00000000",
+        "0000060a 00012402 00000008 00000000 80000007 3c683126 223e2700 00000000",
+    );
+    hex::parse(text).expect("hex")
+}
+
+#[test]
+fn each_request_is_a_card_with_all_that_inspect_says() {
+    let bytes = ring();
+    let options = Options {
+        device: DeviceContext { engine: Some(XtsEngine::MultiBlock), ..DeviceContext::UNKNOWN },
+        ..Options::default()
+    };
+    let page = drawn(&Input::Bytes(bytes.clone()), &options);
+    well_formed(&page);
+    let cards = cards(&page);
+    let requests: Vec<WorkRequest<'_>> = Requests::new(&bytes).map(|(_, request)| request).collect();
+    assert_eq!(cards.len(), requests.len());
+    for (card, request) in cards.iter().zip(&requests) {
+        assert_eq!(card.words, request.summary(options.device).to_string());
+        // Of padding in a row there is one line.
+        let (mut digits, mut before) = (String::new(), SegmentKind::Control);
+        for segment in request.segments() {
+            if (before, segment.kind) != (SegmentKind::Padding, SegmentKind::Padding) {
+                digits.extend(segment.bytes.iter().map(|byte| format!("{byte:02x}")));
+            }
+            before = segment.kind;
+        }
+        assert_eq!(card.bytes, digits);
+        let fields: Vec<(String, String)> = request
+            .fields()
+            .map(|field| (field.name.into(), field.with_engine(options.device.engine).to_string()))
+            .collect();
+        assert_eq!(card.fields, fields);
+        let mut findings = Vec::new();
+        request.findings(&options.device, |finding| findings.push(finding.problem));
+        findings.sort_by_key(|problem| std::cmp::Reverse(problem.severity()));
+        let found = findings.iter().map(|problem| (problem.severity().name().into(), problem.to_string()));
+        assert_eq!(card.findings, found.collect::<Vec<(String, String)>>());
+    }
+}
+
+/// Class and text of the parts of a tape.
+fn tape(parts: &[(&str, &str)]) -> Vec<(String, String)> {
+    parts.iter().map(|(class, text)| ((*class).to_owned(), (*text).to_owned())).collect()
+}
+
+#[test]
+fn both_sides_are_drawn_in_bytes() {
+    let page = drawn(&Input::Bytes(ring()), &Options::default());
+    let cards = cards(&page);
+    let signed = [("bytes encrypted", "512"), ("signature encrypted", "8")].repeat(2);
+    let side = |name: &str, parts: &[(&str, &str)]| (name.to_owned(), tape(parts));
+    let wire = side("wire", &signed);
+    let memory = [("bytes", "1024")];
+    let ranges = side("ranges", &[("entry", "256"), ("entry", "768")]);
+    assert_eq!(cards[0].tapes, [ranges, side("memory", &memory), wire.clone()]);
+    // The mkey's memory here, and what was on the wire there.
+    assert_eq!(cards[1].tapes, [side("here", &memory), wire, side("peer", &signed)]);
+    let seven = [("bytes", "7")];
+    assert_eq!(cards[2].tapes, [side("here", &seven), side("wire", &seven), side("peer", &seven)]);
+    // With another tag it is another key.
+    let mut bytes = ring();
+    bytes[320 + 39] = 0x35;
+    let other = &self::cards(&drawn(&Input::Bytes(bytes), &Options::default()))[1];
+    assert_eq!(other.tapes[1].1, tape(&[("bytes", "1040")]));
+    assert_eq!(cards[2].dumps, "000  3c683126 223e27                      <h1&\">'\n");
+    assert!(page.contains("2 × (512 + 8 T10-DIF)<br>AES-XTS in units of 520"), "{page}");
+}
+
+#[test]
+fn memory_that_was_copied_stands_beside() {
+    let folder = run::Folder::temporary("decode-memory").unwrap();
+    let mut options = Options::default();
+    for (name, address, bytes) in [("first", 0x0ff8, vec![0x61; 264]), ("second", 0x9000, vec![0x62; 768])] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        options.memory.add(&format!("{address:#x}={}", file.display())).unwrap();
+    }
+    let page = drawn(&Input::Bytes(ring()), &options);
+    well_formed(&page);
+    for card in cards(&page).iter().take(2) {
+        let lines: Vec<&str> = card.dumps.lines().collect();
+        assert_eq!(lines.len(), 64, "{}", card.dumps);
+        assert!(
+            lines[15].ends_with("aaaaaaaaaaaaaaaa") && lines[16].starts_with("100  62626262"),
+            "{}",
+            card.dumps
+        );
+    }
+    // The second block alone, 520 bytes on the wire: in memory it begins in the middle of the second range.
+    let mut bytes = ring();
+    (bytes[320 + 34], bytes[320 + 35], bytes[320 + 46], bytes[320 + 47]) = (2, 8, 2, 8);
+    let file = folder.path().join("third");
+    std::fs::write(&file, [0x63; 512]).unwrap();
+    let mut options = Options::default();
+    options.memory.add(&format!("0x9100={}", file.display())).unwrap();
+    let part = &cards(&drawn(&Input::Bytes(bytes), &options))[1];
+    assert_eq!(part.tapes[0], ("here".to_owned(), tape(&[("bytes", "512")])));
+    assert_eq!(part.tapes[1].1, tape(&[("bytes encrypted", "512"), ("signature encrypted", "8")]));
+    assert_eq!(part.dumps.lines().count(), 32, "{}", part.dumps);
+    assert!(part.dumps.lines().all(|line| line.ends_with("cccccccccccccccc")), "{}", part.dumps);
+    assert!(options.memory.add("4096=x").is_err() && options.memory.add("0x1000").is_err());
+}
+
+#[test]
+fn logs_empty_blocks_and_rests_have_their_places() {
+    let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0].to_vec();
+    let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"]
+        .map(|place| Logged { place: place.into(), bytes: nop.clone() });
+    let page = drawn(&Input::Log(log.to_vec()), &Options::default());
+    well_formed(&page);
+    assert!(
+        page.contains("<small>mlx5_0 qp 0x41 block 9</small>") && page.contains("&lt;a &amp; b&gt;"),
+        "{page}"
+    );
+
+    let bytes = [&ring()[..], &[0; 32], &[0; 64 * 17], &[0; 5]].concat();
+    let page = drawn(&Input::Bytes(bytes), &Options::default());
+    well_formed(&page);
+    assert!(page.contains(">17 empty blocks from byte 0x1c0 on<"), "{page}");
+    assert!(page.contains(">5 bytes are left over from byte 0x600 on<"), "{page}");
+
+    let mut entry = vec![0; 64];
+    (entry[55], entry[63]) = (4, 0xd0);
+    let options = Options { completions: true, ..Options::default() };
+    let page = drawn(&Input::Bytes(entry), &options);
+    well_formed(&page);
+    assert!(cards(&page)[0].words.starts_with("REQ_ERR: queue pair 0x0"), "{page}");
+}
+
+/// Whatever the bytes, the page is one.
+#[test]
+fn any_bytes_make_a_page() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for round in 0..90 {
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        };
+        let mut bytes: Vec<u8> = (0..1024).map(|_| random()).collect();
+        let opcode = [0x25, 0x25, 0x08, 0x0a, 0x10, 0x11, 0x20, 0][round % 8];
+        // Sizes that keep the parts within the request, and BSFs that mean something.
+        (bytes[3], bytes[7], bytes[16], bytes[20], bytes[22]) = (opcode, 63, bytes[16] | 0x80, 0, 0);
+        (bytes[21], bytes[23], bytes[31]) = (4, 8, bytes[31] | 1);
+        if round % 3 == 0 {
+            let bsf = [[0xc0, 0xff, 1, 1], [0xc0, 0xff, 0, 3], [0x50, 0xff, 0, 0]][round % 9 / 3];
+            bytes[192..196].copy_from_slice(&bsf);
+            (bytes[200], bytes[204]) = (0x42, 0x52);
+            bytes[256..260].copy_from_slice(&[0xc1, (round % 4) as u8, 0, 0]);
+            bytes[264] = 1 + (round % 6) as u8;
+        }
+        let ring = [bytes.clone(), ring()].concat();
+        for options in [Options::default(), Options { completions: true, ..Options::default() }] {
+            let whole = Input::Bytes(ring[..ring.len() / 64 * 64].to_vec());
+            well_formed(&drawn(&whole, &options));
+        }
+        // Cut off somewhere.
+        let cut = Logged { place: "mlx5_0 qp 0x1 block 2".into(), bytes: ring[..16 + round * 9].to_vec() };
+        well_formed(&drawn(&Input::Log(vec![cut]), &Options::default()));
+    }
+}

@@ -1,0 +1,43 @@
+//! The pieces as text.
+
+use super::pieces::{Piece, Place};
+use mlx5_mkey::inspect::{DeviceContext, Style};
+use std::fmt::Write;
+
+/// Prints the pieces one after the other, with a blank line between two.
+pub(super) fn text(pieces: &[Piece<'_>], device: DeviceContext, stride: Option<u32>, style: Style) -> String {
+    let mut text = String::new();
+    for piece in pieces {
+        // Writing to a string cannot fail.
+        let _ = match piece {
+            Piece::Request(place, request) => {
+                begin(place, &mut text);
+                write!(text, "{}", request.pretty(device, style))
+            }
+            Piece::Completion(place, entry) => {
+                begin(place, &mut text);
+                write!(text, "{}", entry.pretty(stride, style))
+            }
+            Piece::Empty { offset, blocks, .. } => {
+                begin(&Place::Byte(*offset), &mut text);
+                writeln!(text, "{blocks} empty blocks")
+            }
+            Piece::Left { offset, bytes } => {
+                writeln!(text, "\n{bytes} bytes are left over from byte {offset} ({offset:#x})")
+            }
+        };
+    }
+    text
+}
+
+/// Says where a piece begins; the first of bytes begins where they do.
+fn begin(place: &Place<'_>, text: &mut String) {
+    let _ = match place {
+        Place::Byte(0) => Ok(()),
+        Place::Byte(offset) => writeln!(text, "\nfrom byte {offset} ({offset:#x}):"),
+        Place::Log(place) => {
+            let between = if text.is_empty() { "" } else { "\n" };
+            writeln!(text, "{between}{place}")
+        }
+    };
+}
