@@ -132,6 +132,11 @@ impl Object {
         }
     }
 
+    /// Whether queues can be made over it.
+    pub(crate) const fn may_be_base(&self) -> bool {
+        matches!(self, Self::Umem(_) | Self::Uar)
+    }
+
     /// Whether the device has to look at it when it looks for work.
     pub(crate) const fn is_queue(&self) -> bool {
         matches!(self, Self::Qp(_) | Self::Cq(_))

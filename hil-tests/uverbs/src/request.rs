@@ -116,9 +116,10 @@ impl Request {
             return Err(Errno::INVAL);
         }
         let first = address.wrapping_add(size_of::<Header>() as u64);
-        let attributes = (0..u64::from(header.attributes))
-            .map(|index| load(first.wrapping_add(index * size_of::<Attribute>() as u64)))
-            .collect::<Result<_, _>>()?;
+        let mut bytes = vec![0; usize::from(header.attributes) * size_of::<Attribute>()];
+        ProcessMemory.read(first, &mut bytes).map_err(|_| Errno::FAULT)?;
+        let attributes =
+            bytes.chunks_exact(size_of::<Attribute>()).flat_map(Attribute::read_from_bytes).collect();
         Ok(Self { object: header.object, method: header.method, address, attributes })
     }
 

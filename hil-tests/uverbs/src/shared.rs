@@ -291,7 +291,10 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             OURS.set(made);
         }
-        worker::wake();
+        // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten thousand.
+        if state.has_changed() {
+            worker::wake();
+        }
         outcome
     };
     outcome.map(drop)

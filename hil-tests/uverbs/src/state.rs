@@ -212,6 +212,11 @@ impl State {
         [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
     }
 
+    /// Whether queues have changed, so that the worker is to look.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Notes that queues have changed.
     pub(crate) fn touch(&mut self) {
         self.changed = true;

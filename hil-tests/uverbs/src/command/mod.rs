@@ -371,7 +371,7 @@ impl Call<'_> {
         if !wanted(&object) {
             return Err(Errno::NOENT);
         }
-        if self.context()?.is_base(handle) {
+        if object.may_be_base() && self.context()?.is_base(handle) {
             return Err(Errno::BUSY);
         }
         self.state.destroy(object)?;
