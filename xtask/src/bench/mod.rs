@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: instructions for each request.
 
+mod emulator;
 mod plot;
 mod record;
 mod table;
@@ -17,6 +18,7 @@ use xtask::{debian, emulate, host};
 
 pub(crate) const HELP: &str = "\
 cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
+cargo xtask bench --emulator [--json]
 
 Counts the instructions of each request under callgrind: what the library executes, from native
 values to the doorbell; what the installed libmlx5 does for the same request in the same process, as
@@ -42,6 +44,11 @@ the moment.
   --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
   --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
   --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
+  --emulator   instead of all this: how fast the software device is under programs of others, two
+               processes on two cores: MB a second of RDMA WRITEs (perftest) and microseconds of a
+               polled ping-pong (ibv_rc_pingpong), mkeys made and destroyed in a second; beside them,
+               in the same rounds, TCP and a pair of sockets between two processes, and memcpy. With
+               --json, {\"rows\": [{\"work\", \"value\"}]}
 
 What the works are is said in hil-tests/benches/src/lib.rs.
 ";
@@ -67,6 +74,17 @@ const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERM
 
 /// Counts, and shows the counts as the arguments want.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    if let Some((_, rest)) = arguments.split_first().filter(|(first, _)| *first == "--emulator") {
+        let measured = match rest {
+            [] => emulator::measure(false),
+            [json] if json == "--json" => emulator::measure(true),
+            _ => return run::misuse(HELP),
+        };
+        return match measured {
+            Ok(text) => run::print(&text, 0),
+            Err(message) => run::failed(&message),
+        };
+    }
     let (host, rest): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|argument| *argument == "--host");
     let counted = || if host.is_empty() { everywhere() } else { native() };

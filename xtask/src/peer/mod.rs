@@ -174,14 +174,14 @@ fn refs(list: &[String]) -> Vec<&str> {
 }
 
 /// The library, and a folder for everything else.
-struct Bench<'a> {
-    library: PathBuf,
-    folder: &'a Path,
+pub(crate) struct Bench<'a> {
+    pub(crate) library: PathBuf,
+    pub(crate) folder: &'a Path,
 }
 
 impl Bench<'_> {
     /// Returns a program that is to run on the device.
-    fn program(&self, name: &str, crypto: &str) -> Command {
+    pub(crate) fn program(&self, name: &str, crypto: &str) -> Command {
         let mut command = Command::new(name);
         command.env("LD_PRELOAD", &self.library).env("MLX5_UVERBS_DIR", self.folder.join("fabric"));
         command.env("MLX5_UVERBS_CRYPTO", crypto).env_remove("SYSFS_PATH");
@@ -236,6 +236,17 @@ impl Bench<'_> {
 
     /// Runs a server and, behind it, a client.
     fn pair(&self, server: &[&str], client: &[&str], crypto: &str) -> Result<String, String> {
+        self.ends(server, client, crypto, LIMIT).map(|_| "both passed".into())
+    }
+
+    /// Runs a server and, behind it, a client, and returns what the client has said.
+    pub(crate) fn ends(
+        &self,
+        server: &[&str],
+        client: &[&str],
+        crypto: &str,
+        limit: Duration,
+    ) -> Result<String, String> {
         let port = free_port()?;
         let command = |words: &[&str]| {
             let (name, arguments) = words.split_first().ok_or("no program")?;
@@ -244,19 +255,19 @@ impl Bench<'_> {
             Ok::<_, String>(command)
         };
         let mut server = self.start("server", command(server)?)?;
-        server.wait_for_port(port, LIMIT)?;
+        server.wait_for_port(port, limit)?;
         let mut client = command(client)?;
         client.arg("localhost");
-        let client = self.start("client", client)?.finish(LIMIT);
-        let (server, client) = (server.finish(LIMIT)?, client?);
-        if let Some(end) = [server, client].iter().find(|end| !end.status.success()) {
+        let client = self.start("client", client)?.finish(limit);
+        let (server, client) = (server.finish(limit)?, client?);
+        if let Some(end) = [&server, &client].into_iter().find(|end| !end.status.success()) {
             return Err(end.to_string());
         }
-        Ok("both passed".into())
+        Ok(client.said)
     }
 
     /// Writes the files with keys, and returns the words for server and client.
-    fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
+    pub(crate) fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
         let info = root().join("hil-tests/uverbs/crypto_test_info.json");
         let info = fs::read_to_string(&info).map_err(|error| format!("{}: {error}", info.display()))?;
         let lines = |name: &str| {

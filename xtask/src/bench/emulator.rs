@@ -1,0 +1,192 @@
+//! `cargo xtask bench --emulator`: how fast the stand-in is, beside what this machine does without it.
+
+use crate::peer::Bench;
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::Duration;
+use xtask::run::{self, Folder, cargo, check};
+use xtask::{debian, emulate};
+
+/// Each work is done in every round, and the median counts: of values and of ratios, which are taken within a round.
+const ROUNDS: usize = 3;
+
+/// Several times what the slowest needs.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The cores of the two ends of a connection.
+const CORES: [&str; 2] = ["0", "1"];
+
+const WRITE_64K: &str = "write_bw_64k_mb_s";
+const WRITE_4K: &str = "write_bw_4k_mb_s";
+const MANY_QUEUES: &str = "write_bw_64k_16qp_mb_s";
+const XTS: &str = "xts_64k_mb_s";
+const PING: &str = "pingpong_polled_us";
+const TCP: &str = "loopback_tcp_64k_mb_s";
+const SOCKETS: &str = "socketpair_us";
+
+/// What is measured with programs of others, between two processes.
+const PAIRS: &[(&str, &[&str])] = &[
+    (WRITE_64K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "20000", "-s", "65536"]),
+    (WRITE_4K, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100000", "-s", "4096"]),
+    (MANY_QUEUES, &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "1250", "-s", "65536", "-q", "16"]),
+    (PING, &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-n", "10000"]),
+];
+
+/// Encrypted writes, besides the files with keys.
+const ENCRYPTED: &[&str] = &["--aes_block_size=4096", "-s", "65536", "--encrypt_on_tx", "-n", "10000"];
+
+/// What the values are to be in relation to each other: of the first to the second at least, or at most.
+const RATIOS: &[(&str, &str, Bound)] = &[
+    (WRITE_64K, TCP, Bound::AtLeast(0.5)),
+    (MANY_QUEUES, WRITE_64K, Bound::AtLeast(0.9)),
+    (PING, SOCKETS, Bound::AtMost(2.0)),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// A work and its value in each round.
+type Row = (String, Vec<f64>);
+
+/// Measures, and returns a table or one object.
+pub(super) fn measure(json: bool) -> Result<String, String> {
+    debian::install(debian::VERBS)?;
+    debian::install(debian::PEERS)?;
+    let folder = Folder::temporary("emulator")?;
+    let bench = Bench { library: emulate::library()?, folder: folder.path() };
+    check(cargo(&["build", "--release", "--package", "hil-tests", "--example", "emulator_load"]))?;
+    let load = run::built("release", "examples/emulator_load")?.to_string_lossy().into_owned();
+    let mut rows: Vec<Row> = Vec::new();
+    for _ in 0..ROUNDS {
+        for (name, value) in round(&bench, &load)? {
+            match rows.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, values)) => values.push(value),
+                None => rows.push((name, vec![value])),
+            }
+        }
+    }
+    Ok(if json { object(&rows) } else { table(&rows) })
+}
+
+fn round(bench: &Bench<'_>, load: &str) -> Result<Vec<(String, f64)>, String> {
+    let mut values = Vec::new();
+    for (name, words) in PAIRS {
+        let said = bench.ends(&on(CORES[0], words), &on(CORES[1], words), "plaintext", LIMIT)?;
+        values.push((
+            (*name).to_owned(),
+            result(&said).ok_or_else(|| format!("{name}: no result in\n{said}"))?,
+        ));
+    }
+    let (server, client) = bench.encrypted(ENCRYPTED)?;
+    let [server, client] =
+        [&server, &client].map(|words| words.iter().map(String::as_str).collect::<Vec<_>>());
+    let said = bench.ends(&on(CORES[0], &server), &on(CORES[1], &client), "wrapped", LIMIT)?;
+    values.push((XTS.into(), result(&said).ok_or_else(|| format!("{XTS}: no result in\n{said}"))?));
+    let mut mkeys = bench.program(load, "plaintext");
+    mkeys.arg("mkeys");
+    let mut machine = Command::new("taskset");
+    machine.args(["-c", CORES[1], load, "machine", CORES[0]]);
+    for command in [mkeys, machine] {
+        let said = run::answer(command)?;
+        for line in said.lines() {
+            let named =
+                line.split_once(' ').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)));
+            values.push(named.ok_or_else(|| format!("not a name and a number: {line}"))?);
+        }
+    }
+    Ok(values)
+}
+
+/// A command that runs on one core.
+fn on<'a>(core: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    ["taskset", "-c", core].iter().chain(words).copied().collect()
+}
+
+/// Finds what a program has measured: microseconds for each turn, or the average of its table, which is in units of 2^20 bytes,
+/// in units of 10^6.
+fn result(said: &str) -> Option<f64> {
+    let average = |line: &str| {
+        let columns: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [_, _, _, average, _] = columns[..] else { return None };
+        Some(average * 1.048_576)
+    };
+    let turn = |line: &str| line.strip_suffix(" usec/iter")?.rsplit(' ').next()?.parse().ok();
+    said.lines().find_map(|line| turn(line.trim()).or_else(|| average(line)))
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn object(rows: &[Row]) -> String {
+    let row = |(work, values): &Row| format!("{{\"work\": \"{work}\", \"value\": {:.2}}}", median(values));
+    format!("{{\"rows\": [\n{}\n]}}\n", rows.iter().map(row).collect::<Vec<_>>().join(",\n"))
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = format!("the median of {ROUNDS} rounds, and from the least to the most\n");
+    for (work, values) in rows {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        // Writing to a string cannot fail, as below.
+        let _ = writeln!(text, "{work:24} {:10.2}   {least:.2} to {most:.2}", median(values));
+    }
+    text.push_str("\nratios, the median of those within a round\n");
+    for (over, under, bound) in RATIOS {
+        let values =
+            |name: &str| rows.iter().find(|(work, _)| work == name).map_or(&[][..], |(_, values)| values);
+        let ratios: Vec<f64> =
+            values(over).iter().zip(values(under)).map(|(over, under)| over / under).collect();
+        let ratio = median(&ratios);
+        let (wanted, holds) = match bound {
+            Bound::AtLeast(least) => (format!("at least {least}"), ratio >= *least),
+            Bound::AtMost(most) => (format!("at most {most}"), ratio <= *most),
+        };
+        let verdict = if holds { "holds" } else { "missed" };
+        let _ = writeln!(text, "{over} / {under}: {ratio:.2} ({wanted}: {verdict})");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_found_in_what_programs_say() {
+        let said = " Mtu : 4096[B]\n #bytes     #iterations    BW peak[MB/sec]\n 65536      5000             1330.00            1000.00\t\t   0.017856\n";
+        assert_eq!(result(said), Some(1048.576));
+        assert_eq!(
+            result("8192 bytes in 0.41 seconds\n1000 iters in 0.41 seconds = 412.54 usec/iter\n"),
+            Some(412.54)
+        );
+        assert_eq!(result("failed\n"), None);
+    }
+
+    #[test]
+    fn ratios_are_of_one_round() {
+        let rows = [
+            (WRITE_64K.to_owned(), vec![100.0, 10.0, 50.0]),
+            (TCP.to_owned(), vec![100.0, 100.0, 100.0]),
+            (MANY_QUEUES.to_owned(), vec![80.0, 10.0, 30.0]),
+            (PING.to_owned(), vec![3.0]),
+            (SOCKETS.to_owned(), vec![1.0]),
+        ];
+        let text = table(&rows);
+        assert!(
+            text.contains("write_bw_64k_mb_s / loopback_tcp_64k_mb_s: 0.50 (at least 0.5: holds)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("write_bw_64k_16qp_mb_s / write_bw_64k_mb_s: 0.80 (at least 0.9: missed)"),
+            "{text}"
+        );
+        assert!(text.contains("pingpong_polled_us / socketpair_us: 3.00 (at most 2: missed)"), "{text}");
+        assert!(object(&rows[..1]).contains("{\"work\": \"write_bw_64k_mb_s\", \"value\": 50.00}"));
+    }
+}
