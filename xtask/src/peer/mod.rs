@@ -47,7 +47,7 @@ const PYTHON: &str = "/usr/bin/python3";
 /// No program here needs half as long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An operation of `dpdk-test` takes no time, but it makes half a million mkeys for each.
+/// A case of `dpdk-test` takes no time, but half a million mkeys are made before it.
 const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Client and server programs; what both get.
