@@ -46,9 +46,9 @@ the moment.
   --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
   --emulator   instead of all this: how fast the software device is under programs of others, two
                processes on two cores: MB a second of RDMA WRITEs (perftest) and microseconds of a
-               polled ping-pong (ibv_rc_pingpong), mkeys made and destroyed in a second; beside them,
-               in the same rounds, TCP and a pair of sockets between two processes, and memcpy. With
-               --json, {\"rows\": [{\"work\", \"value\"}]}
+               polled ping-pong (ibv_rc_pingpong), mkeys made and destroyed in a second; beside
+               them, in the same rounds, TCP and a pair of sockets between two processes, and
+               memcpy. With --json, {\"rows\": [{\"work\", \"value\"}]}
 
 What the works are is said in hil-tests/benches/src/lib.rs.
 ";
