@@ -18,6 +18,8 @@ the same directory reach each other.
   --engine KIND      the AES-XTS engine: multi-block (default), single-block, or multi-block-le with
                      tweaks in little endian, which libmlx5 and this library do not know
   --log              every work request in words, to standard error (cargo xtask decode reads it)
+  --log-json FILE    appends to FILE a line of JSON for each work request, each completion and each
+                     request of a peer: time, process, queue pair, words, bytes (decode reads it too)
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 
@@ -33,6 +35,7 @@ struct Options {
     crypto: Option<String>,
     engine: Option<String>,
     log: bool,
+    log_json: Option<String>,
     directory: Option<String>,
     help: bool,
     command: Vec<String>,
@@ -76,6 +79,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             }
             Long("dir") => options.directory = Some(text(&mut parser)?),
             Long("log") => options.log = true,
+            Long("log-json") => options.log_json = Some(text(&mut parser)?),
             Long("help") | Short('h') => options.help = true,
             other => return Err(explain(other.unexpected())),
         }
@@ -118,6 +122,14 @@ fn prepare(options: &Options) -> Result<Command, String> {
     for (name, value) in chosen {
         if let Some(value) = value {
             command.env(name, value);
+        }
+    }
+    let files = [("MLX5_UVERBS_LOG_JSON", &options.log_json)];
+    for (name, file) in files {
+        if let Some(file) = file {
+            // The command may run elsewhere.
+            let file = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+            command.env(name, file);
         }
     }
     if options.log {

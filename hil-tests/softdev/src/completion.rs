@@ -7,6 +7,7 @@ use crate::memory::Memory;
 use crate::object::cq::Cq;
 use crate::object::psv::PsvState;
 use crate::object::qp::{Posted, QpState};
+use crate::tap::Seen;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
 use mlx5_mkey::wire::ctrl::FmCeSe;
 
@@ -29,6 +30,7 @@ impl<M: Memory> Device<M> {
         }
         if !cq.full && write(&mut self.memory, cq, entry).is_some() {
             cq.producer = cq.producer.wrapping_add(1);
+            self.tap.show(Seen::Completion { cqn, entry: &entry });
             return;
         }
         cq.overrun = true;

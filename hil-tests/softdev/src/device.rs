@@ -11,6 +11,7 @@ use crate::object::psv::{Psv, PsvView};
 use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
 use crate::object::{Objects, Pd};
 use crate::profile::{CryptoMode, DeviceProfile};
+use crate::tap::{Seen, Tap};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use mlx5_mkey::types::{Key, MkeyIndex};
@@ -103,6 +104,7 @@ pub struct Device<M> {
     pub(crate) local: VecDeque<Message>,
     /// Messages for queue pairs of other devices.
     pub(crate) outbound: VecDeque<Message>,
+    pub(crate) tap: Tap,
 }
 
 impl<M: Memory> Device<M> {
@@ -117,12 +119,18 @@ impl<M: Memory> Device<M> {
             events: VecDeque::new(),
             local: VecDeque::new(),
             outbound: VecDeque::new(),
+            tap: Tap::default(),
         }
     }
 
     /// Breaks or mends the device from now on. DEKs that are loaded stay as they are.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
+    }
+
+    /// Has `look` called for each message and each completion entry from now on.
+    pub fn set_tap(&mut self, look: impl FnMut(Seen<'_>) + Send + 'static) {
+        self.tap.set(look);
     }
 
     /// Returns the memory.

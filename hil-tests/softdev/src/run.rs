@@ -3,6 +3,7 @@
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
 use crate::message::{Message, Request, Response};
+use crate::tap::Seen;
 use alloc::vec::Vec;
 
 /// A run ends behind this number of rounds over the queues, for rings that feed themselves: the next run continues.
@@ -66,6 +67,7 @@ impl<M: Memory> Device<M> {
             while let Some(message) = self.local.pop_front() {
                 moved = true;
                 if let Some(answer) = self.dispatch(message) {
+                    self.tap.show(Seen::Sent(&answer));
                     self.local.push_back(answer);
                 }
             }
@@ -77,7 +79,9 @@ impl<M: Memory> Device<M> {
 
     /// Takes a message from another device, and answers or goes on with what waited for it.
     pub fn deliver(&mut self, message: Message) {
+        self.tap.show(Seen::Received(&message));
         if let Some(answer) = self.dispatch(message) {
+            self.tap.show(Seen::Sent(&answer));
             self.outbound.push_back(answer);
         }
         self.progress();

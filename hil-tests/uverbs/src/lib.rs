@@ -23,6 +23,7 @@ mod errno;
 mod events;
 mod fabric;
 mod interpose;
+mod journal;
 mod log;
 mod object;
 mod pipe;

@@ -1,4 +1,4 @@
-//! Prints work requests as they are rung.
+//! Finds work requests as they are rung, and prints them.
 
 use crate::object::Qp;
 use crate::process::ProcessMemory;
@@ -8,8 +8,8 @@ use std::io::Write as _;
 
 const BLOCK: u64 = 64;
 
-/// Prints the requests of a send queue that were rung since the last call.
-pub(crate) fn requests(qp: &mut Qp, device: DeviceContext) {
+/// Hands the requests of a send queue that were rung since the last call to `take`, each with the number of its block.
+pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
     let mut record = [0; 4];
     if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
         return;
@@ -35,7 +35,7 @@ pub(crate) fn requests(qp: &mut Qp, device: DeviceContext) {
             bytes.append(&mut block);
         }
         bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
-        print(&decoded(qp.number, qp.logged, &bytes, device));
+        take(qp.logged, &bytes);
         qp.logged = qp.logged.wrapping_add(blocks);
     }
 }
@@ -55,8 +55,9 @@ fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String 
     }
 }
 
-/// Writes a line with one call. A program that has closed its standard error gets none.
-fn print(text: &str) {
+/// Prints a request with one call. A program that has closed its standard error gets none.
+pub(crate) fn print(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) {
+    let text = decoded(qpn, index, bytes, device);
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 

@@ -15,6 +15,9 @@ pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
+/// A file to which every request, completion and request of a peer is appended, as a line of JSON.
+pub(crate) const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
+
 /// The longest message: as the port says, 1 GiB.
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
 
@@ -27,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) profile: DeviceProfile,
     /// Every request is printed.
     pub(crate) log: bool,
+    /// Where every request and completion goes as a line of JSON.
+    pub(crate) log_json: Option<PathBuf>,
 }
 
 impl Settings {
@@ -53,7 +58,7 @@ impl Settings {
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
-        Ok(Self { directory: directory(), profile, log })
+        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON) })
     }
 }
 
@@ -69,6 +74,11 @@ fn choice<T: Copy, const N: usize>(
         let words = choices.map(|(word, _)| word).join(", ");
         format!("{name} is `{}`, but there is only: {words}", value.display())
     })
+}
+
+/// Returns the file that a variable names.
+fn path(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Returns where devices meet unless the environment says otherwise: one place for each user.

@@ -5,6 +5,7 @@ use crate::channel::{Channel, Kind};
 use crate::errno::Errno;
 use crate::events::{self, Subject, Subscriptions};
 use crate::fabric::Fabric;
+use crate::journal::Journal;
 use crate::log;
 use crate::object::{Context, Cq, Devx, Object};
 use crate::process::ProcessMemory;
@@ -54,6 +55,7 @@ pub(crate) struct State {
     /// A completion queue was armed once.
     armed: bool,
     log: bool,
+    journal: Option<Journal>,
 }
 
 /// What a descriptor stands for, by its number.
@@ -75,12 +77,16 @@ impl State {
     /// Makes the device and joins the fabric.
     ///
     /// # Errors
-    /// [`Errno::IO`] when the fabric cannot be joined.
+    /// [`Errno::IO`] when the fabric cannot be joined or a file of a log cannot be written.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
         let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
+        let journal = settings.log_json.as_deref().map(Journal::open).transpose().map_err(|_| Errno::IO)?;
+        if let Some(journal) = journal.clone() {
+            device.set_tap(move |seen| journal.seen(seen));
+        }
         let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
@@ -100,6 +106,7 @@ impl State {
             last_period: Instant::now(),
             armed: false,
             log: settings.log,
+            journal,
         })
     }
 
@@ -284,7 +291,7 @@ impl State {
         if rung.is_empty() {
             moved |= self.receive();
         }
-        if moved && self.log {
+        if moved && (self.log || self.journal.is_some()) {
             self.log_requests();
         }
         for (queue, record) in rung {
@@ -446,9 +453,16 @@ impl State {
         };
         let device = DeviceContext { engine, capabilities: None };
         for object in self.contexts.values_mut().flat_map(Context::queues_mut) {
-            if let Object::Qp(qp) = object {
-                log::requests(qp, device);
-            }
+            let Object::Qp(qp) = object else { continue };
+            let number = qp.number;
+            log::requests(qp, |block, bytes| {
+                if self.log {
+                    log::print(number, block, bytes, device);
+                }
+                if let Some(journal) = &self.journal {
+                    journal.request(number, block, bytes, device);
+                }
+            });
         }
     }
 }

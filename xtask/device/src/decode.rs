@@ -23,9 +23,9 @@ Usage: cargo xtask decode [options] HEX... | FILE | -
 Decodes send work requests, one after the other on blocks of 64 bytes, or completion entries of 64
 bytes.
 HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
-xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate --log` wrote, or raw bytes; - reads
-standard input. Digits are bytes in the order in which they are written. A word that is both hex and
-a file is a file.
+xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate` wrote with --log or --log-json, or
+raw bytes; - reads standard input. Digits are bytes in the order in which they are written. A word
+that is both hex and a file is a file.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
@@ -203,6 +203,19 @@ mod tests {
         assert_eq!(clean, CLEAN);
         assert_eq!(format!("{text}\n"), std::fs::read_to_string(log).map_err(|error| error.to_string())?);
         assert!(status(&["--cqe", log]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_log_of_json_is_decoded_as_the_text() -> Result<(), String> {
+        let log = |name: &str| format!("{}/../../hil-tests/uverbs/tests/{name}", env!("CARGO_MANIFEST_DIR"));
+        let (text, json) = (log("log.txt"), log("log.jsonl"));
+        assert_eq!(decode(&args(&[&json]), Style::Plain)?, decode(&args(&[&text]), Style::Plain)?);
+        let (entry, clean) = decode(&args(&["--cqe", &json]), Style::Plain)?;
+        assert!(entry.starts_with("mlx5_0 cq 0x3\nREQ: queue pair 0x41, counter 2, RDMA_WRITE"), "{entry}");
+        assert_eq!(clean, CLEAN);
+        assert!(hex::read(b"{\"bytes\":\"00\"}".to_vec()).is_err());
+        assert!(hex::read(b"{\"bytes\":".to_vec()).is_err());
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
+use crate::log_json;
+
 /// The most bytes that are read, so that a repeated line cannot fill memory.
 const MOST: usize = 64 << 20;
 
@@ -8,15 +10,16 @@ const MOST: usize = 64 << 20;
 pub(crate) enum Input {
     /// A ring, or a part of one.
     Bytes(Vec<u8>),
-    /// Requests, one by one, as `cargo xtask emulate --log` writes them.
+    /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write them.
     Log(Vec<Logged>),
 }
 
-/// A request of a log.
+/// A request or completion entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Logged {
-    /// Where it was: `mlx5_0 qp 0x40 block 1`.
+    /// Where it was: `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
     pub(crate) place: String,
+    pub(crate) completion: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -25,7 +28,8 @@ pub(crate) struct Logged {
 /// # Errors
 /// What line is not hex, and why.
 pub(crate) fn read(raw: Vec<u8>) -> Result<Input, String> {
-    let logged = log(&String::from_utf8_lossy(&raw))?;
+    let text = String::from_utf8_lossy(&raw);
+    let logged = if text.starts_with('{') { log_json::read(&text)? } else { log(&text)? };
     if logged.is_empty() { bytes(raw).map(Input::Bytes) } else { Ok(Input::Log(logged)) }
 }
 
@@ -36,7 +40,7 @@ fn log(text: &str) -> Result<Vec<Logged>, String> {
     let mut inside = false;
     for (index, line) in text.lines().enumerate() {
         if is_place(line) {
-            logged.push(Logged { place: line.to_owned(), bytes: vec![] });
+            logged.push(Logged { place: line.to_owned(), completion: false, bytes: vec![] });
             inside = true;
         } else if let Some(request) = logged.last_mut().filter(|_| inside && line.starts_with("0x")) {
             let mut words = line.split_whitespace();
@@ -231,7 +235,7 @@ fn columns(text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Reads pairs of digits, with blanks, colons, commas, dashes and 0x between them.
-fn digits(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn digits(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for word in text.split([' ', '\t', ',', '-', '_']) {
         let colons = word.contains(':');
@@ -394,7 +398,7 @@ mod tests {
                 [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat(),
             ),
         ]
-        .map(|(place, bytes)| Logged { place: place.into(), bytes });
+        .map(|(place, bytes)| Logged { place: place.into(), completion: false, bytes });
         let expected = Ok(Input::Log(vec![nop, write]));
         assert_eq!(read(log.into()), expected);
         // The program speaks as well, before, between and behind; a last line may be cut.

@@ -6,6 +6,7 @@ mod decode;
 mod demo;
 mod dpdk;
 mod hex;
+mod log_json;
 mod vectors;
 
 use std::process::ExitCode;

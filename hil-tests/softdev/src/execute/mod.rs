@@ -10,6 +10,7 @@ use crate::message::{Message, Payload, Request, Response};
 use crate::object::psv::PsvState;
 use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpState, Retries, pushes};
 use crate::refusal::Refusal;
+use crate::tap::Seen;
 use crate::translate::Asker;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -204,17 +205,17 @@ impl<M: Memory> Device<M> {
 
     /// Sends a request.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
-        match peer {
-            Some(Peer::Local(to)) => {
-                self.local.push_back(Message::Request { from: qpn, to, sequence, request });
-            }
-            Some(Peer::Remote(to)) => {
-                self.outbound.push_back(Message::Request { from: qpn, to, sequence, request });
-            }
+        let (to, queue) = match peer {
+            Some(Peer::Local(to)) => (to, &mut self.local),
+            Some(Peer::Remote(to)) => (to, &mut self.outbound),
             None => {
-                self.local.push_back(Message::Response { to: qpn, sequence, response: Response::Unreachable })
+                let response = Response::Unreachable;
+                return self.local.push_back(Message::Response { to: qpn, sequence, response });
             }
-        }
+        };
+        let message = Message::Request { from: qpn, to, sequence, request };
+        self.tap.show(Seen::Sent(&message));
+        queue.push_back(message);
     }
 
     /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that followed.

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod drivers;
+mod record;
 mod verbs;
 
 use common::{INSIDE, directory, preloaded, prepared, program};

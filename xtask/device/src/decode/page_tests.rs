@@ -275,8 +275,11 @@ fn memory_that_was_copied_stands_beside() {
 #[test]
 fn logs_empty_blocks_and_rests_have_their_places() {
     let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0].to_vec();
-    let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"]
-        .map(|place| Logged { place: place.into(), bytes: nop.clone() });
+    let log = ["mlx5_0 qp 0x40 block 1", "mlx5_0 qp 0x41 block 9"].map(|place| Logged {
+        place: place.into(),
+        completion: false,
+        bytes: nop.clone(),
+    });
     let page = drawn(&Input::Log(log.to_vec()), &Options::default());
     well_formed(&page);
     assert!(
@@ -327,7 +330,11 @@ fn any_bytes_make_a_page() {
             well_formed(&drawn(&whole, &options));
         }
         // Cut off somewhere.
-        let cut = Logged { place: "mlx5_0 qp 0x1 block 2".into(), bytes: ring[..16 + round * 9].to_vec() };
+        let cut = Logged {
+            place: "mlx5_0 qp 0x1 block 2".into(),
+            completion: false,
+            bytes: ring[..16 + round * 9].to_vec(),
+        };
         well_formed(&drawn(&Input::Log(vec![cut]), &Options::default()));
     }
 }

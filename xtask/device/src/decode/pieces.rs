@@ -14,7 +14,7 @@ const BLOCK: usize = 64;
 pub(super) enum Place<'a> {
     /// At this byte of the input.
     Byte(usize),
-    /// At the queue pair and block that a log names.
+    /// At the queue pair and block, or completion queue, that a log names.
     Log(&'a str),
 }
 
@@ -61,8 +61,13 @@ pub(super) fn pieces(input: &Input, completions: bool) -> Result<Vec<Piece<'_>>,
     match input {
         Input::Bytes(bytes) if completions => entries(bytes),
         Input::Bytes(bytes) => requests(bytes),
-        Input::Log(_) if completions => Err("a log holds requests, no completion entries".into()),
-        Input::Log(logged) => logged.iter().map(logged_request).collect(),
+        Input::Log(logged) => {
+            let mut wanted = logged.iter().filter(|logged| logged.completion == completions).peekable();
+            if wanted.peek().is_none() {
+                return Err("the log holds nothing of that kind: --cqe shows completion entries".into());
+            }
+            wanted.map(logged_piece).collect()
+        }
     }
 }
 
@@ -91,8 +96,12 @@ fn requests(bytes: &[u8]) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-fn logged_request(logged: &Logged) -> Result<Piece<'_>, String> {
-    let Logged { place, bytes } = logged;
+fn logged_piece(logged: &Logged) -> Result<Piece<'_>, String> {
+    let Logged { place, completion, bytes } = logged;
+    if *completion {
+        let entry = CompletionEntry::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
+        return Ok(Piece::Completion(Place::Log(place), entry));
+    }
     let request = WorkRequest::parse(bytes).map_err(|error| format!("{place}: {error}"))?;
     Ok(Piece::Request(Place::Log(place), request))
 }

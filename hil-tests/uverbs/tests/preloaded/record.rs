@@ -1,0 +1,41 @@
+//! What the stand-in writes down of its work.
+
+use crate::DONE;
+use crate::common::prepared;
+use crate::verbs::End;
+
+const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
+
+#[test]
+fn requests_and_completions_are_lines_of_json() {
+    let name = "record::requests_and_completions_are_lines_of_json";
+    let prepare = |command: &mut std::process::Command, directory: &std::path::Path| {
+        command.env(LOG_JSON, directory.join("log.jsonl"));
+    };
+    prepared(name, prepare, || {
+        let file = std::env::var_os(LOG_JSON).unwrap();
+        std::fs::write(&file, "what was there before\n").unwrap();
+        let mut end = End::new();
+        end.connect(end.qpn);
+        end.write(24, end.data.0 + 1024, end.key);
+        assert_eq!(end.poll().0, DONE);
+        // The line follows its entry. A call takes the lock that the device has until then.
+        end.context.pd();
+        let log = std::fs::read_to_string(&file).unwrap();
+        let lines: Vec<&str> = log.lines().collect();
+        let [before, request, completion] = lines[..] else { panic!("{log}") };
+        assert_eq!(before, "what was there before");
+        let process = format!("\"process\":{},", std::process::id());
+        let of = format!("\"queue_pair\":{},\"direction\":\"out\"", end.qpn);
+        for (line, kind, words) in [
+            (request, "request", "RDMA_WRITE: 24 bytes in 1 data segment"),
+            (completion, "completion", "counter 0, RDMA_WRITE"),
+        ] {
+            let kind = format!("\"kind\":\"{kind}\"");
+            assert!(line.starts_with("{\"time\":") && line.ends_with("\"}"), "{line}");
+            for part in [&process, &of, &kind, words] {
+                assert!(line.contains(part), "{part}: {line}");
+            }
+        }
+    });
+}

@@ -1,0 +1,27 @@
+//! Requests and completion entries out of a log of JSON lines.
+
+use crate::hex::{self, Logged};
+use serde_json::Value;
+
+/// Reads the lines that hold bytes, in their order.
+///
+/// # Errors
+/// What line is no JSON or lacks something.
+pub(crate) fn read(text: &str) -> Result<Vec<Logged>, String> {
+    let mut logged = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let wrong = |what: &dyn std::fmt::Display| format!("line {}: {what}", index + 1);
+        let value: Value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+        let number =
+            |name: &str| value.get(name).and_then(Value::as_u64).ok_or_else(|| wrong(&format!("no {name}")));
+        let Some(bytes) = value.get("bytes").and_then(Value::as_str) else { continue };
+        let completion = value.get("kind").is_some_and(|kind| kind == "completion");
+        let place = match completion {
+            true => format!("mlx5_0 cq {:#x}", number("completion_queue")?),
+            false => format!("mlx5_0 qp {:#x} block {}", number("queue_pair")?, number("block")?),
+        };
+        let bytes = hex::digits(bytes).map_err(|what| wrong(&format!("no hex: {what}")))?;
+        logged.push(Logged { place, completion, bytes });
+    }
+    Ok(logged)
+}
