@@ -11,7 +11,7 @@ use aes_kw::{KwAes128, KwAes256};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::{mem, slice};
+use core::mem;
 
 /// A length that AES-XTS cannot process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +66,9 @@ impl Xts {
         if !job_size_allowed(stream.len() as u64, unit) {
             return Err(JobSize);
         }
-        for (index, bytes) in stream.chunks_mut(unit.max(1) as usize).enumerate() {
-            // Assumption: the tweak carries beyond 64 bits (gap 4).
-            let tweak = tweak.wrapping_add(step.wrapping_mul(index as u128));
-            match &self.0 {
-                Size::Aes128(engine) => engine.unit(direction, bytes, tweak),
-                Size::Aes256(engine) => engine.unit(direction, bytes, tweak),
-            }
+        match &self.0 {
+            Size::Aes128(engine) => engine.units(direction, stream, unit as usize, tweak, step),
+            Size::Aes256(engine) => engine.units(direction, stream, unit as usize, tweak, step),
         }
         Ok(())
     }
@@ -92,6 +88,12 @@ type Block = Array<u8, U16>;
 /// The bytes of a block.
 const BLOCK: usize = 16;
 
+/// Units that are processed together, at most.
+const UNITS: usize = 16;
+
+/// Their bytes, at most, unless one has more.
+const TOGETHER: usize = 1 << 14;
+
 impl<C> Engine<C>
 where
     C: KeyInit + BlockSizeUser<BlockSize = U16> + BlockCipherEncrypt + BlockCipherDecrypt,
@@ -100,98 +102,149 @@ where
         Some(Box::new(Self { data: C::new_from_slice(first).ok()?, tweak: C::new_from_slice(second).ok()? }))
     }
 
-    /// Processes a unit of at least one block.
-    fn unit(&self, direction: Direction, bytes: &mut [u8], tweak: u128) {
-        let mut start = Array(tweak.to_le_bytes());
-        self.tweak.encrypt_block(&mut start);
-        let mut mask = u128::from_le_bytes(start.0);
-        let (blocks, part) = Block::slice_as_chunks_mut(bytes);
-        if part.is_empty() {
-            return self.blocks(direction, blocks, &mut mask);
+    /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be shorter.
+    fn units(&self, direction: Direction, stream: &mut [u8], unit: usize, tweak: u128, step: u128) {
+        // Assumption: the tweak carries beyond 64 bits (gap 4).
+        let tweak_of = |index: usize| tweak.wrapping_add(step.wrapping_mul(index as u128));
+        let unit = unit.max(BLOCK);
+        let count = stream.len() / unit;
+        let (whole, rest) = stream.split_at_mut(count * unit);
+        let together = (TOGETHER / unit).clamp(1, UNITS);
+        for (batch, units) in whole.chunks_mut(unit * together).enumerate() {
+            self.alike(direction, units, unit, |index| tweak_of(batch * together + index));
         }
-        let Some((last, blocks)) = blocks.split_last_mut() else { return };
-        self.blocks(direction, blocks, &mut mask);
-        // The part of a block takes what it lacks from the block before it. Decryption meets their masks in the other order.
-        let (mut first, mut second) = match direction {
-            Direction::Encrypt => (mask, next(mask)),
-            Direction::Decrypt => (next(mask), mask),
+        if rest.len() >= BLOCK {
+            let length = rest.len();
+            self.alike(direction, rest, length, |_| tweak_of(count));
+        }
+    }
+
+    /// Processes up to [`UNITS`] units, all of `unit` bytes.
+    fn alike(&self, direction: Direction, units: &mut [u8], unit: usize, tweak_of: impl Fn(usize) -> u128) {
+        let mut starts: [Block; UNITS] = core::array::from_fn(|index| Array(tweak_of(index).to_le_bytes()));
+        self.cipher(
+            Direction::Encrypt,
+            &self.tweak,
+            starts.get_mut(..units.len() / unit).unwrap_or_default(),
+        );
+        let whole = unit / BLOCK;
+        let mut masks = Vec::with_capacity(units.len() / BLOCK);
+        if unit.is_multiple_of(BLOCK) {
+            starts.iter().take(units.len() / unit).for_each(|start| extend(&mut masks, start, whole));
+            return self.masked(direction, Block::slice_as_chunks_mut(units).0, &masks);
+        }
+        // The part of a block behind the whole ones takes what it lacks from the last of them, which goes through the cipher
+        // again. Decryption meets their masks in the other order.
+        let mut seconds = Vec::with_capacity(UNITS);
+        for start in starts.iter().take(units.len() / unit) {
+            extend(&mut masks, start, whole + 1);
+            let mut second = masks.pop().unwrap_or_default();
+            if let Some(last) = masks.last_mut().filter(|_| direction == Direction::Decrypt) {
+                mem::swap(last, &mut second);
+            }
+            seconds.push(second);
+        }
+        let mut blocks = Vec::with_capacity(masks.len());
+        units.chunks(unit).for_each(|bytes| blocks.extend_from_slice(Block::slice_as_chunks(bytes).0));
+        self.masked(direction, &mut blocks, &masks);
+        let mut lasts = Vec::with_capacity(UNITS);
+        for (bytes, done) in units.chunks_mut(unit).zip(blocks.chunks_mut(whole)) {
+            let (place, part) = Block::slice_as_chunks_mut(bytes);
+            let Some(last) = done.last_mut() else { return };
+            part.iter_mut().zip(last.iter_mut()).for_each(|(part, byte)| mem::swap(part, byte));
+            lasts.push(*last);
+            place.copy_from_slice(done);
+        }
+        self.masked(direction, &mut lasts, &seconds);
+        for (bytes, done) in units.chunks_mut(unit).zip(lasts) {
+            let place = Block::slice_as_chunks_mut(bytes).0.last_mut();
+            place.into_iter().for_each(|last| *last = done);
+        }
+    }
+
+    /// Puts blocks through the cipher, each masked before and after.
+    fn masked(&self, direction: Direction, blocks: &mut [Block], masks: &[Block]) {
+        let add = |blocks: &mut [Block]| {
+            let bytes = Array::slice_as_flattened_mut(blocks);
+            bytes.iter_mut().zip(Array::slice_as_flattened(masks)).for_each(|(byte, mask)| *byte ^= mask);
         };
-        self.blocks(direction, slice::from_mut(last), &mut first);
-        part.iter_mut().zip(last.iter_mut()).for_each(|(part, byte)| mem::swap(part, byte));
-        self.blocks(direction, slice::from_mut(last), &mut second);
+        add(blocks);
+        self.cipher(direction, &self.data, blocks);
+        add(blocks);
     }
 
-    fn blocks(&self, direction: Direction, blocks: &mut [Block], mask: &mut u128) {
-        let masked = Masked { blocks, mask };
+    fn cipher(&self, direction: Direction, cipher: &C, blocks: &mut [Block]) {
         match direction {
-            Direction::Encrypt => self.data.encrypt_with_backend(masked),
-            Direction::Decrypt => self.data.decrypt_with_backend(masked),
+            Direction::Encrypt => cipher.encrypt_with_backend(Blocks(blocks)),
+            Direction::Decrypt => cipher.decrypt_with_backend(Blocks(blocks)),
         }
     }
 }
 
-/// Blocks to be processed under masks, from this one on.
-struct Masked<'a> {
-    blocks: &'a mut [Block],
-    mask: &'a mut u128,
-}
+/// Blocks for a cipher that takes several at a time.
+struct Blocks<'a>(&'a mut [Block]);
 
-impl Masked<'_> {
-    /// Masks blocks before and after the cipher, which takes `many` or `one` at a time.
+impl Blocks<'_> {
     #[inline(always)]
     fn run<N: ArraySize>(self, many: impl Fn(&mut Array<Block, N>), one: impl Fn(&mut Block)) {
-        let mut take = || mem::replace(self.mask, next(*self.mask)).to_le_bytes();
-        let add = |block: &mut Block, mask: &[u8; BLOCK]| {
-            block.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
-        };
-        let masked = |blocks: &mut Array<Block, N>, masks: Array<[u8; BLOCK], N>| {
-            blocks.iter_mut().zip(&masks).for_each(|(block, mask)| add(block, mask));
-            many(blocks);
-            blocks.iter_mut().zip(&masks).for_each(|(block, mask)| add(block, mask));
-        };
-        let (arrays, rest) = Array::slice_as_chunks_mut(self.blocks);
-        for blocks in arrays {
-            masked(blocks, Array::from_fn(|_| take()));
-        }
+        let (arrays, rest) = Array::slice_as_chunks_mut(self.0);
+        arrays.iter_mut().for_each(&many);
         match rest {
             [] => {}
-            [block] => {
-                let mask = take();
-                add(block, &mask);
-                one(block);
-                add(block, &mask);
-            }
+            [block] => one(block),
             // Together with blocks that nobody wants: that takes no longer than two by themselves.
             rest => {
-                let mut blocks = Array::<Block, N>::from_fn(|at| rest.get(at).copied().unwrap_or_default());
-                masked(&mut blocks, Array::from_fn(|at| if at < rest.len() { take() } else { [0; BLOCK] }));
+                let mut blocks = Array::<Block, N>::default();
+                blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
+                many(&mut blocks);
                 rest.iter_mut().zip(&blocks).for_each(|(block, done)| *block = *done);
             }
         }
     }
 }
 
-impl BlockSizeUser for Masked<'_> {
+impl BlockSizeUser for Blocks<'_> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for Masked<'_> {
+impl BlockCipherEncClosure for Blocks<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, cipher: &B) {
         self.run(|many| cipher.encrypt_par_blocks_inplace(many), |one| cipher.encrypt_block_inplace(one));
     }
 }
 
-impl BlockCipherDecClosure for Masked<'_> {
+impl BlockCipherDecClosure for Blocks<'_> {
     #[inline(always)]
     fn call<B: BlockCipherDecBackend<BlockSize = U16>>(self, cipher: &B) {
         self.run(|many| cipher.decrypt_par_blocks_inplace(many), |one| cipher.decrypt_block_inplace(one));
     }
 }
 
-/// Multiplies a mask by x in GF(2^128) (IEEE 1619 5.2).
-const fn next(mask: u128) -> u128 {
-    mask << 1 ^ if mask >> 127 == 1 { 0x87 } else { 0 }
+/// Appends the masks of `count` blocks: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
+fn extend(masks: &mut Vec<Block>, start: &Block, count: usize) {
+    // Eight chains side by side, which do not wait for each other.
+    let mut next = u128::from_le_bytes(start.0);
+    let mut chains = [0; 8].map(|_: u8| {
+        let mask = next;
+        next = times_x::<1>(mask);
+        mask
+    });
+    let first = masks.len();
+    masks.resize(first + count, Block::default());
+    for places in masks.get_mut(first..).unwrap_or_default().chunks_mut(chains.len()) {
+        for (place, mask) in places.iter_mut().zip(&mut chains) {
+            place.0 = mask.to_le_bytes();
+            *mask = times_x::<8>(*mask);
+        }
+    }
+}
+
+/// Multiplies a mask by x to this power, 8 at most, modulo x^128 + x^7 + x^2 + x + 1.
+#[inline]
+const fn times_x<const POWER: u32>(mask: u128) -> u128 {
+    let over = (mask >> (128 - POWER)) as u64;
+    mask << POWER ^ (over ^ over << 1 ^ over << 2 ^ over << 7) as u128
 }
 
 /// Returns whether `job` bytes can be processed in units of `unit` bytes (R166-R168, D8).
@@ -292,9 +345,9 @@ mod tests {
             let mut got = want.clone();
             reference.encrypt_sector(&mut want, Array(99u128.to_le_bytes()));
             let xts = Engine::<Aes256>::new(&key[..32], &key[32..]).unwrap();
-            xts.unit(Direction::Encrypt, &mut got, 99);
+            xts.units(Direction::Encrypt, &mut got, length, 99, 1);
             assert_eq!(got, want, "{length}");
-            xts.unit(Direction::Decrypt, &mut got, 99);
+            xts.units(Direction::Decrypt, &mut got, length, 99, 1);
             assert_eq!(got, plain, "{length}");
         }
     }
