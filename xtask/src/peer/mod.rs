@@ -4,6 +4,7 @@
 //! how many ran, how many were skipped and why is pinned, and everything runs under a time limit.
 
 mod dpdk;
+mod head;
 mod modules;
 mod running;
 mod spdk;
@@ -21,21 +22,24 @@ use xtask::run::{self, Folder, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer [--dpdk | --spdk DIR [--record FILE]]
+cargo xtask peer [--dpdk | --rdma-core DIR | --spdk DIR [--record FILE]]
 
 Runs rdma-core's own tests, perftest, and DPDK's crypto driver under DPDK's test programs, all
 unchanged, on the software device: through the real libibverbs and libmlx5, with the stand-in where
 the kernel would be. Debian packages that are missing are installed when this runs as root, else
 named; DPDK's are only unpacked, below target.
 
-  --dpdk         instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
-                 large as it asks for; that makes half a million mkeys for each case, for an hour
-  --spdk DIR     instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that
-                 does with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery), for
-                 each AES-XTS engine; results are compared with OpenSSL's
-  --record FILE  besides, writes work requests of a shorter run and their results to FILE (gzip), as
-                 in hil-tests/vectors/spdk.jsonl.gz, which a test executes again
-  --help         this text
+  --dpdk           instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
+                   large as it asks for; that makes half a million mkeys for each case, for an hour
+  --rdma-core DIR  instead: all tests of a checkout of rdma-core that was built in place (cmake with
+                   -DIN_PLACE=1, in its folder build), on three kinds of device; none may fail, and
+                   errors are taken only where a table says what is not there
+  --spdk DIR       instead: lib/mlx5 of the checkout of SPDK in DIR, as it is, with a program that
+                   does with it what SPDK's accel module does (AES-XTS, CRC32C, copies, recovery),
+                   for each AES-XTS engine; results are compared with OpenSSL's
+  --record FILE    besides, writes work requests of a shorter run and their results to FILE (gzip),
+                   as in hil-tests/vectors/spdk.jsonl.gz, which a test executes again
+  --help           this text
 ";
 
 /// Where the tests of rdma-core are, some of them compressed.
@@ -71,6 +75,7 @@ const ENCRYPTED: &[&[&str]] = &[
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     dpdk: bool,
+    rdma_core: Option<PathBuf>,
     spdk: Option<PathBuf>,
     record: Option<PathBuf>,
     help: bool,
@@ -81,6 +86,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let outcome = match parse(arguments) {
         Ok(Options { help: true, .. }) => return run::print(HELP, 0),
         Ok(Options { spdk: Some(checkout), record, .. }) => spdk::check(&checkout, record.as_deref()),
+        Ok(Options { rdma_core: Some(checkout), .. }) => {
+            on_bench(|bench, tell| bench.checkout(&checkout, tell))
+        }
         Ok(Options { dpdk: true, .. }) => check_dpdk(),
         Ok(_) => check(),
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
@@ -99,14 +107,16 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
             Long("dpdk") => options.dpdk = true,
+            Long("rdma-core") => options.rdma_core = Some(parser.value().map_err(explain)?.into()),
             Long("spdk") => options.spdk = Some(parser.value().map_err(explain)?.into()),
             Long("record") => options.record = Some(parser.value().map_err(explain)?.into()),
             Long("help") | Short('h') => options.help = true,
             other => return Err(explain(other.unexpected())),
         }
     }
-    if options.dpdk && options.spdk.is_some() {
-        return Err("DPDK or SPDK".into());
+    let chosen = [options.dpdk, options.rdma_core.is_some(), options.spdk.is_some()];
+    if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
+        return Err("one of --dpdk, --rdma-core, --spdk".into());
     }
     if options.record.is_some() && options.spdk.is_none() {
         return Err("only SPDK's requests are recorded".into());
@@ -323,7 +333,8 @@ mod tests {
         let options = parse(&words("--spdk spdk --record file")).unwrap();
         assert_eq!((options.spdk, options.record), (Some("spdk".into()), Some("file".into())));
         assert_eq!(parse(&[]), Ok(Options::default()));
-        for line in ["--dpdk --spdk spdk", "--record file", "--spdk", "spdk"] {
+        for line in ["--dpdk --spdk spdk", "--rdma-core core --spdk spdk", "--record file", "--spdk", "spdk"]
+        {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

@@ -46,10 +46,22 @@ fn reason(line: &str) -> Option<&str> {
     inside('\'').or_else(|| inside('"'))
 }
 
+impl Counts {
+    /// Whether the tests came to their end.
+    pub(super) const fn has_run(&self) -> bool {
+        self.run.is_some()
+    }
+
+    /// Returns how many tests ran and how many were skipped, without the reasons.
+    pub(super) fn totals(&self) -> String {
+        let run = self.run.map_or_else(|| "an unknown number".into(), |run| run.to_string());
+        format!("{run} ran, {} skipped", self.skipped.values().sum::<u32>())
+    }
+}
+
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let run = self.run.map_or_else(|| "an unknown number".into(), |run| run.to_string());
-        write!(f, "{run} ran, {} skipped", self.skipped.values().sum::<u32>())?;
+        f.write_str(&self.totals())?;
         for (index, (reason, count)) in self.skipped.iter().enumerate() {
             write!(f, "{}{count} × {reason}", if index == 0 { " (" } else { "; " })?;
         }
