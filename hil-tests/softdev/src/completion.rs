@@ -58,11 +58,11 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// A send request failed: completes it whether it asked or not, and the queue pair is in error.
+    /// A send request failed: completes it whether it asked or not, and the queue pair, or its send queue alone, is in error.
     pub(crate) fn fail(&mut self, qpn: u32, posted: Posted, syndrome: Syndrome, vendor: u8) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         qp.sq_consumer = posted.end();
-        qp.state = QpState::Error;
+        qp.state = qp.attributes.transport.failed();
         qp.outstanding.clear();
         let cqn = qp.attributes.send_cqn;
         let subject = self.send_subject(qpn, posted);

@@ -40,6 +40,7 @@ mod tap;
 pub mod transaction;
 mod transform;
 mod translate;
+mod unreliable;
 
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
@@ -49,7 +50,7 @@ pub use object::cq::CqAttributes;
 pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
 pub use object::mkey::{Access, MkeyAttributes, MkeyView};
 pub use object::psv::{PsvState, PsvView};
-pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveRing, Retries};
+pub use object::qp::{Peer, QpAttributes, QpState, QpView, ReceiveRing, Retries, Transport};
 pub use profile::{CryptoMode, DeviceProfile, PartialBlocks, UmrFence, XtsEngine};
 pub use refusal::Refusal;
 pub use tap::Seen;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
 
-/// What a peer is asked for (InfiniBand RC operations).
+/// What a peer is asked for (InfiniBand operations).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Data for the next receive.
@@ -100,6 +100,15 @@ pub enum Message {
         /// Counts the requests of a queue pair from 0 on, as packet sequence numbers do; the answer has it too.
         sequence: u32,
         /// What it asks.
+        request: Request,
+    },
+    /// To a responder that gives no answer. One that is lost is lost.
+    Unanswered {
+        /// Number of the requester's queue pair.
+        from: u32,
+        /// Number of the responder's queue pair.
+        to: u32,
+        /// A SEND or an RDMA WRITE.
         request: Request,
     },
     /// Back to the requester.

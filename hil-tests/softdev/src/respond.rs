@@ -228,8 +228,12 @@ impl<M: Memory> Device<M> {
         if allowed { Ok(index) } else { Err(Refusal::UmrCheck) }
     }
 
-    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so (R30).
+    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so (R30). One that gives no
+    /// answers drops the message (InfiniBand 9.9.3).
     fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, refusal: Refusal) -> Response {
+        if !attributes.transport.is_reliable() {
+            return Response::Refused(refusal.remote());
+        }
         self.enter_error(qpn);
         self.events.push_back(Event::QpAccess(qpn));
         // Assumption: the first receive carries the error (0x11), those behind it are flushed.

@@ -3,6 +3,7 @@
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
 use crate::message::{Message, Request, Response};
+use crate::object::qp::Qp;
 use crate::tap::Seen;
 use alloc::vec::Vec;
 
@@ -93,6 +94,10 @@ impl<M: Memory> Device<M> {
                 let response = self.take_request(to, sequence, request)?;
                 Some(Message::Response { to: from, sequence, response })
             }
+            Message::Unanswered { to, request, .. } => {
+                self.take_unanswered(to, request);
+                None
+            }
             Message::Response { to, sequence, response } => {
                 self.accept(to, sequence, response);
                 self.active.insert(to);
@@ -104,7 +109,8 @@ impl<M: Memory> Device<M> {
     /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are sent again with it:
     /// they have no answer. Number 0 is the first of a peer that was reset.
     fn take_request(&mut self, qpn: u32, sequence: u32, request: Request) -> Option<Response> {
-        let Some(qp) = self.objects.qps.get(qpn).filter(|qp| qp.state.responds()) else {
+        let answers = |qp: &&Qp| qp.state.responds() && qp.attributes.transport.is_reliable();
+        let Some(qp) = self.objects.qps.get(qpn).filter(answers) else {
             return Some(Response::Unreachable);
         };
         if sequence != qp.expected && sequence != 0 {

@@ -11,3 +11,4 @@ mod random;
 mod signature;
 mod transaction;
 mod transform;
+mod transport;

@@ -9,7 +9,7 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev::{
     Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Event, KeyMaterial, KeySize, Memory,
     MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, ReceiveRing, Retries,
-    XtsEngine,
+    Transport, XtsEngine,
 };
 use std::fmt::Debug;
 use std::io;
@@ -201,6 +201,7 @@ impl Side {
         self.device.set_numbers(Numbered::Qp, number, number).map_err(refused)?;
         let [(send_cqn, _), (recv_cqn, _)] = self.cqs;
         let attributes = QpAttributes {
+            transport: Transport::ReliableConnection,
             pd: self.pd,
             sq: SEND_RING,
             log_sq_blocks: self.blocks.ilog2() as u8,

@@ -9,7 +9,7 @@ use mlx5_mkey::wire::prm::encryption_key::{EncryptionKey, KeyFlags};
 use mlx5_mkey::wire::prm::mkey::{Mkc, MkcCrypto, MkcFlags, MkcPd};
 use mlx5_softdev::{
     Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Faults, KeyMaterial, KeySize, Memory,
-    MkeyAttributes, Numbered, Peer, QpAttributes, QpState, Retries, XtsEngine,
+    MkeyAttributes, Numbered, Peer, QpAttributes, QpState, Retries, Transport, XtsEngine,
 };
 use std::fmt::Debug;
 use zerocopy::{FromBytes, IntoBytes};
@@ -217,6 +217,7 @@ impl Machine {
         }
         self.device.set_numbers(Numbered::Qp, ring.number, ring.number).map_err(said)?;
         let attributes = QpAttributes {
+            transport: Transport::ReliableConnection,
             pd: self.pd,
             sq: self.sq,
             log_sq_blocks: ring.blocks.ilog2() as u8,

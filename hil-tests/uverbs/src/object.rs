@@ -4,7 +4,7 @@ use crate::abi::{ModifyQp, QpCapabilities};
 use crate::sys::Mapping;
 use mlx5_mkey::types::MkeyIndex;
 use mlx5_mkey::wire::prm::qp_context::Qpc;
-use mlx5_softdev::QpState;
+use mlx5_softdev::{QpState, Transport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub(crate) struct Cq {
 pub(crate) struct Qp {
     /// Its number.
     pub(crate) number: u32,
+    /// What it does with messages.
+    pub(crate) transport: Transport,
     /// What the program calls it in events, unless a command of the device made it.
     pub(crate) user_handle: Option<u64>,
     /// What a command of the device made it over.

@@ -3,6 +3,7 @@
 
 use crate::errno::Errno;
 use std::fs::File;
+use std::io::IoSlice;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
@@ -48,6 +49,18 @@ pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<
         libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
     };
     usize::try_from(length).ok()
+}
+
+/// Writes pieces to a socket, as much as it takes now, and returns how much. A peer that is gone is an error and no signal, which
+/// would end the program: it has never heard of this socket.
+pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
+    // SAFETY: a header of zeros names no address and no ancillary data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = pieces.as_ptr().cast_mut().cast();
+    header.msg_iovlen = pieces.len() as _;
+    // SAFETY: `header` lives until the call is over, and names `pieces`, which have the layout of `iovec` and are only read.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
 }
 
 /// Returns a descriptor of our own for an eventfd of the program.
@@ -144,5 +157,32 @@ pub(crate) fn block_signals() {
         let mut signals: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut signals);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_peer_that_is_gone_raises_no_signal() {
+        let (ours, its) = UnixStream::pair().unwrap();
+        assert_eq!(send(ours.as_fd(), &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
+        drop(its);
+        // SAFETY: both signal sets are filled by the calls; tests ignore the signal, and do so again behind this.
+        let pending = unsafe {
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut signals, libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+            let before = libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            send(ours.as_fd(), &[IoSlice::new(b"three")]).unwrap_err();
+            libc::sigpending(&raw mut signals);
+            libc::signal(libc::SIGPIPE, before);
+            libc::sigismember(&raw const signals, libc::SIGPIPE)
+        };
+        assert_eq!(pending, 0);
     }
 }

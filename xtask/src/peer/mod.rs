@@ -6,11 +6,13 @@
 mod dpdk;
 mod head;
 mod modules;
+mod pairs;
 mod running;
 mod spdk;
 
 use dpdk::Dpdk;
 use modules::{MODULES, Module, counts};
+use pairs::{ENCRYPTED, PAIRS};
 use running::Running;
 use std::fs;
 use std::io::Write;
@@ -53,23 +55,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A case of `dpdk-test` takes no time, but half a million mkeys are made before it.
 const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
-
-/// Client and server programs; what both get.
-const PAIRS: &[&[&str]] = &[
-    &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
-    &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
-    &["ib_read_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
-    &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
-    &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "65536", "-e"],
-    &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096", "-q", "4"],
-];
-
-/// Options of `ib_write_bw` for encrypted traffic, besides the files with keys.
-const ENCRYPTED: &[&[&str]] = &[
-    &["--aes_block_size=512", "-s", "4096", "--encrypt_on_tx"],
-    &["--aes_block_size=4096", "-s", "65536"],
-    &["--aes_block_size=512", "-s", "512", "--encrypt_on_tx", "--sig_before"],
-];
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]

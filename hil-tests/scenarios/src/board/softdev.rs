@@ -114,6 +114,7 @@ impl SoftBoard {
         let qpn = self
             .device
             .create_qp(softdev::QpAttributes {
+                transport: softdev::Transport::ReliableConnection,
                 pd: self.pd,
                 sq: sq_address,
                 log_sq_blocks: SEND_BLOCKS.ilog2() as u8,

@@ -8,7 +8,7 @@ use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
 use crate::message::{Message, Payload, Request, Response};
 use crate::object::psv::PsvState;
-use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpState, Retries, pushes};
+use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
 use crate::refusal::Refusal;
 use crate::tap::Seen;
 use crate::translate::Asker;
@@ -87,7 +87,7 @@ impl<M: Memory> Device<M> {
     /// Executes a request. Returns whether it could be: what fails, or reports an error, waits until it is the oldest.
     fn start(&mut self, qpn: u32, wqe: &Wqe) -> bool {
         let posted = wqe.posted;
-        let outcome = wqe.parse().and_then(|operation| self.execute(qpn, wqe, operation));
+        let outcome = self.execute(qpn, wqe);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
         if has_effect && !qp.outstanding.is_empty() {
@@ -96,8 +96,14 @@ impl<M: Memory> Device<M> {
         match outcome {
             Ok(Outcome::Done) => self.complete(qpn, posted, 0),
             Ok(Outcome::Ask { request, scatter, bytes, reports }) => {
-                let cqn = qp.attributes.send_cqn;
-                let signature_error = self.report(cqn, &reports);
+                let QpAttributes { send_cqn, transport, .. } = qp.attributes;
+                let signature_error = self.report(send_cqn, &reports);
+                if !transport.is_reliable() {
+                    self.tell(qpn, request);
+                    self.complete(qpn, posted, bytes);
+                    self.drain(qpn, signature_error);
+                    return true;
+                }
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
                 let sequence = qp.sequence;
                 qp.sequence = sequence.wrapping_add(1);
@@ -119,11 +125,15 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    fn execute(&mut self, qpn: u32, wqe: &Wqe, operation: Operation) -> Result<Outcome, Refusal> {
-        let pd = self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?.attributes.pd;
+    fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Refusal> {
+        let QpAttributes { pd, transport, .. } =
+            self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?.attributes;
+        if !transport.executes(wqe.posted.opcode) {
+            return Err(Refusal::Malformed);
+        }
         let solicited = wqe.control.flags().solicited();
         let immediate = wqe.control.imm.get();
-        match operation {
+        match wqe.parse()? {
             Operation::Nop => Ok(Outcome::Done),
             Operation::Umr(umr) => {
                 umr::apply(&mut self.objects, qpn, pd, &umr, &self.faults)?;

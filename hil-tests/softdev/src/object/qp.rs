@@ -1,4 +1,4 @@
-//! Queue pairs: rings, counters, state (PRM `qpc`). Reliable connected ones only.
+//! Queue pairs: rings, counters, state (PRM `qpc`).
 
 use crate::fetch::ReadAhead;
 use crate::message::Request;
@@ -21,7 +21,7 @@ pub enum QpState {
     ReadyToSend,
     /// The send queue is drained: stands still before the next request (M16, M19).
     SendQueueDrained,
-    /// The send queue failed; receives go on. No event of a connected queue pair leads here.
+    /// The send queue failed; receives go on. No event of a reliable connection leads here.
     SendQueueError,
     /// Both queues flush their requests.
     Error,
@@ -52,6 +52,38 @@ impl QpState {
     }
 }
 
+/// What a queue pair does with messages (InfiniBand transport services; PRM `st`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Each request has an answer, and is repeated until there is one (RC).
+    ReliableConnection,
+    /// Requests to one peer that have no answer (UC): a request is done when it is sent, and what the peer does not take is
+    /// dropped.
+    UnreliableConnection,
+}
+
+impl Transport {
+    /// Whether requests have answers.
+    pub(crate) const fn is_reliable(self) -> bool {
+        matches!(self, Self::ReliableConnection)
+    }
+
+    /// Whether a send queue carries out requests of this opcode.
+    pub(crate) const fn executes(self, opcode: Opcode) -> bool {
+        match self {
+            Self::ReliableConnection => true,
+            Self::UnreliableConnection => {
+                !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA)
+            }
+        }
+    }
+
+    /// The state that a send request which fails leads to (InfiniBand 10.3.1): without answers, receives go on.
+    pub(crate) const fn failed(self) -> QpState {
+        if self.is_reliable() { QpState::Error } else { QpState::SendQueueError }
+    }
+}
+
 /// The other end of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -73,6 +105,8 @@ pub enum Retries {
 /// What a queue pair is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpAttributes {
+    /// What it does with messages.
+    pub transport: Transport,
     /// Protection domain.
     pub pd: u32,
     /// Address of the send ring.

@@ -121,6 +121,7 @@ impl Host {
             let (ring, record) = (take(64 << LOG_CQ), take(8));
             let recv_cq = cq(&mut device, ring, record);
             let mut attributes = QpAttributes {
+                transport: Transport::ReliableConnection,
                 pd,
                 sq: take(64 << LOG_SQ),
                 log_sq_blocks: LOG_SQ,

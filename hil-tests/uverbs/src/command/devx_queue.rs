@@ -14,7 +14,7 @@ use mlx5_mkey::wire::prm::qp_context::{
     PathHops, PathPort, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes,
     QpcState, QpcUar,
 };
-use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveRing, Retries};
+use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveRing, Retries, Transport};
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
@@ -132,6 +132,7 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let umems = [request.wq_umem_id.get(), qpc.dbr_umem_id.get()];
     let base = base(call, umems, QpcUar::from_bits(qpc.uar.get()).uar_page())?;
     let number = call.state.device.create_qp(QpAttributes {
+        transport: Transport::ReliableConnection,
         pd: QpcPd::from_bits(qpc.pd.get()).pd(),
         sq: rings + sq_at,
         log_sq_blocks: sizes.log_sq_size(),
@@ -146,6 +147,7 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     })?;
     let qp = Qp {
         number,
+        transport: Transport::ReliableConnection,
         user_handle: None,
         base,
         record,

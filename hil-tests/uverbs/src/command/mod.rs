@@ -7,6 +7,7 @@ mod devx;
 mod devx_queue;
 mod memory;
 mod queue_pair;
+mod steps;
 
 use crate::errno::Errno;
 use crate::object::{Context, Cq, Object};

@@ -1,5 +1,6 @@
 //! Queue pairs: making them, and their way through the states.
 
+use super::steps::{self, mask};
 use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT, memory};
 use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
 use crate::errno::Errno;
@@ -8,11 +9,12 @@ use crate::process;
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
-use mlx5_softdev::{QpAttributes, QpState, ReceiveRing, Retries};
+use mlx5_softdev::{QpAttributes, QpState, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// `IB_UVERBS_QPT_RC`.
-const RELIABLE: u64 = 2;
+/// Kinds of queue pairs (`enum ib_uverbs_qp_type`).
+const KINDS: &[(u64, Transport)] =
+    &[(2, Transport::ReliableConnection), (3, Transport::UnreliableConnection)];
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 const SIGNAL_ALL: u64 = 1 << 12;
 /// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
@@ -28,49 +30,6 @@ const FOR_EVER: u8 = 7;
 /// A block of a send ring in bytes.
 const BLOCK: u64 = 64;
 
-/// Bits of `attr_mask` (`enum ib_qp_attr_mask`).
-mod mask {
-    pub(super) const STATE: u32 = 1;
-    pub(super) const CURRENT_STATE: u32 = 1 << 1;
-    pub(super) const SQD_NOTIFY: u32 = 1 << 2;
-    pub(super) const ACCESS: u32 = 1 << 3;
-    pub(super) const PKEY: u32 = 1 << 4;
-    pub(super) const PORT: u32 = 1 << 5;
-    pub(super) const QKEY: u32 = 1 << 6;
-    pub(super) const ADDRESS: u32 = 1 << 7;
-    pub(super) const MTU: u32 = 1 << 8;
-    pub(super) const TIMEOUT: u32 = 1 << 9;
-    pub(super) const RETRIES: u32 = 1 << 10;
-    pub(super) const RNR_RETRIES: u32 = 1 << 11;
-    pub(super) const RQ_PSN: u32 = 1 << 12;
-    pub(super) const MAX_RD_ATOMIC: u32 = 1 << 13;
-    pub(super) const MIN_RNR_TIMER: u32 = 1 << 15;
-    pub(super) const SQ_PSN: u32 = 1 << 16;
-    pub(super) const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-    pub(super) const DESTINATION: u32 = 1 << 20;
-    pub(super) const KNOWN: u32 = (1 << 21) - 1;
-}
-
-/// What each step of a reliable connection needs (InfiniBand, table 91 ff.).
-const STEPS: &[(QpState, QpState, u32)] = &[
-    (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS),
-    (
-        QpState::Init,
-        QpState::ReadyToReceive,
-        mask::ADDRESS
-            | mask::MTU
-            | mask::DESTINATION
-            | mask::RQ_PSN
-            | mask::MAX_DEST_RD_ATOMIC
-            | mask::MIN_RNR_TIMER,
-    ),
-    (
-        QpState::ReadyToReceive,
-        QpState::ReadyToSend,
-        mask::TIMEOUT | mask::RETRIES | mask::RNR_RETRIES | mask::SQ_PSN | mask::MAX_RD_ATOMIC,
-    ),
-];
-
 /// QP_CREATE.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
@@ -78,7 +37,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let flags = call.request.number(10);
     // XRC domains, shared receive queues, indirection tables, another's number: nothing that this device has.
     let unknown = [1, 3, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
-    if call.request.number(9) != RELIABLE || unknown || flags & !SIGNAL_ALL != 0 {
+    let kind = call.request.number(9);
+    let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::OPNOTSUPP)?.1;
+    if unknown || flags & !SIGNAL_ALL != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if asked.flags & !HARMLESS_FLAGS != 0 {
@@ -102,6 +63,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::FAULT);
     }
     let number = call.state.device.create_qp(QpAttributes {
+        transport,
         pd,
         sq,
         log_sq_blocks: asked.sq_blocks.max(1).ilog2() as u8,
@@ -137,6 +99,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     describe(&mut context, &attributes);
     let qp = Qp {
         number,
+        transport,
         user_handle: Some(call.request.number(7)),
         base: Base::default(),
         record: asked.doorbell_record,
@@ -188,22 +151,9 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// MODIFY_QP.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: ModifyQp = call.request.structure(CORE_IN)?;
-    let number = call.qp(asked.handle).map_err(|_| Errno::INVAL)?.number;
+    let Qp { number, transport, .. } = *call.qp(asked.handle).map_err(|_| Errno::INVAL)?;
     let view = call.state.device.query(number)?;
-    if asked.mask & !mask::KNOWN != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
-    if asked.mask & mask::PORT != 0 && asked.port != 1 || asked.mask & mask::QKEY != 0 {
-        return Err(Errno::INVAL);
-    }
-    if asked.mask & mask::PKEY != 0 && asked.pkey_index != 0 {
-        return Err(Errno::INVAL);
-    }
-    let address_is_good = asked.destination.port == 1
-        && (asked.destination.is_global == 0 || asked.destination.source_gid_index == 0);
-    if asked.mask & mask::ADDRESS != 0 && !address_is_good {
-        return Err(Errno::INVAL);
-    }
+    steps::check(&asked, transport)?;
     let current = state_of(asked.current_state).filter(|_| asked.mask & mask::CURRENT_STATE != 0);
     if current.is_some_and(|current| current != view.state) {
         return Err(Errno::INVAL);
@@ -212,8 +162,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         0 => view.state,
         _ => state_of(asked.state).ok_or(Errno::INVAL)?,
     };
-    let needed = STEPS.iter().find(|(from, to, _)| (*from, *to) == (view.state, next));
-    if needed.is_some_and(|(_, _, needed)| asked.mask & needed != *needed) {
+    if !steps::is_complete(asked.mask, transport, view.state, next) {
         return Err(Errno::INVAL);
     }
     if asked.mask & mask::STATE != 0 {

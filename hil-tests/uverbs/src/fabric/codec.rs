@@ -8,6 +8,7 @@ pub(crate) const LONGEST: usize = (1 << 30) + 64;
 
 const REQUEST: u8 = 1;
 const RESPONSE: u8 = 2;
+const UNANSWERED: u8 = 3;
 
 const SEND: u8 = 1;
 const WRITE: u8 = 2;
@@ -29,6 +30,11 @@ pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
         Message::Request { from, to, sequence, request } => {
             head.push(REQUEST);
             numbers(&mut head, &[*from, *to, *sequence]);
+            encode_request(request, &mut head)
+        }
+        Message::Unanswered { from, to, request } => {
+            head.push(UNANSWERED);
+            numbers(&mut head, &[*from, *to]);
             encode_request(request, &mut head)
         }
         Message::Response { to, sequence, response } => {
@@ -172,6 +178,9 @@ fn parse(reader: &mut Reader<'_>) -> Option<Message> {
             sequence: reader.u32()?,
             request: parse_request(reader)?,
         },
+        UNANSWERED => {
+            Message::Unanswered { from: reader.u32()?, to: reader.u32()?, request: parse_request(reader)? }
+        }
         RESPONSE => Message::Response {
             to: reader.u32()?,
             sequence: reader.u32()?,
@@ -262,9 +271,10 @@ mod tests {
             Response::Refused(Syndrome::REMOTE_ACCESS),
             Response::Unreachable,
         ];
+        let unanswered = requests.clone().map(|request| Message::Unanswered { from: 1, to: 2, request });
         let requests = requests.map(|request| Message::Request { from: 1, to: 2, sequence: 3, request });
         let responses = responses.map(|response| Message::Response { to: 2, sequence: 3, response });
-        requests.into_iter().chain(responses).collect()
+        requests.into_iter().chain(unanswered).chain(responses).collect()
     }
 
     fn bytes_of(message: &Message) -> Vec<u8> {

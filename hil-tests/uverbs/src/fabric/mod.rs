@@ -10,8 +10,8 @@ use crate::{shared, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::io::{self, IoSlice, Read};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ const READ_AT_ONCE: usize = 1 << 22;
 
 /// Messages with as much data are written at once, shorter ones together.
 const LONG: usize = 1 << 13;
+
+/// With more bytes waiting for a peer, messages without answers are dropped.
+const MAX_BACKLOG: usize = 1 << 26;
 
 /// Bytes that are read with one call, at first.
 const BUFFER: usize = 1 << 18;
@@ -138,7 +141,9 @@ impl Fabric {
     /// Sends a message, at the latest with [`Fabric::flush`], or returns what is answered in its place.
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
         let to = match message {
-            Message::Request { to, .. } | Message::Response { to, .. } => *to >> SLOT_SHIFT,
+            Message::Request { to, .. } | Message::Unanswered { to, .. } | Message::Response { to, .. } => {
+                *to >> SLOT_SHIFT
+            }
         };
         if !self.outgoing.contains_key(&to)
             && let Ok(peer) = Outgoing::connect(&self.directory, to)
@@ -146,8 +151,11 @@ impl Fabric {
             self.outgoing.insert(to, peer);
         }
         let Some(peer) = self.outgoing.get_mut(&to) else { return unreachable(message) };
-        if let Message::Request { from, sequence, .. } = message {
-            peer.unanswered.push_back((*from, *sequence));
+        match message {
+            Message::Request { from, sequence, .. } => peer.unanswered.push_back((*from, *sequence)),
+            // Nothing else holds a sender back that waits for no answers.
+            Message::Unanswered { .. } if peer.backlog.len() > MAX_BACKLOG => return None,
+            _ => {}
         }
         let (head, data) = codec::encode(message);
         peer.backlog.extend(head);
@@ -213,7 +221,7 @@ fn unreachable(message: &Message) -> Option<Message> {
         Message::Request { from, sequence, .. } => {
             Some(Message::Response { to: *from, sequence: *sequence, response: Response::Unreachable })
         }
-        Message::Response { .. } => None,
+        Message::Unanswered { .. } | Message::Response { .. } => None,
     }
 }
 
@@ -275,7 +283,7 @@ impl Outgoing {
     fn write(&mut self, mut data: &[u8]) {
         while !self.backlog.is_empty() || !data.is_empty() {
             let (front, back) = self.backlog.as_slices();
-            match self.stream.write_vectored(&[front, back, data].map(IoSlice::new)) {
+            match sys::send(self.stream.as_fd(), &[front, back, data].map(IoSlice::new)) {
                 Ok(length) if length > 0 => {
                     let kept = length.min(self.backlog.len());
                     self.backlog.drain(..kept);

@@ -1,0 +1,159 @@
+//! Transport services without answers: what is told to the sender, and what happens to messages that nobody can take.
+
+use crate::common::*;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+
+fn unreliable() -> Host {
+    Host::with(DeviceProfile::default(), |attributes| {
+        attributes.transport = Transport::UnreliableConnection;
+    })
+}
+
+#[test]
+fn unreliable_messages_arrive_and_complete() {
+    let mut host = unreliable();
+    let (from, source) = host.filled(b"no answer comes back");
+    let (to, target) = host.region(64, Access::ALL);
+    host.post_receive(B, &[segment(to, 64, target)]);
+    host.post(A, send(Opcode::SEND_IMM, 7, &[segment(from, 20, source)]));
+    host.ring(A);
+    host.good(A);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 7));
+    assert_eq!((seen.0.byte_count.get(), host.get(to, 20)), (20, b"no answer comes back".to_vec()));
+    // A write with immediate data takes a receive as well.
+    host.post_receive(B, &[]);
+    host.post(A, rdma(Opcode::RDMA_WRITE_IMM, 8, to + 32, target, &[segment(from, 20, source)]));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_WRITE_IMM);
+    assert_eq!(host.get(to + 32, 20), b"no answer comes back");
+}
+
+/// A sender does not learn what came of its message, and the receiver goes on.
+#[test]
+fn what_an_unreliable_responder_refuses_is_dropped() {
+    let mut host = unreliable();
+    let (from, source) = host.filled(&[7; 64]);
+    let (to, target) = host.region(64, Access { remote_write: false, ..Access::ALL });
+    let data = [segment(from, 64, source)];
+    let refused = [
+        send(Opcode::SEND, 0, &data),
+        rdma(Opcode::RDMA_WRITE, 0, to, target, &data),
+        rdma(Opcode::RDMA_WRITE_IMM, 1, from, source, &data),
+        rdma(Opcode::RDMA_WRITE, 0, to + 1, source, &data),
+    ];
+    for wqe in refused {
+        host.post(A, wqe);
+        host.ring(A);
+        host.good(A);
+    }
+    // Nor does a peer that is not there, or not ready.
+    host.device.modify(host.q[B].qpn, QpState::Reset).unwrap();
+    host.post(A, send(Opcode::SEND, 0, &data));
+    host.ring(A);
+    host.good(A);
+    host.device.activate(host.q[B].qpn).unwrap();
+    host.device.connect(host.q[A].qpn, Peer::Local(0x99)).unwrap();
+    host.post(A, send(Opcode::SEND, 0, &data));
+    host.ring(A);
+    host.good(A);
+    assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
+    assert_eq!(host.get(to, 64), [0; 64]);
+    assert!(!host.device.is_waiting());
+    // Both ends are as good as before.
+    host.device.connect(host.q[A].qpn, Peer::Local(host.q[B].qpn)).unwrap();
+    host.post_receive(B, &[segment(to, 64, target)]);
+    host.post(A, send(Opcode::SEND, 0, &data));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(
+        (host.poll_recv(B).unwrap().opcode(), host.get(to, 64)),
+        (CqeOpcode::RESPONDER_SEND, vec![7; 64])
+    );
+}
+
+/// The receiver's own buffers are its own fault: the receive fails, and the sender does not know.
+#[test]
+fn a_receive_that_is_too_short_fails_at_its_owner() {
+    let mut host = unreliable();
+    let (from, source) = host.filled(&[7; 64]);
+    let (to, target) = host.region(63, Access::ALL);
+    host.post_receive(B, &[segment(to, 63, target)]);
+    host.post(A, send(Opcode::SEND, 0, &[segment(from, 64, source)]));
+    host.ring(A);
+    host.good(A);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::LOCAL_LENGTH));
+    assert_eq!(host.device.query(host.q[B].qpn).unwrap().state, QpState::Error);
+}
+
+/// The send queue alone stops, and can be started again.
+#[test]
+fn a_request_that_fails_stops_the_send_queue_of_an_unreliable_connection() {
+    let mut host = unreliable();
+    let (at, key) = host.region(64, Access::ALL);
+    let requests = [
+        send(Opcode::SEND, 0, &[segment(0, 64, key)]),
+        rdma(Opcode::RDMA_READ, 0, at, key, &[segment(at, 64, key)]),
+        Wqe::new(Opcode::ATOMIC_FA, 0).with(&remote(at, key)).with(&[0u8; 16]).with(&segment(at, 8, key)),
+    ];
+    for (number, wqe) in requests.into_iter().enumerate() {
+        host.post(A, wqe);
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        assert_ne!(host.bad(A).syndrome(), Syndrome::FLUSHED, "{number}");
+        assert_eq!(host.bad(A).syndrome(), Syndrome::FLUSHED, "{number}");
+        assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::SendQueueError, "{number}");
+        host.device.modify(host.q[A].qpn, QpState::ReadyToSend).unwrap();
+    }
+    host.post_receive(B, &[]);
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    host.good(A);
+    host.poll_recv(B).unwrap();
+}
+
+/// A queue pair answers only its own kind.
+#[test]
+fn kinds_of_queue_pairs_do_not_mix() {
+    for (a, b) in [
+        (Transport::UnreliableConnection, Transport::ReliableConnection),
+        (Transport::ReliableConnection, Transport::UnreliableConnection),
+    ] {
+        let kind = std::cell::Cell::new(a);
+        let mut host =
+            Host::with(DeviceProfile::default(), |attributes| attributes.transport = kind.replace(b));
+        host.post_receive(B, &[]);
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        match a {
+            Transport::ReliableConnection => assert_eq!(host.bad(A).syndrome(), Syndrome::TRANSPORT_RETRY),
+            _ => assert_eq!(host.good(A).opcode(), CqeOpcode::REQUESTER),
+        }
+        assert!(host.poll_recv(B).is_none(), "{a:?}");
+    }
+}
+
+/// Between two devices, nothing comes back.
+#[test]
+fn nothing_comes_back_from_an_unreliable_peer() {
+    let (mut one, mut two) = (unreliable(), unreliable());
+    let (a, b) = (one.q[A].qpn, two.q[B].qpn);
+    one.device.connect(a, Peer::Remote(b)).unwrap();
+    let (from, source) = one.filled(&[9; 16]);
+    let (to, target) = two.region(16, Access::ALL);
+    two.post_receive(B, &[segment(to, 16, target)]);
+    for _ in 0..2 {
+        one.post(A, send(Opcode::SEND, 0, &[segment(from, 16, source)]));
+        one.ring(A);
+        one.good(A);
+        two.device.deliver(one.device.take_message().unwrap());
+        assert_eq!(two.device.take_message(), None);
+    }
+    assert_eq!(two.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
+    assert_eq!(two.get(to, 16), [9; 16]);
+    assert!(two.poll_recv(B).is_none());
+}
