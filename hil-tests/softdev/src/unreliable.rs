@@ -4,15 +4,19 @@ use crate::device::Device;
 use crate::memory::Memory;
 use crate::message::{Message, Request};
 use crate::object::qp::Peer;
+use crate::tap::Seen;
 
 impl<M: Memory> Device<M> {
     /// Sends a request of a queue pair that waits for no answer.
     pub(crate) fn tell(&mut self, from: u32, request: Request) {
-        match self.objects.qps.get(from).and_then(|qp| qp.peer) {
-            Some(Peer::Local(to)) => self.local.push_back(Message::Unanswered { from, to, request }),
-            Some(Peer::Remote(to)) => self.outbound.push_back(Message::Unanswered { from, to, request }),
-            None => {}
-        }
+        let (to, queue) = match self.objects.qps.get(from).and_then(|qp| qp.peer) {
+            Some(Peer::Local(to)) => (to, &mut self.local),
+            Some(Peer::Remote(to)) => (to, &mut self.outbound),
+            None => return,
+        };
+        let message = Message::Unanswered { from, to, request };
+        self.tap.show(Seen::Sent(&message));
+        queue.push_back(message);
     }
 
     /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the right.

@@ -36,7 +36,9 @@ impl Journal {
     pub(crate) fn seen(&self, seen: Seen<'_>) {
         match seen {
             Seen::Completion { cqn, entry } => self.write(&completed(Line::now("completion"), cqn, entry)),
-            Seen::Received(Message::Request { from, to, request, .. }) => {
+            Seen::Received(
+                Message::Request { from, to, request, .. } | Message::Unanswered { from, to, request },
+            ) => {
                 self.write(&asked(Line::now("peer"), *from, *to, request));
             }
             Seen::Received(Message::Response { .. }) | Seen::Sent(_) => {}
