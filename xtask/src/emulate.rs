@@ -19,14 +19,14 @@ the same directory reach each other.
                      tweaks in little endian, which libmlx5 and this library do not know
   --log              every work request in words, to standard error (cargo xtask decode reads it)
   --log-json FILE    appends to FILE a line of JSON for each work request, each completion and each
-                     request of a peer: time, process, queue pair, words, bytes (decode reads it too)
+                     request of a peer: time, process, queue pair, words, bytes; decode reads it too
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 
 Set for COMMAND: LD_PRELOAD, MLX5_UVERBS_* and MLX5_CRYPTO_TEST_INFO, with credentials and keys that
 fit the device. COMMAND's libibverbs and DPDK look for devices where there is only this one
-(SYSFS_PATH, SYSFS_PCI_DEVICES); to DPDK it is 0000:c1:00.0 on the PCI bus. The exit
-status is that of COMMAND; 2 for arguments that make no sense.
+(SYSFS_PATH, SYSFS_PCI_DEVICES); to DPDK it is 0000:c1:00.0 on the PCI bus. The exit status is that
+of COMMAND; 2 for arguments that make no sense.
 ";
 
 /// What the command line asks for.
