@@ -20,6 +20,8 @@ the same directory reach each other.
   --log              every work request in words, to standard error (cargo xtask decode reads it)
   --log-json FILE    appends to FILE a line of JSON for each work request, each completion and each
                      request of a peer: time, process, queue pair, words, bytes; decode reads it too
+  --pcap FILE        appends to FILE, which Wireshark reads, the packets that COMMAND sends, as RoCEv2;
+                     give programs that talk to each other the same FILE, and it has both sides
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 
@@ -36,6 +38,7 @@ struct Options {
     engine: Option<String>,
     log: bool,
     log_json: Option<String>,
+    pcap: Option<String>,
     directory: Option<String>,
     help: bool,
     command: Vec<String>,
@@ -80,6 +83,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             Long("dir") => options.directory = Some(text(&mut parser)?),
             Long("log") => options.log = true,
             Long("log-json") => options.log_json = Some(text(&mut parser)?),
+            Long("pcap") => options.pcap = Some(text(&mut parser)?),
             Long("help") | Short('h') => options.help = true,
             other => return Err(explain(other.unexpected())),
         }
@@ -124,7 +128,7 @@ fn prepare(options: &Options) -> Result<Command, String> {
             command.env(name, value);
         }
     }
-    let files = [("MLX5_UVERBS_LOG_JSON", &options.log_json)];
+    let files = [("MLX5_UVERBS_LOG_JSON", &options.log_json), ("MLX5_UVERBS_PCAP", &options.pcap)];
     for (name, file) in files {
         if let Some(file) = file {
             // The command may run elsewhere.
@@ -163,10 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn files_are_named() {
+        let options = parse(&words("--log-json a.jsonl --pcap b.pcap -- ls")).unwrap();
+        assert_eq!((options.log_json.as_deref(), options.pcap.as_deref()), (Some("a.jsonl"), Some("b.pcap")));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
-        for line in
-            ["", "--crypto", "--crypto magic -- ls", "--engine both -- ls", "--loud -- ls", "ls", "--"]
-        {
+        for line in [
+            "",
+            "--crypto",
+            "--crypto magic -- ls",
+            "--engine both -- ls",
+            "--loud -- ls",
+            "--pcap -- ls",
+            "ls",
+            "--",
+        ] {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

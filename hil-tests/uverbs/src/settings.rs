@@ -18,6 +18,9 @@ pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 /// A file to which every request, completion and request of a peer is appended, as a line of JSON.
 pub(crate) const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 
+/// A capture to which the packets on the emulated wire are appended.
+pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
+
 /// The longest message: as the port says, 1 GiB.
 pub(crate) const MAX_MESSAGE: u32 = 1 << 30;
 
@@ -32,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) log: bool,
     /// Where every request and completion goes as a line of JSON.
     pub(crate) log_json: Option<PathBuf>,
+    /// Where packets go.
+    pub(crate) pcap: Option<PathBuf>,
 }
 
 impl Settings {
@@ -58,7 +63,7 @@ impl Settings {
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
-        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON) })
+        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON), pcap: path(PCAP) })
     }
 }
 

@@ -5,16 +5,13 @@ use crate::channel::{Channel, Kind};
 use crate::errno::Errno;
 use crate::events::{self, Subject, Subscriptions};
 use crate::fabric::Fabric;
-use crate::journal::Journal;
-use crate::log;
 use crate::object::{Context, Cq, Devx, Object};
 use crate::process::ProcessMemory;
+use crate::record::Record;
 use crate::settings::Settings;
-use mlx5_mkey::inspect::DeviceContext;
-use mlx5_mkey::mkey;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
 use mlx5_softdev::factory;
-use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState, XtsEngine};
+use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -54,8 +51,7 @@ pub(crate) struct State {
     last_period: Instant,
     /// A completion queue was armed once.
     armed: bool,
-    log: bool,
-    journal: Option<Journal>,
+    record: Record,
 }
 
 /// What a descriptor stands for, by its number.
@@ -83,10 +79,7 @@ impl State {
         let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
-        let journal = settings.log_json.as_deref().map(Journal::open).transpose().map_err(|_| Errno::IO)?;
-        if let Some(journal) = journal.clone() {
-            device.set_tap(move |seen| journal.seen(seen));
-        }
+        let record = Record::new(settings, &mut device)?;
         let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
@@ -105,8 +98,7 @@ impl State {
             changed: true,
             last_period: Instant::now(),
             armed: false,
-            log: settings.log,
-            journal,
+            record,
         })
     }
 
@@ -291,8 +283,8 @@ impl State {
         if rung.is_empty() {
             moved |= self.receive();
         }
-        if moved && (self.log || self.journal.is_some()) {
-            self.log_requests();
+        if moved {
+            self.record.requests(self.contexts.values_mut(), self.device.profile());
         }
         for (queue, record) in rung {
             if let Subject::Qp(number) = queue {
@@ -327,6 +319,7 @@ impl State {
 
     /// Makes the list of doorbell records anew: those that can make something happen.
     fn watch(&mut self) {
+        self.record.queues(self.contexts.values());
         let device = &self.device;
         let moves = |number| {
             let state = device.query(number).map(|view| view.state);
@@ -440,29 +433,6 @@ impl State {
             } else {
                 subscriptions.deliver(Subject::Cq(cq.number), &events::completion(cq.number), channels);
             }
-        }
-    }
-
-    fn log_requests(&mut self) {
-        let engine = match self.device.profile().xts {
-            _ if self.device.profile().crypto == CryptoMode::None => None,
-            XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
-            XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
-            // The library has no word for it.
-            XtsEngine::MultiBlockLittleEndian => None,
-        };
-        let device = DeviceContext { engine, capabilities: None };
-        for object in self.contexts.values_mut().flat_map(Context::queues_mut) {
-            let Object::Qp(qp) = object else { continue };
-            let number = qp.number;
-            log::requests(qp, |block, bytes| {
-                if self.log {
-                    log::print(number, block, bytes, device);
-                }
-                if let Some(journal) = &self.journal {
-                    journal.request(number, block, bytes, device);
-                }
-            });
         }
     }
 }

@@ -80,6 +80,11 @@ pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns the slot of the process that has a queue pair.
+pub(crate) const fn slot_of(qpn: u32) -> u32 {
+    qpn >> SLOT_SHIFT
+}
+
 impl Fabric {
     /// Takes the first free slot under `directory`.
     ///
@@ -123,7 +128,7 @@ impl Fabric {
 
     /// Whether a queue pair number is one of this process's.
     pub(crate) const fn is_local(&self, qpn: u32) -> bool {
-        qpn >> SLOT_SHIFT == self.slot
+        slot_of(qpn) == self.slot
     }
 
     /// Returns what to wait on for peers.
@@ -142,7 +147,7 @@ impl Fabric {
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
         let to = match message {
             Message::Request { to, .. } | Message::Unanswered { to, .. } | Message::Response { to, .. } => {
-                *to >> SLOT_SHIFT
+                slot_of(*to)
             }
         };
         if !self.outgoing.contains_key(&to)

@@ -8,14 +8,24 @@ use mlx5_mkey::queue::{self, QpRouter};
 use mlx5_mkey::types::{BlockSize, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use mlx5_softdev::{crypto, factory};
+use std::path::Path;
+use std::process::Command;
+
+/// Each byte of what is encrypted.
+const PLAIN: u8 = 0x5a;
 
 fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
     let key: [u8; 64] = std::array::from_fn(|index| byte ^ index as u8);
     pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&key)?, keytag: None }, [0; 8])
 }
 
-/// Encrypts a block of 512 bytes with a key, and returns whether the device could.
+/// Whether the device can encrypt with a key.
 fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
+    encrypted(bench, lease).is_some()
+}
+
+/// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a key, and returns what has arrived.
+fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
     let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
     let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
     let crypto = Crypto {
@@ -28,7 +38,7 @@ fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     };
     let config = MkeyConfig { access: Some(Access::ALL), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
     let prepared = PreparedConfig::new(mkeys[0].kind(), &config).unwrap();
-    let page = page(&bench.pd, &[0x5a; 512]).unwrap();
+    let page = page(&bench.pd, &[PLAIN; 512]).unwrap();
     let remote = Remote { address: page.address() + 1024, rkey: page.rkey() };
     let sge = Sge { address: 0, length: 512, lkey: mkeys[0].key() };
     let Bench { queue, completions, .. } = bench;
@@ -41,8 +51,26 @@ fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     let mut found = [0; 512];
     page.read(1024, &mut found);
     assert_eq!(good, found != [0; 512]);
-    assert_ne!(found, [0x5a; 512]);
-    good
+    assert_ne!(found, [PLAIN; 512]);
+    good.then_some(found)
+}
+
+#[test]
+fn ciphertext_is_in_the_capture_and_its_plaintext_is_not() {
+    const PCAP: &str = "MLX5_UVERBS_PCAP";
+    let prepare = |command: &mut Command, directory: &Path| {
+        command.env(PCAP, directory.join("wire.pcap"));
+    };
+    prepared("deks::ciphertext_is_in_the_capture_and_its_plaintext_is_not", prepare, || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let mut deks = DekCache::new(bench.pd.clone());
+        let lease = deks.lease("one", |pd| load(pd, 1)).unwrap();
+        let arrived = encrypted(&mut bench, &lease).unwrap();
+        let capture = std::fs::read(std::env::var_os(PCAP).unwrap()).unwrap();
+        let has = |bytes: &[u8]| capture.windows(bytes.len()).any(|window| window == bytes);
+        assert!(has(&arrived[..256]) && has(&arrived[256..]), "whatever the path's MTU");
+        assert!(!has(&[PLAIN; 16]));
+    });
 }
 
 #[test]

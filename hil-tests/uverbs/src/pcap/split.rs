@@ -1,0 +1,196 @@
+//! Messages of connections as packets.
+
+use super::packet::Packet;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_softdev::{Payload, Request, Response};
+
+/// Opcodes of the packets of one kind of message.
+struct Opcodes {
+    first: u8,
+    middle: u8,
+    last: u8,
+    only: u8,
+}
+
+/// What opcodes of unreliable connections have, and those of reliable ones have not.
+const UNRELIABLE: u8 = 0x20;
+
+const SEND: Opcodes = Opcodes { first: 0x00, middle: 0x01, last: 0x02, only: 0x04 };
+const SEND_IMMEDIATE: Opcodes = Opcodes { last: 0x03, only: 0x05, ..SEND };
+const SEND_INVALIDATE: Opcodes = Opcodes { last: 0x16, only: 0x17, ..SEND };
+const WRITE: Opcodes = Opcodes { first: 0x06, middle: 0x07, last: 0x08, only: 0x0a };
+const WRITE_IMMEDIATE: Opcodes = Opcodes { last: 0x09, only: 0x0b, ..WRITE };
+const READ_RESPONSE: Opcodes = Opcodes { first: 0x0d, middle: 0x0e, last: 0x0f, only: 0x10 };
+const READ: u8 = 0x0c;
+const ACKNOWLEDGE: u8 = 0x11;
+const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
+const COMPARE_SWAP: u8 = 0x13;
+const FETCH_ADD: u8 = 0x14;
+
+/// Syndromes of an AETH. The low bits of the first are credits: there is no limit to tell.
+const ACCEPTED: u8 = 0x1f;
+const NOT_READY: u8 = 0x20;
+const REFUSED: u8 = 0x60;
+
+/// Data that goes into packets.
+struct Data<'a> {
+    opcodes: Opcodes,
+    data: &'a [u8],
+    /// Extended headers of the first packet, of the last one, and of the only one.
+    headers: [&'a [u8]; 3],
+    solicited: bool,
+    acknowledge: bool,
+}
+
+impl Data<'_> {
+    fn each(&self, mtu: usize, psn: u32, emit: &mut impl FnMut(Packet<'_>)) {
+        let last = count(self.data.len(), mtu) - 1;
+        let mut parts = self.data.chunks(mtu);
+        let [of_first, of_last, of_only] = self.headers;
+        for index in 0..=last {
+            let ends = index == last;
+            let (opcode, headers): (u8, &[u8]) = match (index, ends) {
+                (0, true) => (self.opcodes.only, of_only),
+                (0, false) => (self.opcodes.first, of_first),
+                (_, true) => (self.opcodes.last, of_last),
+                (_, false) => (self.opcodes.middle, &[]),
+            };
+            emit(Packet {
+                opcode,
+                solicited: self.solicited && ends,
+                acknowledge: self.acknowledge && ends,
+                psn: psn.wrapping_add(index),
+                headers,
+                payload: parts.next().unwrap_or_default(),
+            });
+        }
+    }
+}
+
+/// Returns how many packets carry this many bytes. None is one packet.
+fn count(bytes: usize, mtu: usize) -> u32 {
+    bytes.div_ceil(mtu).max(1) as u32
+}
+
+/// Returns how many packet numbers a request takes: those of a read are for what comes back.
+pub(super) fn numbers(request: &Request, mtu: usize) -> u32 {
+    match request {
+        Request::Send { data, .. } | Request::Write { data, .. } => count(data.len(), mtu),
+        Request::Read { length, .. } => count(*length as usize, mtu),
+        Request::CompareSwap { .. } | Request::FetchAdd { .. } => 1,
+    }
+}
+
+fn reth(address: u64, rkey: u32, length: u32) -> Vec<u8> {
+    [&address.to_be_bytes()[..], &rkey.to_be_bytes(), &length.to_be_bytes()].concat()
+}
+
+fn atomic_eth(address: u64, rkey: u32, change: u64, compare: u64) -> Vec<u8> {
+    let [address, change, compare] = [address, change, compare].map(u64::to_be_bytes);
+    [&address[..], &rkey.to_be_bytes(), &change, &compare].concat()
+}
+
+/// Hands the packets of a request to `emit`; the first has number `psn`.
+pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl FnMut(Packet<'_>)) {
+    let single = |opcode, headers: &[u8], emit: &mut dyn FnMut(Packet<'_>)| {
+        emit(Packet { opcode, solicited: false, acknowledge: false, psn, headers, payload: &[] });
+    };
+    match request {
+        Request::Send { data, payload, solicited } => {
+            let (opcodes, word) = match payload {
+                Payload::None => (SEND, None),
+                Payload::Immediate(word) => (SEND_IMMEDIATE, Some(word)),
+                Payload::Invalidate(key) => (SEND_INVALIDATE, Some(key)),
+            };
+            let word = word.map(|word| word.to_be_bytes());
+            let last = word.as_ref().map_or(&[][..], |word| word);
+            let headers = [&[], last, last];
+            let solicited = *solicited;
+            Data { opcodes, data, headers, solicited, acknowledge: true }.each(mtu, psn, &mut emit);
+        }
+        Request::Write { rkey, address, data, immediate, solicited } => {
+            let opcodes = if immediate.is_some() { WRITE_IMMEDIATE } else { WRITE };
+            let word = immediate.map(u32::to_be_bytes);
+            let last = word.as_ref().map_or(&[][..], |word| word);
+            let first = reth(*address, *rkey, data.len() as u32);
+            let only = [&first[..], last].concat();
+            let headers = [&first[..], last, &only];
+            let solicited = *solicited;
+            Data { opcodes, data, headers, solicited, acknowledge: true }.each(mtu, psn, &mut emit);
+        }
+        Request::Read { rkey, address, length } => single(READ, &reth(*address, *rkey, *length), &mut emit),
+        Request::CompareSwap { rkey, address, compare, swap } => {
+            single(COMPARE_SWAP, &atomic_eth(*address, *rkey, *swap, *compare), &mut emit);
+        }
+        Request::FetchAdd { rkey, address, add } => {
+            single(FETCH_ADD, &atomic_eth(*address, *rkey, *add, 0), &mut emit);
+        }
+    }
+}
+
+/// Hands the packets of a request that has no answer to `emit`, as [`request`].
+pub(super) fn unanswered(asked: &Request, mtu: usize, psn: u32, mut emit: impl FnMut(Packet<'_>)) {
+    request(asked, mtu, psn, |packet| {
+        emit(Packet { opcode: UNRELIABLE | packet.opcode, acknowledge: false, ..packet });
+    });
+}
+
+/// What an answer has to know of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Number of its first packet.
+    pub(super) psn: u32,
+    /// Packet numbers that it took.
+    pub(super) numbers: u32,
+    /// Number of the message, from 0 on.
+    pub(super) sequence: u32,
+}
+
+/// Hands the packets of an answer to `emit`. What is not there answers with nothing. `timer` is the responder's code of how
+/// long to wait for a receive.
+pub(super) fn response(
+    response: &Response,
+    asked: Asked,
+    mtu: usize,
+    timer: u8,
+    mut emit: impl FnMut(Packet<'_>),
+) {
+    let done = asked.sequence.wrapping_add(1);
+    let aeth = |syndrome: u8, messages: u32| {
+        let [_, messages @ ..] = messages.to_be_bytes();
+        [&[syndrome][..], &messages].concat()
+    };
+    let (opcode, headers, psn) = match response {
+        Response::Done => {
+            let last = asked.psn.wrapping_add(asked.numbers).wrapping_sub(1);
+            (ACKNOWLEDGE, aeth(ACCEPTED, done), last)
+        }
+        Response::Data(data) => {
+            let head = aeth(ACCEPTED, done);
+            let headers = [&head[..]; 3];
+            let data = Data { opcodes: READ_RESPONSE, data, headers, solicited: false, acknowledge: false };
+            return data.each(mtu, asked.psn, &mut emit);
+        }
+        Response::Original(value) => {
+            let headers = [aeth(ACCEPTED, done), value.to_be_bytes().to_vec()].concat();
+            (ATOMIC_ACKNOWLEDGE, headers, asked.psn)
+        }
+        Response::ReceiverNotReady => {
+            (ACKNOWLEDGE, aeth(NOT_READY | timer & 0x1f, asked.sequence), asked.psn)
+        }
+        Response::Refused(syndrome) => {
+            (ACKNOWLEDGE, aeth(REFUSED | code(*syndrome), asked.sequence), asked.psn)
+        }
+        Response::Unreachable => return,
+    };
+    emit(Packet { opcode, solicited: false, acknowledge: false, psn, headers: &headers, payload: &[] });
+}
+
+/// Returns the code of a NAK by which a requester fails with a syndrome.
+fn code(syndrome: Syndrome) -> u8 {
+    match syndrome {
+        Syndrome::REMOTE_INVALID_REQUEST => 1,
+        Syndrome::REMOTE_ACCESS => 2,
+        _ => 3,
+    }
+}
