@@ -20,8 +20,8 @@ the same directory reach each other.
   --log              every work request in words, to standard error (cargo xtask decode reads it)
   --log-json FILE    appends to FILE a line of JSON for each work request, each completion and each
                      request of a peer: time, process, queue pair, words, bytes; decode reads it too
-  --pcap FILE        appends to FILE, which Wireshark reads, the packets that COMMAND sends, as RoCEv2;
-                     give programs that talk to each other the same FILE, and it has both sides
+  --pcap FILE        appends to FILE the packets that COMMAND sends, as RoCEv2, for Wireshark; give
+                     programs that talk to each other the same FILE, and it has both sides
   --dir PATH         where programs meet (default: one place for each user)
   --help             this text
 
