@@ -192,8 +192,12 @@ impl Capture {
     /// # Errors
     /// When it cannot be made, read and written, or is something else.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        shared::keep(&file);
+        // What is in a pipe cannot be looked at.
+        if !file.metadata()?.is_file() {
+            return Err(wrong("it is no file"));
+        }
         let head = HEAD.map(u32::to_ne_bytes);
         file.lock()?;
         let mut found = Vec::new();
@@ -203,8 +207,9 @@ impl Capture {
         }
         file.unlock()?;
         if !found.is_empty() && found != head.as_flattened() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no capture as this writes them"));
+            return Err(wrong("it is no capture as this writes them"));
         }
+        shared::keep(&file);
         Ok(Self { file: Some(file), wire: Wire::default() })
     }
 

@@ -311,4 +311,5 @@ fn processes_share_a_file_and_nothing_else_is_written_to() {
     assert!(Capture::open(&path).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
     std::fs::remove_file(&path).unwrap();
+    assert!(Capture::open(Path::new("/dev/zero")).is_err(), "it has no end");
 }
