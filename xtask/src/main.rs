@@ -32,6 +32,8 @@ cargo xtask TASK
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, the same behind libmlx5,
                         devices of this machine and of others, reset when they hang
+  dist [--arch x86-64|arm64] [--check]
+                        pack the stand-in with a launcher, for machines without cargo and Rust
   differential [--count N] [--seed S]
                         compare random requests with what the installed libmlx5 writes
   bench [--json | --svg FILE | --record | --readme]
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         "decode" => elsewhere("xtask-device", &arguments),
         "demo" => elsewhere("xtask-device", &arguments),
         "vectors" => elsewhere("xtask-device", &arguments),
+        "dist" => elsewhere("xtask-artefacts", &arguments),
         "firmware" => elsewhere("xtask-boards", &arguments),
         "hil" => elsewhere("xtask-boards", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
@@ -104,7 +107,6 @@ mod tests {
             super::bench::HELP,
             super::build::HELP,
             super::differential::HELP,
-            super::emulate::HELP,
             super::empty_machine::HELP,
             super::package::HELP,
             super::peer::HELP,

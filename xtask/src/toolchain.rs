@@ -131,6 +131,28 @@ impl Toolchain {
         }
     }
 
+    /// Finds a compiler for any machine that has an architecture and Linux: this machine's or that of the Arm cores. What it
+    /// builds does not tell where.
+    ///
+    /// # Errors
+    /// As [`Toolchain::find`].
+    pub fn portable(triple: &str) -> Result<Self, String> {
+        let mut found = if triple == LINUX {
+            Self::find(Board::BlueField2, System::Linux)?
+        } else {
+            let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+            let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+            Self::installed(Board::BlueField2, triple, cargo, rustc)
+        };
+        found.flags.retain(|flag| !flag.starts_with("-Ctarget-cpu="));
+        let home = std::env::var("HOME").unwrap_or_default();
+        let crates = std::env::var("CARGO_HOME").unwrap_or_else(|_| format!("{home}/.cargo"));
+        for (from, to) in [(crates, "crates"), (root().display().to_string(), ".")] {
+            found.flags.push(format!("--remap-path-prefix={from}={to}"));
+        }
+        Ok(found)
+    }
+
     /// A compiler beside which the standard library for a triple stands ready.
     fn installed(board: Board, triple: &str, cargo: String, rustc: String) -> Self {
         let mut flags = vec![format!("-Ctarget-cpu={}", board.cpu())];

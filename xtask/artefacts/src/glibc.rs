@@ -1,4 +1,4 @@
-//! A program for a BlueField's Linux needs no glibc younger than that of Ubuntu 22.04.
+//! A program for a BlueField's Linux needs no glibc younger than that of Ubuntu 22.04; what is handed out, than Debian 12's.
 
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -7,19 +7,21 @@ use std::fs;
 use std::path::Path;
 
 /// The glibc of Ubuntu 22.04, which BlueField's system is.
-const NEWEST: (u32, u32) = (2, 34);
+pub(super) const UBUNTU_22_04: (u32, u32) = (2, 34);
+/// The glibc of Debian 12.
+pub(super) const DEBIAN_12: (u32, u32) = (2, 36);
 
 /// Checks the symbol versions that a program or library asks the dynamic linker for.
 ///
 /// # Errors
 /// Each version that is too new, and of which library.
-pub(super) fn check(path: &Path) -> Result<String, String> {
+pub(super) fn check(path: &Path, newest: (u32, u32)) -> Result<String, String> {
     let lost = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let data = fs::read(path).map_err(|error| lost(&error))?;
     let needed = needs(&data).map_err(|error| lost(&error))?;
     let of_glibc = || needed.iter().filter_map(|name| Some((version(name)?, name)));
     let newer: Vec<_> =
-        of_glibc().filter(|(version, _)| *version > NEWEST).map(|(_, name)| name.as_str()).collect();
+        of_glibc().filter(|(version, _)| *version > newest).map(|(_, name)| name.as_str()).collect();
     let Some(((major, minor), _)) = of_glibc().max() else {
         return Err(lost(&"asks for no version of glibc at all"));
     };
@@ -27,8 +29,8 @@ pub(super) fn check(path: &Path) -> Result<String, String> {
         return Err(lost(&format!(
             "needs {}, which glibc {}.{} does not have",
             newer.join(", "),
-            NEWEST.0,
-            NEWEST.1
+            newest.0,
+            newest.1
         )));
     }
     Ok(format!("{}: glibc {major}.{minor} is enough", path.display()))
@@ -68,9 +70,12 @@ mod tests {
     #[test]
     fn versions_are_numbers_not_text() {
         assert_eq!(version("GLIBC_2.34"), Some((2, 34)));
-        assert!(version("GLIBC_2.4") < Some(NEWEST) && version("GLIBC_2.35") > Some(NEWEST));
+        assert!(version("GLIBC_2.4") < Some(UBUNTU_22_04) && version("GLIBC_2.35") > Some(UBUNTU_22_04));
         assert_eq!(version("GLIBC_2.3.4"), Some((2, 3)));
-        assert!(version("GLIBC_PRIVATE") > Some(NEWEST) && version("GLIBC_ABI_DT_RELR") > Some(NEWEST));
+        assert!(
+            version("GLIBC_PRIVATE") > Some(UBUNTU_22_04)
+                && version("GLIBC_ABI_DT_RELR") > Some(UBUNTU_22_04)
+        );
         assert_eq!(version("GCC_3.0"), None);
     }
 

@@ -1,9 +1,10 @@
-//! What is true of the programs and libraries that `cargo xtask build` makes, read from the files themselves. A step of
-//! `cargo xtask test`.
+//! What is true of the programs and libraries that `cargo xtask build` makes, read from the files themselves: a step of
+//! `cargo xtask test`. And `cargo xtask dist`, which hands one of them out.
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod barriers;
+mod dist;
 mod glibc;
 mod panics;
 mod reach;
@@ -18,6 +19,11 @@ use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{build, debian};
 
 fn main() -> ExitCode {
+    if let [task, rest @ ..] = run::arguments().as_slice()
+        && task == "dist"
+    {
+        return dist::run(rest);
+    }
     check_all().map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
 }
 
@@ -29,7 +35,7 @@ fn check_all() -> Result<(), String> {
     let say = |text: String| writeln!(io::stdout(), "{text}").map_err(|error| error.to_string());
     for board in Board::ALL {
         for file in build::build(board, System::Linux, true)? {
-            say(glibc::check(&file)?)?;
+            say(glibc::check(&file, glibc::UBUNTU_22_04)?)?;
         }
         let files = build::build(board, System::None, true)?;
         say(check_bare(board)?)?;

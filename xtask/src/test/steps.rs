@@ -81,6 +81,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "the example of a service: each byte, each corrupt block, a target that is killed" },
     Step { name: "aarch64", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
            what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
+    Step { name: "dist", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: || [VERBS, PEERS].concat(), run: || task("xtask-artefacts", &["dist", "--check"]).into(),
+           what: "the archive of the stand-in: glibc, and a program run from it by a stranger" },
     Step { name: "firmware", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS].concat(), run: || task("xtask-boards", &["firmware", "--check"]).into(),
            what: "bare-metal images in QEMU, right and wrong" },
     Step { name: "hil-arm", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
