@@ -32,7 +32,7 @@ the kernel would be. Debian packages that are missing are installed when this ru
 named; DPDK's are only unpacked, below target.
 
   --dpdk           instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
-                   large as it asks for; that makes half a million mkeys for each case, for an hour
+                   large as it asks for; half a million mkeys for each case take half an hour
   --rdma-core DIR  instead: all tests of a checkout of rdma-core that was built in place (cmake with
                    -DIN_PLACE=1, in its folder build), on three kinds of device; none may fail, and
                    errors are taken only where a table says what is not there
