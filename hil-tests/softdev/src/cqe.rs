@@ -50,6 +50,18 @@ pub(crate) fn done(
     zerocopy::transmute!(cqe)
 }
 
+/// Whether there is a route before the data, and that it is of IPv6, in `flags_rqpn`.
+const ROUTE: u32 = 1 << 28 | 1 << 24;
+
+/// A datagram has arrived that queue pair `source` has sent (`flags_rqpn`, DEVICE.md 8.2).
+pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
+    const FLAGS_RQPN: core::ops::Range<usize> = 24..28;
+    if let Some(place) = entry.get_mut(FLAGS_RQPN) {
+        place.copy_from_slice(&(ROUTE | source & 0x00ff_ffff).to_be_bytes());
+    }
+    entry
+}
+
 /// A request failed.
 pub(crate) fn error(subject: Subject, opcode: CqeOpcode, syndrome: Syndrome, vendor: u8) -> Entry {
     let cqe = ErrorCqe {

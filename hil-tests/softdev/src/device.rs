@@ -495,6 +495,15 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Changes what datagrams must show to a queue pair (`q_key`); 0 at first.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_qkey(&mut self, number: u32, qkey: u32) -> Result<(), Error> {
+        self.qp_mut(number)?.qkey = qkey;
+        Ok(())
+    }
+
     /// Turns `drain_sigerr` on or off (INIT2INIT, M19).
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! From ring bytes to a typed operation. The ring is never trusted: what does not parse is a refusal.
 
+use crate::datagram::AddressVector;
 use crate::memory::Memory;
-use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing};
+use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing, Transport};
 use crate::refusal::Refusal;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -41,6 +42,8 @@ pub(crate) enum Operation {
     Umr(Umr),
     SetPsv(Vec<SetPsvSegment>),
     Send { segments: Vec<SendSegment> },
+    /// A SEND with an address of its own.
+    Datagram { address: AddressVector, segments: Vec<SendSegment> },
     Write { remote: RemoteAddressSegment, segments: Vec<SendSegment> },
     Read { remote: RemoteAddressSegment, scatter: Vec<DataSegment> },
     Atomic { remote: RemoteAddressSegment, operands: AtomicSegment, scatter: Vec<DataSegment> },
@@ -140,8 +143,8 @@ pub(crate) fn fetch(
 }
 
 impl Wqe {
-    /// Parses the segments.
-    pub(crate) fn parse(&self) -> Result<Operation, Refusal> {
+    /// Parses the segments, of a queue pair that does this with messages.
+    pub(crate) fn parse(&self, transport: Transport) -> Result<Operation, Refusal> {
         let mut rest = Reader(&self.bytes);
         rest.take::<ControlSegment>()?;
         Ok(match self.posted.opcode {
@@ -156,6 +159,9 @@ impl Wqe {
                     return Err(Refusal::Malformed);
                 }
                 Operation::SetPsv(segments)
+            }
+            Opcode::SEND | Opcode::SEND_IMM if transport == Transport::UnreliableDatagram => {
+                Operation::Datagram { address: rest.take()?, segments: segments(rest)? }
             }
             Opcode::SEND | Opcode::SEND_IMM | Opcode::SEND_INVAL => {
                 Operation::Send { segments: segments(rest)? }

@@ -22,6 +22,7 @@ mod completion;
 mod cqe;
 pub mod crypto;
 mod data_path;
+mod datagram;
 mod device;
 mod execute;
 pub mod factory;
@@ -42,6 +43,7 @@ mod transform;
 mod translate;
 mod unreliable;
 
+pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
 pub use memory::{Arena, Fault, Memory};

@@ -1,5 +1,6 @@
 //! What requester and responder say to each other: plain data with wire bytes, to be carried by anyone.
 
+use crate::datagram::Datagram;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -108,6 +109,8 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
+        /// Of a datagram, what it shows beside its data.
+        datagram: Option<Datagram>,
         /// A SEND or an RDMA WRITE.
         request: Request,
     },

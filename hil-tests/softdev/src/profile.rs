@@ -69,6 +69,8 @@ pub struct DeviceProfile {
     pub umr_fence: UmrFence,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
     pub drain_sigerr: bool,
+    /// The address of its port: whence datagrams come, and where they have to go (GID).
+    pub port_gid: [u8; 16],
     /// The longest message in bytes; at most 2^31 (InfiniBand).
     pub max_message_bytes: u32,
     /// The most ranges of memory that one data segment may fall into, so that a request ends in bounded time.
@@ -85,6 +87,7 @@ impl Default for DeviceProfile {
             inner_remote_rights: false,
             umr_fence: UmrFence::default(),
             drain_sigerr: true,
+            port_gid: [0; 16],
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,
         }

@@ -42,7 +42,7 @@ impl<M: Memory> Device<M> {
         }
         match request {
             Request::Send { data, payload, solicited } => {
-                self.respond_send(qpn, &attributes, owned(data), payload, solicited)
+                self.respond_send(qpn, &attributes, owned(data), payload, solicited, None)
             }
             Request::Write { rkey, address, data, immediate, solicited } => {
                 let range = Range { key: rkey, address, length: data.len() as u64 };
@@ -65,13 +65,15 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    fn respond_send(
+    /// Puts a message into the next receive. Of a datagram, `source` has sent it.
+    pub(crate) fn respond_send(
         &mut self,
         qpn: u32,
         attributes: &QpAttributes,
         data: Vec<u8>,
         payload: Payload,
         solicited: bool,
+        source: Option<u32>,
     ) -> Response {
         let length = data.len() as u32;
         let receive = match self.take_receive(qpn, attributes) {
@@ -113,7 +115,8 @@ impl<M: Memory> Device<M> {
             Payload::Invalidate(key) => (CqeOpcode::RESPONDER_SEND_INV, key),
         };
         let subject = self.receive_subject(qpn, receive.counter);
-        self.post(attributes.responder_cqn(), cqe::done(subject, opcode, length, word, solicited));
+        let entry = cqe::done(subject, opcode, length, word, solicited);
+        self.post(attributes.responder_cqn(), source.map_or(entry, |source| cqe::with_source(entry, source)));
         Response::Done
     }
 

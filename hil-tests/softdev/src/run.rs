@@ -94,8 +94,8 @@ impl<M: Memory> Device<M> {
                 let response = self.take_request(to, sequence, request)?;
                 Some(Message::Response { to: from, sequence, response })
             }
-            Message::Unanswered { to, request, .. } => {
-                self.take_unanswered(to, request);
+            Message::Unanswered { from, to, datagram, request } => {
+                self.take_unanswered(from, to, datagram, request);
                 None
             }
             Message::Response { to, sequence, response } => {

@@ -1,30 +1,83 @@
 //! Messages without answers: sent and forgotten by the requester, taken or dropped by the responder.
 
+use crate::datagram::{AddressVector, Datagram, MAX_BYTES};
 use crate::device::Device;
+use crate::execute::Outcome;
+use crate::fetch::{SendSegment, Wqe};
 use crate::memory::Memory;
-use crate::message::{Message, Request};
-use crate::object::qp::Peer;
+use crate::message::{Message, Payload, Request};
+use crate::object::qp::{Peer, Qp, Transport};
+use crate::refusal::Refusal;
 use crate::tap::Seen;
+use alloc::sync::Arc;
+use mlx5_mkey::wire::ctrl::Opcode;
 
 impl<M: Memory> Device<M> {
-    /// Sends a request of a queue pair that waits for no answer.
-    pub(crate) fn tell(&mut self, from: u32, request: Request) {
-        let (to, queue) = match self.objects.qps.get(from).and_then(|qp| qp.peer) {
+    /// Executes a SEND with an address of its own.
+    pub(crate) fn datagram(
+        &self,
+        qp: &Qp,
+        qpn: u32,
+        wqe: &Wqe,
+        address: &AddressVector,
+        segments: &[SendSegment],
+    ) -> Result<Outcome, Refusal> {
+        let (data, reports) = self.path(qpn, qp.attributes.pd).gather_list(&self.memory, segments)?;
+        if data.len() > MAX_BYTES {
+            return Err(Refusal::Length);
+        }
+        let port = self.profile.port_gid;
+        let to = address.destination(port)?.map(|to| self.whereabouts(to));
+        let payload = match wqe.posted.opcode {
+            Opcode::SEND_IMM => Payload::Immediate(wqe.control.imm.get()),
+            _ => Payload::None,
+        };
+        let has_immediate = payload != Payload::None;
+        let datagram = Some(address.datagram(port, qp.qkey, data.len(), has_immediate));
+        let bytes = data.len() as u32;
+        let solicited = wqe.control.flags().solicited();
+        let request = Request::Send { data: Arc::new(data), payload, solicited };
+        Ok(Outcome::Tell { to, datagram, request, bytes, reports })
+    }
+
+    /// Returns where a queue pair is that a datagram names.
+    fn whereabouts(&self, number: u32) -> Peer {
+        if self.objects.qps.covers(number) { Peer::Local(number) } else { Peer::Remote(number) }
+    }
+
+    /// Sends a request that has no answer.
+    pub(crate) fn tell(&mut self, from: u32, to: Option<Peer>, datagram: Option<Datagram>, request: Request) {
+        let (to, queue) = match to {
             Some(Peer::Local(to)) => (to, &mut self.local),
             Some(Peer::Remote(to)) => (to, &mut self.outbound),
             None => return,
         };
-        let message = Message::Unanswered { from, to, request };
+        let message = Message::Unanswered { from, to, datagram, request };
         self.tap.show(Seen::Sent(&message));
         queue.push_back(message);
     }
 
     /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the right.
-    pub(crate) fn take_unanswered(&mut self, to: u32, request: Request) {
+    pub(crate) fn take_unanswered(
+        &mut self,
+        from: u32,
+        to: u32,
+        datagram: Option<Datagram>,
+        request: Request,
+    ) {
         let Some(qp) = self.objects.qps.get(to).filter(|qp| qp.state.responds()) else { return };
-        let pushes = matches!(request, Request::Send { .. } | Request::Write { .. });
-        if pushes && !qp.attributes.transport.is_reliable() {
-            self.respond(to, request);
+        match (qp.attributes.transport, datagram, request) {
+            (Transport::UnreliableConnection, None, request @ (Request::Send { .. } | Request::Write { .. })) => {
+                self.respond(to, request);
+            }
+            (Transport::UnreliableDatagram, Some(shown), Request::Send { data, payload, solicited })
+                if shown.qkey == qp.qkey && data.len() <= MAX_BYTES && !matches!(payload, Payload::Invalidate(_)) =>
+            {
+                let attributes = qp.attributes;
+                let data = [shown.route.as_slice(), &data].concat();
+                self.respond_send(to, &attributes, data, payload, solicited, Some(from));
+            }
+            _ => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod common;
 mod crypto;
+mod datagram;
 mod drivers;
 mod layout;
 mod outstanding;

@@ -164,7 +164,10 @@ proptest! {
             4 => Request::CompareSwap { rkey, address: address & 0xff8, compare: 0, swap: 1 },
             _ => Request::FetchAdd { rkey, address, add: 1 },
         };
+        let datagram = (length % 2 == 0).then_some(Datagram { qkey: 0, route: [7; 40] });
+        let unanswered = Message::Unanswered { from: 1, to, datagram, request: request.clone() };
         host.device.deliver(Message::Request { from: 1, to, sequence: 0, request });
+        host.device.deliver(unanswered);
         host.device.deliver(Message::Response { to, sequence: 0, response: Response::Done });
         survive(&mut host);
     }

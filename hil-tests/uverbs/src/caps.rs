@@ -45,6 +45,7 @@ const GENERAL: &[Field] = &[
     flag(0x42, 7),             // sho
     flag(0x43, 6),             // atomic
     flag(0x44, 0),             // cq_oi
+    flag(0x47, 5),             // ud
     flag(0x47, 6),             // uc
     flag(0x47, 7),             // rc
     number(0x4b, 0, 8, 12),    // log_pg_sz

@@ -37,7 +37,7 @@ impl Journal {
         match seen {
             Seen::Completion { cqn, entry } => self.write(&completed(Line::now("completion"), cqn, entry)),
             Seen::Received(
-                Message::Request { from, to, request, .. } | Message::Unanswered { from, to, request },
+                Message::Request { from, to, request, .. } | Message::Unanswered { from, to, request, .. },
             ) => {
                 self.write(&asked(Line::now("peer"), *from, *to, request));
             }

@@ -1,5 +1,6 @@
 //! What the environment asks for.
 
+use crate::sysfs;
 use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -60,6 +61,7 @@ impl Settings {
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
             drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
             max_message_bytes: MAX_MESSAGE,
+            port_gid: sysfs::gid(),
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");

@@ -3,6 +3,7 @@
 mod umr;
 
 use crate::data_path::{Path, Report};
+use crate::datagram::Datagram;
 use crate::device::{Device, Event};
 use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
@@ -20,11 +21,13 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 
 /// What is left to do for a request.
-enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing.
     Done,
     /// The peer has to answer.
     Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },
+    /// It is to be sent.
+    Tell { to: Option<Peer>, datagram: Option<Datagram>, request: Request, bytes: u32, reports: Vec<Report> },
 }
 
 impl<M: Memory> Device<M> {
@@ -89,6 +92,12 @@ impl<M: Memory> Device<M> {
         let posted = wqe.posted;
         let outcome = self.execute(qpn, wqe);
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
+        let outcome = match outcome {
+            Ok(Outcome::Ask { request, bytes, reports, .. }) if !qp.attributes.transport.is_reliable() => {
+                Ok(Outcome::Tell { to: qp.peer, datagram: None, request, bytes, reports })
+            }
+            outcome => outcome,
+        };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
         if has_effect && !qp.outstanding.is_empty() {
             return false;
@@ -96,14 +105,8 @@ impl<M: Memory> Device<M> {
         match outcome {
             Ok(Outcome::Done) => self.complete(qpn, posted, 0),
             Ok(Outcome::Ask { request, scatter, bytes, reports }) => {
-                let QpAttributes { send_cqn, transport, .. } = qp.attributes;
-                let signature_error = self.report(send_cqn, &reports);
-                if !transport.is_reliable() {
-                    self.tell(qpn, request);
-                    self.complete(qpn, posted, bytes);
-                    self.drain(qpn, signature_error);
-                    return true;
-                }
+                let cqn = qp.attributes.send_cqn;
+                let signature_error = self.report(cqn, &reports);
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
                 let sequence = qp.sequence;
                 qp.sequence = sequence.wrapping_add(1);
@@ -120,20 +123,27 @@ impl<M: Memory> Device<M> {
                 let peer = qp.peer;
                 self.ask(qpn, peer, sequence, request);
             }
+            Ok(Outcome::Tell { to, datagram, request, bytes, reports }) => {
+                let cqn = qp.attributes.send_cqn;
+                let signature_error = self.report(cqn, &reports);
+                self.tell(qpn, to, datagram, request);
+                self.complete(qpn, posted, bytes);
+                self.drain(qpn, signature_error);
+            }
             Err(refusal) => self.fail(qpn, posted, refusal.local(), refusal.vendor()),
         }
         true
     }
 
     fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Refusal> {
-        let QpAttributes { pd, transport, .. } =
-            self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?.attributes;
+        let qp = self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?;
+        let QpAttributes { pd, transport, .. } = qp.attributes;
         if !transport.executes(wqe.posted.opcode) {
             return Err(Refusal::Malformed);
         }
         let solicited = wqe.control.flags().solicited();
         let immediate = wqe.control.imm.get();
-        match wqe.parse()? {
+        match wqe.parse(transport)? {
             Operation::Nop => Ok(Outcome::Done),
             Operation::Umr(umr) => {
                 umr::apply(&mut self.objects, qpn, pd, &umr, &self.faults)?;
@@ -154,6 +164,7 @@ impl<M: Memory> Device<M> {
                 let request = Request::Send { data: Arc::new(data), payload, solicited };
                 Ok(Outcome::Ask { request, scatter: Vec::new(), bytes, reports })
             }
+            Operation::Datagram { address, segments } => self.datagram(qp, qpn, wqe, &address, &segments),
             Operation::Write { remote, segments } => {
                 let (data, reports) = self.path(qpn, pd).gather_list(&self.memory, &segments)?;
                 let immediate = (wqe.posted.opcode == Opcode::RDMA_WRITE_IMM).then_some(immediate);

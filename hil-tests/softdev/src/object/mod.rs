@@ -34,6 +34,11 @@ impl<T> Table<T> {
         (self.first, self.last, self.next) = (first, last, first);
     }
 
+    /// Whether a number is one that objects of this table get.
+    pub(crate) const fn covers(&self, number: u32) -> bool {
+        self.first <= number && number <= self.last
+    }
+
     /// Uses numbers that were given back at once from now on.
     pub(crate) const fn reuse(&mut self) {
         self.reuses = true;

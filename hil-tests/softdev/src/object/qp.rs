@@ -60,6 +60,8 @@ pub enum Transport {
     /// Requests to one peer that have no answer (UC): a request is done when it is sent, and what the peer does not take is
     /// dropped.
     UnreliableConnection,
+    /// Single packets to anybody, each with its address, which have no answer (UD).
+    UnreliableDatagram,
 }
 
 impl Transport {
@@ -75,6 +77,7 @@ impl Transport {
             Self::UnreliableConnection => {
                 !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA)
             }
+            Self::UnreliableDatagram => matches!(opcode, Opcode::NOP | Opcode::SEND | Opcode::SEND_IMM),
         }
     }
 
@@ -217,6 +220,8 @@ pub(crate) struct Qp {
     pub(crate) peer: Option<Peer>,
     /// What the peer may ask for at all, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
     pub(crate) rights: Access,
+    /// What datagrams must show, and show themselves unless they bring a key of their own (PRM `q_key`).
+    pub(crate) qkey: u32,
     /// The next block that is not done.
     pub(crate) sq_consumer: u16,
     /// The block behind the last that was rung.
@@ -240,6 +245,7 @@ impl Qp {
             state: QpState::Reset,
             peer: None,
             rights: Access::ALL,
+            qkey: 0,
             sq_consumer: 0,
             sq_producer: 0,
             read_ahead: ReadAhead::default(),

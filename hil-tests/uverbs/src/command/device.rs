@@ -95,6 +95,7 @@ fn description() -> DeviceResponse {
         // IBV_ATOMIC_HCA: atomic among requests, not against the processor.
         atomic: 1,
         max_pkeys: 1,
+        max_ah: 1 << 24,
         local_ack_delay: 16,
         ports: 1,
         ..DeviceResponse::default()

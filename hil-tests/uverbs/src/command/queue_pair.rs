@@ -13,8 +13,11 @@ use mlx5_softdev::{QpAttributes, QpState, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Kinds of queue pairs (`enum ib_uverbs_qp_type`).
-const KINDS: &[(u64, Transport)] =
-    &[(2, Transport::ReliableConnection), (3, Transport::UnreliableConnection)];
+const KINDS: &[(u64, Transport)] = &[
+    (2, Transport::ReliableConnection),
+    (3, Transport::UnreliableConnection),
+    (4, Transport::UnreliableDatagram),
+];
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 const SIGNAL_ALL: u64 = 1 << 12;
 /// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
@@ -175,6 +178,9 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     if asked.mask & mask::ACCESS != 0 {
         call.state.device.set_rights(number, memory::access(asked.access))?;
     }
+    if asked.mask & mask::QKEY != 0 {
+        call.state.device.set_qkey(number, asked.qkey)?;
+    }
     if asked.mask & mask::RNR_RETRIES != 0 {
         let retries = match asked.rnr_retry {
             FOR_EVER => Retries::Infinite,
@@ -204,6 +210,7 @@ fn remember(kept: &mut ModifyQp, asked: &ModifyQp) {
         ACCESS => access;
         PKEY => pkey_index;
         PORT => port;
+        QKEY => qkey;
         ADDRESS => destination;
         MTU => path_mtu;
         TIMEOUT => timeout;
@@ -243,6 +250,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let response = QueryQpResponse {
         destination: kept.destination,
         capabilities: qp.capabilities,
+        qkey: kept.qkey,
         rq_psn: kept.rq_psn,
         sq_psn: kept.sq_psn,
         destination_qpn: kept.destination_qpn,

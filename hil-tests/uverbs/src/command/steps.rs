@@ -26,14 +26,17 @@ pub(super) mod mask {
     pub(in super::super) const DESTINATION: u32 = 1 << 20;
     pub(in super::super) const KNOWN: u32 = (1 << 21) - 1;
 
+    /// What only queue pairs have that know their peer.
+    pub(in super::super) const OF_CONNECTIONS: u32 = ADDRESS | MTU | DESTINATION | RQ_PSN;
+
     /// What only requests with answers have.
     pub(in super::super) const OF_ANSWERS: u32 =
         TIMEOUT | RETRIES | RNR_RETRIES | MAX_RD_ATOMIC | MIN_RNR_TIMER | MAX_DEST_RD_ATOMIC;
 }
 
-/// What each step of a connection needs (InfiniBand, table 91 ff.).
+/// What each step needs that a kind of queue pair has at all (InfiniBand, table 91 ff.).
 const STEPS: &[(QpState, QpState, u32)] = &[
-    (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS),
+    (QpState::Reset, QpState::Init, mask::PKEY | mask::PORT | mask::ACCESS | mask::QKEY),
     (
         QpState::Init,
         QpState::ReadyToReceive,
@@ -76,6 +79,7 @@ const fn foreign(transport: Transport) -> u32 {
     match transport {
         Transport::ReliableConnection => mask::QKEY,
         Transport::UnreliableConnection => mask::QKEY | mask::OF_ANSWERS,
+        Transport::UnreliableDatagram => mask::ACCESS | mask::OF_CONNECTIONS | mask::OF_ANSWERS,
     }
 }
 
@@ -83,4 +87,48 @@ const fn foreign(transport: Transport) -> u32 {
 pub(super) fn is_complete(asked: u32, transport: Transport, from: QpState, to: QpState) -> bool {
     let needed = STEPS.iter().find(|(first, second, _)| (*first, *second) == (from, to));
     needed.is_none_or(|(_, _, needed)| !asked & needed & !foreign(transport) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What programs set on their way, by kind: to INIT, RTR and RTS (`libibverbs/examples`).
+    const WAYS: &[(Transport, [u32; 3])] = &[
+        (Transport::ReliableConnection, [0x39, 0x12_9181, 0x1_2e01]),
+        (Transport::UnreliableConnection, [0x39, 0x10_1181, 0x1_0001]),
+        (Transport::UnreliableDatagram, [0x71, 0x1, 0x1_0001]),
+    ];
+
+    #[test]
+    fn each_kind_goes_its_own_way() {
+        let states = [QpState::Reset, QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend];
+        for (transport, way) in WAYS {
+            for (step, asked) in states.windows(2).zip(way) {
+                let &[from, to] = step else { continue };
+                let complete = |asked| is_complete(asked, *transport, from, to);
+                assert!(complete(*asked), "{transport:?} to {to:?}");
+                for bit in (1..u32::BITS).map(|bit| 1 << bit).filter(|bit| asked & bit != 0) {
+                    assert!(!complete(asked & !bit), "{transport:?} to {to:?} without {bit:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_kind_does_not_have_is_refused() {
+        let asked = |mask| {
+            let mut asked = ModifyQp { mask, port: 1, ..ModifyQp::default() };
+            asked.destination.port = 1;
+            asked
+        };
+        for (transport, own) in WAYS {
+            for mask in WAYS.iter().flat_map(|(_, way)| way) {
+                let foreign = mask & !own.iter().fold(0, |all, one| all | one) != 0;
+                let expected = if foreign { Err(Errno::INVAL) } else { Ok(()) };
+                assert_eq!(check(&asked(*mask), *transport), expected, "{transport:?} {mask:#x}");
+            }
+            assert_eq!(check(&asked(1 << 21), *transport), Err(Errno::OPNOTSUPP));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Messages between devices as bytes. What a peer sends is never trusted: what does not parse ends the connection.
 
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_softdev::{Message, Payload, Request, Response};
+use mlx5_softdev::{Datagram, Message, Payload, Request, Response};
 
 /// No message is longer: the longest data and its head.
 pub(crate) const LONGEST: usize = (1 << 30) + 64;
@@ -32,9 +32,14 @@ pub(crate) fn encode(message: &Message) -> (Vec<u8>, &[u8]) {
             numbers(&mut head, &[*from, *to, *sequence]);
             encode_request(request, &mut head)
         }
-        Message::Unanswered { from, to, request } => {
+        Message::Unanswered { from, to, datagram, request } => {
             head.push(UNANSWERED);
             numbers(&mut head, &[*from, *to]);
+            head.push(datagram.is_some().into());
+            if let Some(Datagram { qkey, route }) = datagram {
+                numbers(&mut head, &[*qkey]);
+                head.extend_from_slice(route);
+            }
             encode_request(request, &mut head)
         }
         Message::Response { to, sequence, response } => {
@@ -153,16 +158,18 @@ impl Reader<'_> {
         }
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(u32::from_le_bytes(*bytes))
+        Some(*bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
     }
 
     fn u64(&mut self) -> Option<u64> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(u64::from_le_bytes(*bytes))
+        self.array().map(u64::from_le_bytes)
     }
 
     fn rest(&mut self) -> Vec<u8> {
@@ -179,7 +186,12 @@ fn parse(reader: &mut Reader<'_>) -> Option<Message> {
             request: parse_request(reader)?,
         },
         UNANSWERED => {
-            Message::Unanswered { from: reader.u32()?, to: reader.u32()?, request: parse_request(reader)? }
+            let (from, to) = (reader.u32()?, reader.u32()?);
+            let datagram = match reader.flag()? {
+                true => Some(Datagram { qkey: reader.u32()?, route: reader.array()? }),
+                false => None,
+            };
+            Message::Unanswered { from, to, datagram, request: parse_request(reader)? }
         }
         RESPONSE => Message::Response {
             to: reader.u32()?,
@@ -271,7 +283,11 @@ mod tests {
             Response::Refused(Syndrome::REMOTE_ACCESS),
             Response::Unreachable,
         ];
-        let unanswered = requests.clone().map(|request| Message::Unanswered { from: 1, to: 2, request });
+        let mut datagrams = [None, Some(Datagram { qkey: 7, route: [9; 40] })].into_iter().cycle();
+        let unanswered = requests.clone().map(|request| {
+            let datagram = datagrams.next().flatten();
+            Message::Unanswered { from: 1, to: 2, datagram, request }
+        });
         let requests = requests.map(|request| Message::Request { from: 1, to: 2, sequence: 3, request });
         let responses = responses.map(|response| Message::Response { to: 2, sequence: 3, response });
         requests.into_iter().chain(unanswered).chain(responses).collect()

@@ -1,0 +1,94 @@
+//! The address of a datagram: in a work request, and as its receiver gets it before the data.
+
+use crate::refusal::Refusal;
+use zerocopy::big_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The most data of a datagram: what a packet of the port carries.
+pub(crate) const MAX_BYTES: usize = 4096;
+
+/// The next header of the route: UDP, since packets are RoCEv2.
+const UDP: u8 = 17;
+/// Bytes of a packet beside its data: UDP, BTH, DETH, ICRC.
+const HEADERS: usize = 8 + 12 + 8 + 4;
+/// More of them with immediate data.
+const IMMEDIATE: usize = 4;
+
+/// What a datagram shows beside its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The key that its receiver must have.
+    pub qkey: u32,
+    /// The global route header: the IPv6 header of its packet.
+    pub route: [u8; 40],
+}
+
+/// Address vector of a datagram (PRM `ud_adrs_vector`, `struct mlx5_wqe_av`; DEVICE.md 8.2).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct AddressVector {
+    qkey: U32,
+    reserved0: U32,
+    destination_qpn: U32,
+    rate_and_service_level: u8,
+    path_bits: u8,
+    udp_source_port: U16,
+    reserved1: [u8; 4],
+    mac: [u8; 6],
+    traffic_class: u8,
+    hop_limit: u8,
+    /// 8 bits of the own address's index above 20 bits of the flow label.
+    index_and_flow: U32,
+    gid: [u8; 16],
+}
+const _: () = assert!(size_of::<AddressVector>() == 48 && core::mem::offset_of!(AddressVector, gid) == 32);
+
+/// The vector has its second half too, which is needed on Ethernet (`MLX5_EXTENDED_UD_AV`).
+const EXTENDED: u32 = 1 << 31;
+/// A key with this bit stands for that of the queue pair (InfiniBand 10.2.5).
+const OWN_QKEY: u32 = 1 << 31;
+
+/// The global route header (InfiniBand 8.3).
+#[derive(Clone, Copy, IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Route {
+    version_class_flow: U32,
+    payload_bytes: U16,
+    next_header: u8,
+    hop_limit: u8,
+    source: [u8; 16],
+    destination: [u8; 16],
+}
+
+impl AddressVector {
+    /// Returns the number of the queue pair that it leads to, if that is at this port.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`] for a vector without its second half.
+    pub(crate) fn destination(&self, port: [u8; 16]) -> Result<Option<u32>, Refusal> {
+        let word = self.destination_qpn.get();
+        if word & EXTENDED == 0 {
+            return Err(Refusal::Malformed);
+        }
+        Ok((self.gid == port).then_some(word & 0x00ff_ffff))
+    }
+
+    /// Returns what a datagram from this port shows with `bytes` of data.
+    pub(crate) fn datagram(&self, port: [u8; 16], own_qkey: u32, bytes: usize, immediate: bool) -> Datagram {
+        let length = HEADERS + bytes.next_multiple_of(4) + if immediate { IMMEDIATE } else { 0 };
+        let flow = self.index_and_flow.get() & 0x000f_ffff;
+        let route = Route {
+            version_class_flow: U32::new(6 << 28 | u32::from(self.traffic_class) << 20 | flow),
+            payload_bytes: U16::new(length as u16),
+            next_header: UDP,
+            hop_limit: self.hop_limit,
+            source: port,
+            destination: self.gid,
+        };
+        let qkey = match self.qkey.get() {
+            key if key & OWN_QKEY != 0 => own_qkey,
+            key => key,
+        };
+        Datagram { qkey, route: zerocopy::transmute!(route) }
+    }
+}

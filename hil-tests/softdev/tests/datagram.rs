@@ -1,0 +1,168 @@
+//! Datagrams: who they reach, what arrives, and what becomes of those that nobody takes.
+
+use crate::common::*;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::DataSegment;
+use mlx5_softdev::*;
+
+const GID: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+const QKEY: u32 = 0x1234_5678;
+const GRH: usize = 40;
+
+fn datagrams() -> Host {
+    let profile = DeviceProfile { port_gid: GID, ..DeviceProfile::default() };
+    let mut host = Host::with(profile, |attributes| attributes.transport = Transport::UnreliableDatagram);
+    for at in [A, B] {
+        host.device.set_qkey(host.q[at].qpn, QKEY).unwrap();
+    }
+    host
+}
+
+/// An address vector as libmlx5 writes it (`struct mlx5_wqe_av`).
+fn address(to: u32, qkey: u32, gid: [u8; 16]) -> [u8; 48] {
+    let mut bytes = [0; 48];
+    bytes[0..4].copy_from_slice(&qkey.to_be_bytes());
+    bytes[8..12].copy_from_slice(&(1 << 31 | to).to_be_bytes());
+    bytes[26] = 0x42; // traffic class
+    bytes[27] = 63; // hops
+    bytes[28..32].copy_from_slice(&0x0001_2345_u32.to_be_bytes());
+    bytes[32..48].copy_from_slice(&gid);
+    bytes
+}
+
+fn datagram(opcode: Opcode, imm: u32, address: [u8; 48], segments: &[DataSegment]) -> Wqe {
+    segments.iter().fold(Wqe::new(opcode, imm).with(&address), |wqe, segment| wqe.with(segment))
+}
+
+#[test]
+fn a_datagram_arrives_behind_its_route() {
+    let mut host = datagrams();
+    let (from, source) = host.filled(b"to whom it may concern");
+    let (to, target) = host.region(128, Access::ALL);
+    host.post_receive(B, &[segment(to, 128, target)]);
+    let address = address(host.q[B].qpn, QKEY, GID);
+    host.post(A, datagram(Opcode::SEND_IMM, 9, address, &[segment(from, 22, source)]));
+    host.ring(A);
+    host.good(A);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!((seen.opcode(), seen.0.imm_inval.get()), (CqeOpcode::RESPONDER_SEND_IMM, 9));
+    assert_eq!(seen.0.byte_count.get(), GRH as u32 + 22);
+    // `flags_rqpn`: there is a route, of IPv6, and who has sent it.
+    assert_eq!(seen.0.reserved0[24..28], (0x1100_0000 | host.q[A].qpn).to_be_bytes());
+    assert_eq!(host.get(to + 40, 22), b"to whom it may concern");
+    let route = host.get(to, GRH);
+    // Version 6, traffic class and flow label; length of UDP, BTH, DETH, immediate data, data with its padding, ICRC.
+    assert_eq!(route[0..8], [0x64, 0x21, 0x23, 0x45, 0, 8 + 12 + 8 + 4 + 24 + 4, 17, 63]);
+    assert_eq!((&route[8..24], &route[24..40]), (&GID[..], &GID[..]));
+}
+
+#[test]
+fn a_datagram_can_be_inline_or_empty_and_go_to_its_sender() {
+    let mut host = datagrams();
+    let (to, target) = host.region(128, Access::ALL);
+    for at in [A, B] {
+        host.post_receive(at, &[segment(to, 40, target), segment(to + 64, 64, target)]);
+        let address = address(host.q[at].qpn, QKEY, GID);
+        let wqe = match at {
+            A => datagram(Opcode::SEND, 0, address, &[]),
+            _ => datagram(Opcode::SEND, 0, address, &[]).with(&[0x80_u8, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]),
+        };
+        host.post(at, wqe);
+        host.ring(at);
+        host.good(at);
+        let seen = host.poll_recv(at).unwrap();
+        assert_eq!(seen.0.byte_count.get(), if at == A { 40 } else { 44 });
+        assert_eq!(seen.0.reserved0[25..28], host.q[at].qpn.to_be_bytes()[1..]);
+    }
+    assert_eq!(host.get(to + 64, 5), [1, 2, 3, 4, 0]);
+}
+
+#[test]
+fn datagrams_that_nobody_takes_are_dropped() {
+    let mut host = datagrams();
+    let (from, source) = host.filled(&[7; 64]);
+    let (to, target) = host.region(128, Access::ALL);
+    let b = host.q[B].qpn;
+    let data = [segment(from, 64, source)];
+    let mut elsewhere = GID;
+    elsewhere[15] = 9;
+    // Nobody has a receive; then there is one, but not for these.
+    for (qpn, qkey, gid) in [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
+    {
+        host.post(A, datagram(Opcode::SEND, 0, address(qpn, qkey, gid), &data));
+        host.ring(A);
+        host.good(A);
+        if host.q[B].receives == 0 {
+            host.post_receive(B, &[segment(to, 128, target)]);
+        }
+    }
+    assert!(host.poll_recv(B).is_none() && host.device.take_events().is_empty());
+    assert_eq!(host.get(to, 128), [0; 128]);
+    assert_eq!(host.device.take_message(), None);
+    // With the highest bit set, the sender's own key is meant (InfiniBand 10.2.5).
+    host.post(A, datagram(Opcode::SEND, 0, address(b, 1 << 31, GID), &data));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(host.poll_recv(B).unwrap().opcode(), CqeOpcode::RESPONDER_SEND);
+}
+
+#[test]
+fn datagrams_go_to_other_devices() {
+    let (mut one, mut two) = (datagrams(), datagrams());
+    one.device.set_numbers(Numbered::Qp, 0x40, 0x7f).unwrap();
+    two.device.set_numbers(Numbered::Qp, 0x80, 0xff).unwrap();
+    let qpn = two.device.create_qp(two.q[B].attributes).unwrap();
+    two.device.activate(qpn).unwrap();
+    two.device.set_qkey(qpn, QKEY).unwrap();
+    two.q[B].qpn = qpn;
+    let (from, source) = one.filled(&[3; 16]);
+    let (to, target) = two.region(128, Access::ALL);
+    two.post_receive(B, &[segment(to, 128, target)]);
+    one.post(A, datagram(Opcode::SEND, 0, address(qpn, QKEY, GID), &[segment(from, 16, source)]));
+    one.ring(A);
+    one.good(A);
+    two.device.deliver(one.device.take_message().unwrap());
+    assert_eq!(two.device.take_message(), None);
+    assert_eq!(two.poll_recv(B).unwrap().0.byte_count.get(), 56);
+    assert_eq!(two.get(to + 40, 16), [3; 16]);
+}
+
+/// Of a datagram that cannot be sent the send queue says why, and stops.
+#[test]
+fn datagrams_that_cannot_be_sent() {
+    let mut host = datagrams();
+    let (at, key) = host.region(8192, Access::ALL);
+    let good = address(host.q[B].qpn, QKEY, GID);
+    let mut short = good;
+    short[8] = 0;
+    let cases = [
+        ("longer than a packet", datagram(Opcode::SEND, 0, good, &[segment(at, 4097, key)]), Syndrome::LOCAL_LENGTH),
+        ("no address", send(Opcode::SEND, 0, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
+        ("half an address", datagram(Opcode::SEND, 0, short, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
+        ("a write", rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
+        ("no such memory", datagram(Opcode::SEND, 0, good, &[segment(0, 16, key)]), Syndrome::LOCAL_PROTECTION),
+    ];
+    for (what, wqe, syndrome) in cases {
+        host.post(A, wqe);
+        host.ring(A);
+        assert_eq!(host.bad(A).syndrome(), syndrome, "{what}");
+        assert_eq!(host.device.query(host.q[A].qpn).unwrap().state, QpState::SendQueueError, "{what}");
+        host.device.modify(host.q[A].qpn, QpState::ReadyToSend).unwrap();
+    }
+    host.post(A, datagram(Opcode::SEND, 0, good, &[segment(at, 4096, key)]));
+    host.ring(A);
+    host.good(A);
+}
+
+#[test]
+fn a_receive_without_room_for_the_route_fails() {
+    let mut host = datagrams();
+    let (at, key) = host.region(128, Access::ALL);
+    host.post_receive(B, &[segment(at, 39, key)]);
+    host.post(A, datagram(Opcode::SEND, 0, address(host.q[B].qpn, QKEY, GID), &[]));
+    host.ring(A);
+    host.good(A);
+    let seen = host.poll_recv(B).unwrap();
+    assert_eq!((seen.opcode(), seen.syndrome()), (CqeOpcode::RESPONDER_ERROR, Syndrome::LOCAL_LENGTH));
+}
