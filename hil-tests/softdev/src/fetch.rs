@@ -41,12 +41,27 @@ pub(crate) enum Operation {
     Nop,
     Umr(Umr),
     SetPsv(Vec<SetPsvSegment>),
-    Send { segments: Vec<SendSegment> },
+    Send {
+        segments: Vec<SendSegment>,
+    },
     /// A SEND with an address of its own.
-    Datagram { address: AddressVector, segments: Vec<SendSegment> },
-    Write { remote: RemoteAddressSegment, segments: Vec<SendSegment> },
-    Read { remote: RemoteAddressSegment, scatter: Vec<DataSegment> },
-    Atomic { remote: RemoteAddressSegment, operands: AtomicSegment, scatter: Vec<DataSegment> },
+    Datagram {
+        address: AddressVector,
+        segments: Vec<SendSegment>,
+    },
+    Write {
+        remote: RemoteAddressSegment,
+        segments: Vec<SendSegment>,
+    },
+    Read {
+        remote: RemoteAddressSegment,
+        scatter: Vec<DataSegment>,
+    },
+    Atomic {
+        remote: RemoteAddressSegment,
+        operands: AtomicSegment,
+        scatter: Vec<DataSegment>,
+    },
 }
 
 /// A send request as it stood in the ring.

@@ -67,11 +67,17 @@ impl<M: Memory> Device<M> {
     ) {
         let Some(qp) = self.objects.qps.get(to).filter(|qp| qp.state.responds()) else { return };
         match (qp.attributes.transport, datagram, request) {
-            (Transport::UnreliableConnection, None, request @ (Request::Send { .. } | Request::Write { .. })) => {
+            (
+                Transport::UnreliableConnection,
+                None,
+                request @ (Request::Send { .. } | Request::Write { .. }),
+            ) => {
                 self.respond(to, request);
             }
             (Transport::UnreliableDatagram, Some(shown), Request::Send { data, payload, solicited })
-                if shown.qkey == qp.qkey && data.len() <= MAX_BYTES && !matches!(payload, Payload::Invalidate(_)) =>
+                if shown.qkey == qp.qkey
+                    && data.len() <= MAX_BYTES
+                    && !matches!(payload, Payload::Invalidate(_)) =>
             {
                 let attributes = qp.attributes;
                 let data = [shown.route.as_slice(), &data].concat();

@@ -66,7 +66,8 @@ fn a_datagram_can_be_inline_or_empty_and_go_to_its_sender() {
         let address = address(host.q[at].qpn, QKEY, GID);
         let wqe = match at {
             A => datagram(Opcode::SEND, 0, address, &[]),
-            _ => datagram(Opcode::SEND, 0, address, &[]).with(&[0x80_u8, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]),
+            _ => datagram(Opcode::SEND, 0, address, &[])
+                .with(&[0x80_u8, 0, 0, 4, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0]),
         };
         host.post(at, wqe);
         host.ring(at);
@@ -88,7 +89,8 @@ fn datagrams_that_nobody_takes_are_dropped() {
     let mut elsewhere = GID;
     elsewhere[15] = 9;
     // Nobody has a receive; then there is one, but not for these.
-    for (qpn, qkey, gid) in [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
+    for (qpn, qkey, gid) in
+        [(b, QKEY, GID), (b, QKEY + 1, GID), (b + 1, QKEY, GID), (b, QKEY, elsewhere), (0xff_ffff, QKEY, GID)]
     {
         host.post(A, datagram(Opcode::SEND, 0, address(qpn, qkey, gid), &data));
         host.ring(A);
@@ -137,11 +139,27 @@ fn datagrams_that_cannot_be_sent() {
     let mut short = good;
     short[8] = 0;
     let cases = [
-        ("longer than a packet", datagram(Opcode::SEND, 0, good, &[segment(at, 4097, key)]), Syndrome::LOCAL_LENGTH),
+        (
+            "longer than a packet",
+            datagram(Opcode::SEND, 0, good, &[segment(at, 4097, key)]),
+            Syndrome::LOCAL_LENGTH,
+        ),
         ("no address", send(Opcode::SEND, 0, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
-        ("half an address", datagram(Opcode::SEND, 0, short, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
-        ("a write", rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 16, key)]), Syndrome::LOCAL_QP_OPERATION),
-        ("no such memory", datagram(Opcode::SEND, 0, good, &[segment(0, 16, key)]), Syndrome::LOCAL_PROTECTION),
+        (
+            "half an address",
+            datagram(Opcode::SEND, 0, short, &[segment(at, 16, key)]),
+            Syndrome::LOCAL_QP_OPERATION,
+        ),
+        (
+            "a write",
+            rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(at, 16, key)]),
+            Syndrome::LOCAL_QP_OPERATION,
+        ),
+        (
+            "no such memory",
+            datagram(Opcode::SEND, 0, good, &[segment(0, 16, key)]),
+            Syndrome::LOCAL_PROTECTION,
+        ),
     ];
     for (what, wqe, syndrome) in cases {
         host.post(A, wqe);

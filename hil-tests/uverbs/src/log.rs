@@ -3,7 +3,7 @@
 use crate::object::Qp;
 use crate::process::ProcessMemory;
 use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
-use mlx5_softdev::Memory;
+use mlx5_softdev::{Memory, Transport};
 use std::io::Write as _;
 
 const BLOCK: u64 = 64;
@@ -35,8 +35,26 @@ pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
             bytes.append(&mut block);
         }
         bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
+        if qp.transport == Transport::UnreliableDatagram {
+            bytes = without_address(&bytes);
+        }
         take(qp.logged, &bytes);
         qp.logged = qp.logged.wrapping_add(blocks);
+    }
+}
+
+/// Cuts the address out of a datagram: who puts requests into words knows of none.
+fn without_address(bytes: &[u8]) -> Vec<u8> {
+    const ADDRESS: usize = 48;
+    match bytes.split_at_checked(16) {
+        Some((control, [_, ..] @ rest)) => {
+            let mut left = [control, rest.get(ADDRESS..).unwrap_or_default()].concat();
+            if let Some(octowords) = left.get_mut(7) {
+                *octowords = octowords.saturating_sub((ADDRESS / 16) as u8);
+            }
+            left
+        }
+        _ => bytes.to_vec(),
     }
 }
 

@@ -4,12 +4,15 @@
 pub(super) const PAIRS: &[&[&str]] = &[
     &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ibv_uc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
+    &["ibv_ud_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
     &["ib_read_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "65536", "-e"],
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096", "-q", "4"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UC", "-n", "1000", "-s", "4096"],
+    &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "1000"],
+    &["ib_send_lat", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "200", "-e"],
     // The client is done while much is still on its way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
 ];

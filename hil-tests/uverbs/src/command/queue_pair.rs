@@ -20,6 +20,8 @@ const KINDS: &[(u64, Transport)] = &[
 ];
 /// `IB_UVERBS_QP_CREATE_SQ_SIG_ALL`.
 const SIGNAL_ALL: u64 = 1 << 12;
+/// `IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK`: there are no groups.
+const NO_OWN_MULTICAST: u64 = 1 << 1;
 /// Scatter to CQE (which a device may do, and this one does not), the two ways to name a doorbell, packet based credits.
 const HARMLESS_FLAGS: u32 = SCATTER_CQE | 1 << 3 | ALLOW_SCATTER_CQE | 1 << 9 | 1 << 10;
 /// `MLX5_QP_FLAG_SCATTER_CQE`.
@@ -36,13 +38,14 @@ const BLOCK: u64 = 64;
 /// QP_CREATE.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
-    let capabilities: QpCapabilities = call.request.structure(8)?;
+    let mut capabilities: QpCapabilities = call.request.structure(8)?;
     let flags = call.request.number(10);
     // XRC domains, shared receive queues, indirection tables, another's number: nothing that this device has.
     let unknown = [1, 3, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
     let kind = call.request.number(9);
     let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::OPNOTSUPP)?.1;
-    if unknown || flags & !SIGNAL_ALL != 0 {
+    let known = if transport == Transport::UnreliableDatagram { NO_OWN_MULTICAST } else { 0 } | SIGNAL_ALL;
+    if unknown || flags & !known != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     if asked.flags & !HARMLESS_FLAGS != 0 {
@@ -59,6 +62,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     if receives && !(4..=10).contains(&asked.rq_shift) {
         return Err(Errno::INVAL);
     }
+    // What the receive ring holds, whatever was asked for.
+    capabilities.max_recv_wr = asked.rq_slots;
+    capabilities.max_recv_sge = if receives { 1 << (asked.rq_shift - 4) } else { 0 };
     let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
     let sq = asked.buffer.checked_add(rq_bytes).ok_or(Errno::FAULT)?;
     let bytes = rq_bytes + u64::from(asked.sq_blocks) * BLOCK;
