@@ -47,7 +47,7 @@ pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
 fn without_address(bytes: &[u8]) -> Vec<u8> {
     const ADDRESS: usize = 48;
     match bytes.split_at_checked(16) {
-        Some((control, [_, ..] @ rest)) => {
+        Some((control, rest @ [_, ..])) => {
             let mut left = [control, rest.get(ADDRESS..).unwrap_or_default()].concat();
             if let Some(octowords) = left.get_mut(7) {
                 *octowords = octowords.saturating_sub((ADDRESS / 16) as u8);

@@ -111,9 +111,8 @@ impl Wire {
         psn
     }
 
-    /// Takes note of a request that has no answer, of a queue pair of this process, and returns the number of its first packet.
-    fn tell(&mut self, flow: Flow, request: &Request) -> u32 {
-        let numbers = split::numbers(request, self.mtu(flow));
+    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and returns the number of its first packet.
+    fn tell(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
         let told = self.told.entry(flow.from).or_insert((first, first));
         // Connected anew.
@@ -155,10 +154,13 @@ impl Wire {
                 let timer = self.route(from).unwrap_or(Route::UNKNOWN).rnr_timer;
                 split::response(response, asked, self.mtu(flow), timer, |packet| write(flow, packet));
             }
-            Seen::Sent(Message::Unanswered { from, to, request }) => {
+            Seen::Sent(Message::Unanswered { from, to, datagram, request }) => {
                 let flow = Flow { from: *from, to: *to };
-                let psn = self.tell(flow, request);
-                split::unanswered(request, self.mtu(flow), psn, |packet| write(flow, packet));
+                let head = datagram.map(|datagram| split::deth(datagram.qkey, *from));
+                // A datagram is one packet, however long.
+                let mtu = if head.is_some() { usize::MAX } else { self.mtu(flow) };
+                let psn = self.tell(flow, split::numbers(request, mtu));
+                split::unanswered(request, head, mtu, psn, |packet| write(flow, packet));
             }
             Seen::Received(Message::Request { from, to, sequence, request }) => {
                 self.ask(Flow { from: *from, to: *to }, *sequence, request);

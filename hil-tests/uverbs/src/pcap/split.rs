@@ -1,4 +1,4 @@
-//! Messages of connections as packets.
+//! Messages as packets.
 
 use super::packet::Packet;
 use mlx5_mkey::wire::cqe::Syndrome;
@@ -14,6 +14,8 @@ struct Opcodes {
 
 /// What opcodes of unreliable connections have, and those of reliable ones have not.
 const UNRELIABLE: u8 = 0x20;
+/// As [`UNRELIABLE`], of datagrams.
+const DATAGRAM: u8 = 0x60;
 
 const SEND: Opcodes = Opcodes { first: 0x00, middle: 0x01, last: 0x02, only: 0x04 };
 const SEND_IMMEDIATE: Opcodes = Opcodes { last: 0x03, only: 0x05, ..SEND };
@@ -128,10 +130,28 @@ pub(super) fn request(request: &Request, mtu: usize, psn: u32, mut emit: impl Fn
     }
 }
 
-/// Hands the packets of a request that has no answer to `emit`, as [`request`].
-pub(super) fn unanswered(asked: &Request, mtu: usize, psn: u32, mut emit: impl FnMut(Packet<'_>)) {
+/// Returns the extended header of a datagram: its key, and its sender.
+pub(super) fn deth(qkey: u32, from: u32) -> [u8; 8] {
+    let mut deth = [0; 8];
+    let (key, sender) = deth.split_at_mut(4);
+    key.copy_from_slice(&qkey.to_be_bytes());
+    sender.copy_from_slice(&(from & 0x00ff_ffff).to_be_bytes());
+    deth
+}
+
+/// Hands the packets of a request that has no answer to `emit`, as [`request`]; of a datagram, its header is `head`.
+pub(super) fn unanswered(
+    asked: &Request,
+    head: Option<[u8; 8]>,
+    mtu: usize,
+    psn: u32,
+    mut emit: impl FnMut(Packet<'_>),
+) {
     request(asked, mtu, psn, |packet| {
-        emit(Packet { opcode: UNRELIABLE | packet.opcode, acknowledge: false, ..packet });
+        let head = head.as_ref().map_or(&[][..], |head| head);
+        let opcode = packet.opcode | if head.is_empty() { UNRELIABLE } else { DATAGRAM };
+        let headers = &[head, packet.headers].concat();
+        emit(Packet { opcode, acknowledge: false, headers, ..packet });
     });
 }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use mlx5_mkey::wire::cqe::Syndrome;
-use mlx5_softdev::Payload;
+use mlx5_softdev::{Datagram, Payload};
 
 const TIME: Duration = Duration::new(1_700_000_000, 123_456_789);
 /// Two queue pairs of different processes.
@@ -259,10 +259,27 @@ fn answers_have_the_numbers_of_what_they_answer() {
 #[test]
 fn unreliable_connections_have_opcodes_of_their_own() {
     let mut wire = wire(A);
-    let mut tell = |request| sent(&mut wire, &Message::Unanswered { from: A, to: B, request });
+    let mut tell =
+        |request| sent(&mut wire, &Message::Unanswered { from: A, to: B, datagram: None, request });
     let packets = [tell(write(300, Some(1))), tell(write(4, None))].concat();
     assert_eq!((opcodes(&packets), psns(&packets)), (vec![0x26, 0x29, 0x2a], vec![0xff_fffe, 0xff_ffff, 0]));
     assert!(packets.iter().all(|packet| !packet.acknowledge));
+}
+
+#[test]
+fn a_datagram_is_one_packet_with_its_key_and_sender() {
+    let mut wire = wire(A);
+    let mut send = |payload| {
+        let request = Request::Send { data: data(1000).into(), payload, solicited: true };
+        let datagram = Some(Datagram { qkey: 0x1122_3344, route: [0; 40] });
+        sent(&mut wire, &Message::Unanswered { from: A, to: B, datagram, request })
+    };
+    let packets = [send(Payload::None), send(Payload::Immediate(5))].concat();
+    assert_eq!((opcodes(&packets), psns(&packets)), (vec![0x64, 0x65], vec![0xff_fffe, 0xff_ffff]));
+    let deth = [0x11, 0x22, 0x33, 0x44, 0, 0, 0, 0x40];
+    assert_eq!(packets[0].rest, [&deth[..], &data(1000)].concat());
+    assert_eq!(packets[1].rest, [&deth[..], &[0, 0, 0, 5], &data(1000)].concat());
+    assert!(packets.iter().all(|packet| packet.to == B && packet.solicited && !packet.acknowledge));
 }
 
 #[test]
