@@ -24,13 +24,14 @@ use xtask::run::{self, Folder, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
-cargo xtask peer [--dpdk | --rdma-core DIR | --spdk DIR [--record FILE]]
+cargo xtask peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR [--record FILE]]
 
 Runs rdma-core's own tests, perftest, and DPDK's crypto driver under DPDK's test programs, all
 unchanged, on the software device: through the real libibverbs and libmlx5, with the stand-in where
 the kernel would be. Debian packages that are missing are installed when this runs as root, else
 named; DPDK's are only unpacked, below target.
 
+  --only TEXT      what has TEXT in its line, without DPDK
   --dpdk           instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
                    large as it asks for; half a million mkeys for each case take half an hour
   --rdma-core DIR  instead: all tests of a checkout of rdma-core that was built in place (cmake with
@@ -59,6 +60,7 @@ const AUTOTEST: Duration = Duration::from_secs(2 * 60 * 60);
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
+    only: Option<String>,
     dpdk: bool,
     rdma_core: Option<PathBuf>,
     spdk: Option<PathBuf>,
@@ -75,7 +77,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             on_bench(|bench, tell| bench.checkout(&checkout, tell))
         }
         Ok(Options { dpdk: true, .. }) => check_dpdk(),
-        Ok(_) => check(),
+        Ok(Options { only, .. }) => check(only.as_deref()),
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
     match outcome {
@@ -91,6 +93,9 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
+            Long("only") => {
+                options.only = Some(parser.value().and_then(|value| value.string()).map_err(explain)?);
+            }
             Long("dpdk") => options.dpdk = true,
             Long("rdma-core") => options.rdma_core = Some(parser.value().map_err(explain)?.into()),
             Long("spdk") => options.spdk = Some(parser.value().map_err(explain)?.into()),
@@ -99,9 +104,9 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             other => return Err(explain(other.unexpected())),
         }
     }
-    let chosen = [options.dpdk, options.rdma_core.is_some(), options.spdk.is_some()];
+    let chosen = [options.only.is_some(), options.dpdk, options.rdma_core.is_some(), options.spdk.is_some()];
     if chosen.into_iter().filter(|chosen| *chosen).count() > 1 {
-        return Err("one of --dpdk, --rdma-core, --spdk".into());
+        return Err("one of --only, --dpdk, --rdma-core, --spdk".into());
     }
     if options.record.is_some() && options.spdk.is_none() {
         return Err("only SPDK's requests are recorded".into());
@@ -109,28 +114,36 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs everything and prints a line for each.
+/// Runs everything, or what has `only` in its line, and prints a line for each.
 ///
 /// # Errors
 /// What went wrong, in a sentence.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
     debian::install(debian::PEERS)?;
     on_bench(|bench, tell| {
         bench.unpack()?;
-        tell("ibv_devinfo", bench.devinfo());
+        let mut run = |name: &str, body: &dyn Fn() -> Result<String, String>| {
+            if only.is_none_or(|only| name.contains(only)) {
+                tell(name, body());
+            }
+        };
+        run("ibv_devinfo", &|| bench.devinfo());
         for module in MODULES {
             let name = format!("{} ({}, {})", module.name, module.crypto, module.engine);
-            tell(&name, bench.module(module));
+            run(&name, &|| bench.module(module));
         }
         for pair in PAIRS {
-            tell(&pair.join(" "), bench.pair(pair, pair, "plaintext"));
+            run(&pair.join(" "), &|| bench.pair(pair, pair, "plaintext"));
         }
         for options in ENCRYPTED {
-            let (server, client) = bench.encrypted(options)?;
-            let words = |list: &[String]| bench.pair(&refs(list), &refs(&client), "wrapped");
-            tell(&format!("ib_write_bw --aes_xts {}", options.join(" ")), words(&server));
+            run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {
+                let (server, client) = bench.encrypted(options)?;
+                bench.pair(&refs(&server), &refs(&client), "wrapped")
+            });
         }
-        Dpdk::new(bench)?.run(tell);
+        if only.is_none() {
+            Dpdk::new(bench)?.run(tell);
+        }
         Ok(())
     })
 }
@@ -318,8 +331,15 @@ mod tests {
         let options = parse(&words("--spdk spdk --record file")).unwrap();
         assert_eq!((options.spdk, options.record), (Some("spdk".into()), Some("file".into())));
         assert_eq!(parse(&[]), Ok(Options::default()));
-        for line in ["--dpdk --spdk spdk", "--rdma-core core --spdk spdk", "--record file", "--spdk", "spdk"]
-        {
+        assert_eq!(parse(&words("--only UD")).unwrap().only.as_deref(), Some("UD"));
+        for line in [
+            "--only UD --dpdk",
+            "--dpdk --spdk spdk",
+            "--rdma-core core --spdk spdk",
+            "--record file",
+            "--spdk",
+            "spdk",
+        ] {
             assert!(parse(&words(line)).is_err(), "{line}");
         }
     }

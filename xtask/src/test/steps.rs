@@ -75,7 +75,7 @@ pub(super) const STEPS: &[Step] = &[
            what: "rustdoc without a warning" },
     Step { name: "package", lane: Host, tier: Full, program: None, packages: none, run: || package::test().into(),
            what: "the library as a registry would hand it out" },
-    Step { name: "peer", lane: Host, tier: Full, program: Some("xtask-device"), packages: || [VERBS, PEERS].concat(), run: || peer::check().into(),
+    Step { name: "peer", lane: Host, tier: Full, program: Some("xtask-device"), packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
            what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
     Step { name: "storage", lane: Host, tier: Full, program: None, packages: || [VERBS].concat(), run: || storage::test().into(),
            what: "the example of a service: each byte, each corrupt block, a target that is killed" },
