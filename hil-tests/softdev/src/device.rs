@@ -3,7 +3,7 @@
 use crate::faults::Faults;
 use crate::fetch::ReadAhead;
 use crate::memory::Memory;
-use crate::message::Message;
+use crate::message::{self, Message};
 use crate::object::cq::{Cq, CqAttributes};
 use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
 use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeyView};
@@ -538,7 +538,7 @@ impl<M: Memory> Device<M> {
         match to {
             QpState::Reset => {
                 (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
-                (qp.sequence, qp.expected) = (0, 0);
+                (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
                 qp.outstanding.clear();
                 qp.draining = false;
             }

@@ -47,7 +47,7 @@ pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
 pub use memory::{Arena, Fault, Memory};
-pub use message::{Message, Payload, Request, Response};
+pub use message::{Message, Payload, Request, Response, is_first};
 pub use object::cq::CqAttributes;
 pub use object::dek::{DekAttributes, KeyMaterial, KeySize, LoginState};
 pub use object::mkey::{Access, MkeyAttributes, MkeyView};

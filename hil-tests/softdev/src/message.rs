@@ -98,7 +98,8 @@ pub enum Message {
         from: u32,
         /// Number of the responder's queue pair.
         to: u32,
-        /// Counts the requests of a queue pair from 0 on, as packet sequence numbers do; the answer has it too.
+        /// Counts the requests of a queue pair in its lower 24 bits, as packet sequence numbers do. The upper 8 bits differ after
+        /// a reset, so that nothing of before is taken for an answer. See [`is_first`].
         sequence: u32,
         /// What it asks.
         request: Request,
@@ -123,4 +124,22 @@ pub enum Message {
         /// The answer.
         response: Response,
     },
+}
+
+/// Whether a request is the first of its queue pair since that was reset, by its `sequence`.
+pub const fn is_first(sequence: u32) -> bool {
+    sequence & COUNT == 0
+}
+
+/// The bits that count.
+const COUNT: u32 = 0x00ff_ffff;
+
+/// Returns the number of the request behind one.
+pub(crate) const fn next(sequence: u32) -> u32 {
+    sequence & !COUNT | sequence.wrapping_add(1) & COUNT
+}
+
+/// Returns the number of the first request after a reset.
+pub(crate) const fn after_reset(sequence: u32) -> u32 {
+    (sequence & !COUNT).wrapping_add(COUNT + 1)
 }

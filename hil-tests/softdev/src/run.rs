@@ -2,7 +2,7 @@
 
 use crate::device::{Device, Error, Event};
 use crate::memory::Memory;
-use crate::message::{Message, Request, Response};
+use crate::message::{self, Message, Request, Response, is_first};
 use crate::object::qp::Qp;
 use crate::tap::Seen;
 use alloc::vec::Vec;
@@ -107,21 +107,21 @@ impl<M: Memory> Device<M> {
     }
 
     /// Answers a request that is the next of its peer. Others follow one that has to be sent again, and are sent again with it:
-    /// they have no answer. Number 0 is the first of a peer that was reset.
+    /// they have no answer. A peer that was reset begins anew.
     fn take_request(&mut self, qpn: u32, sequence: u32, request: Request) -> Option<Response> {
         let answers = |qp: &&Qp| qp.state.responds() && qp.attributes.transport.is_reliable();
         let Some(qp) = self.objects.qps.get(qpn).filter(answers) else {
             return Some(Response::Unreachable);
         };
-        if sequence != qp.expected && sequence != 0 {
-            // Nothing of this peer ever came here: the queue pair was reset and the peer was not.
-            return (qp.expected == 0).then_some(Response::Unreachable);
+        if qp.expected != Some(sequence) && !is_first(sequence) {
+            // Where nothing of this peer ever came, the queue pair was reset and the peer was not.
+            return qp.expected.is_none().then_some(Response::Unreachable);
         }
         let response = self.respond(qpn, request);
         if response != Response::ReceiverNotReady
             && let Some(qp) = self.objects.qps.get_mut(qpn)
         {
-            qp.expected = sequence.wrapping_add(1);
+            qp.expected = Some(message::next(sequence));
         }
         Some(response)
     }

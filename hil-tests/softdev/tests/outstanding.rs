@@ -186,3 +186,22 @@ fn a_queue_pair_that_was_reset_does_not_go_on_in_the_middle() {
     pair.one.good(A);
     assert_eq!(pair.two.get(slot, 16), [3; 16]);
 }
+
+#[test]
+fn answers_of_before_a_reset_are_nobodys() {
+    let mut pair = Two::new();
+    let (at, key) = pair.one.region(8, Access::ALL);
+    let (to, to_key) = pair.two.filled(&[7; 8]);
+    let read = || rdma(Opcode::RDMA_READ, 0, to, to_key, &[segment(at, 8, key)]);
+    pair.one.post(A, read());
+    pair.one.ring(A);
+    pair.there();
+    // The answer is still on its way.
+    pair.one.recover();
+    pair.one.post(A, read());
+    pair.one.ring(A);
+    pair.back();
+    assert!(pair.one.poll_send(A).is_none());
+    pair.exchange();
+    pair.one.good(A);
+}

@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// File descriptors from here on are not given out as devices.
@@ -87,7 +87,8 @@ static PREPARED: Once = Once::new();
 /// Whether a worker was started in this process.
 static WORKING: AtomicBool = AtomicBool::new(false);
 
-/// Somebody wanted to look while another had the lock, who is to look again.
+/// A thread found the lock taken; whoever holds it is to look once more. Where that comes too late, the worker or the next thread
+/// that posts or polls looks instead: no doorbell is lost, it waits as long as the worker sleeps.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
 /// A thread of the program has looked since the worker last asked.
@@ -99,7 +100,7 @@ static WAITS_FOR_EVENTS: AtomicBool = AtomicBool::new(false);
 /// How often in a row threads of the program have looked for nothing.
 static IDLE_LOOKS: AtomicUsize = AtomicUsize::new(0);
 
-/// Who has looked for nothing this often gives others a chance.
+/// Looks in a row without work after which a thread yields its core.
 const PATIENCE: usize = 16;
 
 /// Keeps a descriptor from being closed by the program.
@@ -292,7 +293,7 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
             OURS.set(made);
         }
         // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten thousand.
-        if state.has_changed() {
+        if state.has_changed() || MISSED.load(Ordering::Acquire) {
             worker::wake();
         }
         outcome
@@ -326,22 +327,15 @@ pub(crate) fn work() -> Found {
     Found { moved: moved || MISSED.load(Ordering::Acquire), awake, descriptors }
 }
 
-/// Does what there is to do, on a thread of the program, unless another thread is at it.
+/// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its turn. Signals and
+/// cancellation wait until that is done.
 pub(crate) fn look() {
-    if !WORKING.load(Ordering::Acquire) {
+    if !WORKING.load(Ordering::Acquire) || is_inside() {
         return;
     }
-    loop {
-        let Ok(mut inside) = INSIDE.try_lock() else {
-            MISSED.store(true, Ordering::Release);
-            return;
-        };
-        MISSED.store(false, Ordering::Release);
-        let Some(state) = inside.state.as_mut() else { return };
-        let work = AssertUnwindSafe(|| state.work());
-        let moved = as_device(|| catch_unwind(work)).unwrap_or(false);
-        WAITS_FOR_EVENTS.store(state.waits_for_events(), Ordering::Relaxed);
-        drop(inside);
+    // Once more for a thread that came meanwhile, and no oftener: this one has its own work.
+    for _ in 0..2 {
+        let Some(moved) = sys::undisturbed(|| as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
@@ -353,6 +347,24 @@ pub(crate) fn look() {
             return;
         }
     }
+}
+
+/// Returns whether there was something to do, `None` where another thread does it.
+fn look_once() -> Option<bool> {
+    let free = (WAITING.load(Ordering::Acquire) == 0).then(|| INSIDE.try_lock());
+    let mut inside = match free {
+        Some(Ok(inside)) => inside,
+        Some(Err(TryLockError::Poisoned(poisoned))) => poisoned.into_inner(),
+        Some(Err(TryLockError::WouldBlock)) | None => {
+            MISSED.store(true, Ordering::Release);
+            return None;
+        }
+    };
+    MISSED.store(false, Ordering::Release);
+    let state = inside.state.as_mut()?;
+    let moved = catch_unwind(AssertUnwindSafe(|| state.work())).unwrap_or(false);
+    WAITS_FOR_EVENTS.store(state.waits_for_events(), Ordering::Relaxed);
+    Some(moved)
 }
 
 /// Whether the program polls, and has done so since this was last asked: then it does what the worker is there for.
@@ -398,6 +410,7 @@ extern "C" fn after_fork_in_child() {
     OWNER.store(sys::pid(), Ordering::Release);
     WORKING.store(false, Ordering::Release);
     WAITING.store(0, Ordering::Release);
+    MISSED.store(false, Ordering::Release);
     IDLE_LOOKS.store(0, Ordering::Relaxed);
     LOOKED.store(false, Ordering::Relaxed);
     WAITS_FOR_EVENTS.store(false, Ordering::Relaxed);
@@ -419,7 +432,12 @@ extern "C" fn at_exit() {
         let deadline = Instant::now() + LAST_WORDS;
         // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
         while Instant::now() < deadline {
-            if let Ok(mut inside) = INSIDE.try_lock() {
+            let inside = match INSIDE.try_lock() {
+                Ok(inside) => Some(inside),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(mut inside) = inside {
                 if let Some(state) = inside.state.as_mut() {
                     as_device(|| state.finish(deadline));
                 }

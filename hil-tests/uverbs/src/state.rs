@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::settings::Settings;
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
 use mlx5_softdev::factory;
-use mlx5_softdev::{CryptoMode, Device, Memory, Message, Numbered, Peer, QpState};
+use mlx5_softdev::{CryptoMode, Device, Error, Memory, Message, Numbered, Peer, QpState};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ pub(crate) struct State {
     /// Queues have changed: `watched` is to be made anew, and queues may move without a doorbell.
     changed: bool,
     last_period: Instant,
+    /// Peers were not looked at, since there were doorbells.
+    peers_wait: bool,
     /// A completion queue was armed once.
     armed: bool,
     record: Record,
@@ -97,6 +99,7 @@ impl State {
             watched: Vec::new(),
             changed: true,
             last_period: Instant::now(),
+            peers_wait: false,
             armed: false,
             record,
         })
@@ -211,6 +214,20 @@ impl State {
         [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
     }
 
+    /// Changes the state of a queue pair.
+    ///
+    /// # Errors
+    /// As [`Device::modify`].
+    pub(crate) fn modify(&mut self, number: u32, state: QpState) -> Result<(), Error> {
+        self.device.modify(number, state)?;
+        if state == QpState::Reset {
+            // What came for it before is for a queue pair that is no more.
+            self.early
+                .retain(|(_, message)| !matches!(message, Message::Request { to, .. } if *to == number));
+        }
+        Ok(())
+    }
+
     /// Whether queues have changed, so that the worker is to look.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed
@@ -279,8 +296,9 @@ impl State {
         }
         let rung = self.look();
         moved |= !rung.is_empty();
-        // Peers have their turn when the program has nothing new.
-        if rung.is_empty() {
+        // Peers have their turn when the program has nothing new, and every other time.
+        self.peers_wait = !rung.is_empty() && !self.peers_wait;
+        if !self.peers_wait {
             moved |= self.receive();
         }
         if moved {

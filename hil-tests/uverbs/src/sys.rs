@@ -150,6 +150,34 @@ pub(crate) fn wake_on_time() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
 }
 
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const NO_CANCELLATION: libc::c_int = 1;
+
+/// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and cancellation wait, and
+/// `errno` is as before.
+pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: signal sets of zeros are some; all calls fill or read what lives until they are over, and change this thread alone.
+    // The location of errno is always valid for its thread.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        let mut cancellation = 0;
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        pthread_setcancelstate(NO_CANCELLATION, &raw mut cancellation);
+        let result = body();
+        pthread_setcancelstate(cancellation, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        *libc::__errno_location() = errno;
+        result
+    }
+}
+
 /// Keeps signals from this thread: they are meant for the program's own.
 pub(crate) fn block_signals() {
     // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are over.

@@ -1,8 +1,9 @@
-//! The thread that is the device: it watches doorbell records, which are plain memory that nobody announces.
+//! The thread that is the device while no thread of the program polls: it watches doorbell records, which are plain memory that
+//! nobody announces.
 //!
-//! After work it looks again soon, then ever less often; not at all while a thread of the program polls without pause, and so
-//! does the work itself. Without a queue pair that can send, and without a completion
-//! channel, there is no doorbell to miss, and it sleeps until it is called.
+//! After work it looks again soon, then ever less often; not at all while a thread of the program polls, which then does the
+//! device's work. Without a queue pair that can send, and without a completion channel, there is no doorbell to miss, and it
+//! sleeps until it is called.
 
 use crate::shared::{self, Found};
 use crate::sys;
@@ -78,9 +79,16 @@ fn run(mut bell: UnixStream) {
         // A panic is a fault of the device; it goes on with what is whole.
         let Found { moved, awake, mut descriptors } =
             done.unwrap_or_else(|_| Found { awake: true, ..Found::default() });
+        let mut stepped_aside = false;
         while shared::is_polled() {
+            stepped_aside = true;
             sys::wait(&[bell.as_raw_fd()], Some(LONG));
             drain(&mut bell);
+        }
+        if stepped_aside {
+            // What was found is old by now.
+            idle_since = Instant::now();
+            continue;
         }
         if moved {
             idle_since = Instant::now();

@@ -12,7 +12,7 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096", "-q", "4"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UC", "-n", "1000", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "1000"],
-    &["ib_send_lat", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "200", "-e"],
+    &["ib_send_lat", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "200"],
     // The client is done while much is still on its way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
 ];

@@ -7,7 +7,7 @@ use crate::datagram::Datagram;
 use crate::device::{Device, Event};
 use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
-use crate::message::{Message, Payload, Request, Response};
+use crate::message::{self, Message, Payload, Request, Response};
 use crate::object::psv::PsvState;
 use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
 use crate::refusal::Refusal;
@@ -109,7 +109,7 @@ impl<M: Memory> Device<M> {
                 let signature_error = self.report(cqn, &reports);
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
                 let sequence = qp.sequence;
-                qp.sequence = sequence.wrapping_add(1);
+                qp.sequence = message::next(sequence);
                 qp.outstanding.push_back(Outstanding {
                     posted,
                     sequence,

@@ -232,8 +232,8 @@ pub(crate) struct Qp {
     pub(crate) outstanding: VecDeque<Outstanding>,
     /// Number of the next request message.
     pub(crate) sequence: u32,
-    /// Number of the peer's next request message.
-    pub(crate) expected: u32,
+    /// Number of the peer's next request message, if any has come.
+    pub(crate) expected: Option<u32>,
     /// The user asked for SQD and waits for the event.
     pub(crate) draining: bool,
 }
@@ -252,7 +252,7 @@ impl Qp {
             rq_consumer: 0,
             outstanding: VecDeque::new(),
             sequence: 0,
-            expected: 0,
+            expected: None,
             draining: false,
         }
     }

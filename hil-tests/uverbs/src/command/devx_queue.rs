@@ -209,7 +209,7 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
         return Err(Status::BAD_PARAMETER);
     }
     if let Some((_, Some(state))) = STEPS.iter().find(|(known, _)| *known == opcode) {
-        call.state.device.modify(number, *state)?;
+        call.state.modify(number, *state)?;
         call.state.touch();
     }
     match (opcode, asked) {

@@ -175,7 +175,7 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     if asked.mask & mask::STATE != 0 {
-        call.state.device.modify(number, next)?;
+        call.state.modify(number, next)?;
     }
     if asked.mask & mask::DESTINATION != 0 {
         let peer = call.state.peer(asked.destination_qpn & 0x00ff_ffff);

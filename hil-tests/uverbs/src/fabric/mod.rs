@@ -195,8 +195,9 @@ impl Fabric {
         }
         let Self { incoming, outgoing, .. } = self;
         let mut take = |message: Message| {
-            if let Message::Response { to, sequence, .. } = message {
-                outgoing.values_mut().for_each(|peer| peer.is_answered(to, sequence));
+            if let Message::Response { to, sequence, response } = &message {
+                let again = *response == Response::ReceiverNotReady;
+                outgoing.values_mut().for_each(|peer| peer.is_answered(*to, *sequence, again));
             }
             deliver(message);
         };
@@ -267,9 +268,12 @@ impl Incoming {
         }
         self.buffer.copy_within(done..self.filled, 0);
         self.filled -= done;
-        // A longer message than ever before.
         if self.filled == self.buffer.len() {
+            // A long message.
             self.buffer.resize(self.filled * 2, 0);
+        } else if self.filled == 0 && self.buffer.len() > BUFFER {
+            self.buffer.truncate(BUFFER);
+            self.buffer.shrink_to_fit();
         }
         Ok(())
     }
@@ -301,9 +305,11 @@ impl Outgoing {
         self.backlog.extend(data);
     }
 
-    /// A request has its answer. Nearly always it is the oldest.
-    fn is_answered(&mut self, from: u32, sequence: u32) {
-        if let Some(place) = self.unanswered.iter().position(|waiting| *waiting == (from, sequence)) {
+    /// A request has its answer; nearly always it is the oldest. Or it is to be sent `again`, with all that follow it.
+    fn is_answered(&mut self, from: u32, sequence: u32, again: bool) {
+        if again {
+            self.unanswered.retain(|(waiting, _)| *waiting != from);
+        } else if let Some(place) = self.unanswered.iter().position(|waiting| *waiting == (from, sequence)) {
             self.unanswered.remove(place);
         }
     }
@@ -315,5 +321,23 @@ impl Outgoing {
         let nothing = self.stream.read(&mut [0; 1]);
         matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock
             || error.kind() == io::ErrorKind::Interrupted)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_are_sent_again_wait_for_one_answer_each() {
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let mut peer = Outgoing { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() };
+        peer.unanswered.extend([(1, 5), (2, 5), (1, 6), (1, 7)]);
+        peer.is_answered(1, 6, false);
+        assert_eq!(peer.unanswered, [(1, 5), (2, 5), (1, 7)]);
+        // The peer had no receive for the first, and has dropped the other.
+        peer.is_answered(1, 5, true);
+        assert_eq!(peer.unanswered, [(2, 5)]);
     }
 }

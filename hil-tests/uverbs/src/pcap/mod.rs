@@ -8,7 +8,7 @@ mod tests;
 
 use crate::shared;
 use mlx5_mkey::command::PathMtu;
-use mlx5_softdev::{Message, Request, Response, Seen};
+use mlx5_softdev::{Message, Request, Response, Seen, is_first};
 use packet::Flow;
 use split::Asked;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl Wire {
         let again = requester.asked.split_off(&sequence);
         let psn = match again.get(&sequence) {
             // The first of a queue pair, or the first after its reset.
-            _ if sequence == 0 => first,
+            _ if is_first(sequence) => first,
             Some((_, asked)) => asked.psn,
             None => requester.psn,
         };

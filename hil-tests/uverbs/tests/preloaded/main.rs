@@ -11,7 +11,9 @@ use common::{INSIDE, directory, preloaded, prepared, program};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use verbs::{Attribute, Context, End, Pages, call, call_at, close, command, in_child, open};
+use verbs::{
+    Attribute, Context, End, Pages, call, call_at, close, command, errno_behind_a_lock, in_child, open,
+};
 
 const ALL_ACCESS: u32 = 0xf;
 
@@ -122,6 +124,28 @@ fn a_queue_pair_writes_to_itself() {
         }
         end.write(24, end.data.0 + 4090, end.key);
         assert_eq!(end.poll(), (REQUEST_FAILED, 0x13), "past the end of the region");
+    });
+}
+
+#[test]
+fn whoever_gives_a_lock_back_is_the_device_and_notices_nothing() {
+    preloaded("whoever_gives_a_lock_back_is_the_device_and_notices_nothing", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        let mut on_this_thread = 0;
+        for _ in 0..100 {
+            end.write(24, end.data.0 + 1024, end.key);
+            assert_eq!(errno_behind_a_lock(libc::EXDEV), libc::EXDEV);
+            on_this_thread += u32::from(end.has_completion());
+            assert_eq!(end.poll().0, DONE);
+        }
+        // Now and then the worker is at it.
+        assert!(on_this_thread > 50, "{on_this_thread} of 100 were done at once");
+        // What fails on the way fails inside.
+        end.data.unmap(4096);
+        end.write(24, end.data.0 + 1024, end.key);
+        assert_eq!(errno_behind_a_lock(libc::EXDEV), libc::EXDEV);
+        assert_eq!(end.poll().0, REQUEST_FAILED);
     });
 }
 

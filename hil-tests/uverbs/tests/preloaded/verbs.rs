@@ -442,14 +442,25 @@ impl End {
         self.records.word(64 + 4).store(u32::from(self.posted).to_be(), Ordering::Release);
     }
 
+    /// The last byte of the next completion, if it is there.
+    fn next_completion(&self) -> Option<u8> {
+        let slot = u64::from(self.polled % ENTRIES) * 64;
+        let lap = ((self.polled / ENTRIES) & 1) as u8;
+        let last = self.cq_ring.read(slot + 63, 1)[0];
+        (last & 1 == lap && last >> 4 != 0xf).then_some(last)
+    }
+
+    /// Whether there is a completion.
+    pub(crate) fn has_completion(&self) -> bool {
+        self.next_completion().is_some()
+    }
+
     /// Waits for a completion and returns its opcode and, of errors, its syndrome.
     pub(crate) fn poll(&mut self) -> (u8, u8) {
         let slot = u64::from(self.polled % ENTRIES) * 64;
-        let lap = ((self.polled / ENTRIES) & 1) as u8;
         let start = Instant::now();
         loop {
-            let last = self.cq_ring.read(slot + 63, 1)[0];
-            if last & 1 == lap && last >> 4 != 0xf {
+            if let Some(last) = self.next_completion() {
                 fence(Ordering::Acquire);
                 self.polled += 1;
                 if !self.silent {
@@ -460,6 +471,20 @@ impl End {
             assert!(start.elapsed() < Duration::from_secs(60), "no completion");
             std::thread::yield_now();
         }
+    }
+}
+
+/// Takes a spin lock and gives it back, as libmlx5 does around what it posts, and returns the `errno` that it finds behind that.
+pub(crate) fn errno_behind_a_lock(before: i32) -> i32 {
+    let mut lock = 0;
+    // SAFETY: the lock is initialised before it is taken, lives until it is given back, and this thread is its only user. The
+    // location of errno is always valid for its thread.
+    unsafe {
+        libc::pthread_spin_init(&raw mut lock, libc::PTHREAD_PROCESS_PRIVATE);
+        libc::pthread_spin_lock(&raw mut lock);
+        *libc::__errno_location() = before;
+        libc::pthread_spin_unlock(&raw mut lock);
+        *libc::__errno_location()
     }
 }
 
