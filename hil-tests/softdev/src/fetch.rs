@@ -72,7 +72,7 @@ pub(crate) struct Wqe {
     bytes: Vec<u8>,
 }
 
-/// As many blocks are read at once, if they are rung.
+/// At most this number of blocks is read at once.
 const READ_AHEAD: u16 = 32;
 
 /// Blocks of a send ring that were read with one before them, and are not executed yet.

@@ -27,9 +27,9 @@ pub(crate) const HELP: &str = "\
 cargo xtask peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR [--record FILE]]
 
 Runs rdma-core's own tests, perftest, and DPDK's crypto driver under DPDK's test programs, all
-unchanged, on the software device: through the real libibverbs and libmlx5, with the stand-in where
-the kernel would be. Debian packages that are missing are installed when this runs as root, else
-named; DPDK's are only unpacked, below target.
+unchanged (DPDK's programs but for limits), on the software device: through the real libibverbs and
+libmlx5, with the stand-in where the kernel would be. Debian packages that are missing are installed
+when this runs as root, else named; DPDK's are only unpacked, below target.
 
   --only TEXT      what has TEXT in its line, without DPDK
   --dpdk           instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
