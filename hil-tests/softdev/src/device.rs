@@ -8,7 +8,7 @@ use crate::object::cq::{Cq, CqAttributes};
 use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
 use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeyView};
 use crate::object::psv::{Psv, PsvView};
-use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, Retries};
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, Retries};
 use crate::object::{Objects, Pd};
 use crate::profile::{CryptoMode, DeviceProfile};
 use crate::tap::{Seen, Tap};
@@ -75,6 +75,12 @@ pub enum Event {
     QpFatal(u32),
     /// A completion queue was full or its ring is no memory; nothing is written to it any more (CQ_ERR).
     CqError(u32),
+    /// A shared receive queue has fewer receives than its limit (SRQ_LIMIT_REACHED).
+    SrqLimit(u32),
+    /// The list of a shared receive queue leads nowhere; nothing is taken from it any more (SRQ_ERR).
+    SrqFatal(u32),
+    /// A queue pair in error takes no more receives of a shared queue (QP_LAST_WQE_REACHED).
+    LastWqe(u32),
 }
 
 /// Kinds of objects whose numbers can be chosen.
@@ -165,6 +171,7 @@ impl<M: Memory> Device<M> {
         let used = objects.mkeys.values().any(|mkey| mkey.pd == pd)
             || objects.psvs.values().any(|psv| psv.pd == pd)
             || objects.deks.values().any(|dek| dek.pd == pd)
+            || objects.srqs.values().any(|srq| srq.attributes.pd == pd)
             || objects.qps.values().any(|qp| qp.attributes.pd == pd);
         if used {
             return Err(Error::InUse);
@@ -456,15 +463,22 @@ impl<M: Memory> Device<M> {
         for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
             self.objects.cqs.get(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
         }
-        let receive = attributes.receive;
-        if receive.is_some() && attributes.recv_cqn.is_none() {
+        if attributes.receive != ReceiveQueue::None && attributes.recv_cqn.is_none() {
             return Err(Error::BadAttribute("receive CQ"));
         }
-        if attributes.log_sq_blocks > 15 || receive.is_some_and(|ring| ring.log_slots > 15) {
+        if attributes.log_sq_blocks > 15 {
             return Err(Error::BadAttribute("ring size"));
         }
-        if receive.is_some_and(|ring| !ring.stride.is_multiple_of(16) || ring.stride > 1024) {
-            return Err(Error::BadAttribute("receive slot size"));
+        match attributes.receive {
+            ReceiveQueue::None => {}
+            ReceiveQueue::Shared(number) => {
+                self.objects.srqs.get(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
+            }
+            ReceiveQueue::Own(ring) if ring.log_slots > 15 => return Err(Error::BadAttribute("ring size")),
+            ReceiveQueue::Own(ring) if !ring.stride.is_multiple_of(16) || ring.stride > 1024 => {
+                return Err(Error::BadAttribute("receive slot size"));
+            }
+            ReceiveQueue::Own(_) => {}
         }
         self.objects.qps.insert(Qp::new(attributes)).ok_or(Error::Exhausted)
     }
@@ -541,6 +555,7 @@ impl<M: Memory> Device<M> {
                 (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
                 qp.outstanding.clear();
                 qp.draining = false;
+                qp.last_told = false;
             }
             // What was on its way is flushed with the rest: the counter still stands before it.
             QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
@@ -590,7 +605,7 @@ impl<M: Memory> Device<M> {
         Ok(QpView { state: qp.state, hw_sq_wqebb_counter: qp.sq_consumer, hw_rq_counter: qp.rq_consumer })
     }
 
-    fn known_pd(&self, pd: u32) -> Result<(), Error> {
+    pub(crate) fn known_pd(&self, pd: u32) -> Result<(), Error> {
         let found = self.objects.pds.get(pd).is_some();
         if found { Ok(()) } else { Err(Error::NoSuchObject { what: "protection domain", number: pd }) }
     }

@@ -3,6 +3,7 @@
 use crate::datagram::AddressVector;
 use crate::memory::Memory;
 use crate::object::qp::{Posted, Qp, QpAttributes, ReceiveRing, Transport};
+use crate::object::srq::SrqAttributes;
 use crate::refusal::Refusal;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -283,6 +284,23 @@ pub(crate) fn receive(
     let address = ring.address.checked_add(slot).ok_or(Refusal::MemoryFault)?;
     let mut bytes = alloc::vec![0; usize::from(ring.stride)];
     memory.read(address, &mut bytes).map_err(|_| Refusal::MemoryFault)?;
+    receive_list(&bytes)
+}
+
+/// Reads a slot of a shared receive queue: the number of the next one, and the segments. `None` where there is no memory.
+pub(crate) fn shared_receive(
+    memory: &impl Memory,
+    srq: &SrqAttributes,
+    slot: u16,
+) -> Option<(u16, Vec<DataSegment>)> {
+    let address = srq.ring.checked_add(u64::from(slot) * u64::from(srq.stride))?;
+    let mut bytes = vec![0; usize::from(srq.stride)];
+    memory.read(address, &mut bytes).ok()?;
+    let (&[_, _, high, low, ..], segments) = bytes.split_first_chunk::<OCTOWORD_BYTES>()?;
+    Some((u16::from_be_bytes([high, low]), receive_list(segments).ok()?))
+}
+
+fn receive_list(bytes: &[u8]) -> Result<Vec<DataSegment>, Refusal> {
     let mut segments = Vec::new();
     for chunk in bytes.chunks_exact(OCTOWORD_BYTES) {
         let segment = DataSegment::read_from_bytes(chunk).map_err(|_| Refusal::Malformed)?;

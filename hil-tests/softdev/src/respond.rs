@@ -3,7 +3,6 @@
 use crate::cqe;
 use crate::data_path::{Range, Report};
 use crate::device::{Device, Event};
-use crate::fetch;
 use crate::memory::Memory;
 use crate::message::{Payload, Request, Response};
 use crate::object::qp::{QpAttributes, QpState};
@@ -13,13 +12,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
-use mlx5_mkey::wire::data::DataSegment;
-
-/// A receive that a message takes.
-struct Receive {
-    counter: u16,
-    segments: Result<Vec<DataSegment>, Refusal>,
-}
 
 /// Takes a message's data, as a copy where the requester is of this device and has it as well.
 fn owned(data: Arc<Vec<u8>>) -> Vec<u8> {
@@ -76,7 +68,7 @@ impl<M: Memory> Device<M> {
         source: Option<u32>,
     ) -> Response {
         let length = data.len() as u32;
-        let receive = match self.take_receive(qpn, attributes) {
+        let receive = match self.take_receive(qpn) {
             None => return Response::ReceiverNotReady,
             Some(receive) => receive,
         };
@@ -85,7 +77,7 @@ impl<M: Memory> Device<M> {
                 Payload::Invalidate(key) => Some(self.invalidable(attributes.pd, key)?),
                 _ => None,
             };
-            let reports = self.scatter_local(qpn, attributes.pd, &segments, data)?;
+            let reports = self.scatter_local(qpn, receive.pd, &segments, data)?;
             Ok((reports, key))
         });
         let (reports, key) = match outcome {
@@ -136,7 +128,7 @@ impl<M: Memory> Device<M> {
             Err(refusal) => return self.refuse(qpn, attributes, refusal),
         };
         if let Some((word, solicited)) = immediate {
-            let Some(receive) = self.take_receive(qpn, attributes) else { return Response::ReceiverNotReady };
+            let Some(receive) = self.take_receive(qpn) else { return Response::ReceiverNotReady };
             let subject = self.receive_subject(qpn, receive.counter);
             let length = range.length as u32;
             let entry = cqe::done(subject, CqeOpcode::RESPONDER_WRITE_IMM, length, word, solicited);
@@ -240,7 +232,7 @@ impl<M: Memory> Device<M> {
         self.enter_error(qpn);
         self.events.push_back(Event::QpAccess(qpn));
         // Assumption: the first receive carries the error (0x11), those behind it are flushed.
-        if let Some(receive) = self.take_receive(qpn, attributes) {
+        if let Some(receive) = self.take_receive(qpn) {
             self.fail_receive(qpn, receive.counter, Syndrome::LOCAL_ACCESS, refusal.vendor());
         }
         Response::Refused(refusal.remote())
@@ -255,45 +247,5 @@ impl<M: Memory> Device<M> {
             }
             self.active.insert(qpn);
         }
-    }
-
-    /// Counts receives that are posted and not used.
-    fn pending_receives(&self, qpn: u32) -> u16 {
-        let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
-        let Some(ring) = qp.attributes.receive else { return 0 };
-        let mut record = [0; 4];
-        if self.memory.read(qp.attributes.doorbell_record, &mut record).is_err() {
-            return 0;
-        }
-        let pending = (u32::from_be_bytes(record) as u16).wrapping_sub(qp.rq_consumer);
-        // More than the ring holds is nonsense in the doorbell record: nothing is posted.
-        if pending > 1 << ring.log_slots { 0 } else { pending }
-    }
-
-    fn take_receive(&mut self, qpn: u32, attributes: &QpAttributes) -> Option<Receive> {
-        if self.pending_receives(qpn) == 0 {
-            return None;
-        }
-        let (ring, qp) = (attributes.receive?, self.objects.qps.get_mut(qpn)?);
-        let counter = qp.rq_consumer;
-        qp.rq_consumer = counter.wrapping_add(1);
-        Some(Receive { counter, segments: fetch::receive(&self.memory, ring, counter) })
-    }
-
-    /// Flushes at most one receive of a queue pair in error. Returns whether there was one.
-    pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
-        let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
-        if qp.state != QpState::Error {
-            return false;
-        }
-        let counter = qp.rq_consumer;
-        if self.pending_receives(qpn) == 0 {
-            return false;
-        }
-        if let Some(qp) = self.objects.qps.get_mut(qpn) {
-            qp.rq_consumer = counter.wrapping_add(1);
-        }
-        self.fail_receive(qpn, counter, Syndrome::FLUSHED, 0);
-        true
     }
 }

@@ -9,6 +9,7 @@ mod layout;
 mod outstanding;
 mod queues;
 mod random;
+mod shared;
 mod signature;
 mod transaction;
 mod transform;

@@ -215,7 +215,7 @@ fn a_queue_that_ignores_overruns_goes_on() {
 #[test]
 fn a_queue_pair_without_a_receive_queue() {
     let mut host = Host::with(DeviceProfile::default(), |attributes| {
-        (attributes.receive, attributes.recv_cqn) = (None, None);
+        (attributes.receive, attributes.recv_cqn) = (ReceiveQueue::None, None);
         attributes.rnr_retry = Retries::Count(0);
     });
     // A count of receives that a ring could have.
@@ -246,11 +246,11 @@ fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     {
         let attributes = QpAttributes { send_cqn, recv_cqn, ..attributes };
         assert_eq!(host.device.create_qp(attributes), missing);
-        assert_eq!(host.device.create_qp(QpAttributes { receive: None, ..attributes }), missing);
+        assert_eq!(host.device.create_qp(QpAttributes { receive: ReceiveQueue::None, ..attributes }), missing);
     }
     let nowhere = QpAttributes { recv_cqn: None, ..attributes };
     assert_eq!(host.device.create_qp(nowhere), Err(Error::BadAttribute("receive CQ")));
-    assert!(host.device.create_qp(QpAttributes { receive: None, ..nowhere }).is_ok());
+    assert!(host.device.create_qp(QpAttributes { receive: ReceiveQueue::None, ..nowhere }).is_ok());
 }
 
 #[test]

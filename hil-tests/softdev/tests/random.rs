@@ -141,7 +141,7 @@ proptest! {
     ) {
         let (mut host, _) = world();
         let (at, key) = host.filled(&[1; 64]);
-        host.put(host.q[B].attributes.receive.unwrap().address, &ring);
+        host.put(host.q[B].receives_at(), &ring);
         host.put(host.q[B].attributes.doorbell_record, &record);
         host.put(host.q[B].recv_cq.record, &cq);
         host.post(A, send(Opcode::SEND, 0, &[segment(at, 64, key)]));

@@ -8,8 +8,8 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev::{
     Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Event, KeyMaterial, KeySize, Memory,
-    MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, ReceiveRing, Retries,
-    Transport, XtsEngine,
+    MkeyAttributes, MkeyView, Numbered, Peer, PsvView, QpAttributes, QpState, QpView, ReceiveQueue,
+    ReceiveRing, Retries, Transport, XtsEngine,
 };
 use std::fmt::Debug;
 use std::io;
@@ -205,7 +205,11 @@ impl Side {
             pd: self.pd,
             sq: SEND_RING,
             log_sq_blocks: self.blocks.ilog2() as u8,
-            receive: Some(ReceiveRing { address: RECEIVE_RING, log_slots: LOG_RECEIVES, stride: 16 }),
+            receive: ReceiveQueue::Own(ReceiveRing {
+                address: RECEIVE_RING,
+                log_slots: LOG_RECEIVES,
+                stride: 16,
+            }),
             doorbell_record: RECORDS[0],
             send_cqn,
             recv_cqn: Some(recv_cqn),

@@ -9,7 +9,7 @@ use mlx5_mkey::wire::prm::encryption_key::{EncryptionKey, KeyFlags};
 use mlx5_mkey::wire::prm::mkey::{Mkc, MkcCrypto, MkcFlags, MkcPd};
 use mlx5_softdev::{
     Access, Arena, CqAttributes, DekAttributes, Device, DeviceProfile, Faults, KeyMaterial, KeySize, Memory,
-    MkeyAttributes, Numbered, Peer, QpAttributes, QpState, Retries, Transport, XtsEngine,
+    MkeyAttributes, Numbered, Peer, QpAttributes, QpState, ReceiveQueue, Retries, Transport, XtsEngine,
 };
 use std::fmt::Debug;
 use zerocopy::{FromBytes, IntoBytes};
@@ -221,7 +221,7 @@ impl Machine {
             pd: self.pd,
             sq: self.sq,
             log_sq_blocks: ring.blocks.ilog2() as u8,
-            receive: None,
+            receive: ReceiveQueue::None,
             doorbell_record: self.records + 64,
             send_cqn: self.cqn,
             recv_cqn: Some(self.cqn),

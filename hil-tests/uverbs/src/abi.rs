@@ -221,6 +221,39 @@ structures! {
         reserved1: u32,
     }
 
+    /// `struct mlx5_ib_create_srq`.
+    CreateSrq 32 {
+        buffer: u64,
+        doorbell_record: u64,
+        flags: u32,
+        reserved0: u32,
+        user_index: u32,
+        reserved1: u32,
+    }
+
+    /// `struct ib_uverbs_modify_srq`.
+    ModifySrq 16 {
+        handle: u32,
+        mask: u32,
+        receives: u32,
+        limit: u32,
+    }
+
+    /// `struct ib_uverbs_query_srq`.
+    QuerySrq 16 {
+        response: u64,
+        handle: u32,
+        reserved: u32,
+    }
+
+    /// `struct ib_uverbs_query_srq_resp`.
+    QuerySrqResponse 16 {
+        receives: u32,
+        segments: u32,
+        limit: u32,
+        reserved: u32,
+    }
+
     /// `struct mlx5_ib_create_qp`.
     CreateQp 56 {
         buffer: u64,

@@ -17,6 +17,8 @@ pub(crate) enum Subject {
     Qp(u32),
     /// A completion queue by its number.
     Cq(u32),
+    /// A shared receive queue by its number.
+    Srq(u32),
 }
 
 /// The device's own numbers of events (`enum mlx5_event`).
@@ -26,10 +28,13 @@ mod device {
     pub(super) const CQ_ERROR: u8 = 0x04;
     pub(super) const WQ_CATASTROPHIC: u8 = 0x05;
     pub(super) const WQ_ACCESS: u8 = 0x11;
+    pub(super) const SRQ_CATASTROPHIC: u8 = 0x12;
+    pub(super) const LAST_WQE: u8 = 0x13;
+    pub(super) const SRQ_LIMIT: u8 = 0x14;
 }
 
 /// Events that the kernel lets programs ask for without a list of the device's: completions, path, connection, queues.
-const ASKABLE: [u16; 11] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13];
+const ASKABLE: [u16; 12] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14];
 
 /// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
 const OVERRUN: u8 = 1;
@@ -40,6 +45,9 @@ mod kernel {
     pub(super) const QP_FATAL: u32 = 1;
     pub(super) const QP_ACCESS_ERR: u32 = 3;
     pub(super) const SQ_DRAINED: u32 = 5;
+    pub(super) const SRQ_ERR: u32 = 14;
+    pub(super) const SRQ_LIMIT_REACHED: u32 = 15;
+    pub(super) const QP_LAST_WQE_REACHED: u32 = 16;
 }
 
 /// Returns what an event is about, and the kernel's number for it.
@@ -48,7 +56,10 @@ pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
         Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
         Event::QpAccess(number) => (Subject::Qp(number), kernel::QP_ACCESS_ERR),
         Event::QpFatal(number) => (Subject::Qp(number), kernel::QP_FATAL),
+        Event::LastWqe(number) => (Subject::Qp(number), kernel::QP_LAST_WQE_REACHED),
         Event::CqError(number) => (Subject::Cq(number), kernel::CQ_ERR),
+        Event::SrqLimit(number) => (Subject::Srq(number), kernel::SRQ_LIMIT_REACHED),
+        Event::SrqFatal(number) => (Subject::Srq(number), kernel::SRQ_ERR),
     }
 }
 
@@ -60,9 +71,12 @@ pub(crate) fn completion(cqn: u32) -> EventEntry {
 /// Returns an event as the device writes it.
 pub(crate) fn entry(event: Event) -> EventEntry {
     match event {
-        Event::SqDrained(number) => of_qp(device::SQ_DRAINED, number),
-        Event::QpAccess(number) => of_qp(device::WQ_ACCESS, number),
-        Event::QpFatal(number) => of_qp(device::WQ_CATASTROPHIC, number),
+        Event::SqDrained(number) => of_queue(device::SQ_DRAINED, number),
+        Event::QpAccess(number) => of_queue(device::WQ_ACCESS, number),
+        Event::QpFatal(number) => of_queue(device::WQ_CATASTROPHIC, number),
+        Event::LastWqe(number) => of_queue(device::LAST_WQE, number),
+        Event::SrqLimit(number) => of_queue(device::SRQ_LIMIT, number),
+        Event::SrqFatal(number) => of_queue(device::SRQ_CATASTROPHIC, number),
         Event::CqError(number) => EventEntry {
             event_type: device::CQ_ERROR,
             cqn: number.into(),
@@ -72,7 +86,7 @@ pub(crate) fn entry(event: Event) -> EventEntry {
     }
 }
 
-fn of_qp(event_type: u8, number: u32) -> EventEntry {
+fn of_queue(event_type: u8, number: u32) -> EventEntry {
     EventEntry { event_type, number: number.into(), ..EventEntry::default() }
 }
 

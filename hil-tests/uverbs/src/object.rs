@@ -75,6 +75,23 @@ pub(crate) struct Qp {
     pub(crate) attributes: ModifyQp,
 }
 
+/// A shared receive queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Srq {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
+    /// The most receives that it holds.
+    pub(crate) receives: u32,
+    /// The most segments of each.
+    pub(crate) segments: u32,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+}
+
 /// An object that was made by a command of the device (DEVX).
 #[derive(Clone, Debug)]
 pub(crate) enum Devx {
@@ -111,6 +128,8 @@ pub(crate) enum Object {
     Mr(MkeyIndex, #[expect(dead_code, reason = "unmapped when it is dropped")] Option<Arc<Mapping>>),
     /// A completion queue.
     Cq(Cq),
+    /// A shared receive queue.
+    Srq(Srq),
     /// A queue pair.
     Qp(Box<Qp>),
     /// An address of a peer.
@@ -128,7 +147,7 @@ impl Object {
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Qp(_) => 0,
-            Self::Cq(_) => 1,
+            Self::Cq(_) | Self::Srq(_) => 1,
             Self::Mr(..) | Self::Devx(_) | Self::AddressHandle | Self::Uar | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
@@ -141,7 +160,7 @@ impl Object {
 
     /// Whether the device has to look at it when it looks for work.
     pub(crate) const fn is_queue(&self) -> bool {
-        matches!(self, Self::Qp(_) | Self::Cq(_))
+        matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
     }
 }
 
@@ -165,6 +184,7 @@ impl Context {
             let base = match object {
                 Object::Qp(qp) => &qp.base,
                 Object::Cq(cq) => &cq.base,
+                Object::Srq(srq) => &srq.base,
                 _ => return false,
             };
             base.umems.contains(&Some(handle)) || base.uar == Some(handle)
@@ -195,7 +215,7 @@ impl Context {
         self.queues.values().chain(self.others.values())
     }
 
-    /// Returns all queues: pairs and completion queues.
+    /// Returns all queues: pairs, completion queues, shared receive queues.
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Object> {
         self.queues.values()
     }

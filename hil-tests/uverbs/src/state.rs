@@ -257,6 +257,10 @@ impl State {
                 device.destroy_cq(cq.number)?;
                 self.subscriptions.forget(Subject::Cq(cq.number));
             }
+            Object::Srq(srq) => {
+                device.destroy_srq(srq.number)?;
+                self.subscriptions.forget(Subject::Srq(srq.number));
+            }
             Object::Qp(qp) => {
                 device.destroy_qp(qp.number)?;
                 self.subscriptions.forget(Subject::Qp(qp.number));
@@ -415,6 +419,10 @@ impl State {
                     Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
                         qp.async_events = qp.async_events.wrapping_add(1);
                         qp.user_handle
+                    }
+                    Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
+                        srq.async_events = srq.async_events.wrapping_add(1);
+                        srq.user_handle
                     }
                     Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
                         cq.async_events = cq.async_events.wrapping_add(1);

@@ -342,7 +342,7 @@ pub struct QpcReceiveQueue {
     /// Number of a shared receive queue.
     #[bits(24, into = low32::<24>)]
     pub srqn_rmpn_xrqn: u32,
-    /// [`QpcReceiveQueue::REGULAR`] or [`QpcReceiveQueue::NONE`].
+    /// [`QpcReceiveQueue::REGULAR`], [`QpcReceiveQueue::SHARED`] or [`QpcReceiveQueue::NONE`].
     #[bits(3, into = low8::<3>)]
     pub rq_type: u8,
     #[bits(5)]
@@ -352,6 +352,8 @@ pub struct QpcReceiveQueue {
 impl QpcReceiveQueue {
     /// `rq_type`: the queue pair has its own.
     pub const REGULAR: u8 = 0;
+    /// `rq_type`: that of `srqn_rmpn_xrqn`, which others may have too.
+    pub const SHARED: u8 = 1;
     /// `rq_type`: there is none (`ZERO_SIZE_RQ`).
     pub const NONE: u8 = 3;
 }

@@ -118,7 +118,7 @@ impl SoftBoard {
                 pd: self.pd,
                 sq: sq_address,
                 log_sq_blocks: SEND_BLOCKS.ilog2() as u8,
-                receive: Some(softdev::ReceiveRing {
+                receive: softdev::ReceiveQueue::Own(softdev::ReceiveRing {
                     address: rq_address,
                     log_slots: RECEIVE_SLOTS.ilog2() as u8,
                     stride: (ENTRIES_PER_SLOT * 16) as u16,

@@ -5,6 +5,7 @@ pub(crate) mod dek;
 pub(crate) mod mkey;
 pub(crate) mod psv;
 pub(crate) mod qp;
+pub(crate) mod srq;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -93,6 +94,7 @@ pub(crate) struct Objects {
     pub(crate) credentials: Table<dek::Secret>,
     pub(crate) logins: Table<dek::Login>,
     pub(crate) cqs: Table<cq::Cq>,
+    pub(crate) srqs: Table<srq::Srq>,
     pub(crate) qps: Table<qp::Qp>,
 }
 
@@ -108,6 +110,7 @@ impl Objects {
             credentials: Table::new(1),
             logins: Table::new(1),
             cqs: Table::new(1),
+            srqs: Table::new(1),
             qps: Table::new(0x40),
         }
     }

@@ -116,8 +116,8 @@ pub struct QpAttributes {
     pub sq: u64,
     /// Logarithm of its number of 64-byte blocks, 0 to 15.
     pub log_sq_blocks: u8,
-    /// The receive ring, `None` for a queue pair without one (PRM `rq_type` 3).
-    pub receive: Option<ReceiveRing>,
+    /// Where receives come from.
+    pub receive: ReceiveQueue,
     /// Address of the doorbell record, two big-endian u32: receive counter, send counter in blocks.
     pub doorbell_record: u64,
     /// Completion queue of the send queue.
@@ -130,6 +130,17 @@ pub struct QpAttributes {
     pub drain_sigerr: bool,
     /// What to do while the peer has no receive.
     pub rnr_retry: Retries,
+}
+
+/// Where a queue pair takes receives from (PRM `rq_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveQueue {
+    /// There are none (3).
+    None,
+    /// A ring of its own (0).
+    Own(ReceiveRing),
+    /// The shared receive queue of this number (1).
+    Shared(u32),
 }
 
 /// A ring of receive requests.
@@ -236,6 +247,8 @@ pub(crate) struct Qp {
     pub(crate) expected: Option<u32>,
     /// The user asked for SQD and waits for the event.
     pub(crate) draining: bool,
+    /// In error: it was told that no more shared receives are taken.
+    pub(crate) last_told: bool,
 }
 
 impl Qp {
@@ -254,6 +267,7 @@ impl Qp {
             sequence: 0,
             expected: None,
             draining: false,
+            last_told: false,
         }
     }
 

@@ -47,6 +47,16 @@ pub struct Queue {
     pub recv_cq: Ring,
 }
 
+impl Queue {
+    /// Address of the receive ring.
+    pub fn receives_at(&self) -> u64 {
+        match self.attributes.receive {
+            ReceiveQueue::Own(ring) => ring.address,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 pub struct Host {
     pub device: Device<Arena>,
     pub pd: u32,
@@ -125,7 +135,7 @@ impl Host {
                 pd,
                 sq: take(64 << LOG_SQ),
                 log_sq_blocks: LOG_SQ,
-                receive: Some(ReceiveRing {
+                receive: ReceiveQueue::Own(ReceiveRing {
                     address: take(u64::from(RQ_STRIDE) << LOG_RQ),
                     log_slots: LOG_RQ,
                     stride: RQ_STRIDE,
@@ -227,7 +237,7 @@ impl Host {
         if bytes.len() < usize::from(RQ_STRIDE) {
             bytes.extend_from_slice(DataSegment::END_OF_LIST.as_bytes());
         }
-        self.put(queue.attributes.receive.unwrap().address + slot * u64::from(RQ_STRIDE), &bytes);
+        self.put(queue.receives_at() + slot * u64::from(RQ_STRIDE), &bytes);
         self.put(queue.attributes.doorbell_record, &u32::from(queue.receives).to_be_bytes());
     }
 

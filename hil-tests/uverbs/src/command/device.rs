@@ -1,5 +1,6 @@
 //! Opening a context and asking what the device is.
 
+use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
 use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
 use crate::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
@@ -49,7 +50,7 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         max_rq_desc_size: 512,
         max_send_wqebb: 32768,
         max_recv_wr: 32768,
-        max_srq_recv_wr: 32767,
+        max_srq_recv_wr: MAX_RECEIVES,
         ports: 1,
         comp_mask: RESPONSE_MASK,
         response_length: room as u32,
@@ -96,6 +97,9 @@ fn description() -> DeviceResponse {
         atomic: 1,
         max_pkeys: 1,
         max_ah: 1 << 24,
+        max_srq: 1 << 15,
+        max_srq_wr: MAX_RECEIVES,
+        max_srq_sge: MAX_SEGMENTS,
         local_ack_delay: 16,
         ports: 1,
         ..DeviceResponse::default()

@@ -14,7 +14,7 @@ use mlx5_mkey::wire::prm::qp_context::{
     PathHops, PathPort, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes,
     QpcState, QpcUar,
 };
-use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveRing, Retries, Transport};
+use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
@@ -136,7 +136,10 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         pd: QpcPd::from_bits(qpc.pd.get()).pd(),
         sq: rings + sq_at,
         log_sq_blocks: sizes.log_sq_size(),
-        receive: receives.then(|| ReceiveRing { address: rings, log_slots: sizes.log_rq_size(), stride }),
+        receive: match receives {
+            true => ReceiveQueue::Own(ReceiveRing { address: rings, log_slots: sizes.log_rq_size(), stride }),
+            false => ReceiveQueue::None,
+        },
         doorbell_record: record,
         send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
         // Without a receive queue, 0 is no completion queue's number (DEVICE.md 6.8).

@@ -7,6 +7,7 @@ mod devx;
 mod devx_queue;
 mod memory;
 mod queue_pair;
+mod shared_receive;
 mod steps;
 
 use crate::errno::Errno;
@@ -66,6 +67,7 @@ const DEVICE: u16 = 0;
 const PD: u16 = 1;
 const CQ: u16 = 3;
 const QP: u16 = 4;
+const SRQ: u16 = 5;
 const AH: u16 = 6;
 const MR: u16 = 7;
 const ASYNC_EVENT: u16 = 0x10;
@@ -178,6 +180,30 @@ const METHODS: &[Method] = &[
         queue_pair::create,
     ),
     ending(QP, 1, &[needs(0, Handle), needs(1, Out(4))], queue_pair::destroy),
+    method(
+        SRQ,
+        0,
+        &[
+            needs(0, NewObject),
+            needs(1, Handle),
+            takes(2, Handle),
+            takes(3, Handle),
+            needs(4, In(8)),
+            needs(5, In(4)),
+            needs(6, In(4)),
+            needs(7, In(4)),
+            takes(8, In(4)),
+            needs(9, In(4)),
+            takes(10, Handle),
+            needs(11, Out(4)),
+            needs(12, Out(4)),
+            takes(13, Out(4)),
+            needs(UHW_IN, In(16)),
+            takes(UHW_OUT, OutAny),
+        ],
+        shared_receive::create,
+    ),
+    ending(SRQ, 1, &[needs(0, Handle), needs(1, Out(4))], shared_receive::destroy),
     method(DEVX, 0x1000, &[needs(0x1000, In(16)), needs(0x1001, Out(16))], devx::other),
     method(DEVX, 0x1001, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_uar),
     method(DEVX, 0x1002, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_eqn),
@@ -265,6 +291,8 @@ const COMMANDS: &[Command] = &[
     command(25, 16, 128, queue_pair::query),
     command(26, 112, 0, queue_pair::modify),
     command(EXTENDED | 26, 112, 0, queue_pair::modify),
+    command(33, 16, 0, shared_receive::modify),
+    command(34, 16, 16, shared_receive::query),
 ];
 
 /// Carries out a call. Returns a file descriptor that it has made for the program.

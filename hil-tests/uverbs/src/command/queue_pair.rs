@@ -9,7 +9,7 @@ use crate::process;
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
-use mlx5_softdev::{QpAttributes, QpState, ReceiveRing, Retries, Transport};
+use mlx5_softdev::{QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Kinds of queue pairs (`enum ib_uverbs_qp_type`).
@@ -40,8 +40,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let asked: CreateQp = call.request.structure(UHW_IN)?;
     let mut capabilities: QpCapabilities = call.request.structure(8)?;
     let flags = call.request.number(10);
-    // XRC domains, shared receive queues, indirection tables, another's number: nothing that this device has.
-    let unknown = [1, 3, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
+    // XRC domains, indirection tables, another's number: nothing that this device has.
+    let unknown = [1, 6, 11].into_iter().any(|attribute| call.request.has(attribute));
     let kind = call.request.number(9);
     let transport = KINDS.iter().find(|(number, _)| *number == kind).ok_or(Errno::OPNOTSUPP)?.1;
     let known = if transport == Transport::UnreliableDatagram { NO_OWN_MULTICAST } else { 0 } | SIGNAL_ALL;
@@ -54,11 +54,15 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let pd = call.pd(call.request.handle(2)?)?;
     let send_cqn = call.cq(call.request.handle(4)?)?.number;
     let recv_cqn = call.cq(call.request.handle(5)?)?.number;
+    let srq = match call.request.has(3) {
+        true => Some(call.srq(call.request.handle(3)?)?.number),
+        false => None,
+    };
     let ring = |count: u32| count == 0 || count.is_power_of_two() && count <= MAX_RING;
     if !ring(asked.sq_blocks) || !ring(asked.rq_slots) || asked.user_index > 0x00ff_ffff {
         return Err(Errno::INVAL);
     }
-    let receives = asked.rq_slots > 0;
+    let receives = asked.rq_slots > 0 && srq.is_none();
     if receives && !(4..=10).contains(&asked.rq_shift) {
         return Err(Errno::INVAL);
     }
@@ -76,11 +80,15 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         pd,
         sq,
         log_sq_blocks: asked.sq_blocks.max(1).ilog2() as u8,
-        receive: receives.then(|| ReceiveRing {
-            address: asked.buffer,
-            log_slots: asked.rq_slots.ilog2() as u8,
-            stride: 1 << asked.rq_shift,
-        }),
+        receive: match srq {
+            Some(number) => ReceiveQueue::Shared(number),
+            None if receives => ReceiveQueue::Own(ReceiveRing {
+                address: asked.buffer,
+                log_slots: asked.rq_slots.ilog2() as u8,
+                stride: 1 << asked.rq_shift,
+            }),
+            None => ReceiveQueue::None,
+        },
         doorbell_record: asked.doorbell_record,
         send_cqn,
         recv_cqn: Some(recv_cqn),
@@ -94,14 +102,19 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         .with_no_sq(asked.sq_blocks == 0)
         .with_log_rq_size(asked.rq_slots.max(1).ilog2() as u8)
         .with_log_rq_stride(if receives { asked.rq_shift as u8 - 4 } else { 0 });
-    let kind = if receives { QpcReceiveQueue::REGULAR } else { QpcReceiveQueue::NONE };
+    let kind = match srq {
+        Some(_) => QpcReceiveQueue::SHARED,
+        None if receives => QpcReceiveQueue::REGULAR,
+        None => QpcReceiveQueue::NONE,
+    };
+    let receive_queue = QpcReceiveQueue::new().with_rq_type(kind).with_srqn_rmpn_xrqn(srq.unwrap_or(0));
     context.pd.set(QpcPd::new().with_pd(pd).into_bits());
     context.sizes.set(sizes.into_bits());
     context.user_index.set(asked.user_index);
     context.cqn_snd.set(send_cqn);
     context.cqn_rcv.set(recv_cqn);
     context.dbr_addr.set(asked.doorbell_record);
-    context.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
+    context.receive_queue.set(receive_queue.into_bits());
     context.scatter.set(scatter(call, &asked, flags)?.into_bits());
     // What a program reads before it has set anything (DEVICE.md 6.9).
     let attributes = ModifyQp { port: 1, ..ModifyQp::default() };

@@ -1,0 +1,162 @@
+//! Receives that are posted, of a queue pair alone or shared with others: how many there are, and the next of them.
+
+use crate::device::{Device, Error, Event};
+use crate::fetch;
+use crate::memory::Memory;
+use crate::object::qp::{Qp, QpState, ReceiveQueue};
+use crate::object::srq::{Srq, SrqAttributes};
+use crate::refusal::Refusal;
+use alloc::vec::Vec;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::data::DataSegment;
+
+/// A receive that a message takes.
+pub(crate) struct Receive {
+    /// What its completion names it by: count, or slot of a shared queue.
+    pub(crate) counter: u16,
+    /// The domain that its buffers are in.
+    pub(crate) pd: u32,
+    pub(crate) segments: Result<Vec<DataSegment>, Refusal>,
+}
+
+impl<M: Memory> Device<M> {
+    /// Creates a shared receive queue and returns its number (CREATE_RMP).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for sizes.
+    pub fn create_srq(&mut self, attributes: SrqAttributes) -> Result<u32, Error> {
+        self.known_pd(attributes.pd)?;
+        if attributes.log_slots > 16 {
+            return Err(Error::BadAttribute("SRQ size"));
+        }
+        if !attributes.stride.is_power_of_two() || !(32..=1024).contains(&attributes.stride) {
+            return Err(Error::BadAttribute("SRQ slot size"));
+        }
+        self.objects.srqs.insert(Srq::new(attributes)).ok_or(Error::Exhausted)
+    }
+
+    /// Destroys a shared receive queue.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] while a queue pair takes receives from it.
+    pub fn destroy_srq(&mut self, number: u32) -> Result<(), Error> {
+        let uses = |qp: &Qp| qp.attributes.receive == ReceiveQueue::Shared(number);
+        if self.objects.qps.values().any(uses) {
+            return Err(Error::InUse);
+        }
+        self.objects.srqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "SRQ", number })
+    }
+
+    /// Has [`Event::SrqLimit`] raised, once, when a shared queue has fewer than `limit` receives; 0 takes it back.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a limit that is always undercut.
+    pub fn arm_srq(&mut self, number: u32, limit: u32) -> Result<(), Error> {
+        let srq = self.objects.srqs.get_mut(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
+        let limit = u16::try_from(limit).ok().filter(|limit| *limit == 0 || srq.has(*limit));
+        srq.limit = limit.ok_or(Error::BadAttribute("SRQ limit"))?;
+        self.compare_limit(number);
+        Ok(())
+    }
+
+    /// Returns the limit for which [`Event::SrqLimit`] is still to be raised; 0 for none.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn query_srq(&self, number: u32) -> Result<u32, Error> {
+        let srq = self.objects.srqs.get(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
+        Ok(srq.limit.into())
+    }
+
+    fn compare_limit(&mut self, number: u32) {
+        let pending = self.pending_shared(number);
+        if let Some(srq) = self.objects.srqs.get_mut(number)
+            && pending < srq.limit
+        {
+            srq.limit = 0;
+            self.events.push_back(Event::SrqLimit(number));
+        }
+    }
+
+    /// Reads how many receives software has posted so far.
+    fn posted(&self, doorbell_record: u64) -> Option<u16> {
+        let mut record = [0; 4];
+        self.memory.read(doorbell_record, &mut record).ok()?;
+        Some(u32::from_be_bytes(record) as u16)
+    }
+
+    /// Counts receives that are posted and not used.
+    pub(crate) fn pending_receives(&self, qpn: u32) -> u16 {
+        let Some(qp) = self.objects.qps.get(qpn) else { return 0 };
+        let ring = match qp.attributes.receive {
+            ReceiveQueue::None => return 0,
+            ReceiveQueue::Shared(srq) => return self.pending_shared(srq),
+            ReceiveQueue::Own(ring) => ring,
+        };
+        let Some(posted) = self.posted(qp.attributes.doorbell_record) else { return 0 };
+        let pending = posted.wrapping_sub(qp.rq_consumer);
+        // More than the ring holds is nonsense in the doorbell record: nothing is posted.
+        if pending > 1 << ring.log_slots { 0 } else { pending }
+    }
+
+    fn pending_shared(&self, number: u32) -> u16 {
+        let Some(srq) = self.objects.srqs.get(number).filter(|srq| !srq.failed) else { return 0 };
+        let Some(posted) = self.posted(srq.attributes.doorbell_record) else { return 0 };
+        let pending = posted.wrapping_sub(srq.taken);
+        if u32::from(pending) > 1 << srq.attributes.log_slots { 0 } else { pending }
+    }
+
+    /// Takes the next receive of a queue pair.
+    pub(crate) fn take_receive(&mut self, qpn: u32) -> Option<Receive> {
+        if self.pending_receives(qpn) == 0 {
+            return None;
+        }
+        let qp = self.objects.qps.get_mut(qpn)?;
+        match qp.attributes.receive {
+            ReceiveQueue::None => None,
+            ReceiveQueue::Own(ring) => {
+                let (counter, pd) = (qp.rq_consumer, qp.attributes.pd);
+                qp.rq_consumer = counter.wrapping_add(1);
+                Some(Receive { counter, pd, segments: fetch::receive(&self.memory, ring, counter) })
+            }
+            ReceiveQueue::Shared(number) => self.take_shared(number),
+        }
+    }
+
+    /// Takes the receive at the head of a shared queue, which leads to the next one.
+    fn take_shared(&mut self, number: u32) -> Option<Receive> {
+        let srq = self.objects.srqs.get_mut(number)?;
+        let (counter, pd) = (srq.head, srq.attributes.pd);
+        let slot = fetch::shared_receive(&self.memory, &srq.attributes, counter).filter(|_| srq.has(counter));
+        let Some((next, segments)) = slot else {
+            srq.failed = true;
+            self.events.push_back(Event::SrqFatal(number));
+            return None;
+        };
+        srq.head = next;
+        srq.taken = srq.taken.wrapping_add(1);
+        self.compare_limit(number);
+        Some(Receive { counter, pd, segments: Ok(segments) })
+    }
+
+    /// Flushes at most one receive of a queue pair in error. Returns whether there was one. Those of a shared queue stay.
+    pub(crate) fn step_receive(&mut self, qpn: u32) -> bool {
+        let failed = |qp: &&mut Qp| qp.state == QpState::Error;
+        let Some(qp) = self.objects.qps.get_mut(qpn).filter(failed) else { return false };
+        if matches!(qp.attributes.receive, ReceiveQueue::Shared(_)) {
+            if !core::mem::replace(&mut qp.last_told, true) {
+                self.events.push_back(Event::LastWqe(qpn));
+            }
+            return false;
+        }
+        let counter = qp.rq_consumer;
+        if self.pending_receives(qpn) == 0 {
+            return false;
+        }
+        if let Some(qp) = self.objects.qps.get_mut(qpn) {
+            qp.rq_consumer = counter.wrapping_add(1);
+        }
+        self.fail_receive(qpn, counter, Syndrome::FLUSHED, 0);
+        true
+    }
+}

@@ -1,0 +1,100 @@
+//! Shared receive queues.
+
+use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
+use crate::errno::Errno;
+use crate::object::{Base, Object, Srq};
+use crate::process;
+use mlx5_softdev::SrqAttributes;
+use zerocopy::IntoBytes;
+
+/// The most receives of a queue (`max_srq_recv_wr`), and the most segments of each.
+pub(super) const MAX_RECEIVES: u32 = 32767;
+/// See [`MAX_RECEIVES`].
+pub(super) const MAX_SEGMENTS: u32 = 31;
+
+/// Bits of `attr_mask` (`enum ib_srq_attr_mask`).
+const LIMIT: u32 = 1 << 1;
+
+/// A slot has at least this number of bytes, and one segment less than it has octowords.
+const LEAST: u32 = 32;
+const OCTOWORD: u32 = 16;
+
+/// SRQ_CREATE.
+pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: CreateSrq = call.request.structure(UHW_IN)?;
+    let [receives, segments, kind] = [5, 6, 9].map(|attribute| call.request.number(attribute) as u32);
+    // A signature of each slot, domains, tags: nothing that this device has.
+    if kind != 0 || asked.flags != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if receives > MAX_RECEIVES || segments > MAX_SEGMENTS {
+        return Err(Errno::INVAL);
+    }
+    let pd = call.pd(call.request.handle(1)?)?;
+    let slots = (receives + 1).next_power_of_two();
+    let stride = ((segments + 1) * OCTOWORD).next_power_of_two().max(LEAST);
+    let bytes = u64::from(slots) * u64::from(stride);
+    if !process::mapped(asked.buffer, bytes, true) || !process::mapped(asked.doorbell_record, 4, true) {
+        return Err(Errno::FAULT);
+    }
+    let number = call.state.device.create_srq(SrqAttributes {
+        pd,
+        ring: asked.buffer,
+        log_slots: slots.ilog2() as u8,
+        stride: stride as u16,
+        doorbell_record: asked.doorbell_record,
+    })?;
+    let (receives, segments) = (slots - 1, stride / OCTOWORD - 1);
+    let user_handle = Some(call.request.number(4));
+    let srq = Srq { number, user_handle, base: Base::default(), receives, segments, async_events: 0 };
+    call.publish(Object::Srq(srq), |request, handle| {
+        request.answer(11, &receives.to_ne_bytes())?;
+        request.answer(12, &segments.to_ne_bytes())?;
+        request.answer(UHW_OUT, &number.to_ne_bytes())?;
+        request.answer_object(0, handle.into())
+    })
+}
+
+/// SRQ_DESTROY.
+pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    let srq = call.srq(handle)?.clone();
+    call.destroy(handle, |_| true)?;
+    let channel = call.context()?.async_channel;
+    let events = call.state.read_events(channel, srq.async_events, srq.user_handle);
+    call.request.answer(1, &events.to_ne_bytes())
+}
+
+/// MODIFY_SRQ: its size stays.
+pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: ModifySrq = call.request.structure(CORE_IN)?;
+    let number = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.number;
+    if asked.mask & !LIMIT != 0 {
+        return Err(Errno::INVAL);
+    }
+    if asked.mask & LIMIT != 0 {
+        call.state.device.arm_srq(number, asked.limit)?;
+        call.state.touch();
+    }
+    Ok(())
+}
+
+/// QUERY_SRQ.
+pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: QuerySrq = call.request.structure(CORE_IN)?;
+    let srq = call.srq(asked.handle).map_err(|_| Errno::INVAL)?.clone();
+    let limit = call.state.device.query_srq(srq.number)?;
+    let response = QuerySrqResponse { receives: srq.receives, segments: srq.segments, limit, reserved: 0 };
+    call.request.answer(CORE_OUT, response.as_bytes())
+}
+
+impl Call<'_> {
+    /// Returns a shared receive queue.
+    pub(super) fn srq(&mut self, handle: u32) -> Result<&mut Srq, Errno> {
+        match self.object(handle)? {
+            Object::Srq(srq) => Ok(srq),
+            _ => Err(Errno::NOENT),
+        }
+    }
+}
