@@ -246,7 +246,10 @@ fn a_queue_pair_of_queues_that_are_not_there_is_refused() {
     {
         let attributes = QpAttributes { send_cqn, recv_cqn, ..attributes };
         assert_eq!(host.device.create_qp(attributes), missing);
-        assert_eq!(host.device.create_qp(QpAttributes { receive: ReceiveQueue::None, ..attributes }), missing);
+        assert_eq!(
+            host.device.create_qp(QpAttributes { receive: ReceiveQueue::None, ..attributes }),
+            missing
+        );
     }
     let nowhere = QpAttributes { recv_cqn: None, ..attributes };
     assert_eq!(host.device.create_qp(nowhere), Err(Error::BadAttribute("receive CQ")));

@@ -24,8 +24,10 @@ const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
 /// `cmd_hca_cap`, whatever the profile.
 const GENERAL: &[Field] = &[
+    number(0x10, 0, 8, 15),    // log_max_srq_sz
     number(0x11, 0, 8, 15),    // log_max_qp_sz
     number(0x13, 3, 5, 16),    // log_max_qp
+    number(0x15, 3, 5, 15),    // log_max_srq
     number(0x19, 0, 8, 22),    // log_max_cq_sz
     number(0x1b, 3, 5, 16),    // log_max_cq
     number(0x1d, 2, 6, 24),    // log_max_mkey
@@ -52,6 +54,7 @@ const GENERAL: &[Field] = &[
     number(0x52, 0, 16, 1008), // max_wqe_sz_sq
     number(0x56, 0, 16, 512),  // max_wqe_sz_rq
     number(0x65, 3, 5, 24),    // log_max_pd
+    number(0x70, 3, 5, 15),    // log_max_rmp
     flag(0x90, 0),             // sigerr_domain_and_sig_type
 ];
 

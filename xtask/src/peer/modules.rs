@@ -149,7 +149,7 @@ pub(super) const MODULES: &[Module] = &[
         engine: "multi-block",
         run: 9,
         skipped: &[
-            (1, "Create SRQ is not supported"),
+            (1, "Create DC QP is not supported"),
             (1, "Device caps doesn't support Support CQE 128B compression (16)"),
             (2, "Device caps doesn't support Support CQE 128B padding (32)"),
         ],

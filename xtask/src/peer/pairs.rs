@@ -5,6 +5,7 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ibv_rc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ibv_uc_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ibv_ud_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
+    &["ibv_srq_pingpong", "-d", "mlx5_0", "-g", "0", "-e", "-n", "200"],
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
     &["ib_read_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-n", "100", "-s", "4096"],
@@ -13,6 +14,8 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UC", "-n", "1000", "-s", "4096"],
     &["ib_send_bw", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "1000"],
     &["ib_send_lat", "-d", "mlx5_0", "-F", "-c", "UD", "-n", "200"],
+    &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-q", "4", "-n", "200", "-s", "4096"],
+    &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
     // The client is done while much is still on its way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
 ];

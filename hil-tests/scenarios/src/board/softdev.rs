@@ -267,7 +267,8 @@ impl Board for SoftBoard {
             Event::SqDrained(number) => Some((number, QpEvent::Drained)),
             Event::QpAccess(number) => Some((number, QpEvent::AccessViolation)),
             Event::QpFatal(number) => Some((number, QpEvent::Error)),
-            Event::CqError(_) => None,
+            // Boards share no receives.
+            Event::CqError(_) | Event::SrqLimit(_) | Event::SrqFatal(_) | Event::LastWqe(_) => None,
         }));
         let number = end.qpn().get();
         let place = self.events.iter().position(|(of, _)| *of == number)?;

@@ -1,6 +1,6 @@
 //! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
 
-use super::{Call, devx_queue};
+use super::{Call, devx_queue, devx_shared_receive};
 use crate::caps;
 use crate::channel::Kind;
 use crate::errno::Errno;
@@ -30,6 +30,8 @@ mod opcode {
     pub(super) const CREATE_QP: u16 = 0x500;
     pub(super) const QUERY_QP: u16 = 0x50b;
     pub(super) const CREATE_PSV: u16 = 0x600;
+    pub(super) const CREATE_RMP: u16 = 0x90c;
+    pub(super) const MODIFY_RMP: u16 = 0x90d;
     pub(super) const QUERY_NIC_VPORT_CONTEXT: u16 = 0x754;
     pub(super) const CREATE_OBJECT: u16 = 0xa00;
     pub(super) const QUERY_OBJECT: u16 = 0xa02;
@@ -87,27 +89,31 @@ impl From<Error> for Status {
 }
 
 /// A command's bytes.
-struct Command(Vec<u8>);
+pub(super) struct Command(Vec<u8>);
 
 impl Command {
     fn bytes(&self, at: usize, length: usize) -> Result<&[u8], Status> {
         self.0.get(at..at + length).ok_or(Status::BAD_LENGTH)
     }
 
-    fn u8(&self, at: usize) -> Result<u8, Status> {
+    pub(super) fn u8(&self, at: usize) -> Result<u8, Status> {
         self.0.get(at).copied().ok_or(Status::BAD_LENGTH)
     }
 
-    fn u16(&self, at: usize) -> Result<u16, Status> {
+    pub(super) fn u16(&self, at: usize) -> Result<u16, Status> {
         Ok(self.bytes(at, 2)?.iter().fold(0, |word, byte| word << 8 | u16::from(*byte)))
     }
 
-    fn u24(&self, at: usize) -> Result<u32, Status> {
+    pub(super) fn u24(&self, at: usize) -> Result<u32, Status> {
         Ok(self.bytes(at, 3)?.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
     }
 
-    fn u32(&self, at: usize) -> Result<u32, Status> {
+    pub(super) fn u32(&self, at: usize) -> Result<u32, Status> {
         Ok(self.bytes(at, 4)?.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)))
+    }
+
+    pub(super) fn u64(&self, at: usize) -> Result<u64, Status> {
+        Ok(self.bytes(at, 8)?.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
     }
 
     fn opcode(&self) -> u16 {
@@ -220,6 +226,7 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let subject = match call.object(call.request.handle(0x1001)?)? {
         Object::Qp(qp) if qp.user_handle.is_none() => Subject::Qp(qp.number),
         Object::Cq(cq) if cq.user_handle.is_none() => Subject::Cq(cq.number),
+        Object::Srq(srq) if srq.user_handle.is_none() => Subject::Srq(srq.number),
         _ => return Err(Errno::NOENT),
     };
     let bytes = call.request.bytes(0x1002)?;
@@ -259,6 +266,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         }
         opcode::CREATE_QP => {
             devx_queue::create_qp(call, &command.0).map(|(object, Answer(reply))| (object, reply))
+        }
+        opcode::CREATE_RMP => {
+            devx_shared_receive::create(call, &command).map(|(object, Answer(reply))| (object, reply))
         }
         _ => return Err(Errno::INVAL),
     };
@@ -364,13 +374,23 @@ fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
 /// OBJ_DESTROY.
 pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(HANDLE)?;
-    call.destroy(handle, |object| matches!(object, Object::Devx(_) | Object::Qp(_) | Object::Cq(_)))
+    call.destroy(handle, |object| {
+        matches!(object, Object::Devx(_) | Object::Qp(_) | Object::Cq(_) | Object::Srq(_))
+    })
 }
 
-/// OBJ_MODIFY: of a queue pair, by its own handle.
+/// OBJ_MODIFY: of a queue pair or a shared receive queue, by its own handle.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?);
     let handle = call.request.handle(HANDLE)?;
+    if command.opcode() == opcode::MODIFY_RMP {
+        let number = call.srq(handle)?.number;
+        if command.u24(9).ok() != Some(number) {
+            return Err(Errno::INVAL);
+        }
+        let outcome = devx_shared_receive::modify(call, number, &command).map(|()| vec![0; HEADER]);
+        return answer(call, OUT, outcome);
+    }
     let number = call.qp(handle)?.number;
     if !devx_queue::changes_qp(command.opcode()) || command.u24(9).ok() != Some(number) {
         return Err(Errno::INVAL);

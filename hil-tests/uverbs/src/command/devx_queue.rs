@@ -14,7 +14,9 @@ use mlx5_mkey::wire::prm::qp_context::{
     PathHops, PathPort, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes,
     QpcState, QpcUar,
 };
-use mlx5_softdev::{Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use mlx5_softdev::{
+    Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport,
+};
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
@@ -49,7 +51,7 @@ pub(super) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// Finds `length` bytes at an offset of a umem. Its number is its handle and one.
-fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
+pub(super) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
     let handle = umem.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
     let Ok(Object::Umem(umem)) = call.object(handle) else { return Err(Status::BAD_RESOURCE) };
     let end = offset.checked_add(length).ok_or(Status::BAD_PARAMETER)?;
@@ -59,11 +61,14 @@ fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64
     umem.address.checked_add(offset).ok_or(Status::BAD_PARAMETER)
 }
 
-/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there. Numbers are handles and one.
-fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: u32) -> Result<Base, Status> {
-    let uar = uar_page.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
+/// Returns what a queue is over: memory that [`place`] has found, and a page that must be there if it has one. Numbers are handles
+/// and one.
+pub(super) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
+    let umems = umems.map(|umem| umem.checked_sub(1));
+    let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
+    let uar = page.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
     match call.object(uar) {
-        Ok(Object::Uar) => Ok(Base { umems: umems.map(|umem| umem.checked_sub(1)), uar: Some(uar) }),
+        Ok(Object::Uar) => Ok(Base { umems, uar: Some(uar) }),
         _ => Err(Status::BAD_RESOURCE),
     }
 }
@@ -82,7 +87,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let ring = place(call, request.cq_umem_id.get(), request.cq_umem_offset.get(), bytes)?;
     let record = place(call, request.cqc.dbr_umem_id.get(), request.cqc.dbr_addr.get(), RECORD)?;
     let umems = [request.cq_umem_id.get(), request.cqc.dbr_umem_id.get()];
-    let base = base(call, umems, CqcSize::from_bits(request.cqc.size.get()).uar_page())?;
+    let base = base(call, umems, Some(CqcSize::from_bits(request.cqc.size.get()).uar_page()))?;
     never_armed(record).ok_or(Status::BAD_PARAMETER)?;
     let number = call.state.device.create_cq(CqAttributes {
         ring,
@@ -117,33 +122,36 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     if !reliable || !record_in_umem || request.wq_umem_valid.get() & CreateQpRequest::UMEM_VALID == 0 {
         return Err(Status::BAD_PARAMETER);
     }
-    let receives = match QpcReceiveQueue::from_bits(qpc.receive_queue.get()).rq_type() {
-        QpcReceiveQueue::REGULAR => true,
-        QpcReceiveQueue::NONE => false,
-        _ => return Err(Status::BAD_PARAMETER),
-    };
+    let receive_queue = QpcReceiveQueue::from_bits(qpc.receive_queue.get());
     let stride = 16_u16 << sizes.log_rq_stride();
-    let rq_bytes = if receives { u64::from(stride) << sizes.log_rq_size() } else { 0 };
+    let own = receive_queue.rq_type() == QpcReceiveQueue::REGULAR;
+    let rq_bytes = if own { u64::from(stride) << sizes.log_rq_size() } else { 0 };
     // The send ring begins at a whole block behind the receive ring.
     let sq_at = rq_bytes.next_multiple_of(BLOCK);
     let sq_bytes = BLOCK << sizes.log_sq_size();
     let rings = place(call, request.wq_umem_id.get(), request.wq_umem_offset.get(), sq_at + sq_bytes)?;
     let record = place(call, qpc.dbr_umem_id.get(), qpc.dbr_addr.get(), RECORD)?;
     let umems = [request.wq_umem_id.get(), qpc.dbr_umem_id.get()];
-    let base = base(call, umems, QpcUar::from_bits(qpc.uar.get()).uar_page())?;
+    let base = base(call, umems, Some(QpcUar::from_bits(qpc.uar.get()).uar_page()))?;
+    let receive = match receive_queue.rq_type() {
+        QpcReceiveQueue::REGULAR => {
+            ReceiveQueue::Own(ReceiveRing { address: rings, log_slots: sizes.log_rq_size(), stride })
+        }
+        QpcReceiveQueue::SHARED => ReceiveQueue::Shared(receive_queue.srqn_rmpn_xrqn()),
+        QpcReceiveQueue::NONE => ReceiveQueue::None,
+        _ => return Err(Status::BAD_PARAMETER),
+    };
     let number = call.state.device.create_qp(QpAttributes {
         transport: Transport::ReliableConnection,
         pd: QpcPd::from_bits(qpc.pd.get()).pd(),
         sq: rings + sq_at,
         log_sq_blocks: sizes.log_sq_size(),
-        receive: match receives {
-            true => ReceiveQueue::Own(ReceiveRing { address: rings, log_slots: sizes.log_rq_size(), stride }),
-            false => ReceiveQueue::None,
-        },
+        receive,
         doorbell_record: record,
         send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
         // Without a receive queue, 0 is no completion queue's number (DEVICE.md 6.8).
-        recv_cqn: Some(qpc.cqn_rcv.get() & 0x00ff_ffff).filter(|cqn| receives || *cqn != 0),
+        recv_cqn: Some(qpc.cqn_rcv.get() & 0x00ff_ffff)
+            .filter(|cqn| receive != ReceiveQueue::None || *cqn != 0),
         user_index: qpc.user_index.get() & 0x00ff_ffff,
         drain_sigerr: false,
         rnr_retry: Retries::Infinite,

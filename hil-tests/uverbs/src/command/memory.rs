@@ -17,6 +17,7 @@ const REMOTE_READ: u32 = 1 << 2;
 const REMOTE_ATOMIC: u32 = 1 << 3;
 const MW_BIND: u32 = 1 << 4;
 const ZERO_BASED: u32 = 1 << 5;
+const ON_DEMAND: u32 = 1 << 6;
 const HUGETLB: u32 = 1 << 7;
 const RELAXED_ORDERING: u32 = 1 << 20;
 /// Flags that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
@@ -89,6 +90,10 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Checks access flags of a region that can have those of `possible` (`ib_check_mr_access`).
 fn check_access(flags: u32, possible: u32) -> Result<(), Errno> {
+    // Pages are where they are: nothing is brought in on demand.
+    if flags & ON_DEMAND != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
     let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
     if flags & !possible != 0 || changes && flags & LOCAL_WRITE == 0 {
         return Err(Errno::INVAL);

@@ -5,6 +5,7 @@ mod completion;
 mod device;
 mod devx;
 mod devx_queue;
+mod devx_shared_receive;
 mod memory;
 mod queue_pair;
 mod shared_receive;

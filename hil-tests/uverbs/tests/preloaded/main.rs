@@ -5,6 +5,7 @@
 mod common;
 mod drivers;
 mod record;
+mod shared;
 mod verbs;
 
 use common::{INSIDE, directory, preloaded, prepared, program};

@@ -175,6 +175,14 @@ pub(crate) fn read(descriptor: RawFd) -> Result<usize, Errno> {
     usize::try_from(length).map_err(|_| errno())
 }
 
+/// Reads a message from a descriptor.
+pub(crate) fn message(descriptor: RawFd) -> Vec<u8> {
+    let mut buffer = [0_u8; 128];
+    // SAFETY: the buffer lives until the call is over.
+    let length = unsafe { libc::read(descriptor, buffer.as_mut_ptr().cast(), buffer.len()) };
+    buffer[..usize::try_from(length).expect("a message")].to_vec()
+}
+
 /// Calls with any address in place of a request.
 pub(crate) fn call_at(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     // SAFETY: the device checks the address before it uses it.

@@ -1,0 +1,57 @@
+//! Shared receive queues that a program makes by commands of the device (DEVX): receive memory pools of linked lists.
+
+use super::Call;
+use super::devx::{Answer, Command, Status};
+use super::devx_queue::{base, place};
+use crate::object::{Object, Srq};
+use mlx5_softdev::SrqAttributes;
+
+/// Where the pool's work queue stands in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).
+const WQ: usize = 0x50;
+/// `wq_type`: linked list.
+const LINKED_LIST: u8 = 0;
+/// Its ring and its doorbell record are in umems.
+const UMEMS: u8 = 0xc0;
+/// Bytes of a doorbell record.
+const RECORD: u64 = 8;
+/// Of the fields of MODIFY_RMP: the limit.
+const LIMIT: u8 = 1;
+
+/// CREATE_RMP.
+pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
+    let at = |offset: usize| WQ + offset;
+    // Neither a ring, nor strides, nor a signature of each slot.
+    let plain = command.u8(at(0))? & 0xf8 == LINKED_LIST << 4;
+    if !plain || command.u8(at(0x24))? & UMEMS != UMEMS {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let (log_slots, log_stride) = (command.u8(at(0x23))? & 0x1f, command.u8(at(0x21))? & 0xf);
+    if log_slots > 16 {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let umems = [command.u32(at(0x2c))?, command.u32(at(0x28))?];
+    let [ring, record] = umems;
+    let ring = place(call, ring, command.u64(at(0x30))?, 1 << (log_slots + log_stride))?;
+    let doorbell_record = place(call, record, command.u64(at(0x10))?, RECORD)?;
+    let base = base(call, umems, None)?;
+    let number = call.state.device.create_srq(SrqAttributes {
+        pd: command.u24(at(9))?,
+        ring,
+        log_slots,
+        stride: 1 << log_stride,
+        doorbell_record,
+    })?;
+    let (receives, segments) = ((1 << log_slots) - 1, (1 << log_stride) / 16 - 1);
+    let srq = Srq { number, user_handle: None, base, receives, segments, async_events: 0 };
+    Ok((Object::Srq(srq), Answer::number(number)))
+}
+
+/// MODIFY_RMP: its limit.
+pub(super) fn modify(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
+    const MASK: usize = 0x17;
+    if command.u8(MASK)? & LIMIT != 0 {
+        call.state.device.arm_srq(number, command.u16(WQ + 6)?.into())?;
+        call.state.touch();
+    }
+    Ok(())
+}
