@@ -23,8 +23,15 @@ const RELAXED_ORDERING: u32 = 1 << 20;
 /// Flags that a device may ignore (`IB_UVERBS_ACCESS_OPTIONAL_RANGE`).
 const OPTIONAL: u32 = 0x3ff0_0000;
 
-const KNOWN: u32 =
-    LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | MW_BIND | ZERO_BASED | HUGETLB | OPTIONAL;
+const KNOWN: u32 = LOCAL_WRITE
+    | REMOTE_WRITE
+    | REMOTE_READ
+    | REMOTE_ATOMIC
+    | MW_BIND
+    | ZERO_BASED
+    | ON_DEMAND
+    | HUGETLB
+    | OPTIONAL;
 
 /// What a region of a dma-buf can have.
 const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING;
@@ -90,15 +97,12 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// Checks access flags of a region that can have those of `possible` (`ib_check_mr_access`).
 fn check_access(flags: u32, possible: u32) -> Result<(), Errno> {
-    // Pages are where they are: nothing is brought in on demand.
-    if flags & ON_DEMAND != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
     let changes = flags & (REMOTE_WRITE | REMOTE_ATOMIC) != 0;
     if flags & !possible != 0 || changes && flags & LOCAL_WRITE == 0 {
         return Err(Errno::INVAL);
     }
-    Ok(())
+    // Pages are where they are: nothing is brought in on demand.
+    if flags & ON_DEMAND != 0 { Err(Errno::OPNOTSUPP) } else { Ok(()) }
 }
 
 /// Returns the rights that access flags give.
