@@ -64,6 +64,18 @@ pub enum ConfigError {
     CopyMaskNeedsSameStructure,
     /// Signatures in both domains with the cipher outside of them: no device does that.
     BothSignaturesOutsideCipher,
+    /// A digest and AES-XTS in one mkey: the device lacks it.
+    DigestWithXtsUnsupported,
+    /// A digest with AES-XTS that is not over the ciphertext of its domain: on the wire it goes with encryption when sending and
+    /// signatures after it, in memory with decryption when sending and signatures before it. No other form is known of any device.
+    DigestNotOverCiphertext,
+    /// An mkey with a digest maps no data beside it.
+    DigestWithoutData {
+        /// What the layout maps, in bytes.
+        length: u8,
+    },
+    /// A prepared configuration sets no digest.
+    NoDigest,
     /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
     OtherKind,
     /// A prepared configuration sets no T10-DIF in this domain.
@@ -137,6 +149,16 @@ impl fmt::Display for ConfigError {
             Self::BothSignaturesOutsideCipher => {
                 f.write_str("signatures in both domains need the cipher around the encrypted one's signature")
             }
+            Self::DigestWithXtsUnsupported => {
+                f.write_str("the device does not support a digest and AES-XTS in one mkey")
+            }
+            Self::DigestNotOverCiphertext => {
+                f.write_str("a digest with AES-XTS must be over the ciphertext of its domain")
+            }
+            Self::DigestWithoutData { length } => {
+                write!(f, "a digest needs data beside it: the layout maps {length} bytes")
+            }
+            Self::NoDigest => f.write_str("no digest is set"),
             Self::OtherKind => f.write_str("the configuration was prepared for another kind of mkey"),
             Self::NoT10Dif(DomainKind::Wire) => f.write_str("no T10-DIF is set on the wire"),
             Self::NoT10Dif(DomainKind::Memory) => f.write_str("no T10-DIF is set in memory"),

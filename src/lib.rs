@@ -6,6 +6,8 @@
 #[cfg(any(test, feature = "devx"))]
 extern crate std;
 
+#[cfg(feature = "capi")]
+pub mod capi;
 pub mod command;
 #[cfg(feature = "devx")]
 pub mod devx;

@@ -1,7 +1,7 @@
 //! Values that cannot hold a wrong number.
 //!
 //! The device has 24-bit object numbers, five block sizes and a 128-bit tweak. Each has a type here whose constructor is
-//! the only place where the limit is checked; nothing behind it checks again.
+//! the only place where the limit is checked; nothing after it checks again.
 //!
 //! ```
 //! use mlx5_mkey::types::{BlockSize, Key, MkeyIndex, Qpn, Tweak};
@@ -155,7 +155,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`).
+/// A protected block or data unit, in bytes of data without its signature (`enum mlx5dv_block_size`, and the unit of 1 MiB that DPDK
+/// has).
 ///
 /// Each is represented by the code that a BSF carries for it (PRM `bs_selector`).
 ///
@@ -180,11 +181,18 @@ pub enum BlockSize {
     B4096 = 3,
     /// 4160 bytes.
     B4160 = 4,
+    /// 1 MiB: a data unit of AES-XTS. As a block it is refused
+    /// ([`ConfigError::BlockSizeUnsupported`](crate::error::ConfigError::BlockSizeUnsupported)).
+    ///
+    /// DPDK's driver has it so; a comment in the kernel calls the same code 1 GiB. Within the first MiB both are the same.
+    MIB1 = 5,
 }
 
 impl BlockSize {
-    /// All block sizes, smallest first.
+    /// All sizes of blocks, smallest first.
     pub const ALL: [Self; 5] = [Self::B512, Self::B520, Self::B4048, Self::B4096, Self::B4160];
+    /// All sizes of data units, smallest first.
+    pub const UNITS: [Self; 6] = [Self::B512, Self::B520, Self::B4048, Self::B4096, Self::B4160, Self::MIB1];
 
     /// Returns the size in bytes.
     pub const fn bytes(self) -> u32 {
@@ -194,6 +202,7 @@ impl BlockSize {
             Self::B4048 => 4048,
             Self::B4096 => 4096,
             Self::B4160 => 4160,
+            Self::MIB1 => 1 << 20,
         }
     }
 
@@ -209,6 +218,7 @@ impl BlockSize {
             2 => Some(Self::B520),
             3 => Some(Self::B4096),
             4 => Some(Self::B4160),
+            5 => Some(Self::MIB1),
             6 => Some(Self::B4048),
             _ => None,
         }
@@ -222,6 +232,7 @@ impl BlockSize {
             4048 => Some(Self::B4048),
             4096 => Some(Self::B4096),
             4160 => Some(Self::B4160),
+            0x10_0000 => Some(Self::MIB1),
             _ => None,
         }
     }
@@ -262,6 +273,29 @@ pub enum Seed {
     Zeros,
     /// All bits 1.
     Ones,
+}
+
+/// The fence of a request after one that changes an mkey: what a device needs so that the request finds the mkey changed
+/// (PRM `umr_fence`).
+///
+/// ```
+/// use mlx5_mkey::command::GeneralCapabilities;
+/// use mlx5_mkey::queue::SendQueueConfig;
+/// use mlx5_mkey::types::Qpn;
+/// /// A queue that fences as its device needs.
+/// fn config(qpn: Qpn, device: &GeneralCapabilities) -> SendQueueConfig {
+///     SendQueueConfig { umr_fence: device.umr_fence, ..SendQueueConfig::new(qpn) }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum UmrFence {
+    /// Strong ordering.
+    Strong,
+    /// The small fence, which the reference provider sets whatever the device says.
+    Small,
+    /// None: the device orders by itself.
+    None,
 }
 
 /// The tweak of the first data unit, a 128-bit number: normally the LBA of the first block (IEEE 1619).
@@ -331,12 +365,13 @@ mod tests {
 
     #[test]
     fn selectors_and_sizes_agree() {
-        for size in BlockSize::ALL {
+        for size in BlockSize::UNITS {
             assert_eq!(BlockSize::from_selector(size.selector()), Some(size));
             assert_eq!(BlockSize::from_bytes(size.bytes()), Some(size));
             assert_eq!(size.bytes() % 8, 0, "R107");
         }
         assert_eq!(BlockSize::from_selector(0), None);
-        assert_eq!(BlockSize::from_selector(5), None, "D14: not offered");
+        assert_eq!(BlockSize::from_selector(7), None);
+        assert!(!BlockSize::ALL.contains(&BlockSize::MIB1), "D14: a unit, and no block");
     }
 }

@@ -130,7 +130,9 @@ impl Geometry {
     fn of(engine: XtsEngine) -> Self {
         match engine {
             // 1 MiB.
-            XtsEngine::MultiBlock => Self { blocks_per_mkey: 2048, mkeys_per_command: 1 },
+            XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian => {
+                Self { blocks_per_mkey: 2048, mkeys_per_command: 1 }
+            }
             XtsEngine::SingleBlock | XtsEngine::Unspecified => {
                 Self { blocks_per_mkey: 1, mkeys_per_command: 8 }
             }

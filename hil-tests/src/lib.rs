@@ -9,9 +9,10 @@ pub mod compile_fail;
 pub mod demo;
 #[cfg(feature = "host")]
 pub mod differential;
+pub mod model;
 #[cfg(feature = "host")]
 pub mod recording;
 #[cfg(feature = "host")]
 pub mod vectors;
 
-pub use hil_scenarios::{cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};
+pub use hil_scenarios::{assumption, cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};

@@ -113,3 +113,48 @@ fn another_device_gives_other_values() {
     let single = DeviceProfile { xts: XtsEngine::SingleBlock, ..DeviceProfile::default() };
     assert!(measure(SoftBoard::new(single), "gap07").len() == 12);
 }
+
+/// What scenarios assume and no source says fails on a software device that does otherwise, and is told of by hardware that does.
+#[test]
+fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
+    let none = Faults::default();
+    let silent = Faults { failing_request_silent: true, ..none };
+    for (name, what, broken) in [
+        (
+            "r048_an_entry_with_a_wrong_key",
+            "bytes written before",
+            Faults { bad_entries_found_late: true, ..none },
+        ),
+        (
+            "r012_the_peer_may_not_invalidate_every_key",
+            "refused invalidation",
+            Faults { invalidation_refused_otherwise: true, ..none },
+        ),
+        (
+            "r153_leftover_combinations",
+            "memory true, wire false",
+            Faults { leftover_rows_refused: true, ..none },
+        ),
+        ("r166_job_sizes", "47 bytes in units of 512", Faults { job_size_ignored: true, ..none }),
+        ("m17_cancelled_requests_complete_and_do_nothing", "before the queue stops", silent),
+        ("m19_a_draining_queue_stops_behind_an_error", "before the queue stops", silent),
+        (
+            "m19_a_draining_queue_without_errors_goes_on",
+            "behind the peer's data",
+            Faults { drained_by_the_peers_data: true, ..none },
+        ),
+    ] {
+        let scenario = scenarios::all().find(|scenario| scenario.name == name).expect(name);
+        for (faults, value) in [(none, "as assumed"), (broken, "not as assumed")] {
+            let mut board = plain().with_faults(faults).as_hardware();
+            (scenario.run)(&mut board).unwrap_or_else(|error| panic!("{name} on hardware: {error}"));
+            let told = board.findings();
+            assert!(told.iter().all(|(what, _)| !what.contains(" = ")), "{told:?}");
+            let found =
+                told.iter().any(|(of, found)| of.contains(what) && found.ends_with(&format!(", {value}")));
+            assert!(found, "{name}: no `{what}` that is {value} in {told:#?}");
+        }
+        let error = (scenario.run)(&mut plain().with_faults(broken)).expect_err(name);
+        assert!(error.contains(what), "{name}: {error}");
+    }
+}

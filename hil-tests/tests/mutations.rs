@@ -15,7 +15,7 @@ macro_rules! switches {
     }};
 }
 
-fn mutations() -> [(&'static str, Faults); 20] {
+fn mutations() -> [(&'static str, Faults); 40] {
     switches!(
         ref_tag_not_advancing,
         tweak_not_advancing,
@@ -37,6 +37,26 @@ fn mutations() -> [(&'static str, Faults); 20] {
         length_counts_memory_bytes,
         error_not_kept_first,
         crc_seed_inverted,
+        receives_count_memory_bytes,
+        qp_rights_ignored,
+        region_rights_ignored,
+        key_domain_ignored,
+        region_domain_ignored,
+        umr_domain_ignored,
+        dek_domain_ignored,
+        psv_domain_ignored,
+        invalidate_tag_ignored,
+        invalidate_domain_ignored,
+        solicited_lost,
+        atomic_alignment_ignored,
+        check_free_ignored,
+        check_qpn_ignored,
+        bad_entries_found_late,
+        invalidation_refused_otherwise,
+        leftover_rows_refused,
+        job_size_ignored,
+        failing_request_silent,
+        drained_by_the_peers_data,
     )
 }
 

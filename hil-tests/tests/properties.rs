@@ -3,6 +3,7 @@
 
 use hil_tests::board::{DekSpec, MkeySpec, SEND_BLOCKS, SoftBoard};
 use hil_tests::expected;
+use hil_tests::model::QueueModel;
 use hil_tests::qp_pair::{QpPairFixture, Rx, Tx};
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
@@ -10,7 +11,7 @@ use mlx5_mkey::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureChange,
     SignatureOrder, T10Dif, XtsEngine, check_mask, job_size_can_be_encrypted,
 };
-use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -18,7 +19,6 @@ use mlx5_softdev::DeviceProfile;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use std::collections::VecDeque;
 
 fn seed() -> impl Strategy<Value = Seed> {
     select(vec![Seed::Zeros, Seed::Ones])
@@ -279,40 +279,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A request as the model of a queue remembers it.
-#[derive(Clone, Copy, Debug)]
-struct Posted {
-    id: u64,
-    signaled: bool,
-    blocks: u32,
-    requests: u32,
-}
-
-/// What a queue must do, in the plainest way: three lists.
-#[derive(Default)]
-struct Model {
-    posted: VecDeque<Posted>,
-    rung: VecDeque<Posted>,
-    done: VecDeque<Posted>,
-}
-
-impl Model {
-    fn blocks(&self) -> u32 {
-        self.posted.iter().chain(&self.rung).chain(&self.done).map(|request| request.blocks).sum()
-    }
-
-    fn requests(&self) -> u32 {
-        self.posted.iter().chain(&self.rung).chain(&self.done).map(|request| request.requests).sum()
-    }
-
-    /// Takes the names of all completions that are there; what is not signalled leaves with the next that is.
-    fn poll(&mut self) -> Vec<u64> {
-        let last = self.done.iter().rposition(|request| request.signaled);
-        let gone = last.map_or(0, |last| last + 1);
-        self.done.drain(..gone).filter(|request| request.signaled).map(|request| request.id).collect()
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
@@ -328,7 +294,7 @@ proptest! {
         let mkey = pair.mkey(MkeySpec { entries: 8, signature: true, ..MkeySpec::default() });
         let domain = |signature| Domain { signature, block_size: BlockSize::B512 };
         let both = BlockSignature::both(domain(Signature::Crc32(Seed::Ones)), domain(Signature::Crc32c(Seed::Ones)));
-        let mut model = Model::default();
+        let mut model = QueueModel::new(SEND_BLOCKS as u32, u32::MAX, 0);
         // The mkey's state decides what its next configuration takes: it is new once.
         let whole = MkeyConfig { access: Some(Access::ALL), signature: SignatureChange::Reset, ..MkeyConfig::UNCHANGED };
         pair.configure(mkey, &whole, Layout::Unchanged).map_err(TestCaseError::fail)?;
@@ -339,28 +305,31 @@ proptest! {
             Step::Ring, Step::RunDevice, Step::Poll, Step::Nop { signaled: true }, Step::Ring, Step::RunDevice, Step::Poll,
         ])) {
             let before = pair.near.counters();
-            prop_assert_eq!(before.free_blocks, SEND_BLOCKS as u32 - model.blocks());
-            prop_assert_eq!(before.outstanding, model.requests());
+            prop_assert_eq!(before.free_blocks, model.free_blocks());
+            prop_assert_eq!(before.outstanding, model.outstanding());
             macro_rules! request {
                 ($signaled:expr) => {{
                     let request = pair.near.request(id);
                     if $signaled { request.signaled() } else { request }
                 }};
             }
-            let (result, posted) = match step {
-                Step::Nop { signaled } => {
-                    (request!(signaled).nop(), Posted { id, signaled, blocks: 1, requests: 1 })
-                }
+            let (result, signaled, parts) = match step {
+                Step::Nop { signaled } => (request!(signaled).nop(), signaled, vec![(RequestKind::Nop, 1)]),
                 Step::Write { segments, signaled } => {
                     let blocks = (2 + segments as u32).div_ceil(4);
                     let result = request!(signaled).rdma_write(remote, &sges[..segments]);
-                    (result, Posted { id, signaled, blocks, requests: 1 })
+                    (result, signaled, vec![(RequestKind::RdmaWrite, blocks)])
                 }
                 Step::Configure { signature, signaled } => {
                     let prepared = if signature { &sets } else { &resets };
-                    let (blocks, requests) = if signature { (2 + 2 + 1 + 2, 3) } else { (2 + 2, 1) };
+                    let part = |blocks| (RequestKind::MkeyConfigurePart, blocks);
+                    let parts = if signature {
+                        vec![part(2 + 2 + 1), part(1), (RequestKind::MkeyConfigure, 1)]
+                    } else {
+                        vec![(RequestKind::MkeyConfigure, 2 + 2)]
+                    };
                     let result = request!(signaled).configure_mkey(&mut pair.mkeys[mkey], prepared, &entries[..5]);
-                    (result, Posted { id, signaled, blocks, requests })
+                    (result, signaled, parts)
                 }
                 Step::Refuse => {
                     let known = pair.mkeys[mkey].clone();
@@ -373,12 +342,12 @@ proptest! {
                 }
                 Step::Ring => {
                     pair.near.ring_doorbell();
-                    model.rung.append(&mut model.posted);
+                    model.publish();
                     continue;
                 }
                 Step::RunDevice => {
                     pair.run_device().map_err(TestCaseError::fail)?;
-                    model.done.append(&mut model.rung);
+                    model.execute();
                     continue;
                 }
                 Step::Poll => {
@@ -388,15 +357,14 @@ proptest! {
                     continue;
                 }
             };
-            if posted.blocks > before.free_blocks {
-                prop_assert_eq!(result, Err(PostError::SendRingFull { needed: posted.blocks as u16, free: before.free_blocks as u16 }));
-                prop_assert_eq!(before, pair.near.counters());
+            prop_assert_eq!(result, model.room(parts.len() as u32, parts.iter().map(|(_, blocks)| blocks).sum()));
+            if result.is_ok() {
+                model.post(id, signaled, &parts);
             } else {
-                prop_assert_eq!(result, Ok(()));
-                model.posted.push_back(posted);
+                prop_assert_eq!(before, pair.near.counters());
             }
         }
-        prop_assert_eq!(pair.near.queues().free_blocks(), SEND_BLOCKS as u32 - model.blocks());
+        prop_assert_eq!(pair.near.queues().free_blocks(), model.free_blocks());
     }
 }
 

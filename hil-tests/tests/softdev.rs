@@ -3,17 +3,21 @@
 use hil_tests::board::{Board, SoftBoard};
 use hil_tests::way::Ways;
 use hil_tests::{cases, scenarios};
-use mlx5_softdev::{CryptoMode, DeviceProfile, PartialBlocks, XtsEngine};
+use mlx5_softdev::{CryptoMode, DeviceProfile, PartialBlocks, UmrFence, XtsEngine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The kinds of device that scenarios run on.
-fn kinds() -> [(&'static str, DeviceProfile); 4] {
+fn kinds() -> [(&'static str, DeviceProfile); 5] {
     let plain = DeviceProfile::default();
     [
         ("softdev", plain),
         ("softdev-single-block", DeviceProfile { xts: XtsEngine::SingleBlock, ..plain }),
+        (
+            "softdev-little-endian",
+            DeviceProfile { xts: XtsEngine::MultiBlockLittleEndian, umr_fence: UmrFence::None, ..plain },
+        ),
         ("softdev-wrapped", DeviceProfile { crypto: CryptoMode::Wrapped, ..plain }),
         ("softdev-whole-blocks", DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..plain }),
     ]
@@ -71,6 +75,11 @@ fn scenarios_on_the_device_as_it_is() {
 #[test]
 fn scenarios_on_an_engine_of_single_data_units() {
     run("softdev-single-block");
+}
+
+#[test]
+fn scenarios_on_an_engine_with_little_endian_tweaks() {
+    run("softdev-little-endian");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) fn from_words(length: usize, words: &[Word]) -> Vec<u8> {
     bytes
 }
 
-/// Encodes over a pattern and compares every byte; what is behind the request stays; a secret leaves nothing; a mailbox that
+/// Encodes over a pattern and compares every byte; what is after the request stays; a secret leaves nothing; a mailbox that
 /// is a byte too short is not touched.
 pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     assert_eq!(C::INPUT, expected.len());

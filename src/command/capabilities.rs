@@ -3,14 +3,15 @@
 use super::Command;
 use crate::error::CommandError;
 use crate::mkey::{SignatureCapabilities, XtsEngine};
+use crate::types::UmrFence;
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{Opcode, RequestHeader};
 use crate::wire::prm::crypto_capabilities::{CryptoCapabilityBits, CryptoLimits, CryptoMode};
 use crate::wire::prm::general_capabilities::{
-    CapBlocks, CapBlueFlame, CapCompletionQueues, CapCrypto, CapDma, CapDmaQueues, CapIdentity, CapMessages,
-    CapMkeyLimits, CapMkeys, CapOffloads, CapPages, CapPorts, CapProtectionDomains, CapQueuePairs,
-    CapReceiveRequest, CapSendRequest, CapSignatureErrors, CapSignatureTypes, CapTransports, CapXts,
-    GeneralCapabilityBits,
+    CapBlocks, CapBlueFlame, CapCompletionQueues, CapCrypto, CapDigests, CapDma, CapDmaQueues, CapIdentity,
+    CapMessages, CapMkeyLimits, CapMkeys, CapOffloads, CapPages, CapPorts, CapProtectionDomains,
+    CapQueuePairs, CapReceiveRequest, CapSendRequest, CapSignatureErrors, CapSignatureTypes, CapTransports,
+    CapXts, GeneralCapabilityBits,
 };
 use crate::wire::prm::object::ObjectType;
 use crate::wire::prm::query_hca_cap::{CRYPTO, CURRENT, GENERAL, QueryHcaCapReply, QueryHcaCapRequest};
@@ -76,20 +77,27 @@ pub struct GeneralCapabilities {
     pub crc32c: bool,
     /// CRC-64 XP10.
     pub crc64_xp10: bool,
+    /// A digest and AES-XTS in one mkey.
+    pub digest_with_xts: bool,
     /// There are crypto capabilities to ask for.
     pub crypto: bool,
     /// AES-XTS, one data unit per mkey, tweaks little endian.
     pub xts_single_block: bool,
     /// AES-XTS, any number of data units per mkey, tweaks big endian.
     pub xts_multi_block: bool,
+    /// AES-XTS, any number of data units per mkey, tweaks little endian.
+    pub xts_multi_block_little_endian: bool,
+    /// A tweak grows by 2^64 from unit to unit (PRM `aes_xts_tweak_inc_64`), where all other devices have it grow by one. See
+    /// [`GeneralCapabilities::xts_engine`].
+    pub xts_tweak_inc_64: bool,
     /// Bit n: general objects of type n can be created.
     pub object_types: u64,
     /// UMRs may not build on indirect mkeys.
     pub umr_indirect_mkey_disabled: bool,
     /// UMRs may not change the right to atomics.
     pub umr_modify_atomic_disabled: bool,
-    /// Which fence a UMR needs, as a code.
-    pub umr_fence: u8,
+    /// The fence of a request after a UMR.
+    pub umr_fence: UmrFence,
     /// Mkeys may allow writes to pass one another.
     pub relaxed_ordering_write: bool,
     /// There is an mkey that reads and writes nothing.
@@ -135,7 +143,7 @@ impl GeneralCapabilities {
         let blocks = CapBlocks::from_bits(bits.blocks.get());
         let offloads = CapOffloads::from_bits(bits.offloads.get());
         let errors = CapSignatureErrors::from_bits(bits.signature_errors.get());
-        let xts = CapXts::from_bits(bits.xts.get());
+        let (xts, crypto) = (CapXts::from_bits(bits.xts.get()), CapCrypto::from_bits(bits.crypto.get()));
         let pages = CapPages::from_bits(bits.pages.get());
         let blue_flame = CapBlueFlame::from_bits(bits.blue_flame.get());
         let ports = CapPorts::from_bits(bits.ports.get());
@@ -165,13 +173,21 @@ impl GeneralCapabilities {
             block_4048: blocks.sig_block_4048(),
             crc32c: types.sig_crc32c(),
             crc64_xp10: types.sig_crc64_xp10(),
-            crypto: CapCrypto::from_bits(bits.crypto.get()).crypto(),
+            digest_with_xts: CapDigests::from_bits(bits.digests.get()).with_crypto(),
+            crypto: crypto.crypto(),
             xts_single_block: xts.aes_xts_single_block_le_tweak(),
             xts_multi_block: xts.aes_xts_multi_block_be_tweak(),
+            xts_multi_block_little_endian: crypto.aes_xts_multi_block_le_tweak(),
+            xts_tweak_inc_64: xts.aes_xts_tweak_inc_64(),
             object_types: bits.general_obj_types.get(),
             umr_indirect_mkey_disabled: offloads.umr_indirect_mkey_disabled(),
             umr_modify_atomic_disabled: offloads.umr_modify_atomic_disabled(),
-            umr_fence: offloads.umr_fence(),
+            umr_fence: match offloads.umr_fence() {
+                1 => UmrFence::Small,
+                2 => UmrFence::None,
+                // 0, and a code that is not known.
+                _ => UmrFence::Strong,
+            },
             relaxed_ordering_write: mkeys.relaxed_ordering_write(),
             null_mkey: limits.null_mkey(),
             atomic: offloads.atomic(),
@@ -202,15 +218,22 @@ impl GeneralCapabilities {
             block_4048: self.block_4048,
             crc32c: self.crc32c,
             crc64_xp10: self.crc64_xp10,
+            digest_with_xts: self.digest_with_xts,
         })
     }
 
-    /// Returns the AES-XTS engine, `None` for none. An engine for many data units comes first where there are both.
+    /// Returns the AES-XTS engine, `None` for none. Engines for many data units come first where there are several.
+    ///
+    /// There is none, either, on a device whose tweaks grow by 2^64 ([`GeneralCapabilities::xts_tweak_inc_64`]): two drivers write all
+    /// ones into the upper half to count blocks in the lower one, but no document says that this is what the device then does, and a
+    /// wrong guess encrypts data so that nobody can read it. `mlxconfig` can switch it off.
     pub const fn xts_engine(&self) -> Option<XtsEngine> {
-        if !self.crypto {
+        if !self.crypto || self.xts_tweak_inc_64 {
             None
         } else if self.xts_multi_block {
             Some(XtsEngine::MultiBlock)
+        } else if self.xts_multi_block_little_endian {
+            Some(XtsEngine::MultiBlockLittleEndian)
         } else if self.xts_single_block {
             Some(XtsEngine::SingleBlock)
         } else {
@@ -309,6 +332,11 @@ impl CryptoReport {
         if !self.general.crypto {
             return KeyImport::Unavailable("the device does not encrypt");
         }
+        if self.general.crypto && self.general.xts_tweak_inc_64 {
+            return KeyImport::Unavailable(
+                "its tweaks grow by 2^64 (aes_xts_tweak_inc_64), which can be switched off",
+            );
+        }
         if self.general.xts_engine().is_none() {
             return KeyImport::Unavailable("the device has no AES-XTS engine");
         }
@@ -338,7 +366,9 @@ impl fmt::Display for CryptoReport {
             KeyImport::Unavailable(why) => write!(f, "no AES-XTS: {why}")?,
             KeyImport::Plaintext | KeyImport::Wrapped => {
                 f.write_str(match self.general.xts_engine() {
-                    Some(XtsEngine::MultiBlock) => "AES-XTS, any number of data units per mkey; ",
+                    Some(XtsEngine::MultiBlock | XtsEngine::MultiBlockLittleEndian) => {
+                        "AES-XTS, any number of data units per mkey; "
+                    }
                     Some(XtsEngine::SingleBlock) => "AES-XTS, one data unit per mkey; ",
                     _ => "AES-XTS; ",
                 })?;

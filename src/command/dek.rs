@@ -11,7 +11,7 @@ use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectTyp
 use core::fmt;
 use subtle::ConstantTimeEq;
 
-/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one behind the other. `N` is 32 or 64.
+/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N` is 32 or 64.
 ///
 /// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused (Implementation Guidance C.I);
 /// a published vector has them nevertheless (IEEE 1619, vector 1).
@@ -123,7 +123,7 @@ impl<'a> DekKey<'a> {
         }
     }
 
-    /// Returns the key as it is given, and the tag that goes behind it.
+    /// Returns the key as it is given, and the tag that goes after it.
     fn parts(&self) -> (&'a [u8], Option<Keytag>) {
         match *self {
             Self::Plain128 { key, keytag } => (key.0, keytag),

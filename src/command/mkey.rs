@@ -2,7 +2,7 @@
 
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
 use crate::error::CommandError;
-use crate::mkey::{Access, MkeyAttributes, SignatureAttributes};
+use crate::mkey::{Access, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::{Key, MkeyIndex, OutOfRange, PsvIndex};
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::mkey_context::QpnMkey;
@@ -73,6 +73,10 @@ pub struct MkeyFeatures {
     pub relaxed_ordering_write: bool,
     /// Reads through it may pass writes.
     pub relaxed_ordering_read: bool,
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
+    pub access: Access,
+    /// How much configurations will write. Changes no byte of the command; see [`MkeyAttributes::form`].
+    pub form: UmrForm,
 }
 
 /// Creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
@@ -137,6 +141,7 @@ impl CreateMkey {
             signature: None,
             crypto: None,
             tag_update: self.features.update_tag,
+            form: self.features.form,
         }
     }
 
@@ -176,10 +181,15 @@ impl Command for CreateMkey {
     fn write(&self, input: &mut CreateMkeyRequest) {
         let features = &self.features;
         input.header = RequestHeader::new(Self::OPCODE);
+        let rights = features.access.to_wire();
         let flags = MkcFlags::new()
             .with_free(true)
             .with_umr_en(true)
             .with_local_read(true)
+            .with_local_write(rights.local_write())
+            .with_remote_read(rights.remote_read())
+            .with_remote_write(rights.remote_write())
+            .with_atomic(rights.atomic())
             .with_relaxed_ordering_write(features.relaxed_ordering_write)
             .with_access_mode_1_0(MkcFlags::KLM);
         input.mkc.flags.set(flags.into_bits());

@@ -108,7 +108,7 @@ pub trait Command {
     /// [`CommandError`] where the values in it make no sense; most replies cannot fail here.
     fn read(&self, output: &Self::Output) -> Result<Self::Reply, CommandError>;
 
-    /// Writes the request to the start of a mailbox, every byte of it, and nothing behind it.
+    /// Writes the request to the start of a mailbox, every byte of it, and nothing after it.
     ///
     /// # Errors
     /// [`CommandError::MailboxTooShort`]; then nothing is written.

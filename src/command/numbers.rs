@@ -105,7 +105,7 @@ pub struct UmemId(pub u32);
 ///
 /// ```
 /// use mlx5_mkey::command::{UmemId, UmemSlice};
-/// // 256 entries of 64 bytes, and the doorbell record behind them.
+/// // 256 entries of 64 bytes, and the doorbell record after them.
 /// let entries = UmemSlice { umem: UmemId(9), offset: 0 };
 /// let record = UmemSlice { offset: 256 * 64, ..entries };
 /// ```

@@ -140,6 +140,7 @@ mod tests {
 
     use super::*;
     use std::format;
+    use std::os::unix::fs::FileExt;
 
     #[test]
     fn m66_secrets_are_wiped_and_not_printed() {
@@ -151,5 +152,19 @@ mod tests {
         secret.wipe();
         assert_eq!(secret.expose(), &[0; 16]);
         assert!(core::mem::needs_drop::<Secret<16>>());
+    }
+
+    #[test]
+    fn m66_a_secret_is_wiped_when_it_is_dropped() {
+        // In the middle of memory that nothing else uses so soon after it was freed.
+        let memory = std::fs::File::open("/proc/self/mem").unwrap();
+        let secret = std::boxed::Box::new(Secret::new([0x5a; 4096]));
+        let address = secret.expose().as_ptr() as u64 + 2048;
+        let mut bytes = [0; 64];
+        memory.read_exact_at(&mut bytes, address).unwrap();
+        assert_eq!(bytes, [0x5a; 64]);
+        drop(secret);
+        memory.read_exact_at(&mut bytes, address).unwrap();
+        assert_eq!(bytes, [0; 64]);
     }
 }

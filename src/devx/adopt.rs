@@ -108,7 +108,7 @@ impl Device {
     /// /// Takes over a connection, after RDMA_CM_EVENT_ESTABLISHED.
     /// ///
     /// /// # Safety
-    /// /// `id` is connected, of an mlx5 device, and is destroyed (`rdma_destroy_qp`, `rdma_destroy_id`) behind the connection.
+    /// /// `id` is connected, of an mlx5 device, and is destroyed (`rdma_destroy_qp`, `rdma_destroy_id`) after the connection.
     /// unsafe fn take_over(id: &CmId) -> Result<Connection, DevxError> {
     ///     // SAFETY: the caller vouches for the objects, and nothing but the connection posts or polls.
     ///     unsafe {
@@ -174,6 +174,7 @@ impl Device {
             signal_all: spec.signal_all,
             max_requests,
             first_block: sends.into(),
+            umr_fence: self.report.general.umr_fence,
             ..SendQueueConfig::new(qpn)
         };
         // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is there. Both libraries ring

@@ -1,7 +1,7 @@
 //! Completions by event: a file descriptor for each completion queue, and waiting for the next completion.
 //!
 //! Threads that serve several queues poll their descriptors, by `epoll` or through an asynchronous runtime. There is no thread
-//! behind it.
+//! after it.
 
 use super::cq::CqReader;
 use super::{AdoptError, DevxError, EventKind, sys};
@@ -79,7 +79,7 @@ impl CqReader {
     }
 
     /// Asks for an event of a queue that was taken over ([`super::Device::adopt_cq`]), at the channel that it was made with
-    /// (`struct ibv_comp_channel`). Poll once more behind it, before you wait there. Other queues are armed by
+    /// (`struct ibv_comp_channel`). Poll once more after it, before you wait there. Other queues are armed by
     /// [`CqReader::poll_or_arm`].
     ///
     /// ```no_run

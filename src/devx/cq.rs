@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes between a ring and the doorbell record behind it, so that they do not share a cache line.
+/// Bytes between a ring and the doorbell record after it, so that they do not share a cache line.
 pub(super) const RECORD_BYTES: usize = 64;
 
 /// What a completion queue is to be like. A number of entries alone is one, too.
@@ -141,7 +141,7 @@ impl Drop for SetAside {
     fn drop(&mut self) {
         let room = &self.cq.0.room;
         match self.writer.get() {
-            // The writer was destroyed: it is dropped behind.
+            // The writer was destroyed: it is dropped after that.
             Some(writer) => {
                 if let Some(held) = room.writers().get_mut(writer) {
                     held.holders -= 1;

@@ -72,7 +72,7 @@ pub enum AdoptError {
     NoReceiveQueue,
     /// Send requests are not executed yet.
     SendsOutstanding {
-        /// The block behind the last that is announced, modulo 2^16.
+        /// The block after the last that is announced, modulo 2^16.
         announced: u16,
         /// The block that the device executes next.
         next: u16,

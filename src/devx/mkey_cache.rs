@@ -179,7 +179,7 @@ impl<const N: usize> MkeyCache<N> {
     }
 
     /// Takes the key of an mkey out of service, for [`MkeyCache::put`]: `request` does it
-    /// ([`SendRequest::invalidate_mkey`]), and is one that completes, or there is one behind it on the same queue. Ask for a
+    /// ([`SendRequest::invalidate_mkey`]), and is one that completes, or there is one after it on the same queue. Ask for a
     /// fence where requests before it still use the key.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl<const N: usize> MkeyCache<N> {
         }
     }
 
-    /// Puts an mkey back: the request of [`MkeyCache::invalidate`], or one behind it, has completed without an error, and its
+    /// Puts an mkey back: the request of [`MkeyCache::invalidate`], or one after it, has completed without an error, and its
     /// completion was taken with the mkeys of this cache in the router. Any thread may take it next. One of another cache changes
     /// nothing.
     #[inline]

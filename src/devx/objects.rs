@@ -8,7 +8,7 @@ use crate::command::{
     CreateDek, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId, CryptoReport, DekKey, DekObject,
     EntryCount, ImportKekId, LoginObject, LoginState, MkeyFeatures, Pdn, QueryLogin,
 };
-use crate::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes};
+use crate::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::{DekId, Key, PsvIndex};
 use crate::wqe::Sge;
 use core::ffi::c_void;
@@ -178,6 +178,10 @@ pub struct MkeySpec<'c> {
     pub remote_invalidate: bool,
     /// Reads and writes through it may pass one another.
     pub relaxed_ordering: bool,
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
+    pub access: Access,
+    /// How much configurations write.
+    pub form: UmrForm,
 }
 
 impl MkeySpec<'_> {
@@ -189,6 +193,8 @@ impl MkeySpec<'_> {
             remote_invalidate: self.remote_invalidate,
             relaxed_ordering_write: self.relaxed_ordering,
             relaxed_ordering_read: self.relaxed_ordering,
+            access: self.access,
+            form: self.form,
         }
     }
 }
@@ -277,6 +283,11 @@ pub struct Psvs {
 }
 
 impl Psvs {
+    /// Returns the PSVs of the memory and of the wire domain, for digests over several mkeys.
+    pub const fn indices(&self) -> [PsvIndex; 2] {
+        self.indices
+    }
+
     /// Makes `count` mkeys of a kind over these PSVs, in the same protection domain.
     ///
     /// # Errors

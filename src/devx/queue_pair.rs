@@ -25,7 +25,7 @@ use std::vec::Vec;
 ///
 /// ```
 /// use mlx5_mkey::devx::{Cq, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec};
-/// /// At most 96 send requests are outstanding, and the queue stops behind a signature error.
+/// /// At most 96 send requests are outstanding, and the queue stops after a signature error.
 /// fn create(device: &Device, pd: &ProtectionDomain, cq: &Cq) -> Result<QueuePair<256, 64>, DevxError> {
 ///     let spec = QueuePairSpec {
 ///         max_requests: Some(96),
@@ -197,8 +197,13 @@ impl Device {
         // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. Ring and
         // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
         let doorbell = unsafe { UarDoorbell::new(register) };
-        let config =
-            SendQueueConfig { signal_all: spec.signal_all, max_requests, ..SendQueueConfig::new(qpn) };
+        let umr_fence = self.report.general.umr_fence;
+        let config = SendQueueConfig {
+            signal_all: spec.signal_all,
+            max_requests,
+            umr_fence,
+            ..SendQueueConfig::new(qpn)
+        };
         let object = QpObject { qpn, spec, cqs, addresses, object };
         let send = SendQueue::new(config, send_slots, record, doorbell)?;
         let config = ReceiveQueueConfig { qpn, entries_per_slot: spec.entries_per_slot };

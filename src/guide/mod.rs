@@ -10,10 +10,13 @@
 //! | [`threads`] | what may be shared, and how |
 //! | [`sizing`] | blocks of a ring, entries of a completion queue, numbers of mkeys |
 //! | [`devices`] | what ConnectX and BlueField devices can do |
+//! | [`c`] | the library for C and C++, for who comes from SPDK, DOCA or libibverbs |
 //! | [`rdma_core`] | from functions of rdma-core to those here |
 
 #[doc = include_str!("bare_metal.md")]
 pub mod bare_metal {}
+#[doc = include_str!("c.md")]
+pub mod c {}
 #[doc = include_str!("crypto.md")]
 pub mod crypto {}
 #[doc = include_str!("devices.md")]

@@ -8,10 +8,9 @@ use core::mem::offset_of;
 
 /// Returns the bytes of a data unit, `None` for a selector that is not known.
 pub(super) const fn unit_bytes(selector: u8) -> Option<u32> {
-    match (selector, BlockSize::from_selector(selector)) {
-        (CryptoBsf::UNIT_1_MIB, _) => Some(1 << 20),
-        (_, Some(size)) => Some(size.bytes()),
-        (_, None) => None,
+    match BlockSize::from_selector(selector) {
+        Some(size) => Some(size.bytes()),
+        None => None,
     }
 }
 
@@ -32,10 +31,8 @@ pub(super) fn crypto(offset: usize, bsf: &CryptoBsf, engine: XtsEngine) -> Resul
     }
     let selector = bsf.data_unit_selector;
     let unit_at = offset + offset_of!(CryptoBsf, data_unit_selector);
-    let data_unit = BlockSize::from_selector(selector).ok_or(match selector {
-        CryptoBsf::UNIT_1_MIB => Finding { offset: unit_at, problem: Problem::UnitOf1Mib },
-        _ => unknown_code(unit_at, "crypto_block_size_ptr", selector),
-    })?;
+    let data_unit =
+        BlockSize::from_selector(selector).ok_or(unknown_code(unit_at, "crypto_block_size_ptr", selector))?;
     let number = bsf.dek.get();
     let dek = DekId::new(number).map_err(|_| Finding {
         offset: offset + offset_of!(CryptoBsf, dek),

@@ -142,7 +142,7 @@ problems! {
     ListTooShort { sum: u64, length: u64 } Refused "R38"
         "the entries map {sum} bytes, the length says {length}";
     ListTooLong { sum: u64, length: u64 } Note "DEVICE.md 6.5"
-        "the entries map {sum} bytes, of which the mkey has {length}: those behind are not used";
+        "the entries map {sum} bytes, of which the mkey has {length}: those after are not used";
     StridedOpcode { op: u32 } Refused "DEVICE.md 4.3"
         "this looks like the header of an interleaved layout, but its code is {op:#x}, not 0x400";
     StridedCount { entries: u16, octowords: u16 } Refused "R44"
@@ -200,7 +200,6 @@ problems! {
         "a CRC over a transaction is on the wire with order 2 and in memory with order 3: no other form is known";
 
     // Crypto.
-    UnitOf1Mib Note "DEVICE.md 6.3" "data units of 1 MiB, which this library does not configure";
     BothOutsideCipher Refused "D4, R172" "signatures in both domains, but the cipher is not around either";
     RowHole Note "R153" "no row of the man page's table has this order with a signature on this side";
     DekTooLarge { dek: u32 } Refused "R126" "DEK {dek:#x} has more than 24 bits";

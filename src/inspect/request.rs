@@ -49,7 +49,7 @@ pub enum Body<'a> {
 }
 
 impl<'a> WorkRequest<'a> {
-    /// Takes up the request that begins at the first byte. Bytes behind its end are ignored.
+    /// Takes up the request that begins at the first byte. Bytes after its end are ignored.
     ///
     /// # Errors
     /// [`ParseError::TooShort`] for fewer than 16 bytes. Everything else is for [`WorkRequest::findings`].
@@ -116,7 +116,7 @@ impl<'a> WorkRequest<'a> {
 /// Splits a run of bytes, as of a ring that does not wrap, into its requests: yields where each begins, in bytes, and the
 /// request.
 ///
-/// Each begins on a block of 64 bytes behind the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
+/// Each begins on a block of 64 bytes after the one before, as the sizes say. A remainder of fewer than 16 bytes ends it.
 /// [`SendQueue::block`](crate::queue::SendQueue::block) copies the blocks of a queue out, in order also where its ring wraps.
 ///
 /// ```

@@ -51,7 +51,7 @@ enum Shape {
     Other,
 }
 
-/// First byte behind control segment, UMR control segment and mkey context.
+/// First byte after control segment, UMR control segment and mkey context.
 pub(super) const UMR_ENTRIES: usize = 2 * WQEBB_BYTES;
 
 /// The segments of a request, in order.

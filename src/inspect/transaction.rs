@@ -1,6 +1,7 @@
-//! A CRC over a transaction, which the library does not post and other drivers do (DEVICE.md 6.6).
+//! A CRC over a transaction: a digest (DEVICE.md 6.6).
 
 use super::finding::{Finding, Problem, unknown_code};
+use crate::mkey::{Digest, DigestPart, DigestSpan};
 use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::{BfsPsv, SignatureBsf, TransactionBits};
 use core::mem::offset_of;
@@ -29,7 +30,7 @@ pub struct TransactionCrc {
     pub seed: Seed,
     /// The transaction begins with this mkey.
     pub begins: bool,
-    /// The transaction ends with this mkey: the CRC is behind its data.
+    /// The transaction ends with this mkey: the CRC is after its data.
     pub ends: bool,
     /// Bytes of data behind this mkey.
     pub length: u32,
@@ -62,6 +63,18 @@ pub(super) fn transaction(offset: usize, bsf: &SignatureBsf) -> Result<Option<Tr
 }
 
 impl TransactionCrc {
+    /// Returns it as the digest that asks for it.
+    pub const fn digest(&self) -> Digest {
+        let Self { domain, psv, seed, begins, ends, .. } = *self;
+        let part = match (begins, ends) {
+            (true, true) => DigestPart::Whole,
+            (true, false) => DigestPart::First,
+            (false, false) => DigestPart::Middle,
+            (false, true) => DigestPart::Last,
+        };
+        Digest { domain, seed, span: DigestSpan::Transaction { part, psv } }
+    }
+
     /// Returns the bytes behind the mkey in memory: the data, with the CRC where it is there.
     pub const fn memory_bytes(&self) -> u64 {
         let crc = match (self.domain, self.ends) {

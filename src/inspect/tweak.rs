@@ -11,7 +11,9 @@ pub(super) fn tweaks(bytes: [u8; 16], engine: Option<XtsEngine>) -> [Option<(&'s
     match engine {
         None => [Some(little), Some(big)],
         Some(XtsEngine::MultiBlock) => [Some(big), None],
-        Some(XtsEngine::SingleBlock | XtsEngine::Unspecified) => [Some(little), None],
+        Some(XtsEngine::MultiBlockLittleEndian | XtsEngine::SingleBlock | XtsEngine::Unspecified) => {
+            [Some(little), None]
+        }
     }
 }
 

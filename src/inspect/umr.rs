@@ -188,7 +188,7 @@ impl<'a> Umr<'a> {
         Some(LayoutView::List(<[Klm]>::ref_from_bytes(whole).unwrap_or_default()))
     }
 
-    /// Iterates over the segments behind the translation entries.
+    /// Iterates over the segments after the translation entries.
     pub(super) fn bsfs(&self) -> impl Iterator<Item = Segment<'a>> + use<'a> {
         Segments::new(Opcode::UMR, self.bytes).filter(|segment| {
             segment.offset >= UMR_ENTRIES
@@ -238,12 +238,15 @@ impl<'a> Umr<'a> {
     /// Returns what happens to the mkey's signature.
     ///
     /// It is the effect, not the wish: a request that keeps the signature of an mkey with crypto writes it again, which
-    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. So is a CRC over a transaction,
-    /// which is no block signature.
+    /// is `Set`; one that switches BSFs off is `Reset`, also where there was no signature. A digest is one over a transaction, also
+    /// where the PSV is the mkey's own.
     ///
     /// # Errors
     /// What makes it unreadable.
     pub fn signature_change(&self) -> Result<SignatureChange, Finding> {
+        if let Some(transaction) = self.transaction()? {
+            return Ok(SignatureChange::Digest(transaction.digest()));
+        }
         Ok(match (self.signature()?, self.signature_bsf()) {
             (Some(block), _) => SignatureChange::Set(block),
             (None, Some(_)) => SignatureChange::Reset,
@@ -277,7 +280,7 @@ impl<'a> Umr<'a> {
     }
 }
 
-/// Returns how many entries of a list the length reaches; drivers leave older ones behind.
+/// Returns how many entries of a list the length reaches; drivers leave older ones after.
 pub(super) fn used_entries(entries: &[Klm], length: Option<u64>) -> usize {
     let Some(length) = length else { return entries.len() };
     let mut sum = 0;
@@ -311,11 +314,8 @@ impl DomainView<'_> {
             return Ok(None);
         }
         let name = if wire { "w_bs_selector" } else { "m_bs_selector" };
-        let block_size = BlockSize::from_selector(self.selector).ok_or(unknown_code(
-            self.selector_at,
-            name,
-            self.selector,
-        ))?;
+        let size = BlockSize::from_selector(self.selector).filter(|size| BlockSize::ALL.contains(size));
+        let block_size = size.ok_or(unknown_code(self.selector_at, name, self.selector))?;
         let bfs = self.bfs_psv.bfs();
         let seed = if bfs & BfsPsv::SEED_ZERO != 0 { Seed::Zeros } else { Seed::Ones };
         let signature = match bfs & !(BfsPsv::SEED_ZERO | BfsPsv::REPEAT) {

@@ -71,6 +71,30 @@ impl SignatureAttributes {
     }
 }
 
+/// How much of an mkey each configuration writes: other drivers write less than the reference provider, to mkeys that were created
+/// for it.
+///
+/// ```
+/// use mlx5_mkey::command::{CreateMkey, EntryCount, MkeyFeatures, Pdn};
+/// use mlx5_mkey::mkey::{Access, UmrForm};
+/// // What every configuration would write is given once.
+/// let features = MkeyFeatures { form: UmrForm::Minimal, access: Access::REMOTE_READ, ..MkeyFeatures::default() };
+/// let command = CreateMkey { pd: Pdn::new(7)?, max_entries: EntryCount::new(16)?, features, tag: 0x42 };
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum UmrForm {
+    /// Tag, queue pair and BSF enable too, as the reference provider does. The BSFs of blocks and of AES-XTS say nothing of the
+    /// length.
+    #[default]
+    Complete,
+    /// Only what changes, as SPDK does and, without the free bit, DPDK: length, layout, BSFs, access rights where they are given. The
+    /// BSF of AES-XTS has the exact length (`raw_data_size`), unless there is a block signature. The tag is that of the creation, and
+    /// stays.
+    Minimal,
+}
+
 /// What an mkey was created with (`struct mlx5dv_mkey_init_attr`, CREATE_MKEY).
 ///
 /// ```
@@ -99,12 +123,15 @@ pub struct MkeyAttributes {
     pub crypto: Option<XtsEngine>,
     /// The device can change the tag of a key (`UPDATE_TAG`).
     pub tag_update: bool,
+    /// What it was created for: with [`UmrForm::Minimal`] its rights were given then, and BSFs were enabled.
+    pub form: UmrForm,
 }
 
 impl MkeyAttributes {
     /// A plain mkey: layouts and access rights only.
     pub const fn plain(key: Key, max_entries: u16) -> Self {
-        Self { key, max_entries, signature: None, crypto: None, tag_update: false }
+        let form = UmrForm::Complete;
+        Self { key, max_entries, signature: None, crypto: None, tag_update: false, form }
     }
 
     /// Returns the kind of the mkey.
@@ -113,17 +140,17 @@ impl MkeyAttributes {
             Some(SignatureAttributes { capabilities, .. }) => Some(capabilities),
             None => None,
         };
-        MkeyKind { max_entries: self.max_entries, signature, crypto: self.crypto }
+        MkeyKind { max_entries: self.max_entries, signature, crypto: self.crypto, form: self.form }
     }
 }
 
 /// What configurations of an mkey depend on, whatever its key and its PSVs: mkeys of one kind share prepared configurations.
 ///
 /// ```
-/// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind};
+/// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind, UmrForm};
 /// use mlx5_mkey::wqe::PreparedConfig;
 /// // A configuration can be prepared before there are mkeys.
-/// let kind = MkeyKind { max_entries: 4, signature: None, crypto: None };
+/// let kind = MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete };
 /// let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
 /// let prepared = PreparedConfig::new(kind, &config)?;
 /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
@@ -137,6 +164,8 @@ pub struct MkeyKind {
     pub signature: Option<SignatureCapabilities>,
     /// The engine of the device, of an mkey with crypto.
     pub crypto: Option<XtsEngine>,
+    /// How much each configuration writes.
+    pub form: UmrForm,
 }
 
 /// An [`MkeyKind`], and what forbids posting a request as it was prepared, in one word: posting compares it once.
@@ -144,40 +173,54 @@ pub struct MkeyKind {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub(crate) struct KindWord(u64);
 
-impl KindWord {
+/// What forbids posting a request as it was prepared, as its bit of a [`KindWord`].
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub(crate) enum KindFlag {
     /// Of an mkey: what the device holds is not known.
-    pub(crate) const STATE_UNKNOWN: u64 = 1 << 32;
+    StateUnknown = 1 << 32,
     /// Of an mkey: the next configuration has to tell the device the error count.
-    pub(crate) const ERROR_COUNT_PENDING: u64 = 1 << 33;
+    ErrorCountPending = 1 << 33,
     /// Of an mkey: the device cannot write its tag.
-    pub(crate) const TAG_REFUSED: u64 = 1 << 34;
+    TagRefused = 1 << 34,
     /// Of a prepared configuration: it keeps what the request may have to write again.
-    pub(crate) const KEEPS: u64 = 1 << 35;
+    Keeps = 1 << 35,
+    /// Of a prepared configuration: the request is finished when it is written, see `Configuration::finish`.
+    FinishedLater = 1 << 36,
+}
 
+impl KindWord {
     pub(crate) const fn new(kind: MkeyKind) -> Self {
         let signature = match kind.signature {
             None => 0,
-            Some(SignatureCapabilities { block_4048, crc32c, crc64_xp10 }) => {
-                1 | (block_4048 as u64) << 1 | (crc32c as u64) << 2 | (crc64_xp10 as u64) << 3
+            Some(SignatureCapabilities { block_4048, crc32c, crc64_xp10, digest_with_xts }) => {
+                1 | (block_4048 as u64) << 1
+                    | (crc32c as u64) << 2
+                    | (crc64_xp10 as u64) << 3
+                    | (digest_with_xts as u64) << 4
             }
         };
         let crypto = match kind.crypto {
             None => 0,
             Some(engine) => 1 + engine as u64,
         };
-        Self(kind.max_entries as u64 | signature << 16 | crypto << 20)
+        Self(kind.max_entries as u64 | signature << 16 | crypto << 21 | (kind.form as u64) << 24)
     }
 
     /// Returns whether a flag is set.
     #[inline]
-    pub(crate) const fn has(self, flag: u64) -> bool {
-        self.0 & flag != 0
+    pub(crate) const fn has(self, flag: KindFlag) -> bool {
+        self.0 & flag as u64 != 0
     }
 
-    /// Sets a flag or clears it.
-    #[must_use]
-    pub(crate) const fn with(self, flag: u64, set: bool) -> Self {
-        Self(if set { self.0 | flag } else { self.0 & !flag })
+    /// Sets a flag.
+    pub(crate) const fn set(&mut self, flag: KindFlag) {
+        self.0 |= flag as u64;
+    }
+
+    /// Clears a flag.
+    pub(crate) const fn clear(&mut self, flag: KindFlag) {
+        self.0 &= !(flag as u64);
     }
 
     /// Returns the kind alone.

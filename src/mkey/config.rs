@@ -1,6 +1,6 @@
 //! Changes to an mkey, as plain data.
 
-use super::{Access, BlockSignature, Crypto};
+use super::{Access, BlockSignature, Crypto, Digest};
 
 /// What happens to the signature of an mkey.
 ///
@@ -23,14 +23,27 @@ pub enum SignatureChange {
     Reset,
     /// It is replaced as a whole (`mlx5dv_wr_set_mkey_sig_block`).
     Set(BlockSignature),
+    /// It is replaced by a digest, one for all data.
+    Digest(Digest),
 }
 
+// As large as a block signature: posting a request copies it into the mkey's state.
+const _: () = assert!(size_of::<SignatureChange>() == size_of::<BlockSignature>());
+
 impl SignatureChange {
-    /// Returns the signature that is set.
+    /// Returns the block signature that is set.
     pub const fn signature(&self) -> Option<&BlockSignature> {
         match self {
             Self::Set(signature) => Some(signature),
-            Self::Keep | Self::Reset => None,
+            Self::Keep | Self::Reset | Self::Digest(_) => None,
+        }
+    }
+
+    /// Returns the digest that is set.
+    pub const fn digest(&self) -> Option<&Digest> {
+        match self {
+            Self::Digest(digest) => Some(digest),
+            Self::Keep | Self::Reset | Self::Set(_) => None,
         }
     }
 }

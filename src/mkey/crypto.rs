@@ -58,6 +58,9 @@ pub enum SignatureOrder {
 pub enum XtsEngine {
     /// Any number of data units; the tweak is big endian in the BSF (`AES_XTS_MULTI_BLOCK`, ConnectX-7, BlueField-3).
     MultiBlock,
+    /// Any number of data units; the tweak is little endian (PRM `aes_xts_multi_block_le_tweak`; SPDK knows it, the reference
+    /// provider does not).
+    MultiBlockLittleEndian,
     /// One data unit per mkey; the tweak is little endian (`AES_XTS_SINGLE_BLOCK` alone, ConnectX-6 Dx, BlueField-2).
     SingleBlock,
     /// The device reports AES-XTS and no more; the tweak is little endian.
@@ -69,7 +72,7 @@ impl XtsEngine {
     pub const fn tweak_bytes(self, tweak: Tweak) -> [u8; 16] {
         match self {
             Self::MultiBlock => tweak.get().to_be_bytes(),
-            Self::SingleBlock | Self::Unspecified => tweak.get().to_le_bytes(),
+            Self::MultiBlockLittleEndian | Self::SingleBlock | Self::Unspecified => tweak.get().to_le_bytes(),
         }
     }
 
@@ -77,7 +80,9 @@ impl XtsEngine {
     pub const fn tweak_from_bytes(self, bytes: [u8; 16]) -> Tweak {
         match self {
             Self::MultiBlock => Tweak::new(u128::from_be_bytes(bytes)),
-            Self::SingleBlock | Self::Unspecified => Tweak::new(u128::from_le_bytes(bytes)),
+            Self::MultiBlockLittleEndian | Self::SingleBlock | Self::Unspecified => {
+                Tweak::new(u128::from_le_bytes(bytes))
+            }
         }
     }
 }
@@ -184,8 +189,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn r168_the_last_unit_lacks_nothing_or_sixteen_bytes() {
+        for (unit, rest) in [(BlockSize::B512, 496), (BlockSize::B520, 504), (BlockSize::B4096, 4080)] {
+            let unit_bytes = u64::from(unit.bytes());
+            // Behind a number of whole units that makes the size a multiple of 16.
+            for size in (rest - 64..unit_bytes).map(|rest| 2 * unit_bytes + rest) {
+                let good = size % 16 == 0 && size - 2 * unit_bytes <= rest;
+                assert_eq!(job_size_allowed(size, unit), good, "{size} in {unit:?}");
+            }
+        }
+        assert!(job_size_allowed(496, BlockSize::B512) && job_size_allowed(128, BlockSize::B512));
+    }
+
+    #[test]
     fn d8_only_units_of_520_have_sizes_that_cannot_be_encrypted() {
-        for unit in BlockSize::ALL {
+        for unit in BlockSize::UNITS {
             for job in 0..3 * u64::from(unit.bytes()) {
                 let hole = job_size_allowed(job, unit) && !job_size_can_be_encrypted(job, unit);
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
@@ -209,10 +227,12 @@ mod tests {
 
     #[test]
     fn d7_tweaks_follow_the_engine() {
+        use XtsEngine::{MultiBlock, MultiBlockLittleEndian, SingleBlock, Unspecified};
         let tweak = Tweak::from_lba(0x0102);
-        assert_eq!(XtsEngine::SingleBlock.tweak_bytes(tweak)[..2], [2, 1]);
-        assert_eq!(XtsEngine::MultiBlock.tweak_bytes(tweak)[14..], [1, 2]);
-        for engine in [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified] {
+        assert_eq!(SingleBlock.tweak_bytes(tweak)[..2], [2, 1]);
+        assert_eq!(MultiBlock.tweak_bytes(tweak)[14..], [1, 2]);
+        assert_eq!(MultiBlockLittleEndian.tweak_bytes(tweak)[..2], [2, 1]);
+        for engine in [MultiBlock, MultiBlockLittleEndian, SingleBlock, Unspecified] {
             assert_eq!(engine.tweak_from_bytes(engine.tweak_bytes(tweak)), tweak);
         }
     }

@@ -15,7 +15,7 @@
 //! let psvs = SignatureAttributes::new(PsvIndex::new(1)?, PsvIndex::new(2)?);
 //! let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
 //! let mkey = Mkey::new(MkeyAttributes { signature: Some(psvs), ..plain });
-//! // The peer may read, and sees a CRC32C behind each 512 bytes.
+//! // The peer may read, and sees a CRC32C after each 512 bytes.
 //! let wire = Domain { signature: Signature::Crc32c(Seed::Ones), block_size: BlockSize::B512 };
 //! let config = MkeyConfig {
 //!     access: Some(Access::REMOTE_READ),
@@ -32,8 +32,10 @@
 
 mod access;
 mod attributes;
+mod combine;
 mod config;
 mod crypto;
+mod digest;
 mod layout;
 mod plan;
 mod signature;
@@ -41,13 +43,15 @@ mod signature_error;
 mod state;
 
 pub use access::Access;
-pub(crate) use attributes::KindWord;
-pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes};
+pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes, UmrForm};
+pub(crate) use attributes::{KindFlag, KindWord};
+pub use combine::{Crc32cCombine, Crc64Combine};
 pub use config::{MkeyConfig, SignatureChange};
 pub(crate) use crypto::units_can_be_encrypted;
 pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_can_be_encrypted,
 };
+pub use digest::{Digest, DigestPart, DigestSpan};
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::{InForce, Plan};
 pub use signature::{

@@ -1,5 +1,6 @@
 //! Block signatures: integrity fields after each block of data, in memory, on the wire, or both.
 
+use super::Digest;
 use crate::error::ConfigError;
 use crate::types::{BlockSize, DomainKind, Seed};
 use core::fmt;
@@ -381,6 +382,8 @@ pub struct SignatureCapabilities {
     pub crc32c: bool,
     /// CRC-64 XP10.
     pub crc64_xp10: bool,
+    /// A [`Digest`] and AES-XTS in one mkey (PRM `cmd_hca_cap`, bit 7 of offset 0x74).
+    pub digest_with_xts: bool,
 }
 
 /// The names of the signatures, and blocks of 4048 bytes.
@@ -402,7 +405,7 @@ impl fmt::Display for SignatureCapabilities {
 
 impl SignatureCapabilities {
     /// A device that knows all.
-    pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true };
+    pub const ALL: Self = Self { block_4048: true, crc32c: true, crc64_xp10: true, digest_with_xts: true };
 
     /// Refuses what the device does not know.
     pub(crate) const fn check(&self, signature: &BlockSignature) -> Result<(), ConfigError> {
@@ -410,6 +413,11 @@ impl SignatureCapabilities {
             Ok(()) => self.check_domain(signature.wire_domain()),
             error => error,
         }
+    }
+
+    /// Refuses a digest that the device does not make.
+    pub(crate) const fn check_digest(&self, _: &Digest) -> Result<(), ConfigError> {
+        if self.crc32c { Ok(()) } else { Err(ConfigError::SignatureUnsupported) }
     }
 
     const fn check_domain(&self, domain: Option<Domain>) -> Result<(), ConfigError> {
@@ -420,6 +428,7 @@ impl SignatureCapabilities {
             _ => {}
         }
         match domain.block_size {
+            BlockSize::MIB1 => Err(ConfigError::BlockSizeUnsupported(domain.block_size)),
             BlockSize::B4048 if !self.block_4048 => Err(ConfigError::BlockSizeUnsupported(domain.block_size)),
             _ => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Signature errors: what the device reports, and what it means under the signature in force.
 
-use super::{BlockSignature, Signature};
+use super::{Digest, Signature, SignatureChange};
 use crate::error::CheckError;
 use crate::types::{DomainKind, Key, MkeyIndex};
 use crate::wire::cqe::SignatureErrorCqe;
@@ -15,6 +15,8 @@ pub enum SignatureErrorKind {
     AppTag,
     /// The reference tag of a T10-DIF.
     RefTag,
+    /// A digest, which is over all data.
+    Digest,
 }
 
 /// A signature that did not match its block (`struct mlx5dv_mkey_err`).
@@ -31,12 +33,12 @@ pub struct SignatureError {
     pub computed: u64,
     /// Offset in bytes of the failing block's last byte, signature included, as the device gives it.
     pub offset: u64,
-    /// Bytes of a block with its signature in that domain.
+    /// Bytes of a block with its signature in that domain; 0 for a digest.
     pub stride: u32,
 }
 
 impl SignatureError {
-    /// Returns the number of the failing block, counted from 0 at the mkey's start.
+    /// Returns the number of the failing block, counted from 0 at the mkey's start; 0 for a digest.
     pub const fn block_index(&self) -> u64 {
         match self.offset.checked_div(self.stride as u64) {
             Some(index) => index,
@@ -51,18 +53,17 @@ impl core::fmt::Display for SignatureError {
             SignatureErrorKind::Guard => "guard",
             SignatureErrorKind::AppTag => "application tag",
             SignatureErrorKind::RefTag => "reference tag",
+            SignatureErrorKind::Digest => "digest",
         };
         let domain = match self.domain {
             DomainKind::Wire => "wire",
             DomainKind::Memory => "memory",
         };
-        write!(
-            f,
-            "bad {kind} in block {} ({domain}): found {:#06x}, computed {:#06x}",
-            self.block_index(),
-            self.found,
-            self.computed
-        )
+        write!(f, "bad {kind} ")?;
+        if self.kind != SignatureErrorKind::Digest {
+            write!(f, "in block {} ", self.block_index())?;
+        }
+        write!(f, "({domain}): found {:#06x}, computed {:#06x}", self.found, self.computed)
     }
 }
 
@@ -101,7 +102,7 @@ impl SignatureFault {
     }
 
     /// Gives the report its meaning under the signature in force.
-    pub(super) fn interpret(&self, signature: Option<&BlockSignature>) -> Result<SignatureError, CheckError> {
+    pub(super) fn interpret(&self, in_force: &SignatureChange) -> Result<SignatureError, CheckError> {
         let unintelligible = CheckError::Unintelligible {
             syndrome: self.syndrome,
             sig_type: self.sig_type,
@@ -112,7 +113,11 @@ impl SignatureFault {
             SignatureErrorCqe::DOMAIN_MEMORY => DomainKind::Memory,
             _ => return Err(unintelligible),
         };
-        let domain = signature.and_then(|signature| signature.domain(kind)).ok_or(unintelligible)?;
+        if let SignatureChange::Digest(digest) = in_force {
+            return self.interpret_digest(digest, kind).ok_or(unintelligible);
+        }
+        let domain =
+            in_force.signature().and_then(|signature| signature.domain(kind)).ok_or(unintelligible)?;
         if self.sig_type != SignatureErrorCqe::TYPE_BLOCK {
             return Err(unintelligible);
         }
@@ -140,6 +145,21 @@ impl SignatureFault {
             computed: self.expected >> shift & mask,
             offset: self.offset,
             stride: domain.stride(),
+        })
+    }
+
+    /// Gives the report its meaning under a digest; `None` where it is of none, or of another domain's.
+    fn interpret_digest(&self, digest: &Digest, domain: DomainKind) -> Option<SignatureError> {
+        let is_of_digest = self.sig_type == SignatureErrorCqe::TYPE_TRANSACTION
+            && self.syndrome & SignatureErrorCqe::SYNDROME_GUARD != 0
+            && digest.domain == domain;
+        is_of_digest.then_some(SignatureError {
+            kind: SignatureErrorKind::Digest,
+            domain,
+            found: self.actual >> 32,
+            computed: self.expected >> 32,
+            offset: self.offset,
+            stride: 0,
         })
     }
 }

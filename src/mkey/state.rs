@@ -1,13 +1,13 @@
 //! What the device is known to hold for an mkey, as far as the next request depends on it.
 
-use super::attributes::KindWord;
+use super::attributes::{KindFlag, KindWord};
 use super::plan::{InForce, Plan};
 use super::{
-    BlockSignature, Crypto, ErrorCount, Layout, MkeyAttributes, MkeyConfig, MkeyKind, SignatureAttributes,
-    SignatureChange, SignatureError, SignatureFault,
+    BlockSignature, Crypto, Digest, ErrorCount, Layout, MkeyAttributes, MkeyConfig, MkeyKind,
+    SignatureAttributes, SignatureChange, SignatureError, SignatureFault, UmrForm,
 };
 use crate::error::{CheckError, ConfigError, ConfigPart};
-use crate::types::{DomainKind, Key};
+use crate::types::{DomainKind, Key, PsvIndex};
 
 /// An mkey as software knows it: its key, its kind, and what the device holds for it.
 ///
@@ -43,7 +43,7 @@ pub struct Mkey {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
-// `kind`, and what comes behind it, is not for posting.
+// `kind`, and what comes after it, is not for posting.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
 
 impl Mkey {
@@ -52,8 +52,8 @@ impl Mkey {
     /// Where the tag of its key is not 0 and the device cannot change tags, the key can be used but not configured
     /// ([`ConfigError::TagUpdateUnsupported`]), as with the reference provider.
     pub const fn new(attributes: MkeyAttributes) -> Self {
-        let MkeyAttributes { key, tag_update, .. } = attributes;
-        let kind = attributes.kind();
+        let (key, kind) = (attributes.key, attributes.kind());
+        let tag_update = attributes.tag_update && matches!(kind.form, UmrForm::Complete);
         let (psvs, count) = match attributes.signature {
             Some(SignatureAttributes { memory_psv, wire_psv, error_count, .. }) => {
                 ([memory_psv.get(), wire_psv.get()], error_count)
@@ -61,7 +61,7 @@ impl Mkey {
             None => ([0; 2], ErrorCount { seen: 0, pending: false }),
         };
         let mut mkey = Self {
-            kind_word: KindWord::new(kind).with(KindWord::ERROR_COUNT_PENDING, count.pending),
+            kind_word: KindWord::new(kind),
             length: 0,
             psvs,
             key,
@@ -72,6 +72,9 @@ impl Mkey {
             tag_update,
             error: None,
         };
+        if count.pending {
+            mkey.kind_word.set(KindFlag::ErrorCountPending);
+        }
         mkey.note_tag();
         mkey
     }
@@ -97,15 +100,21 @@ impl Mkey {
     /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
     /// not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
-        match self.signature.signature() {
-            Some(signature) => signature.wire_bytes(self.length),
-            None => Some(self.length),
+        match &self.signature {
+            SignatureChange::Set(signature) => signature.wire_bytes(self.length),
+            SignatureChange::Digest(digest) => digest.wire_bytes(self.length),
+            SignatureChange::Keep | SignatureChange::Reset => Some(self.length),
         }
     }
 
-    /// Returns the signature in force; `None` also where it is not known.
+    /// Returns the block signature in force; `None` also where it is not known.
     pub fn signature(&self) -> Option<&BlockSignature> {
         if self.is_unknown() { None } else { self.signature.signature() }
+    }
+
+    /// Returns the digest in force; `None` also where it is not known.
+    pub fn digest(&self) -> Option<&Digest> {
+        if self.is_unknown() { None } else { self.signature.digest() }
     }
 
     /// Returns the crypto properties in force; `None` also where they are not known.
@@ -118,16 +127,21 @@ impl Mkey {
         if self.kind.signature.is_none() {
             return None;
         }
-        let pending = self.kind_word.has(KindWord::ERROR_COUNT_PENDING);
+        let pending = self.kind_word.has(KindFlag::ErrorCountPending);
         Some(ErrorCount { seen: self.errors_seen, pending })
     }
 
     /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next configuration.
     ///
     /// # Errors
-    /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags.
+    /// [`ConfigError::TagUpdateUnsupported`] where the device cannot change tags, or configurations do not write them
+    /// ([`UmrForm::Minimal`]).
     pub const fn set_tag(&mut self, tag: u8) -> Result<(), ConfigError> {
-        if tag != 0 && !self.tag_update {
+        let same = match self.kind.form {
+            UmrForm::Complete => 0,
+            UmrForm::Minimal => self.key.tag(),
+        };
+        if tag != same && !self.tag_update {
             return Err(ConfigError::TagUpdateUnsupported { tag });
         }
         self.key = Key::new(self.key.index(), tag);
@@ -145,8 +159,12 @@ impl Mkey {
 
     /// Notes whether the device can write the tag: it writes a 0 in any case.
     const fn note_tag(&mut self) {
-        let refused = self.key.tag() != 0 && !self.tag_update;
-        self.kind_word = self.kind_word.with(KindWord::TAG_REFUSED, refused);
+        let is_written = matches!(self.kind.form, UmrForm::Complete);
+        if is_written && self.key.tag() != 0 && !self.tag_update {
+            self.kind_word.set(KindFlag::TagRefused);
+        } else {
+            self.kind_word.clear(KindFlag::TagRefused);
+        }
     }
 
     /// Forgets what the device holds, because it may not have executed what was posted: the queue failed or was reset.
@@ -159,14 +177,15 @@ impl Mkey {
     /// asked of a board). Make such an mkey anew.
     pub const fn forget(&mut self) {
         self.note_invalidated();
-        // The request that was to write the count may not have been executed.
-        let pending = self.kind.signature.is_some();
-        self.kind_word = self.kind_word.with(KindWord::ERROR_COUNT_PENDING, pending);
+        if self.kind.signature.is_some() {
+            // The request that was to write the count may not have been executed.
+            self.kind_word.set(KindFlag::ErrorCountPending);
+        }
     }
 
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) const fn note_invalidated(&mut self) {
-        self.kind_word = self.kind_word.with(KindWord::STATE_UNKNOWN, true);
+        self.kind_word.set(KindFlag::StateUnknown);
         self.length = 0;
     }
 
@@ -184,7 +203,7 @@ impl Mkey {
     }
 
     const fn is_unknown(&self) -> bool {
-        self.kind_word.has(KindWord::STATE_UNKNOWN)
+        self.kind_word.has(KindFlag::StateUnknown)
     }
 
     /// Returns the kind, and what forbids posting a request as it was prepared.
@@ -199,20 +218,26 @@ impl Mkey {
         self.psvs
     }
 
+    /// Returns the PSV of a domain, for a digest over several mkeys ([`DigestSpan::Transaction`](super::DigestSpan::Transaction));
+    /// `None` for an mkey without signature.
+    pub fn psv_index(&self, domain: DomainKind) -> Option<PsvIndex> {
+        self.kind.signature.is_some().then(|| PsvIndex::from_low_bits(self.psv(domain)))
+    }
+
     /// Returns the PSV of a domain.
     #[inline]
     pub(crate) fn psv(&self, domain: DomainKind) -> u32 {
         self.psvs.get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Returns what the device has to be told of the error count, its low bit, if it waits for that.
-    pub(crate) fn pending_error_count(&self) -> Option<bool> {
-        self.kind_word.has(KindWord::ERROR_COUNT_PENDING).then_some(self.errors_seen & 1 != 0)
+    /// Returns how many signature errors were seen, if the device has to be told.
+    pub(crate) fn pending_error_count(&self) -> Option<u32> {
+        self.kind_word.has(KindFlag::ErrorCountPending).then_some(self.errors_seen)
     }
 
     /// Refuses what cannot be configured in the state that the mkey is in.
     pub(crate) fn check_state(&self, config: &MkeyConfig, layout: &Layout<'_>) -> Result<(), ConfigError> {
-        if self.kind_word.has(KindWord::TAG_REFUSED) {
+        if self.kind_word.has(KindFlag::TagRefused) {
             return Err(ConfigError::TagUpdateUnsupported { tag: self.key.tag() });
         }
         if self.is_unknown() { self.check_complete(config, layout) } else { Ok(()) }
@@ -223,7 +248,7 @@ impl Mkey {
         let in_force = InForce {
             signature: self.signature,
             crypto: self.crypto,
-            error_count_pending: self.kind_word.has(KindWord::ERROR_COUNT_PENDING),
+            error_count_pending: self.kind_word.has(KindFlag::ErrorCountPending),
         };
         Plan::new(&self.kind, config, &in_force)
     }
@@ -252,8 +277,8 @@ impl Mkey {
             return false;
         }
         self.errors_seen = self.errors_seen.wrapping_add(1);
-        self.kind_word = self.kind_word.with(KindWord::ERROR_COUNT_PENDING, true);
-        let signature = self.signature.signature();
+        self.kind_word.set(KindFlag::ErrorCountPending);
+        let signature = &self.signature;
         self.error.get_or_insert_with(|| fault.interpret(signature));
         true
     }
@@ -278,7 +303,7 @@ impl Mkey {
 mod tests {
     use super::*;
     use crate::mkey::{Access, Domain, Signature};
-    use crate::types::{BlockSize, PsvIndex, Seed};
+    use crate::types::{BlockSize, Seed};
     use crate::wire::cqe::SignatureErrorCqe;
 
     /// What an mkey without signature and crypto takes as it was prepared.
@@ -312,7 +337,7 @@ mod tests {
     fn reporting_the_error_count_leaves_nothing_pending() {
         let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
         let kind_word = KindWord::new(mkey.kind());
-        assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(true), false));
+        assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(1), false));
         mkey.clear_flags();
         assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (None, true));
         let mut known = mkey.clone();
@@ -348,6 +373,13 @@ mod tests {
             assert!(mkey.record(&fault));
             assert_eq!(mkey.check().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
         }
+        // Whether the device has been told the count is not known, but for an invalidation.
+        let counts = forgets.map(|forget| {
+            mkey.clear_flags();
+            forget(&mut mkey);
+            mkey.pending_error_count()
+        });
+        assert_eq!(counts, [None, Some(3)]);
         // The next configuration has no signature, and so none to read an error by.
         mkey.note_configured(&MkeyConfig { signature: SignatureChange::Reset, ..config }, 516);
         assert!(mkey.record(&fault) && mkey.check().is_err());

@@ -12,7 +12,7 @@
 //! ```text
 //! 1  CPU     W blocks;  dmb oshst;  W record
 //!    device  R record   [address: which blocks it reads depends on the counter]   R blocks
-//!    forbidden: the new record and old blocks. oshst orders stores before against stores behind, which is all there are.
+//!    forbidden: the new record and old blocks. oshst orders stores before against stores after, which is all there are.
 //!
 //! 2  CPU     W record;  dsb st;  W doorbell
 //!    device  doorbell arrives   [cause: it looks because it heard]   R record
@@ -24,12 +24,12 @@
 //! 3  CPU     W doorbell of request n;  dsb st;  W doorbell of request n+1, by this CPU or the next holder of the lock
 //!    device  takes doorbells in the order of their arrival
 //!    forbidden: n+1 before n, or n held in a write buffer for as long as nothing pushes it out. A mapping that gathers
-//!    (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores; behind dsb the first is gone.
+//!    (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores; after dsb the first is gone.
 //!
 //! 4  device  W entry, its owner bit last   [PCIe: writes of one requester stay in order]
 //!    CPU     R owner bit;  dmb oshld;  R entry, R data that it tells of
 //!    forbidden: the new owner bit and an old entry, or old data of a message. Branches do not order reads on Arm: it may
-//!    read the entry ahead of the bit and keep what it found. oshld orders the read before against all accesses behind,
+//!    read the entry ahead of the bit and keep what it found. oshld orders the read before against all accesses after,
 //!    so that what the request brought into memory may be read after it too.
 //!
 //! 5  CPU     R entries;  dmb osh;  W record
@@ -44,12 +44,16 @@
 //!
 //! 7  CPU     W doorbell with the consumer index;  R entry, and sleeps if there is none
 //!    device  W entry   [the device's own order: it knows what it has written when a doorbell arrives]   compares the index
-//!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read behind the arrival of a
+//!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read after the arrival of a
 //!    doorbell, and none is needed: an entry that was written before is more than the index says, and raises the event then; one
-//!    that is written behind raises it as the queue is armed. (The kernel's driver relies on it: it arms and does not look again.)
+//!    that is written after raises it as the queue is armed. (The kernel's driver relies on it: it arms and does not look again.)
 //! ```
 
 #![allow(unsafe_code)]
+
+// A fence between threads orders no device: what another architecture needs has to be looked up there.
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+compile_error!("the order between the CPU's accesses and the device's is known for x86-64 and aarch64 only");
 
 /// Defines a barrier by its instruction on Arm and on x86-64. No instruction at all still holds the compiler, since the
 /// assembler block is taken to touch memory.
@@ -68,8 +72,6 @@ macro_rules! barrier {
             unsafe {
                 core::arch::asm!($x86_64, options(nostack, preserves_flags));
             }
-            #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
-            core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
         }
     };
 }
@@ -100,6 +102,6 @@ barrier! {
 
 barrier! {
     /// Orders the reads of entries before the record that gives their slots back: the device cannot overwrite what is
-    /// being read. Loads before and a store behind, so the full barrier.
+    /// being read. Loads before and a store after, so the full barrier.
     entries_before_record: aarch64 "dmb osh", x86_64 ""
 }

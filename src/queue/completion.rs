@@ -63,7 +63,7 @@ pub enum Outcome {
         /// Bytes of the message.
         bytes: u32,
     },
-    /// The request failed. The queue pair is in error, and what is posted behind it will be flushed: also the SET_PSVs of a
+    /// The request failed. The queue pair is in error, and what is posted after it will be flushed: also the SET_PSVs of a
     /// configuration, so that its `wr_id` may come up to three times.
     Failed(Failure),
 }

@@ -101,7 +101,7 @@ impl<'r> CompletionQueue<'r> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
     }
 
-    /// Continues behind another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also says in
+    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also says in
     /// which lap the queue is, and the arm word. The events that the other has asked for have come.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
@@ -170,7 +170,7 @@ impl<'r> CompletionQueue<'r> {
     /// Returns the next completion, if there is one. A signature error is recorded in its [`Mkey`](crate::mkey::Mkey).
     ///
     /// Entries that the user does not see are taken on the way, as many as the ring has at most: `None` also where more wait
-    /// behind those.
+    /// after those.
     ///
     /// # Errors
     /// [`CompletionError`] for an entry that makes no sense or that is about no request and no mkey of the router's. It is
@@ -249,7 +249,7 @@ impl<'r> CompletionQueue<'r> {
     }
 
     /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for any entry. `None`: there
-    /// was none behind that either, and an event will tell of the next.
+    /// was none after that either, and an event will tell of the next.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].

@@ -152,7 +152,7 @@ impl<'q> LastRequest<'q> {
 
     /// Returns copies of its blocks, for a doorbell that writes whole requests to the device (BlueFlame).
     ///
-    /// Of the last block the part behind the request's size is unspecified.
+    /// Of the last block the part after the request's size is unspecified.
     pub fn blocks(&self) -> impl Iterator<Item = Wqebb> + use<'q> {
         let ring = self.ring;
         (self.begin..self.end).map(move |block| ring.read(block))
@@ -164,7 +164,7 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 /// Tells the device that a send queue has new requests.
 ///
 /// A software device or a recorder implements it as well as [`UarDoorbell`]. The queue orders ring, doorbell record and this write,
-/// and flushes the write behind it: implementations need no barriers.
+/// and flushes the write after it: implementations need no barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device ([`LastRequest::control`]).
     fn ring(&mut self, last: &LastRequest<'_>);
@@ -236,7 +236,7 @@ impl Doorbell for UarDoorbell {
 /// Tells the device that a completion queue was armed.
 ///
 /// A software device or a recorder implements it as well as [`UarCqDoorbell`]. The completion queue orders record and this write,
-/// and flushes the write behind it: implementations need no barriers.
+/// and flushes the write after it: implementations need no barriers.
 pub trait CqDoorbell {
     /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to the device.
     fn ring(&mut self, arm: [u8; 4]);

@@ -1,7 +1,7 @@
 //! The work requests between post and completion: each filed under its first block, so that a completion finds its own by the
 //! counter that it carries.
 //!
-//! A completion retires the request that it names and all before it, which were silent: the tail moves behind it. How many
+//! A completion retires the request that it names and all before it, which were silent: the tail moves past it. How many
 //! requests were silent does not matter. Requests are numbered as they are posted: the difference of two numbers says how many
 //! lie between.
 
@@ -21,11 +21,13 @@ pub enum RequestKind {
     CompareSwap,
     /// Atomic fetch and add.
     FetchAdd,
-    /// Configuration of an mkey: its last work request, behind which the mkey is configured (`IBV_WC_DRIVER1`).
+    /// Configuration of an mkey: its last work request, after which the mkey is configured (`IBV_WC_DRIVER1`).
     MkeyConfigure,
     /// Configuration of an mkey, another work request than the last: the UMR where SET_PSVs follow, and all SET_PSVs but one.
     /// Polling leaves its success out; where the queue fails, it fails with the configuration's `wr_id`.
     MkeyConfigurePart,
+    /// Start value of a PSV, for a digest.
+    SetPsv,
     /// Invalidation of a local key (`IBV_WC_LOCAL_INV`).
     LocalInvalidate,
 }
@@ -58,7 +60,7 @@ impl Filed {
     /// No block has this number.
     const NONE: Self = Self { id: 0, begin: u64::MAX, number: 0, blocks: 1, kind: RequestKind::Nop };
 
-    /// Returns the block behind it.
+    /// Returns the block after it.
     pub(super) const fn end(&self) -> u64 {
         self.begin + self.blocks as u64
     }
@@ -71,7 +73,7 @@ impl Filed {
 pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first block of the oldest work request outstanding.
     tail: u64,
-    /// The block behind the last one published.
+    /// The block after the last one published.
     published: u64,
     /// Work requests posted and retired, modulo 2^32.
     posted: u32,
@@ -106,7 +108,7 @@ impl InFlight {
         self.tail
     }
 
-    /// Returns the block behind the last one published.
+    /// Returns the block after the last one published.
     pub(super) const fn published(&self) -> u64 {
         self.published
     }

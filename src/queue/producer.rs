@@ -108,7 +108,7 @@ impl<'r> SqProducer<'r> {
         Ok((unsafe { core::slice::from_raw_parts_mut(first, blocks) }, room))
     }
 
-    /// Returns the first block behind the ring's end: its length is a power of two.
+    /// Returns the first block after the ring's end: its length is a power of two.
     #[inline]
     const fn ring_end(&self) -> u64 {
         (self.producer | self.ring.last()) + 1

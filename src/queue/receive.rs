@@ -92,7 +92,7 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Ok(Self { ring, record, ids: [0; N], qpn, entries_per_slot, producer, published, consumer, limit })
     }
 
-    /// Continues behind another poster, of whom nothing is outstanding: at the slot with this number (the receive counter of
+    /// Continues after another poster, of whom nothing is outstanding: at the slot with this number (the receive counter of
     /// its doorbell record, 16 bits).
     #[must_use]
     pub const fn starting_at(mut self, first_slot: u16) -> Self {

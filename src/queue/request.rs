@@ -2,7 +2,8 @@
 //!
 //! [`SendRequest::configure_mkey`] compares two words: the kind that the configuration was prepared for, and that of the mkey. In
 //! both stand flags beside the kind: the state of the mkey is not known, its tag cannot be written, an error count is to be told;
-//! the configuration keeps a part of the mkey that has to be encoded first. Where the words are equal no flag is set, and the
+//! the configuration keeps a part of the mkey that has to be encoded first, or has a part that depends on the layout, as digests
+//! have. Where the words are equal no flag is set, and the
 //! configuration is written as it was encoded.
 //!
 //! Then `configure_fast` checks that the layout fits the mkey and the UMR fits a request of this queue, and reserves contiguous
@@ -148,7 +149,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let Self { state, in_flight, id, flags } = self;
         prepared.check(mkey, &layout)?;
         let completed;
-        let prepared = if prepared.keeps() {
+        let prepared = if prepared.depends_on(mkey) {
             completed = prepared.completed(mkey)?;
             &completed
         } else {
@@ -175,6 +176,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let (target, room) = state.reserve_checked(1 + PSVS, blocks, in_flight)?;
         // What can never be posted is refused for that, whether there is room or not.
         let length = configuration.write::<PSVS>(target, fields, mkey)?;
+        configuration.finish(target, mkey, length)?;
         if let Some(count) = mkey.pending_error_count() {
             umr::write_error_count(target, count);
         }
@@ -203,5 +205,5 @@ fn file<const PSVS: usize>(
         last = begin + (umr_blocks + at) as u64;
         in_flight.file(last, id, kind(at + 1), 1);
     }
-    state.note_posted(last, RequestFlags::AFTER_UMR);
+    state.note_posted(last, state.umr_fence);
 }

@@ -98,7 +98,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 }
 
 impl Ring<'_, Wqebb> {
-    /// Returns where a block is, and those behind it up to the ring's end.
+    /// Returns where a block is, and those after it up to the ring's end.
     #[inline]
     pub(super) fn block(&mut self, index: u64) -> *mut Block {
         self.slot(index).cast()
@@ -129,5 +129,22 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
         // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
+    }
+}
+
+/// A slot that a test writes as a device does, while a queue reads it.
+#[cfg(test)]
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Line(pub(super) [core::sync::atomic::AtomicU64; 8]);
+
+#[cfg(test)]
+impl<'r> Ring<'r, crate::wire::cqe::Cqe> {
+    /// A ring for reading alone.
+    pub(super) fn over(lines: &'r [Line]) -> Self {
+        assert!(lines.len().is_power_of_two());
+        let bytes = size_of_val(lines);
+        // Slots are read only, eight bytes at a time, and lines are as large and as aligned as they.
+        Self { base: NonNull::from(lines).cast(), mask: bytes - 64, bytes, memory: PhantomData }
     }
 }

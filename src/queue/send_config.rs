@@ -1,7 +1,8 @@
 //! What a send queue needs to know of its queue pair.
 
-use crate::types::Qpn;
+use crate::types::{Qpn, UmrFence};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTES};
+use crate::wqe::control::RequestFlags;
 
 /// Bytes that the inline header adds to inline data.
 const INLINE_HEADER_BYTES: u32 = 4;
@@ -33,6 +34,8 @@ pub struct SendQueueConfig {
     pub first_block: u32,
     /// The last request posted changed an mkey, for a queue pair that has been in use; false for a new one.
     pub small_fence: bool,
+    /// The fence of a request after a change of an mkey.
+    pub umr_fence: UmrFence,
 }
 
 impl SendQueueConfig {
@@ -43,7 +46,8 @@ impl SendQueueConfig {
         (bytes / WQEBB_BYTES * WQEBB_BYTES) as u32 - INLINE_HEADER_BYTES
     };
 
-    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests, signalled one by one.
+    /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests, signalled one by one,
+    /// the small fence after changes of mkeys.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,
@@ -53,6 +57,16 @@ impl SendQueueConfig {
             signal_all: false,
             first_block: 0,
             small_fence: false,
+            umr_fence: UmrFence::Small,
+        }
+    }
+
+    /// Returns the flags of a request after a change of an mkey.
+    pub(super) const fn umr_fence_flags(&self) -> RequestFlags {
+        match self.umr_fence {
+            UmrFence::Strong => RequestFlags::AFTER_UMR_STRONG,
+            UmrFence::Small => RequestFlags::AFTER_UMR,
+            UmrFence::None => RequestFlags::NONE,
         }
     }
 

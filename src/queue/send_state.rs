@@ -22,6 +22,8 @@ pub(super) struct SendState<'r> {
     /// What each request asks for (`signal_all`), and the fence of the next one.
     signal_all: RequestFlags,
     next_fence: RequestFlags,
+    /// The fence after a change of an mkey.
+    pub(super) umr_fence: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     last: u64,
     max_requests: u32,
@@ -42,7 +44,8 @@ impl<'r> SendState<'r> {
             qpn: config.qpn,
             qpn_dword: control::qpn_dword(config.qpn),
             signal_all: flags(config.signal_all, RequestFlags::SIGNALED),
-            next_fence: flags(config.small_fence, RequestFlags::AFTER_UMR),
+            next_fence: flags(config.small_fence, config.umr_fence_flags()),
+            umr_fence: config.umr_fence_flags(),
             last: config.first_block.into(),
             max_requests: config.max_requests,
             max_inline_data: config.max_inline_data as usize,

@@ -67,13 +67,13 @@ impl BfsPsv {
 pub struct TransactionBits {
     #[bits(24)]
     __: u32,
-    /// The signature stands behind the data in memory: it is checked where they are read, and generated where they are written.
+    /// The signature stands after the data in memory: it is checked where they are read, and generated where they are written.
     pub memory_check_gen: bool,
     /// The signature starts from its seed with this mkey.
     pub memory_init: bool,
     #[bits(2)]
     __: u32,
-    /// The signature stands behind the data on the wire.
+    /// The signature stands after the data on the wire.
     pub wire_check_gen: bool,
     /// The signature starts from its seed with this mkey.
     pub wire_init: bool,
@@ -179,19 +179,19 @@ pub struct SignatureBsf {
     pub wire: u8,
     /// Block size selector of the memory domain.
     pub memory: u8,
-    /// All ones here; drivers also write the exact length.
+    /// Bytes of data of a digest; else all ones here, and drivers also write the exact length.
     pub raw_data_size: U32,
     /// Wire domain, see [`BfsPsv`].
     pub wire_bfs_psv: U32,
     /// Memory domain, see [`BfsPsv`].
     pub memory_bfs_psv: U32,
-    /// Extension: see [`TransactionBits`]. This library posts no transaction signatures.
+    /// Extension: see [`TransactionBits`].
     pub ext_init_gen_pro_size: U32,
     /// Extension: epilogue size. Unused.
     pub ext_epi_size: U32,
-    /// Extension: transaction format and PSV of the wire domain, see [`BfsPsv`]. Unused here.
+    /// Extension: transaction format and PSV of the wire domain, see [`BfsPsv`].
     pub ext_wire_tfs_psv: U32,
-    /// Extension: transaction format and PSV of the memory domain, see [`BfsPsv`]. Unused here.
+    /// Extension: transaction format and PSV of the memory domain, see [`BfsPsv`].
     pub ext_memory_tfs_psv: U32,
     /// T10-DIF of the wire domain.
     pub wire_inline: InlineDif,
@@ -238,7 +238,7 @@ pub struct CryptoBsf {
     pub enc_standard: u8,
     /// All ones here; drivers also write the exact length.
     pub raw_data_size: U32,
-    /// Data unit size, a block size selector or [`CryptoBsf::UNIT_1_MIB`].
+    /// Data unit size, see [`BlockSize`](crate::types::BlockSize).
     pub data_unit_selector: u8,
     /// Reserved.
     pub reserved1: [u8; 7],
@@ -257,7 +257,7 @@ pub struct CryptoBsf {
 impl CryptoBsf {
     /// `enc_standard`: AES-XTS (IEEE 1619).
     pub const AES_XTS: u8 = 0;
-    /// `data_unit_selector`: units of 1 MiB (`MLX5_BLOCK_SIZE_1MB` of DPDK). This library does not configure them.
+    /// `data_unit_selector`: units of 1 MiB (`MLX5_BLOCK_SIZE_1MB` of DPDK).
     pub const UNIT_1_MIB: u8 = 5;
 }
 

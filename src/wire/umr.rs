@@ -64,7 +64,7 @@ pub struct MkeyMask {
 }
 
 const _: () = {
-    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every bit behind it.
+    // The bit numbers of rdma-core (`MLX5_WQE_UMR_CTRL_MKEY_MASK_*`): a wrong padding above would shift every bit after it.
     assert!(MkeyMask::new().with_start_addr(true).into_bits() == 1 << 6);
     assert!(MkeyMask::new().with_sig_err(true).into_bits() == 1 << 9);
     assert!(MkeyMask::new().with_bsf_enable(true).into_bits() == 1 << 12);

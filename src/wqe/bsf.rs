@@ -1,9 +1,12 @@
 //! Signatures and crypto properties to BSFs and PSVs (PRM `bsf`).
 
-use crate::mkey::{BlockSignature, Crypto, Domain, Escape, Guard, Signature, T10Dif, XtsEngine};
-use crate::types::Seed;
+use crate::mkey::{
+    BlockSignature, Crypto, Digest, DigestSpan, Domain, Escape, Guard, Signature, T10Dif, XtsEngine,
+    check_mask,
+};
+use crate::types::{DomainKind, Seed};
 use crate::wire::bsf::{
-    BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
+    BfsPsv, BsfSize, CryptoBsf, DifFlags, InlineDif, InlineValid, RepeatSeed, SignatureBsf, TransactionBits,
 };
 use crate::wire::psv::TransientSignature;
 use zerocopy::big_endian::{U16, U32, U64};
@@ -33,6 +36,38 @@ pub(crate) fn signature(signature: Option<&BlockSignature>, size: u8) -> Signatu
     }
     bsf.bsf_size_sbs = size_sbs.into_bits();
     bsf
+}
+
+/// Returns the BSF of a digest but for the bytes of data, and for the number of the PSV where that is the mkey's own. `size` is one
+/// of the codes of [`BsfSize`].
+pub(crate) fn digest(digest: &Digest, size: u8) -> SignatureBsf {
+    let Digest { domain, seed, span } = *digest;
+    let seed = match seed {
+        Seed::Zeros => BfsPsv::SEED_ZERO,
+        Seed::Ones => 0,
+    };
+    let psv = match span {
+        DigestSpan::Mkey => 0,
+        DigestSpan::Transaction { psv, .. } => psv.get(),
+    };
+    let selector = U32::new(BfsPsv::new().with_bfs(BfsPsv::CRC32C | seed).with_psv(psv).into_bits());
+    let (begins, ends) = (span.part().begins(), span.part().ends());
+    let (bits, wire, memory) = match domain {
+        DomainKind::Wire => {
+            (TransactionBits::new().with_wire_init(begins).with_wire_check_gen(ends), selector, U32::ZERO)
+        }
+        DomainKind::Memory => {
+            (TransactionBits::new().with_memory_init(begins).with_memory_check_gen(ends), U32::ZERO, selector)
+        }
+    };
+    SignatureBsf {
+        bsf_size_sbs: BsfSize::new().with_size(size).into_bits(),
+        check_byte_mask: check_mask::ALL,
+        ext_init_gen_pro_size: U32::new(bits.into_bits()),
+        ext_wire_tfs_psv: wire,
+        ext_memory_tfs_psv: memory,
+        ..SignatureBsf::default()
+    }
 }
 
 /// Returns the BSF of crypto properties. `size` is one of the codes of [`BsfSize`].
@@ -105,11 +140,17 @@ pub(crate) fn psv_start(signature: &Signature) -> TransientSignature {
                 ref_tag: U32::new(dif.ref_tag),
             };
         }
-        Signature::Crc32(Seed::Ones) | Signature::Crc32c(Seed::Ones) => 0xffff_ffff_0000_0000,
+        Signature::Crc32(seed) | Signature::Crc32c(seed) => return crc32_start(*seed),
         Signature::Crc64Xp10(Seed::Ones) => u64::MAX,
-        Signature::Crc32(Seed::Zeros)
-        | Signature::Crc32c(Seed::Zeros)
-        | Signature::Crc64Xp10(Seed::Zeros) => 0,
+        Signature::Crc64Xp10(Seed::Zeros) => 0,
     };
     transmute!(U64::new(seed))
+}
+
+/// Returns what the PSV of a CRC of 32 bits starts with.
+pub(crate) fn crc32_start(seed: Seed) -> TransientSignature {
+    transmute!(U64::new(match seed {
+        Seed::Ones => 0xffff_ffff_0000_0000,
+        Seed::Zeros => 0,
+    }))
 }

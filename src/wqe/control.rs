@@ -14,8 +14,11 @@ pub(crate) struct RequestFlags(u8);
 impl RequestFlags {
     /// No fence, no completion but that of an error, no event.
     pub(crate) const NONE: Self = Self(0);
-    /// Waits until the mkey changes before it are done. Each request behind one must, so that it does not overtake it.
+    /// Waits until the mkey changes before it are done, as devices need that can do with it. Each request after one must, so that it
+    /// does not overtake it.
     pub(crate) const AFTER_UMR: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_SMALL).into_bits());
+    /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
+    pub(crate) const AFTER_UMR_STRONG: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_STRONG).into_bits());
     /// Waits until the reads and atomics before it are done.
     pub(crate) const FENCED: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_FENCE).into_bits());
     /// Gets a completion of its own.
@@ -101,7 +104,7 @@ pub(crate) const fn nop_start(begin: u64) -> [u8; 4] {
     OpcodeWord::new().with_opcode(Opcode::NOP.0).with_wqe_index(begin as u16).into_bits().to_be_bytes()
 }
 
-/// Splits blocks into the work requests that they hold, each up to its size: behind it the device does not read its last block.
+/// Splits blocks into the work requests that they hold, each up to its size: after it the device does not read its last block.
 #[cfg(test)]
 pub(crate) fn split_requests(blocks: &[u8]) -> std::vec::Vec<std::vec::Vec<u8>> {
     use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES};

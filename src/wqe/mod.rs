@@ -5,11 +5,11 @@
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
-//! use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyKind};
+//! use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyKind, UmrForm};
 //! use mlx5_mkey::queue::{Doorbell, SendQueue};
 //! use mlx5_mkey::wqe::{PreparedConfig, Remote, RequestSize, Sge};
 //!
-//! const KIND: MkeyKind = MkeyKind { max_entries: 4, signature: None, crypto: None };
+//! const KIND: MkeyKind = MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete };
 //! /// What `write` takes of a ring.
 //! const SIZE: RequestSize = RequestSize::configure_mkey(&KIND, 4, 0).and(RequestSize::rdma(1));
 //! assert_eq!(SIZE.blocks, 4);

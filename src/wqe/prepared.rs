@@ -3,8 +3,8 @@
 use super::bsf;
 use crate::error::ConfigError;
 use crate::mkey::{
-    Crypto, InForce, Keytag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan, SignatureChange, T10Dif,
-    XtsEngine,
+    Crypto, DigestSpan, InForce, Keytag, KindFlag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan,
+    SignatureChange, T10Dif, UmrForm, XtsEngine,
 };
 use crate::types::{DekId, DomainKind, Tweak};
 use crate::wire::bsf::{BsfSize, CryptoBsf, InlineDif, SignatureBsf};
@@ -55,7 +55,9 @@ pub struct PreparedConfig {
     /// That of the signature comes before that of crypto. From `bsf_count` on they mean nothing.
     pub(super) bsfs: [Block; 2],
     bsf_count: u8,
-    /// Which PSVs of an mkey the BSF of the signature names: wire and memory domain have 32 bits of the word each.
+    /// The BSFs have the exact length of the data.
+    exact_size: bool,
+    /// Which PSVs of an mkey the BSF of a block signature names: wire and memory domain have 32 bits of the word each.
     pub(super) psv_mask: u64,
     /// The domains whose PSVs are set, in this order, and how many they are: from there on they mean nothing.
     pub(super) psv_domains: [DomainKind; 2],
@@ -78,8 +80,14 @@ impl PreparedConfig {
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
-        let kind_word = KindWord::new(kind).with(KindWord::KEEPS, keeps_signature || keeps_crypto);
+        let mut kind_word = KindWord::new(kind);
+        if keeps_signature || keeps_crypto {
+            kind_word.set(KindFlag::Keeps);
+        }
         let plan = Plan::new(&kind, config, &InForce::NOTHING)?;
+        if plan.exact_size || kind.form == UmrForm::Minimal {
+            kind_word.set(KindFlag::FinishedLater);
+        }
         Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
     }
 
@@ -91,9 +99,10 @@ impl PreparedConfig {
         mkey.check_state(&self.config, layout)
     }
 
-    /// Returns whether it keeps a part of the mkey that has to be encoded.
-    pub(crate) const fn keeps(&self) -> bool {
-        self.kind_word.has(KindWord::KEEPS)
+    /// Returns whether a part has to be encoded by what is in force for the mkey: one that it keeps, or the restart of a digest.
+    pub(crate) fn depends_on(&self, mkey: &Mkey) -> bool {
+        let restarts = || self.own_digest().is_some() && mkey.pending_error_count().is_some();
+        self.kind_word.has(KindFlag::Keeps) || restarts()
     }
 
     /// Returns it with what it keeps of an mkey.
@@ -102,7 +111,8 @@ impl PreparedConfig {
     }
 
     fn encode(kind_word: KindWord, kind: MkeyKind, plan: &Plan) -> Self {
-        let mut mask = MkeyMask::new().with_free(true).with_mkey(true).with_len(true);
+        let is_complete = kind.form == UmrForm::Complete;
+        let mut mask = MkeyMask::new().with_free(true).with_mkey(is_complete).with_len(true);
         let mut flags = FlagsPd::new();
         if plan.config.access.is_some() {
             mask =
@@ -129,6 +139,7 @@ impl PreparedConfig {
             max_length: plan.max_length,
             bsfs: [ZEROS; 2],
             bsf_count: 0,
+            exact_size: plan.exact_size,
             psv_mask: 0,
             psv_domains: [DomainKind::Wire; 2],
             psv_count: 0,
@@ -143,17 +154,26 @@ impl PreparedConfig {
         prepared
     }
 
-    fn encode_bsfs(&mut self) {
-        let size = match (self.kind.signature, &self.config.crypto) {
-            (Some(_), Some(_)) => BsfSize::SIGNATURE_AND_CRYPTO,
+    /// Returns the size code of its BSFs.
+    const fn bsf_size(&self) -> u8 {
+        match (self.kind.signature, &self.config.crypto, &self.config.signature) {
+            (Some(_), Some(_), _) => BsfSize::SIGNATURE_AND_CRYPTO,
+            (Some(_), None, SignatureChange::Digest(_)) => BsfSize::EXTENDED,
             _ => BsfSize::WITH_INLINE,
-        };
+        }
+    }
+
+    fn encode_bsfs(&mut self) {
+        let size = self.bsf_size();
         let mut free = self.bsfs.iter_mut();
         if self.kind.signature.is_some()
             && let Some(slot) = free.next()
         {
             let signature = self.config.signature.signature();
-            *slot = transmute!(bsf::signature(signature, size));
+            *slot = match self.config.signature.digest() {
+                Some(digest) => transmute!(bsf::digest(digest, size)),
+                None => transmute!(bsf::signature(signature, size)),
+            };
             let in_domain = |kind| signature.is_some_and(|signature| signature.domain(kind).is_some());
             self.psv_mask = if in_domain(DomainKind::Wire) { 0xffff_ffff << 32 } else { 0 }
                 | if in_domain(DomainKind::Memory) { 0xffff_ffff } else { 0 };
@@ -169,6 +189,15 @@ impl PreparedConfig {
     }
 
     fn encode_psvs(&mut self) {
+        if let Some(digest) = self.config.signature.digest() {
+            let ([domain, _], [memory, wire]) = (&mut self.psv_domains, &mut self.psv_starts);
+            *domain = digest.domain;
+            *match digest.domain {
+                DomainKind::Memory => memory,
+                DomainKind::Wire => wire,
+            } = bsf::crc32_start(digest.seed);
+            self.psv_count = 1;
+        }
         let Some(signature) = self.config.signature.signature() else { return };
         // The reference provider sets that of the memory first.
         let mut free = self.psv_domains.iter_mut();
@@ -276,6 +305,46 @@ impl PreparedConfig {
             let [bsf, _] = &mut self.bsfs;
             let bsf: &mut SignatureBsf = transmute_mut!(bsf);
             bsf.wire = mask;
+        }
+    }
+
+    /// Replaces what the digest is over: another transaction, or another part of it.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoDigest`] where none is set.
+    pub fn set_digest(&mut self, span: DigestSpan) -> Result<(), ConfigError> {
+        let size = self.bsf_size();
+        let SignatureChange::Digest(digest) = &mut self.config.signature else {
+            return Err(ConfigError::NoDigest);
+        };
+        digest.span = span;
+        let [bsf, _] = &mut self.bsfs;
+        *bsf = transmute!(bsf::digest(digest, size));
+        Ok(())
+    }
+
+    /// Returns whether the BSFs have the exact length of the data.
+    pub(super) const fn has_exact_size(&self) -> bool {
+        self.exact_size
+    }
+
+    /// Returns whether the word with queue pair and tag is written.
+    pub(super) fn writes_tag(&self) -> bool {
+        self.kind.form == UmrForm::Complete
+    }
+
+    /// Returns the domain of a digest that is under the mkey's own PSV.
+    pub(super) fn own_digest(&self) -> Option<DomainKind> {
+        let digest = self.config.signature.digest()?;
+        (digest.span == DigestSpan::Mkey).then_some(digest.domain)
+    }
+
+    /// Returns the bytes of data behind an mkey that maps `length`, at most 2^32 - 1.
+    pub(super) fn data_bytes(&self, length: u64) -> Result<u32, ConfigError> {
+        let data = self.config.signature.digest().map_or(Some(length), |digest| digest.data_bytes(length));
+        match data {
+            Some(data) if data > 0 || self.config.signature.digest().is_none() => Ok(data as u32),
+            _ => Err(ConfigError::DigestWithoutData { length: length as u8 }),
         }
     }
 

@@ -12,7 +12,7 @@ const ATOMIC: usize = 1;
 /// queue have to be.
 ///
 /// ```
-/// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, XtsEngine};
+/// use mlx5_mkey::mkey::{MkeyKind, SignatureCapabilities, UmrForm, XtsEngine};
 /// use mlx5_mkey::wqe::RequestSize;
 ///
 /// /// An I/O: an mkey with a list of up to 4 entries, T10-DIF on the wire and AES-XTS, then an RDMA WRITE of all of it.
@@ -20,6 +20,7 @@ const ATOMIC: usize = 1;
 ///     max_entries: 4,
 ///     signature: Some(SignatureCapabilities::ALL),
 ///     crypto: Some(XtsEngine::MultiBlock),
+///     form: UmrForm::Complete,
 /// };
 /// const IO: RequestSize = RequestSize::configure_mkey(&KIND, 4, 1).and(RequestSize::rdma(1));
 /// assert_eq!((IO.blocks, IO.requests), (7, 3));

@@ -1,10 +1,10 @@
-//! UMR requests: configure an mkey, with the SET_PSVs behind it, or take its key out of service.
+//! UMR requests: configure an mkey, with the SET_PSVs after it, or take its key out of service.
 
 use super::control::{ControlFields, RequestFlags};
-use super::{PreparedConfig, control, layout};
+use super::{PreparedConfig, bsf, control, layout};
 use crate::error::ConfigError;
 use crate::mkey::{Layout, Mkey};
-use crate::types::Key;
+use crate::types::{DomainKind, Key, PsvIndex, Seed};
 use crate::wire::bsf::SignatureBsf;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::mkey_context::{FlagsPd, FreeByte, MkeyContext, QpnMkey};
@@ -86,6 +86,25 @@ impl<'a> Configuration<'a> {
         Ok(length)
     }
 
+    /// Finishes what [`Configuration::write`] has written of an mkey that maps `length` bytes, where few configurations need it: the
+    /// bytes of data in the BSFs of a digest or of a minimal UMR, and no tag.
+    ///
+    /// # Errors
+    /// [`ConfigError::DigestWithoutData`].
+    pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
+        let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
+        if let ([_, context], false) = (head, self.prepared.writes_tag()) {
+            let context: &mut MkeyContext = transmute_mut!(context);
+            context.qpn_mkey = U32::ZERO;
+        }
+        if self.prepared.has_exact_size() {
+            let (_, rest) = split(rest, self.layout_blocks);
+            let (bsfs, _) = split(rest, self.prepared.bsf_count());
+            write_sizes(bsfs, self.prepared, mkey, length)?;
+        }
+        Ok(())
+    }
+
     /// Writes the first two blocks of the UMR: control segments and mkey context.
     #[inline]
     fn write_head(&self, blocks: &mut [Block], fields: ControlFields, key: Key, length: u64) {
@@ -106,13 +125,43 @@ impl<'a> Configuration<'a> {
     }
 }
 
-/// Has a UMR that is written tell the device the count of signature errors, its low bit.
-pub(crate) fn write_error_count(blocks: &mut [Block], count: bool) {
+/// Has a UMR that is written tell the device the count of signature errors, of which it has the low bit.
+pub(crate) fn write_error_count(blocks: &mut [Block], count: u32) {
     let [[_, umr @ ..], context, ..] = blocks else { return };
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
     let context: &mut MkeyContext = transmute_mut!(context);
-    context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count).into_bits());
+    context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count & 1 != 0).into_bits());
+}
+
+/// Writes into the BSFs how much data there is, and which PSV of the mkey a digest uses, if any.
+fn write_sizes(
+    bsfs: &mut [Block],
+    prepared: &PreparedConfig,
+    mkey: &Mkey,
+    length: u64,
+) -> Result<(), ConfigError> {
+    let data = U32::new(prepared.data_bytes(length)?);
+    for block in bsfs.iter_mut() {
+        // Both kinds have it in the second word.
+        let [_, raw_data_size, ..]: &mut [U32; 16] = transmute_mut!(block);
+        *raw_data_size = data;
+    }
+    if let (Some(domain), [first, ..]) = (prepared.own_digest(), bsfs) {
+        let bsf: &mut SignatureBsf = transmute_mut!(first);
+        let selector = match domain {
+            DomainKind::Memory => &mut bsf.ext_memory_tfs_psv,
+            DomainKind::Wire => &mut bsf.ext_wire_tfs_psv,
+        };
+        *selector |= U32::new(mkey.psv(domain));
+    }
+    Ok(())
+}
+
+/// Writes the SET_PSV by which the digest of a transaction begins anew.
+pub(crate) fn restart_digest(blocks: &mut [Block], fields: ControlFields, psv: PsvIndex, seed: Seed) {
+    let [block] = blocks else { return };
+    write_set_psv(block, fields, psv.get(), bsf::crc32_start(seed));
 }
 
 /// Writes a SET_PSV. The second half of its block is left as it is: the device reads no further than its size.

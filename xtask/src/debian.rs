@@ -15,17 +15,33 @@ pub type Package = (&'static str, &'static str);
 /// libibverbs with libmlx5.
 pub const VERBS: &[Package] = &[("ibverbs-providers", "/etc/libibverbs.d/mlx5.driver")];
 
+/// Compiles libFuzzer.
+pub const CXX: &[Package] = &[("g++", "/usr/bin/g++")];
+
 /// Counts instructions.
 pub const VALGRIND: &[Package] = &[("valgrind", "/usr/bin/valgrind")];
 
-/// rdma-core's tests and examples, and perftest.
+/// rdma-core's tests and examples, perftest, UCX and qperf.
 pub const PEERS: &[Package] = &[
     ("ibverbs-utils", "/usr/bin/ibv_devinfo"),
     ("python3-pyverbs", "/usr/share/doc/rdma-core/tests/run_tests.py"),
     // One of those tests makes its commands with it.
     ("python3-scapy", "/usr/lib/python3/dist-packages/scapy/__init__.py"),
     ("perftest", "/usr/bin/ib_write_bw"),
+    ("ucx-utils", "/usr/bin/ucx_perftest"),
+    ("qperf", "/usr/bin/qperf"),
 ];
+
+/// What programs in C and C++ are compiled with.
+pub const C: &[Package] = &[
+    ("gcc", "/usr/bin/gcc"),
+    ("g++", "/usr/bin/g++"),
+    ("libc6-dev", "/usr/include/stdio.h"),
+    ("pkg-config", "/usr/bin/pkg-config"),
+];
+
+/// What programs of libibverbs are compiled with.
+pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 
 /// What SPDK's library and its test are compiled with.
 pub const SPDK: &[Package] = &[

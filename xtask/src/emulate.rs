@@ -8,6 +8,9 @@ use std::process::{Command, ExitCode};
 /// Knows every option and what it means for the environment. `cargo xtask dist` hands it out.
 pub const LAUNCHER: &str = "hil-tests/uverbs/mlx5-emulate";
 
+/// What is first in the PATH of whoever the launcher starts: commands that would ask the kernel.
+pub const COMMANDS: &str = "hil-tests/uverbs/bin";
+
 /// Tells the launcher of a library that is not beside it.
 const LIBRARY: &str = "MLX5_EMULATE_LIBRARY";
 
@@ -63,21 +66,26 @@ pub fn library() -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Output;
 
     /// What the launcher prints and how it ends, with words of which it needs no device.
     fn launched(line: &str) -> (String, Option<i32>) {
+        let output = output(line);
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    }
+
+    fn output(line: &str) -> Output {
         let words: Vec<_> = line.split_whitespace().map(String::from).collect();
         let mut command = launcher(&words);
         // Any library will do: what is run does not look for devices.
-        let output =
-            command.env_clear().env(LIBRARY, "/dev/null").env("PATH", "/usr/bin:/bin").output().unwrap();
-        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+        command.env_clear().env(LIBRARY, "/dev/null").env("PATH", "/usr/bin:/bin").output().unwrap()
     }
 
     #[test]
     fn options_become_variables_and_end_where_the_command_begins() {
-        let all =
-            "--crypto wrapped --engine=single-block --dir here --log --log-json=/tmp/log --pcap /p -- env --";
+        let all = "--crypto wrapped --engine=single-block --dir here --log --log-json=/logs/log --pcap /p --faults seed=1 -- env --";
         let (printed, status) = launched(all);
         assert_eq!(status, Some(0));
         let here = std::env::current_dir().unwrap().join("here");
@@ -86,8 +94,9 @@ mod tests {
             "MLX5_UVERBS_ENGINE=single-block",
             &format!("MLX5_UVERBS_DIR={}", here.display()),
             "MLX5_UVERBS_LOG=1",
-            "MLX5_UVERBS_LOG_JSON=/tmp/log",
+            "MLX5_UVERBS_LOG_JSON=/logs/log",
             "MLX5_UVERBS_PCAP=/p",
+            "MLX5_UVERBS_FAULTS=seed=1",
             "LD_PRELOAD=/dev/null",
         ] {
             assert!(printed.lines().any(|line| line == variable), "{variable}: {printed}");
@@ -100,6 +109,36 @@ mod tests {
     #[test]
     fn without_options_nothing_is_asked_of_the_device() {
         assert!(!launched("env").0.contains("MLX5_UVERBS_"));
+    }
+
+    #[test]
+    fn the_kernel_s_list_of_devices_is_empty() {
+        assert_eq!(launched("rdma -json dev show"), ("[]\n".into(), Some(0)));
+        assert_eq!(launched("sh -c rdma"), ("[]\n".into(), Some(0)));
+    }
+
+    #[test]
+    fn programs_that_cannot_have_the_library_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str, content: &[u8], rights: u32| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(rights)).unwrap();
+            let said = String::from_utf8(output(&path.display().to_string()).stderr).unwrap();
+            said.lines()
+                .filter(|line| line.starts_with("mlx5-emulate: "))
+                .map(String::from)
+                .collect::<Vec<_>>()
+        };
+        let ends = |lines: Vec<String>, end: &str| matches!(&lines[..], [line] if line.ends_with(end));
+        assert!(ends(told("static", b"\x7fELF\0\0", 0o755), "static is a static program: it sees no device"));
+        assert!(ends(
+            told("of-root", b"#!/bin/sh\n", 0o4755),
+            "of-root is a set-user-id program: it sees no device"
+        ));
+        assert_eq!(told("dynamic", b"\x7fELF\0\0/lib64/ld-linux-x86-64.so.2\0", 0o755), [""; 0]);
+        assert_eq!(told("arm64", b"\x7fELF\0\0/lib/ld-linux-aarch64.so.1\0", 0o755), [""; 0]);
+        assert_eq!(told("script", b"#!/bin/sh\n", 0o755), [""; 0]);
     }
 
     #[test]

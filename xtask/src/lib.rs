@@ -8,5 +8,7 @@ pub mod debian;
 pub mod emulate;
 pub mod host;
 pub mod html;
+pub mod qemu_user;
 pub mod run;
 pub mod toolchain;
+pub mod tools;

@@ -2,11 +2,14 @@
 
 #![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod audit;
 mod bench;
 mod differential;
 mod empty_machine;
+mod fuzz;
 mod package;
 mod peer;
+mod sanitize;
 mod storage;
 mod test;
 mod tidy;
@@ -24,6 +27,8 @@ cargo xtask TASK
                         everything that CI runs
   build --board bluefield2|bluefield3 --os none|linux [--release]
                         build what runs on the Arm cores of a BlueField
+  capi [--arch NAME] [--test]
+                        make the library and the header for C and C++
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
   decode [--html OUT] HEX|FILE|-
@@ -36,6 +41,7 @@ cargo xtask TASK
                         pack the stand-in with a launcher, for machines without cargo and Rust
   differential [--count N] [--seed S]
                         compare random requests with what the installed libmlx5 writes
+  audit                 licences, sources and advisories of all crates, and dependencies not used
   bench [--json | --svg FILE | --record | --readme]
                         count instructions for each request: the library, libmlx5, a bare copy
   emulate [options] -- COMMAND…
@@ -43,10 +49,15 @@ cargo xtask TASK
   empty-machine         run the README's commands in a system that holds what they need and no more
   firmware --board bluefield2|bluefield3 [--filter TEXT]
                         run the scenarios as a bare-metal image in QEMU
+  fuzz [--seconds N] [TARGET…]
+                        call the library, the software device, the stand-in and all parsers with
+                        whatever libFuzzer makes up
   package               build and test the library as a registry would hand it out
   peer [--dpdk | --spdk DIR]
                         rdma-core's tests, perftest and DPDK's crypto driver, unchanged, on the
                         software device; SPDK's library of a checkout
+  sanitize [address | valgrind]
+                        the tests under AddressSanitizer and valgrind
   storage [--ios N] [--kill] …
                         run the example of a storage target and its initiator on the software
                         device: T10-DIF, AES-XTS, corrupt blocks, a target that is killed
@@ -64,16 +75,20 @@ fn main() -> ExitCode {
     let (task, rest) =
         arguments.split_first().map_or(("help", &[][..]), |(task, rest)| (task.as_str(), rest));
     match task {
+        "audit" => run::no_arguments(rest, audit::HELP).unwrap_or_else(audit::run),
         "bench" => bench::run(rest),
         "build" => build::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
         "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
+        "fuzz" => fuzz::run(rest),
         "package" => run::no_arguments(rest, package::HELP).unwrap_or_else(package::run),
         "peer" => peer::run(rest),
+        "sanitize" => sanitize::run(rest),
         "storage" => storage::run(rest),
         "test" => test::run(rest),
         "tidy" => tidy::run(rest),
+        "capi" => elsewhere("xtask-capi", &arguments),
         "decode" => elsewhere("xtask-device", &arguments),
         "demo" => elsewhere("xtask-device", &arguments),
         "vectors" => elsewhere("xtask-device", &arguments),
@@ -104,12 +119,15 @@ mod tests {
     fn help_fits_a_line() {
         for help in [
             super::HELP,
+            super::audit::HELP,
             super::bench::HELP,
             super::build::HELP,
             super::differential::HELP,
             super::empty_machine::HELP,
+            super::fuzz::HELP,
             super::package::HELP,
             super::peer::HELP,
+            super::sanitize::HELP,
             super::storage::HELP,
             super::test::HELP,
             super::tidy::HELP,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use xtask::run::{self, Folder, answer, cargo, check, root};
+use xtask::run::{self, answer, cargo, check, root};
 
 /// The answer to `--help`.
 pub(crate) const HELP: &str = "\
@@ -32,7 +32,7 @@ pub(crate) fn test() -> Result<(), String> {
     let version = version.rsplit(['#', '@']).next().unwrap_or_default();
     let name = format!("mlx5-mkey-{version}");
     let packed = target.join("package").join(format!("{name}.crate"));
-    let folder = Folder::temporary("package")?;
+    let folder = run::temporary("package")?;
     unpack(&packed, folder.path())?;
     tests(&folder.path().join(&name), target)
 }
@@ -49,7 +49,7 @@ fn tests(package: &Path, target: &Path) -> Result<(), String> {
     if package.starts_with(&repository) {
         return Err(format!("{} is inside of the repository", package.display()));
     }
-    let mut command = cargo(&["test", "--quiet", "--features", "devx"]);
+    let mut command = cargo(&["test", "--quiet", "--features", "capi"]);
     command.current_dir(package).env("CARGO_TARGET_DIR", target.join("package-test"));
     // The repository's own tests try more.
     command.env("PROPTEST_CASES", "16");

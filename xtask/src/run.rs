@@ -8,37 +8,20 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How often a program is looked at that is waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A folder for the time being: it goes away with the value.
-#[derive(Debug)]
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes one, with `name` in its own.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn temporary(name: &str) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("mlx5-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    /// Returns where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Where it cannot be removed it is in the way of nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Makes a folder for the time being, with `name` in its own: it goes away with the value, and is nobody else's.
+///
+/// # Errors
+/// It cannot be made.
+pub fn temporary(name: &str) -> Result<TempDir, String> {
+    tempfile::Builder::new()
+        .prefix(&format!("mlx5-{name}-"))
+        .tempdir()
+        .map_err(|error| format!("no folder for {name}: {error}"))
 }
 
 /// Returns the words behind this program's name.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
-use xtask::run::{self, Folder, free_port};
+use xtask::run::{self, free_port};
 use xtask::{emulate, host};
 
 pub(crate) const HELP: &str = "\
@@ -116,7 +116,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 /// Runs both programs, and sees that they end well and leave nothing behind.
 fn perform(options: &Options) -> Result<(), String> {
     let programs = host::storage()?;
-    let folder = Folder::temporary("storage")?;
+    let folder = run::temporary("storage")?;
     let folder = folder.path();
     let (address, volume) = (format!("127.0.0.1:{}", free_port()?), folder.join("volume"));
     let target_words = [

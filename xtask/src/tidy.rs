@@ -26,11 +26,24 @@ const MODULES: &[(&str, &[&str])] = &[
     ("inspect", &["fmt", "error", "types", "wire", "mkey"]),
     ("command", &["fmt", "error", "types", "wire", "mkey"]),
     ("devx", &["error", "types", "wire", "mkey", "wqe", "queue", "command"]),
+    ("capi", &["error", "types", "wire", "mkey", "wqe", "queue", "inspect", "command", "devx"]),
     ("guide", &[]),
 ];
 
-/// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them.
+/// The files that may say `unsafe`: memory shared with the device, its registers, and the order between them; and what C hands over.
 const UNSAFE: &[&str] = &[
+    "src/capi/config.rs",
+    "src/capi/cq.rs",
+    "src/capi/device.rs",
+    "src/capi/error.rs",
+    "src/capi/group.rs",
+    "src/capi/inspect.rs",
+    "src/capi/memory.rs",
+    "src/capi/pool.rs",
+    "src/capi/post.rs",
+    "src/capi/qp.rs",
+    "src/capi/text.rs",
+    "src/capi/values.rs",
     "src/devx/adopt.rs",
     "src/devx/buffer.rs",
     "src/devx/cq.rs",
@@ -70,10 +83,22 @@ const UNSAFE: &[&str] = &[
     "hil-tests/firmware/src/mmu.rs",
     "hil-tests/firmware/src/provoke.rs",
     "hil-tests/freestanding/src/lib.rs",
+    "hil-tests/fuzz/src/coverage.rs",
+    "hil-tests/fuzz/src/main.rs",
+    "hil-tests/fuzz/src/memory.rs",
+    "hil-tests/fuzz/tests/exhaustive.rs",
     "hil-tests/scenarios/src/board/end.rs",
     "hil-tests/scenarios/src/board/host_memory.rs",
     "hil-tests/scenarios/src/board/softdev.rs",
-    "hil-tests/uverbs/src/interpose.rs",
+    "hil-tests/uverbs/src/allocator.rs",
+    "hil-tests/uverbs/src/command/fuzz.rs",
+    "hil-tests/uverbs/src/interpose/descriptors.rs",
+    "hil-tests/uverbs/src/interpose/discovery.rs",
+    "hil-tests/uverbs/src/interpose/files.rs",
+    "hil-tests/uverbs/src/interpose/locks.rs",
+    "hil-tests/uverbs/src/interpose/next.rs",
+    "hil-tests/uverbs/src/interpose/paths.rs",
+    "hil-tests/uverbs/src/interpose/reads.rs",
     "hil-tests/uverbs/src/pipe.rs",
     "hil-tests/uverbs/src/probe.rs",
     "hil-tests/uverbs/src/process.rs",
@@ -84,7 +109,16 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/tests/devx/dmabuf.rs",
     "hil-tests/uverbs/tests/devx/verbs.rs",
     "hil-tests/uverbs/tests/devx/verbs_qp.rs",
+    "hil-tests/uverbs/tests/preloaded/paths.rs",
     "hil-tests/uverbs/tests/preloaded/verbs.rs",
+];
+
+/// The files that may name a place under the folder for temporary files. Others have one made that nobody can guess (`tempfile`).
+const PREDICTABLE: &[&str] = &[
+    // Where programs of one user meet; refused if it is another user's.
+    "hil-tests/uverbs/src/settings.rs",
+    // This file names what it looks for.
+    "xtask/src/tidy.rs",
 ];
 
 /// What is at the top, dotfiles apart.
@@ -110,8 +144,8 @@ cargo xtask tidy
 
 Checks the rules of the house that no compiler checks: which module may know which, that no files
 import each other in a circle, where unsafe may be, what is at the top, that every public type has
-a defmt::Format, that public modules and types that users construct have an example, and which
-words are not used.
+a defmt::Format, that public modules and types that users construct have an example, that no file
+names a place under the folder for temporary files, and which words are not used.
 ";
 
 /// Checks all rules and prints what breaks them.
@@ -169,6 +203,7 @@ fn faults() -> io::Result<Vec<String>> {
         check_imports(name, text, &mut faults);
         check_unsafe(name, text, &mut faults);
         check_formats(name, text, &mut faults);
+        check_folders(name, text, &mut faults);
     }
     examples::check(&texts, &mut faults);
     faults.extend(Files::new(texts.iter().map(|(name, text)| (&**name, &**text))).circles());
@@ -237,10 +272,22 @@ fn check_unsafe(name: &str, text: &str, faults: &mut Vec<String>) {
     }
 }
 
+/// A folder whose name can be guessed may be there already, and be another user's.
+fn check_folders(name: &str, text: &str, faults: &mut Vec<String>) {
+    if PREDICTABLE.contains(&name) {
+        return;
+    }
+    for (number, line) in code(text) {
+        if line.contains("temp_dir()") || line.contains("/tmp/") {
+            faults.push(format!("{name}:{number}: a folder that can be guessed; tempfile makes one"));
+        }
+    }
+}
+
 /// Every public type of the library has a `defmt::Format`, by attribute or by one of the ways below.
 fn check_formats(name: &str, text: &str, faults: &mut Vec<String>) {
-    // The shim is for programs with an operating system, which print.
-    if !name.starts_with("src/") || name.starts_with("src/devx/") {
+    // The shim and the functions for C are for programs with an operating system, which print.
+    if !name.starts_with("src/") || ["src/devx/", "src/capi/"].iter().any(|folder| name.starts_with(folder)) {
         return;
     }
     let mut attributed = false;
@@ -274,6 +321,20 @@ mod tests {
         let mut faults = Vec::new();
         check_imports(name, text, &mut faults);
         faults
+    }
+
+    #[test]
+    fn folders_that_can_be_guessed_are_refused() {
+        let found = |name: &str, text: &str| {
+            let mut faults = Vec::new();
+            check_folders(name, text, &mut faults);
+            faults.len()
+        };
+        let guessed = "    let path = std::env::temp_dir().join(name);";
+        assert_eq!(found("xtask/src/run.rs", guessed), 1);
+        assert_eq!(found("hil-tests/src/lib.rs", "    let path = \"/tmp/volume\";"), 1);
+        assert_eq!(found("hil-tests/uverbs/src/settings.rs", guessed), 0);
+        assert_eq!(found("xtask/src/run.rs", "    let folder = tempfile::tempdir()?;"), 0);
     }
 
     #[test]

@@ -197,6 +197,12 @@ impl Toolchain {
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = program(&self.cargo, arguments);
         command.args(&self.target).args(["--target-dir", "target/cross"]).env("RUSTC", &self.rustc);
+        // Beside it, with the same library.
+        if let Some(folder) = Path::new(&self.rustc).parent().filter(|folder| folder.is_absolute()) {
+            command.env("RUSTDOC", folder.join("rustdoc"));
+        }
+        let library = self.flags.iter().filter(|flag| flag.starts_with("--sysroot"));
+        command.env("CARGO_ENCODED_RUSTDOCFLAGS", library.cloned().collect::<Vec<_>>().join("\u{1f}"));
         command.env("CARGO_ENCODED_RUSTFLAGS", self.flags.join("\u{1f}"));
         // Names the libraries of the compiler that built this program, which may be another.
         command.env_remove("LD_LIBRARY_PATH");

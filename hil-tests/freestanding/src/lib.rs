@@ -3,24 +3,32 @@
 //!
 //! Had the library pulled std in, it would not build there; had it pulled alloc in, the allocator would be missing.
 //! Each function is an entry, by its name; the arguments keep the compiler from knowing more than a program would.
+//! Here are the doorbells and routers of the library; in `foreign` those of others, in `commands` each command.
 
 #![cfg_attr(target_os = "none", no_std)]
 // Entries are found by their names, which nothing else has.
 #![allow(unsafe_code)]
 
+pub mod commands;
+pub mod foreign;
+
 use core::fmt::{self, Write};
 use embedded_hal::delay::DelayNs;
-use mlx5_mkey::command::{Command, CreateMkey, QueryQp, Secret};
 use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    ArmFor, Completion, CompletionQueue, CompletionRouter, Doorbell, DoorbellRecord, LastRequest, Outcome,
-    QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue,
-    UarCqDoorbell, UarDoorbell,
+    ArmFor, Completion, CompletionQueue, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
+    UarDoorbell,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
-use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
+use mlx5_mkey::wire::{
+    Wqebb,
+    bsf::SignatureBsf,
+    cqe::{Cqe, CqeTail},
+    data::DataSegment,
+};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
 #[cfg(target_os = "none")]
@@ -221,26 +229,79 @@ pub fn entry_poll_or_arm(
 /// The queues of a queue pair.
 type Queues<'q, 'r> = (&'q mut Queue<'r>, &'q mut ReceiveQueue<'r, 64>);
 
-/// Takes completions of one queue pair.
-#[unsafe(no_mangle)]
-pub fn entry_poll(
-    completions: &mut CompletionQueue<'_>,
-    queues: Queues<'_, '_>,
-    mkeys: &mut [Mkey],
-    delay: &mut Silent,
-) -> Result<u64, CompletionError> {
-    poll(completions, &mut QpRouter { queues, mkeys }, delay)
+/// Ways to take completions, of one queue pair and of many: one, a batch, and with a timeout.
+macro_rules! poll {
+    ($poll:ident, $batch:ident, $wait:ident: $queues:ty, |$given:ident, $mkeys:ident| $router:expr) => {
+        /// Takes one.
+        #[unsafe(no_mangle)]
+        pub fn $poll(
+            completions: &mut CompletionQueue<'_>,
+            $given: $queues,
+            $mkeys: &mut [Mkey],
+        ) -> Option<Result<u64, CompletionError>> {
+            completions.poll(&mut $router).map(|completion| completion.map(sum))
+        }
+
+        /// Takes several.
+        #[unsafe(no_mangle)]
+        pub fn $batch(completions: &mut CompletionQueue<'_>, $given: $queues, $mkeys: &mut [Mkey]) -> u64 {
+            let mut all = 0;
+            completions.poll_batch(16, &mut $router, |completion| all ^= completion.map_or(1, sum));
+            all
+        }
+
+        /// Waits for one.
+        #[unsafe(no_mangle)]
+        pub fn $wait(
+            completions: &mut CompletionQueue<'_>,
+            $given: $queues,
+            $mkeys: &mut [Mkey],
+            delay: &mut Silent,
+        ) -> Result<u64, CompletionError> {
+            completions.wait(&mut $router, delay, 3, 10).map(sum)
+        }
+    };
 }
 
-/// Takes completions of many queue pairs.
+poll! {
+    entry_poll, entry_poll_batch, entry_wait:
+    Queues<'_, '_>, |queues, mkeys| QpRouter { queues, mkeys }
+}
+poll! {
+    entry_poll_table, entry_poll_batch_table, entry_wait_table:
+    &mut QpTable<Queues<'_, '_>, 64>, |table, mkeys| table.router(mkeys)
+}
+
+/// Drops the entries of a queue pair.
 #[unsafe(no_mangle)]
-pub fn entry_poll_table(
-    completions: &mut CompletionQueue<'_>,
-    table: &mut QpTable<Queues<'_, '_>, 64>,
-    mkeys: &mut [Mkey],
-    delay: &mut Silent,
-) -> Result<u64, CompletionError> {
-    poll(completions, &mut table.router(mkeys), delay)
+pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
+    completions.discard(|entry| entry.is_of(qpn))
+}
+
+/// What is inlined wherever it is called: it is in the library's own code nowhere.
+#[unsafe(no_mangle)]
+pub fn entry_inlined(
+    completion: Completion,
+    mkey: &Mkey,
+    tail: [u8; 8],
+    (bsf, psvs): (&mut SignatureBsf, u64),
+) -> Option<u64> {
+    let tail = CqeTail::from_bytes(tail);
+    bsf.add_psvs(psvs);
+    let known = mkey.length() ^ u64::from(mkey.key().get() ^ tail.qpn().get()) ^ u64::from(tail.counter());
+    let work = completion.work()?;
+    Some(known ^ work.id ^ u64::from(tail.is_send_success(work.id)))
+}
+
+/// Adds up what a completion tells.
+fn sum(completion: Completion) -> u64 {
+    match completion {
+        Completion::Work(work) => match work.outcome {
+            Outcome::Sent { bytes, .. } | Outcome::Received { bytes, .. } => work.id ^ u64::from(bytes),
+            Outcome::Failed(_) => work.id,
+        },
+        Completion::SignatureError { position, .. } => position as u64,
+    }
 }
 
 /// Takes queue pairs into a table and out of it.
@@ -256,52 +317,6 @@ pub fn entry_change_table<'q, 'r>(
     send.request(at.into()).nop().ok()?;
     table.iter_mut().for_each(|(send, _)| send.ring_doorbell());
     table.remove(qpn)
-}
-
-/// Takes completions: one, many, and with a timeout. Inlined, so that what it does is read as the entries' own.
-#[inline(always)]
-fn poll(
-    completions: &mut CompletionQueue<'_>,
-    router: &mut impl CompletionRouter,
-    delay: &mut Silent,
-) -> Result<u64, CompletionError> {
-    let mut sum = 0;
-    let mut add = |completion: Result<Completion, _>| {
-        completion.map(|completion| {
-            sum ^= match completion {
-                Completion::Work(work) => match work.outcome {
-                    Outcome::Sent { bytes, .. } | Outcome::Received { bytes, .. } => {
-                        work.id ^ u64::from(bytes)
-                    }
-                    Outcome::Failed(_) => work.id,
-                },
-                Completion::SignatureError { position, .. } => position as u64,
-            };
-        })
-    };
-    if let Some(completion) = completions.poll(router) {
-        add(completion)?;
-    }
-    completions.poll_batch(16, router, |completion| {
-        let _ = add(completion);
-    });
-    add(completions.wait(router, delay, 3, 10))?;
-    Ok(sum)
-}
-
-/// Encodes commands and decodes replies.
-#[unsafe(no_mangle)]
-pub fn entry_command(
-    command: &CreateMkey,
-    mailbox: &mut [u8],
-    reply: &[u8],
-    key: &mut [u8; 40],
-) -> Option<usize> {
-    let length = command.encode(mailbox).ok()?.len();
-    command.decode(reply).ok()?;
-    QueryQp(Qpn::from_low_bits(1)).decode(reply).ok()?;
-    let secret = Secret::take(key);
-    Some(length + usize::from(secret.expose().first().copied()?))
 }
 
 /// Reads requests and completion entries, and prints them in words.
@@ -323,6 +338,12 @@ pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mu
 
 /// A doorbell, a delay and a printer, of which nobody hears.
 pub struct Silent(u32);
+
+impl Silent {
+    fn note(&mut self, number: u32) {
+        self.0 ^= number;
+    }
+}
 
 impl Doorbell for Silent {
     fn ring(&mut self, _: &LastRequest<'_>) {

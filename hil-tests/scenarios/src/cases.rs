@@ -49,7 +49,13 @@ impl Case {
     /// Runs it on a board; what is measured is told.
     fn run(&self, board: &mut dyn Board, tell: &mut impl FnMut(Event<'_>)) -> Verdict {
         match self {
-            Self::Scenario(scenario) => (scenario.run)(board),
+            Self::Scenario(Scenario { name, run, .. }) => {
+                let verdict = run(board);
+                for (what, value) in board.findings().drain(..) {
+                    tell(Event::Measured { name, what: &what, value: &value });
+                }
+                verdict
+            }
             Self::Measurement(Measurement { name, run, .. }) => {
                 run(board, &mut |what, value| tell(Event::Measured { name, what, value }))
             }

@@ -7,6 +7,7 @@
 #[macro_use]
 extern crate alloc;
 
+pub mod assumption;
 pub mod board;
 pub mod cases;
 pub mod expected;

@@ -8,7 +8,7 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::mkey::{Access, Layout, Mkey, MkeyConfig};
 use mlx5_mkey::queue::{Completion, Failure, Outcome, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
-use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::cqe::{Cqe, Syndrome};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
 /// What a scenario says in the end: nothing, or what was wrong.
@@ -280,6 +280,18 @@ impl<'b> QpPairFixture<'b> {
     /// A completion that makes no sense.
     pub fn wait_far(&mut self, count: usize) -> Result<Vec<WorkCompletion>, String> {
         self.wait(count, Self::poll_far)
+    }
+
+    /// Takes the next completion entry of the near side as it is, if one comes within the board's timeout. The request that it is
+    /// about stays outstanding: the pair is of no more use than to be connected anew.
+    ///
+    /// # Errors
+    /// That none came.
+    pub fn wait_entry(&mut self) -> Result<Cqe, String> {
+        let timeout = self.board.timeout();
+        let take = |pair: &mut Self| Ok(pair.near.queues().take_entry().into_iter().collect());
+        let entries = arrived(self, 1, timeout, |pair| pair.board.nanoseconds(), take)?;
+        entries.first().copied().ok_or("no completion entry".into())
     }
 
     fn wait(

@@ -8,10 +8,11 @@ use core::fmt;
 use core::str::FromStr;
 use mlx5_mkey::error::ConfigError;
 use mlx5_mkey::mkey::{
-    BlockSignature, Crypto, Domain, Keytag, MkeyConfig, MkeyKind, Signature, SignatureChange, T10Dif,
+    BlockSignature, Crypto, Digest, DigestPart, DigestSpan, Domain, Keytag, MkeyConfig, MkeyKind, Signature,
+    SignatureChange, T10Dif,
 };
 use mlx5_mkey::queue::{Batch, Doorbell, SendQueue, SendRequest};
-use mlx5_mkey::types::{DekId, DomainKind, Tweak};
+use mlx5_mkey::types::{DekId, DomainKind, PsvIndex, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
 /// A way of posting.
@@ -86,12 +87,18 @@ fn changed_in_place(kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfi
     });
     let signature = match &config.signature {
         SignatureChange::Set(signature) => SignatureChange::Set(with_other_tags(signature)?),
+        SignatureChange::Digest(digest) => {
+            SignatureChange::Digest(Digest { span: other_span(digest), ..*digest })
+        }
         kept => *kept,
     };
     let mut prepared = PreparedConfig::new(kind, &MkeyConfig { signature, crypto, ..*config })?;
     if let Some(Crypto { tweak, dek, keytag, .. }) = config.crypto {
         prepared.set_tweak(tweak)?;
         prepared.set_dek(dek, keytag)?;
+    }
+    if let Some(digest) = config.signature.digest() {
+        prepared.set_digest(digest.span)?;
     }
     if let SignatureChange::Set(signature) = &config.signature {
         for kind in [DomainKind::Memory, DomainKind::Wire] {
@@ -103,6 +110,16 @@ fn changed_in_place(kind: MkeyKind, config: &MkeyConfig) -> Result<PreparedConfi
         }
     }
     Ok(prepared)
+}
+
+/// Returns another span than that of a digest.
+const fn other_span(digest: &Digest) -> DigestSpan {
+    match digest.span {
+        DigestSpan::Mkey => {
+            DigestSpan::Transaction { part: DigestPart::Middle, psv: PsvIndex::from_low_bits(!0) }
+        }
+        DigestSpan::Transaction { .. } => DigestSpan::Mkey,
+    }
 }
 
 /// Returns the signature with other tags in each T10-DIF.
@@ -194,6 +211,7 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendQueue::batch", &[Way::Batch, Way::BatchChanged]),
     ("Batch::request", &[Way::Batch, Way::BatchChanged]),
     ("SendRequest::configure_mkey", &Way::ALL),
+    ("SendRequest::set_psv", &Way::ALL),
     ("SendRequest::invalidate_mkey", &Way::ALL),
     ("SendRequest::invalidate", &Way::ALL),
     ("SendRequest::send", &Way::ALL),
@@ -251,7 +269,8 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use mlx5_mkey::mkey::{
-        Access, Direction, Escape, Guard, SignatureCapabilities, SignatureOrder, XtsEngine, check_mask,
+        Access, Direction, Escape, Guard, SignatureCapabilities, SignatureOrder, UmrForm, XtsEngine,
+        check_mask,
     };
     use mlx5_mkey::types::{BlockSize, Seed};
 
@@ -292,7 +311,7 @@ mod tests {
         };
         for engine in [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified] {
             let signature = Some(SignatureCapabilities::ALL);
-            let kind = MkeyKind { max_entries: 8, signature, crypto: Some(engine) };
+            let kind = MkeyKind { max_entries: 8, signature, crypto: Some(engine), form: UmrForm::Complete };
             for (signature, crypto) in
                 signatures().into_iter().flat_map(|one| [(one, None), (one, Some(crypto))])
             {

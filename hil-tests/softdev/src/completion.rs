@@ -3,6 +3,7 @@
 use crate::cqe::{self, Entry, Subject};
 use crate::data_path::Report;
 use crate::device::{Device, Event};
+use crate::gate::Passage;
 use crate::memory::Memory;
 use crate::object::cq::Cq;
 use crate::object::psv::PsvState;
@@ -22,8 +23,32 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
+    /// Has `keeper` say from now on what becomes of each entry, by the number of its queue.
+    pub fn set_gate(&mut self, keeper: impl FnMut(u32, &[u8; 64]) -> Passage + Send + 'static) {
+        self.gate.set(keeper);
+    }
+
+    /// Writes the entries that wait ([`Passage::Later`]).
+    pub fn release(&mut self) {
+        for (cqn, entry) in self.gate.open() {
+            self.put(cqn, entry);
+        }
+    }
+
+    /// Writes an entry, if the gate lets it through.
     pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
+        match self.gate.pass(cqn, &entry) {
+            Passage::Never | Passage::Later => return,
+            Passage::Behind(other) => self.put(cqn, other),
+            Passage::Overrun => self.fill(cqn),
+            Passage::Twice => self.put(cqn, entry),
+            Passage::Once => {}
+        }
+        self.put(cqn, entry);
+    }
+
+    /// Writes an entry. A full or unreadable queue fails, and every queue pair of it with it.
+    fn put(&mut self, cqn: u32, entry: Entry) {
         let Some(cq) = self.objects.cqs.get_mut(cqn) else { return };
         if cq.overrun {
             return;

@@ -12,6 +12,9 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
+use zeroize::Zeroizing;
 
 /// A length that AES-XTS cannot process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +47,13 @@ impl Xts {
     /// Expands key 1 followed by key 2: 32 or 64 bytes. `None` for other lengths.
     pub fn new(key: &[u8]) -> Option<Self> {
         let (first, second) = key.split_at_checked(key.len() / 2)?;
-        Some(Self(match key.len() {
-            32 => Size::Aes128(Engine::new(first, second)?),
-            64 => Size::Aes256(Engine::new(first, second)?),
-            _ => return None,
-        }))
+        leaving_nothing(|| {
+            Some(Self(match key.len() {
+                32 => Size::Aes128(Engine::new(first, second)?),
+                64 => Size::Aes256(Engine::new(first, second)?),
+                _ => return None,
+            }))
+        })
     }
 
     /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i * step`.
@@ -66,10 +71,10 @@ impl Xts {
         if !job_size_allowed(stream.len() as u64, unit) {
             return Err(JobSize);
         }
-        match &self.0 {
+        leaving_nothing(|| match &self.0 {
             Size::Aes128(engine) => engine.units(direction, stream, unit as usize, tweak, step),
             Size::Aes256(engine) => engine.units(direction, stream, unit as usize, tweak, step),
-        }
+        });
         Ok(())
     }
 }
@@ -84,6 +89,9 @@ struct Engine<C> {
 }
 
 type Block = Array<u8, U16>;
+
+/// What is added to a block before and after the cipher, in halves.
+type Mask = [U64; 2];
 
 /// The bytes of a block.
 const BLOCK: usize = 16;
@@ -122,23 +130,22 @@ where
     /// Processes up to [`UNITS`] units, all of `unit` bytes.
     fn alike(&self, direction: Direction, units: &mut [u8], unit: usize, tweak_of: impl Fn(usize) -> u128) {
         let mut starts: [Block; UNITS] = core::array::from_fn(|index| Array(tweak_of(index).to_le_bytes()));
-        self.cipher(
-            Direction::Encrypt,
-            &self.tweak,
-            starts.get_mut(..units.len() / unit).unwrap_or_default(),
-        );
+        let (starts, _) = starts.split_at_mut(units.len() / unit);
+        let mut masks = vec![Mask::default(); starts.len() * unit.div_ceil(BLOCK)];
+        self.tweak.encrypt_with_backend(Masks { starts, masks: &mut masks });
         let whole = unit / BLOCK;
-        let mut masks = Vec::with_capacity(units.len() / BLOCK);
         if unit.is_multiple_of(BLOCK) {
-            starts.iter().take(units.len() / unit).for_each(|start| extend(&mut masks, start, whole));
             return self.masked(direction, Block::slice_as_chunks_mut(units).0, &masks);
         }
         // The part of a block behind the whole ones takes what it lacks from the last of them, which goes through the cipher
         // again. Decryption meets their masks in the other order.
-        let mut seconds = Vec::with_capacity(UNITS);
-        for start in starts.iter().take(units.len() / unit) {
-            extend(&mut masks, start, whole + 1);
-            let mut second = masks.pop().unwrap_or_default();
+        let (all, mut seconds) = (mem::take(&mut masks), Vec::with_capacity(UNITS));
+        for of_unit in all.chunks(whole + 1) {
+            let Some((mut second, of_whole)) = of_unit.split_last().map(|(second, rest)| (*second, rest))
+            else {
+                return;
+            };
+            masks.extend_from_slice(of_whole);
             if let Some(last) = masks.last_mut().filter(|_| direction == Direction::Decrypt) {
                 mem::swap(last, &mut second);
             }
@@ -163,88 +170,129 @@ where
     }
 
     /// Puts blocks through the cipher, each masked before and after.
-    fn masked(&self, direction: Direction, blocks: &mut [Block], masks: &[Block]) {
-        let add = |blocks: &mut [Block]| {
-            let bytes = Array::slice_as_flattened_mut(blocks);
-            bytes.iter_mut().zip(Array::slice_as_flattened(masks)).for_each(|(byte, mask)| *byte ^= mask);
-        };
-        add(blocks);
-        self.cipher(direction, &self.data, blocks);
-        add(blocks);
-    }
-
-    fn cipher(&self, direction: Direction, cipher: &C, blocks: &mut [Block]) {
+    fn masked(&self, direction: Direction, blocks: &mut [Block], masks: &[Mask]) {
+        let blocks = Masked { blocks, masks };
         match direction {
-            Direction::Encrypt => cipher.encrypt_with_backend(Blocks(blocks)),
-            Direction::Decrypt => cipher.decrypt_with_backend(Blocks(blocks)),
+            Direction::Encrypt => self.data.encrypt_with_backend(blocks),
+            Direction::Decrypt => self.data.decrypt_with_backend(blocks),
         }
     }
 }
 
-/// Blocks for a cipher that takes several at a time.
-struct Blocks<'a>(&'a mut [Block]);
+/// Blocks, and their masks, for a cipher that takes several at a time.
+///
+/// Masks are added where the cipher works: there the compiler may use the instructions that the cipher was found to have.
+struct Masked<'a> {
+    blocks: &'a mut [Block],
+    masks: &'a [Mask],
+}
 
-impl Blocks<'_> {
+impl Masked<'_> {
     #[inline(always)]
-    fn run<N: ArraySize>(self, many: impl Fn(&mut Array<Block, N>), one: impl Fn(&mut Block)) {
-        let (arrays, rest) = Array::slice_as_chunks_mut(self.0);
-        arrays.iter_mut().for_each(&many);
-        match rest {
-            [] => {}
-            [block] => one(block),
+    fn run<N: ArraySize>(self, cipher: impl Fn(&mut Array<Block, N>)) {
+        let many = |blocks: &mut Array<Block, N>, masks: &[Mask]| {
+            add(blocks, masks);
+            cipher(blocks);
+            add(blocks, masks);
+        };
+        let (arrays, rest) = Array::slice_as_chunks_mut(self.blocks);
+        let (masks, masks_of_rest) = self.masks.split_at(arrays.len() * N::USIZE);
+        arrays.iter_mut().zip(masks.chunks_exact(N::USIZE)).for_each(|(blocks, masks)| many(blocks, masks));
+        if !rest.is_empty() {
             // Together with blocks that nobody wants: that takes no longer than two by themselves.
-            rest => {
-                let mut blocks = Array::<Block, N>::default();
-                blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
-                many(&mut blocks);
-                rest.iter_mut().zip(&blocks).for_each(|(block, done)| *block = *done);
+            let mut blocks = Array::<Block, N>::default();
+            blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
+            many(&mut blocks, masks_of_rest);
+            rest.iter_mut().zip(&blocks).for_each(|(block, done)| *block = *done);
+        }
+    }
+}
+
+/// Adds masks to blocks in GF(2^128).
+#[inline(always)]
+fn add(blocks: &mut [Block], masks: &[Mask]) {
+    let bytes = Array::slice_as_flattened_mut(blocks);
+    bytes.iter_mut().zip(masks.as_bytes()).for_each(|(byte, mask)| *byte ^= mask);
+}
+
+impl BlockSizeUser for Masked<'_> {
+    type BlockSize = U16;
+}
+
+impl BlockCipherEncClosure for Masked<'_> {
+    #[inline(always)]
+    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, cipher: &B) {
+        self.run(|blocks| cipher.encrypt_par_blocks_inplace(blocks));
+    }
+}
+
+impl BlockCipherDecClosure for Masked<'_> {
+    #[inline(always)]
+    fn call<B: BlockCipherDecBackend<BlockSize = U16>>(self, cipher: &B) {
+        self.run(|blocks| cipher.decrypt_par_blocks_inplace(blocks));
+    }
+}
+
+/// The first masks of units, and room for all: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
+struct Masks<'a> {
+    /// Tweaks; the masks are made of what the cipher makes of them.
+    starts: &'a mut [Block],
+    masks: &'a mut [Mask],
+}
+
+impl Masks<'_> {
+    /// Writes the masks of a unit.
+    #[inline(always)]
+    fn fill(start: &Block, masks: &mut [Mask]) {
+        // Eight side by side, in halves, which the compiler multiplies together.
+        let mut next = u128::from_le_bytes(start.0);
+        let chains: [u128; LANES] = core::array::from_fn(|_| {
+            let mask = next;
+            next = times_x(mask);
+            mask
+        });
+        let (mut low, mut high) = (chains.map(|mask| mask as u64), chains.map(|mask| (mask >> 64) as u64));
+        for places in masks.chunks_mut(LANES) {
+            for ((place, low), high) in places.iter_mut().zip(low).zip(high) {
+                *place = [low, high].map(U64::new);
+            }
+            let over = high.map(|high| reduced(high >> (u64::BITS as usize - LANES)));
+            for ((high, low), over) in high.iter_mut().zip(&mut low).zip(over) {
+                *high = *high << LANES | *low >> (u64::BITS as usize - LANES);
+                *low = *low << LANES ^ over;
             }
         }
     }
 }
 
-impl BlockSizeUser for Blocks<'_> {
+impl BlockSizeUser for Masks<'_> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for Blocks<'_> {
+impl BlockCipherEncClosure for Masks<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, cipher: &B) {
-        self.run(|many| cipher.encrypt_par_blocks_inplace(many), |one| cipher.encrypt_block_inplace(one));
-    }
-}
-
-impl BlockCipherDecClosure for Blocks<'_> {
-    #[inline(always)]
-    fn call<B: BlockCipherDecBackend<BlockSize = U16>>(self, cipher: &B) {
-        self.run(|many| cipher.decrypt_par_blocks_inplace(many), |one| cipher.decrypt_block_inplace(one));
-    }
-}
-
-/// Appends the masks of `count` blocks: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
-fn extend(masks: &mut Vec<Block>, start: &Block, count: usize) {
-    // Eight chains side by side, which do not wait for each other.
-    let mut next = u128::from_le_bytes(start.0);
-    let mut chains = [0; 8].map(|_: u8| {
-        let mask = next;
-        next = times_x::<1>(mask);
-        mask
-    });
-    let first = masks.len();
-    masks.resize(first + count, Block::default());
-    for places in masks.get_mut(first..).unwrap_or_default().chunks_mut(chains.len()) {
-        for (place, mask) in places.iter_mut().zip(&mut chains) {
-            place.0 = mask.to_le_bytes();
-            *mask = times_x::<8>(*mask);
+        let Self { starts, masks } = self;
+        let count = masks.len() / starts.len().max(1);
+        let blocks = Masked { blocks: starts, masks: &[Mask::default(); UNITS] };
+        BlockCipherEncClosure::call(blocks, cipher);
+        for (start, masks) in starts.iter().zip(masks.chunks_mut(count.max(1))) {
+            Self::fill(start, masks);
         }
     }
 }
 
-/// Multiplies a mask by x to this power, 8 at most, modulo x^128 + x^7 + x^2 + x + 1.
-#[inline]
-const fn times_x<const POWER: u32>(mask: u128) -> u128 {
-    let over = (mask >> (128 - POWER)) as u64;
-    mask << POWER ^ (over ^ over << 1 ^ over << 2 ^ over << 7) as u128
+/// Masks that are computed together.
+const LANES: usize = 8;
+
+/// Multiplies a mask by x.
+const fn times_x(mask: u128) -> u128 {
+    mask << 1 ^ reduced((mask >> 127) as u64) as u128
+}
+
+/// Returns what the bits over the 128th are, modulo x^128 + x^7 + x^2 + x + 1.
+const fn reduced(over: u64) -> u64 {
+    over ^ over << 1 ^ over << 2 ^ over << 7
 }
 
 /// Returns whether `job` bytes can be processed in units of `unit` bytes (R166-R168, D8).
@@ -270,13 +318,13 @@ pub enum UnwrapError {
 ///
 /// # Errors
 /// [`UnwrapError`].
-pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, UnwrapError> {
-    let mut key = vec![0; wrapped.len().saturating_sub(8)];
-    let outcome = match kek.len() {
+pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Zeroizing<Vec<u8>>, UnwrapError> {
+    let mut key = Zeroizing::new(vec![0; wrapped.len().saturating_sub(8)]);
+    let outcome = leaving_nothing(|| match kek.len() {
         16 => KwAes128::new_from_slice(kek).ok().map(|kw| kw.unwrap_key(wrapped, &mut key).map(drop)),
         32 => KwAes256::new_from_slice(kek).ok().map(|kw| kw.unwrap_key(wrapped, &mut key).map(drop)),
         _ => None,
-    };
+    });
     match outcome {
         Some(Ok(())) => Ok(key),
         Some(Err(aes_kw::Error::IntegrityCheckFailed)) => Err(UnwrapError::Integrity),
@@ -287,12 +335,31 @@ pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, UnwrapError> {
 /// Wraps a key, as [`unwrap_key`] unwraps it. `None` for lengths that do not fit.
 pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let mut wrapped = vec![0; plain.len() + 8];
-    match kek.len() {
-        16 => KwAes128::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok()?,
-        32 => KwAes256::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok()?,
-        _ => return None,
-    }
+    leaving_nothing(|| match kek.len() {
+        16 => KwAes128::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok(),
+        32 => KwAes256::new_from_slice(kek).ok()?.wrap_key(plain, &mut wrapped).map(drop).ok(),
+        _ => None,
+    })?;
     Some(wrapped)
+}
+
+/// Stack that working with a key takes, and more: half of it is enough, a quarter is not.
+const STACK_BYTES: usize = 16 << 10;
+
+/// Does something with a key and overwrites the stack below: what expands a key and what moves the result leave copies there,
+/// which no value owns that could wipe them.
+fn leaving_nothing<T>(work: impl FnOnce() -> T) -> T {
+    #[inline(never)]
+    fn call<T>(work: impl FnOnce() -> T) -> T {
+        work()
+    }
+    #[inline(never)]
+    fn overwrite() {
+        core::hint::black_box(&mut [0_u8; STACK_BYTES]);
+    }
+    let result = call(work);
+    overwrite();
+    result
 }
 
 #[cfg(test)]
@@ -358,7 +425,7 @@ mod tests {
         let data = hex("00112233445566778899aabbccddeeff000102030405060708090a0b0c0d0e0f");
         let mut wrapped =
             hex("28c9f404c4b810f4cbccb35cfb87f8263f5786e2d80ed326cbc7f0e71a99f43bfb988b9b7a02dd21");
-        assert_eq!(unwrap_key(&kek, &wrapped), Ok(data));
+        assert_eq!(unwrap_key(&kek, &wrapped), Ok(data.into()));
         wrapped[9] ^= 1;
         assert_eq!(unwrap_key(&kek, &wrapped), Err(UnwrapError::Integrity));
         assert_eq!(unwrap_key(&kek[..8], &wrapped), Err(UnwrapError::Length));

@@ -62,7 +62,7 @@ struct Plan<'a> {
 impl<'a> Path<'a> {
     /// Checks a range before any byte of it moves.
     fn plan(&self, range: Range, right: Right) -> Result<Plan<'a>, Refusal> {
-        let mkey = lookup(self.objects, self.asker, range.key, right, self.faults)?;
+        let mkey = lookup(self.objects, self.asker, range.key, right, self.faults.of_key())?;
         let transform = transform::decode(mkey, self.objects, self.profile, self.faults)?;
         let offset = range.address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
         if range.length > u64::from(self.profile.max_message_bytes) {
@@ -77,7 +77,9 @@ impl<'a> Path<'a> {
             }
         };
         let plan = Plan { mkey, transform, span, right };
-        self.walk(&plan, |_, _| Ok(()))?;
+        if !self.faults.bad_entries_found_late {
+            self.walk(&plan, |_, _| Ok(()))?;
+        }
         Ok(plan)
     }
 
@@ -195,6 +197,12 @@ impl<'a> Path<'a> {
         }
         // Assumption: as where a message is gathered.
         if transactions > 1 { Err(Refusal::Bsf) } else { Ok(()) }
+    }
+
+    /// Counts the bytes of memory that a message of `length` bytes takes in a list of local buffers.
+    pub(crate) fn memory_bytes(&self, segments: &[DataSegment], length: u64) -> Result<u64, Refusal> {
+        let bytes = |range| Ok(self.plan(range, Right::LocalWrite)?.span.memory_length);
+        self.cut(segments, length)?.into_iter().map(bytes).sum()
     }
 
     /// Stores a message in a list of local buffers. Nothing is written unless all buffers are good.

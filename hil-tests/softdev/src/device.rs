@@ -1,15 +1,15 @@
 //! The front: objects are made and destroyed here, queues are run, events and messages picked up.
 
 use crate::faults::Faults;
-use crate::fetch::ReadAhead;
+use crate::gate::Gate;
 use crate::memory::Memory;
-use crate::message::{self, Message};
+use crate::message::Message;
 use crate::object::cq::{Cq, CqAttributes};
-use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
-use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeyView};
+use crate::object::mkey::{Mkey, MkeyAttributes, MkeySpace, MkeyView};
 use crate::object::psv::{Psv, PsvView};
-use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, Retries};
+use crate::object::qp::{Qp, QpState};
 use crate::object::{Objects, Pd};
+use crate::outbound::Outbound;
 use crate::profile::{CryptoMode, DeviceProfile};
 use crate::tap::{Seen, Tap};
 use alloc::collections::{BTreeSet, VecDeque};
@@ -109,8 +109,11 @@ pub struct Device<M> {
     /// Messages between queue pairs of this device.
     pub(crate) local: VecDeque<Message>,
     /// Messages for queue pairs of other devices.
-    pub(crate) outbound: VecDeque<Message>,
+    pub(crate) outbound: Outbound,
+    /// Queue pairs that wait until there is room in it.
+    pub(crate) held: BTreeSet<u32>,
     pub(crate) tap: Tap,
+    pub(crate) gate: Gate,
 }
 
 impl<M: Memory> Device<M> {
@@ -124,8 +127,10 @@ impl<M: Memory> Device<M> {
             active: BTreeSet::new(),
             events: VecDeque::new(),
             local: VecDeque::new(),
-            outbound: VecDeque::new(),
+            outbound: Outbound::default(),
+            held: BTreeSet::new(),
             tap: Tap::default(),
+            gate: Gate::default(),
         }
     }
 
@@ -183,32 +188,6 @@ impl<M: Memory> Device<M> {
             .ok_or(Error::NoSuchObject { what: "protection domain", number: pd })
     }
 
-    /// Registers `length` bytes at `address` and returns their key, local and remote in one.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the address space.
-    pub fn register(&mut self, pd: u32, address: u64, length: u64, access: Access) -> Result<Key, Error> {
-        self.register_at(pd, address, address, length, access)
-    }
-
-    /// Registers `length` bytes at `address`, which requests call `start` (REG_MR with an `iova`).
-    ///
-    /// # Errors
-    /// As [`Device::register`].
-    pub fn register_at(
-        &mut self,
-        pd: u32,
-        address: u64,
-        start: u64,
-        length: u64,
-        access: Access,
-    ) -> Result<Key, Error> {
-        self.known_pd(pd)?;
-        address.checked_add(length).ok_or(Error::BadAttribute("region"))?;
-        start.checked_add(length).ok_or(Error::BadAttribute("region"))?;
-        self.insert_mkey(Mkey::region(pd, address, start, length, access))
-    }
-
     /// Creates an indirect key, which UMRs configure (CREATE_MKEY, M1).
     ///
     /// # Errors
@@ -221,11 +200,28 @@ impl<M: Memory> Device<M> {
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
+    /// Creates an indirect key with its entries, which no UMR changes (CREATE_MKEY of access mode KLM or KSM without `umr_en`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for the domain; [`Error::BadAttribute`] for features that only a UMR configures, for more entries
+    /// than there is room for, or for a space that they do not cover.
+    pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
+        self.known_pd(attributes.pd)?;
+        if attributes.signature || attributes.crypto || attributes.free {
+            return Err(Error::BadAttribute("mkey without UMR"));
+        }
+        if space.entries.len() as u64 > attributes.translations.into() || !space.is_whole() {
+            return Err(Error::BadAttribute("mkey space"));
+        }
+        self.insert_mkey(Mkey::over(attributes, space))
+    }
+
     /// Destroys a key or deregisters a region.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
     pub fn destroy_mkey(&mut self, index: MkeyIndex) -> Result<(), Error> {
+        self.release();
         let number = index.get();
         self.objects.mkeys.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "mkey", number })
     }
@@ -269,131 +265,10 @@ impl<M: Memory> Device<M> {
         Ok(PsvView { state: psv.state, transient: psv.transient })
     }
 
-    /// Imports a key encryption key of 16 or 32 bytes and returns its number.
-    ///
-    /// # Errors
-    /// [`Error::CryptoMode`] unless the device takes wrapped keys, [`Error::BadAttribute`] for the length.
-    pub fn import_kek(&mut self, key: &[u8]) -> Result<u32, Error> {
-        self.needs(CryptoMode::Wrapped)?;
-        if !matches!(key.len(), 16 | 32) {
-            return Err(Error::BadAttribute("KEK length"));
-        }
-        self.objects.keks.insert(Secret(key.to_vec())).ok_or(Error::Exhausted)
-    }
-
-    /// Stores a credential of 40 bytes, which logins have to present, and returns its number (M25).
-    ///
-    /// # Errors
-    /// [`Error::CryptoMode`] unless the device takes wrapped keys.
-    pub fn import_credential(&mut self, credential: &[u8; 40]) -> Result<u32, Error> {
-        self.needs(CryptoMode::Wrapped)?;
-        self.objects.credentials.insert(Secret(credential.to_vec())).ok_or(Error::Exhausted)
-    }
-
-    /// Logs in with a credential of 48 bytes, wrapped with the KEK, and returns the login's number (object 0x1f, M25).
-    ///
-    /// A credential that does not match makes a login that is [`LoginState::Invalid`].
-    ///
-    /// # Errors
-    /// [`Error::CryptoMode`], or [`Error::NoSuchObject`] for KEK or credential.
-    pub fn login(&mut self, kek: u32, credential: u32, wrapped: &[u8; 48]) -> Result<u32, Error> {
-        self.needs(CryptoMode::Wrapped)?;
-        let key = self.objects.keks.get(kek).ok_or(Error::NoSuchObject { what: "KEK", number: kek })?;
-        let known = self.objects.credentials.get(credential);
-        let known = known.ok_or(Error::NoSuchObject { what: "credential", number: credential })?;
-        let shown = Dek::unwrap(key, wrapped, &Faults::default());
-        let state = match shown {
-            Some(shown) if shown.0 == known.0 => LoginState::Valid,
-            _ => LoginState::Invalid,
-        };
-        self.objects.logins.insert(Login { kek, credential, state }).ok_or(Error::Exhausted)
-    }
-
-    /// Returns the state of a login (M27).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn query_login(&self, number: u32) -> Result<LoginState, Error> {
-        self.objects
-            .logins
-            .get(number)
-            .map(|login| login.state)
-            .ok_or(Error::NoSuchObject { what: "login", number })
-    }
-
-    /// Ends a login. DEKs that were loaded under it stay (M29).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn logout(&mut self, number: u32) -> Result<(), Error> {
-        self.objects.logins.remove(number).ok_or(Error::NoSuchObject { what: "login", number })?;
-        self.login_has_ended(number);
-        Ok(())
-    }
-
     /// Gives numbers of queue pairs and mkeys that are gone out again at once from now on.
     pub const fn reuse_numbers(&mut self) {
         self.objects.qps.reuse();
         self.objects.mkeys.reuse();
-    }
-
-    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it anew (M28). DEKs
-    /// that were loaded under them stay (M29).
-    pub fn revoke(&mut self, credential: u32) {
-        for number in self.objects.logins.numbers() {
-            if let Some(login) = self.objects.logins.get_mut(number)
-                && login.credential == credential
-            {
-                login.state = LoginState::Invalid;
-                self.login_has_ended(number);
-            }
-        }
-    }
-
-    fn login_has_ended(&mut self, number: u32) {
-        if !self.faults.keys_end_with_their_login {
-            return;
-        }
-        let deks = &mut self.objects.deks;
-        for dek in deks.numbers() {
-            if deks.get(dek).is_some_and(|dek| dek.login == Some(number)) {
-                deks.remove(dek);
-            }
-        }
-    }
-
-    /// Loads a data encryption key and returns its number (object 0x0c, M32-M40).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method, [`Error::NoLogin`],
-    /// [`Error::BadKey`].
-    pub fn create_dek(&mut self, attributes: DekAttributes<'_>) -> Result<u32, Error> {
-        self.known_pd(attributes.pd)?;
-        let DekAttributes { pd, size, has_keytag, key } = attributes;
-        let dek = match key {
-            KeyMaterial::Plaintext(bytes) => {
-                self.needs(CryptoMode::Plaintext)?;
-                Dek::load(pd, size, has_keytag, bytes, &self.faults)
-            }
-            KeyMaterial::Wrapped { bytes, login } => {
-                self.needs(CryptoMode::Wrapped)?;
-                let session = self.objects.logins.get(login).ok_or(Error::NoLogin)?;
-                let kek = self.objects.keks.get(session.kek);
-                let kek = kek.filter(|_| session.state == LoginState::Valid).ok_or(Error::NoLogin)?;
-                let plain = Dek::unwrap(kek, bytes, &self.faults).ok_or(Error::BadKey)?;
-                Dek::load(pd, size, has_keytag, &plain.0, &self.faults)
-                    .map(|dek| Dek { login: Some(login), ..dek })
-            }
-        };
-        self.objects.deks.insert(dek.ok_or(Error::BadKey)?).ok_or(Error::Exhausted)
-    }
-
-    /// Destroys a DEK and wipes its key.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn destroy_dek(&mut self, number: u32) -> Result<(), Error> {
-        self.objects.deks.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "DEK", number })
     }
 
     /// Creates a completion queue and returns its number (M56). The host has filled the ring with
@@ -428,6 +303,7 @@ impl<M: Memory> Device<M> {
         if self.objects.qps.values().any(uses) {
             return Err(Error::InUse);
         }
+        self.release();
         self.objects.cqs.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "CQ", number })
     }
 
@@ -449,178 +325,14 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.
-    pub fn is_waiting(&self) -> bool {
-        self.objects.qps.values().any(Qp::is_not_ready)
-    }
-
-    /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes.
-    pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, Error> {
-        self.known_pd(attributes.pd)?;
-        for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
-            self.objects.cqs.get(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
-        }
-        if attributes.receive != ReceiveQueue::None && attributes.recv_cqn.is_none() {
-            return Err(Error::BadAttribute("receive CQ"));
-        }
-        if attributes.log_sq_blocks > 15 {
-            return Err(Error::BadAttribute("ring size"));
-        }
-        match attributes.receive {
-            ReceiveQueue::None => {}
-            ReceiveQueue::Shared(number) => {
-                self.objects.srqs.get(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
-            }
-            ReceiveQueue::Own(ring) if ring.log_slots > 15 => return Err(Error::BadAttribute("ring size")),
-            ReceiveQueue::Own(ring) if !ring.stride.is_multiple_of(16) || ring.stride > 1024 => {
-                return Err(Error::BadAttribute("receive slot size"));
-            }
-            ReceiveQueue::Own(_) => {}
-        }
-        self.objects.qps.insert(Qp::new(attributes)).ok_or(Error::Exhausted)
-    }
-
-    /// Destroys a queue pair.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn destroy_qp(&mut self, number: u32) -> Result<(), Error> {
-        self.objects.qps.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "QP", number })
-    }
-
-    /// Names the other end of a queue pair. Needed before it is used, in any state.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn connect(&mut self, number: u32, peer: Peer) -> Result<(), Error> {
-        self.qp_mut(number)?.peer = Some(peer);
-        Ok(())
-    }
-
-    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of it at first.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn set_rights(&mut self, number: u32, rights: Access) -> Result<(), Error> {
-        self.qp_mut(number)?.rights = rights;
-        Ok(())
-    }
-
-    /// Changes what datagrams must show to a queue pair (`q_key`); 0 at first.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn set_qkey(&mut self, number: u32, qkey: u32) -> Result<(), Error> {
-        self.qp_mut(number)?.qkey = qkey;
-        Ok(())
-    }
-
-    /// Turns `drain_sigerr` on or off (INIT2INIT, M19).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn set_drain_sigerr(&mut self, number: u32, drain: bool) -> Result<(), Error> {
-        self.qp_mut(number)?.attributes.drain_sigerr = drain;
-        Ok(())
-    }
-
-    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to RTS).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn set_rnr_retry(&mut self, number: u32, retries: Retries) -> Result<(), Error> {
-        self.qp_mut(number)?.attributes.rnr_retry = retries;
-        Ok(())
-    }
-
-    /// Changes the state of a queue pair (M55). Going to [`QpState::SendQueueDrained`] ends with [`Event::SqDrained`].
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`], [`Error::BadTransition`].
-    pub fn modify(&mut self, number: u32, to: QpState) -> Result<(), Error> {
-        let qp = self.qp_mut(number)?;
-        if !qp.state.may_become(to) {
-            return Err(Error::BadTransition { from: qp.state, to });
-        }
-        let from = qp.state;
-        qp.state = to;
-        // While it stood still, requests may have been changed.
-        qp.read_ahead = ReadAhead::default();
-        match to {
-            QpState::Reset => {
-                (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
-                (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
-                qp.outstanding.clear();
-                qp.draining = false;
-                qp.last_told = false;
-            }
-            // What was on its way is flushed with the rest: the counter still stands before it.
-            QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
-            QpState::SendQueueDrained if from == QpState::ReadyToSend => {
-                qp.draining = !qp.outstanding.is_empty();
-                if !qp.draining {
-                    self.events.push_back(Event::SqDrained(number));
-                }
-            }
-            _ => {}
-        }
-        self.active.insert(number);
-        Ok(())
-    }
-
-    /// Moves a reset queue pair through INIT and RTR to RTS.
-    ///
-    /// # Errors
-    /// As [`Device::modify`].
-    pub fn activate(&mut self, number: u32) -> Result<(), Error> {
-        for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
-            self.modify(number, state)?;
-        }
-        Ok(())
-    }
-
-    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere (`hw_sq_wqebb_counter`).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`]; [`Error::InUse`] unless it is in [`QpState::Reset`].
-    pub fn set_send_counter(&mut self, number: u32, counter: u16) -> Result<(), Error> {
-        let qp = self.qp_mut(number)?;
-        if qp.state != QpState::Reset {
-            return Err(Error::InUse);
-        }
-        (qp.sq_consumer, qp.sq_producer) = (counter, counter);
-        qp.read_ahead = ReadAhead::default();
-        Ok(())
-    }
-
-    /// Returns state and counters of a queue pair (QUERY_QP).
-    ///
-    /// # Errors
-    /// [`Error::NoSuchObject`].
-    pub fn query(&self, number: u32) -> Result<QpView, Error> {
-        let qp = self.objects.qps.get(number).ok_or(Error::NoSuchObject { what: "QP", number })?;
-        Ok(QpView { state: qp.state, hw_sq_wqebb_counter: qp.sq_consumer, hw_rq_counter: qp.rq_consumer })
-    }
-
     pub(crate) fn known_pd(&self, pd: u32) -> Result<(), Error> {
         let found = self.objects.pds.get(pd).is_some();
         if found { Ok(()) } else { Err(Error::NoSuchObject { what: "protection domain", number: pd }) }
     }
 
-    fn needs(&self, mode: CryptoMode) -> Result<(), Error> {
-        if self.profile.crypto == mode { Ok(()) } else { Err(Error::CryptoMode) }
-    }
-
-    fn insert_mkey(&mut self, mkey: Mkey) -> Result<Key, Error> {
+    pub(crate) fn insert_mkey(&mut self, mkey: Mkey) -> Result<Key, Error> {
         let tag = mkey.tag;
         let index = self.objects.mkeys.insert(mkey).ok_or(Error::Exhausted)?;
         Ok(Key::new(MkeyIndex::from_low_bits(index), tag))
-    }
-
-    pub(crate) fn qp_mut(&mut self, number: u32) -> Result<&mut Qp, Error> {
-        self.objects.qps.get_mut(number).ok_or(Error::NoSuchObject { what: "QP", number })
     }
 }

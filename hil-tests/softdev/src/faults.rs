@@ -43,4 +43,66 @@ pub struct Faults {
     pub drained_not_told: bool,
     /// Seed 0 and seed all ones of CRCs are swapped (D17).
     pub crc_seed_inverted: bool,
+    /// The completion of a receive counts bytes of memory, not of the wire (D3).
+    pub receives_count_memory_bytes: bool,
+    /// A queue pair lets its peer do whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    pub qp_rights_ignored: bool,
+    /// A region under an mkey allows every access, what it was registered for or not (R48).
+    pub region_rights_ignored: bool,
+    /// A key can be used through queue pairs of every protection domain.
+    pub key_domain_ignored: bool,
+    /// A region under an mkey may be of another protection domain (R48).
+    pub region_domain_ignored: bool,
+    /// A UMR changes mkeys of every protection domain.
+    pub umr_domain_ignored: bool,
+    /// A DEK may be of another protection domain (M40).
+    pub dek_domain_ignored: bool,
+    /// A PSV may be of another protection domain.
+    pub psv_domain_ignored: bool,
+    /// SEND with invalidation does not compare the key's tag.
+    pub invalidate_tag_ignored: bool,
+    /// SEND with invalidation reaches keys of every protection domain.
+    pub invalidate_domain_ignored: bool,
+    /// The receiver is not told that its peer wants an event.
+    pub solicited_lost: bool,
+    /// An atomic may be at any address.
+    pub atomic_alignment_ignored: bool,
+    /// CHECK_FREE of a UMR refuses nothing (D15).
+    pub check_free_ignored: bool,
+    /// CHECK_QPN of a UMR refuses nothing.
+    pub check_qpn_ignored: bool,
+    /// What comes before a bad entry of a layout is written before the entry is looked at (R48).
+    pub bad_entries_found_late: bool,
+    /// A SEND whose invalidation is refused fails as other errors of the receiver do (R12).
+    pub invalidation_refused_otherwise: bool,
+    /// The combinations of cipher and signature that are in no table are refused (R153).
+    pub leftover_rows_refused: bool,
+    /// AES-XTS takes every length and passes on what it cannot encrypt (R166).
+    pub job_size_ignored: bool,
+    /// On a draining queue pair a request whose signature is wrong completes silently (D27).
+    pub failing_request_silent: bool,
+    /// Wrong data of the peer stops a draining send queue, too (M19).
+    pub drained_by_the_peers_data: bool,
+}
+
+impl Faults {
+    /// Returns what is not checked of a key that a request names.
+    pub(crate) const fn of_key(&self) -> Unchecked {
+        Unchecked { domain: self.key_domain_ignored, right: self.access_flags_ignored }
+    }
+
+    /// Returns what is not checked of a key under another.
+    pub(crate) const fn of_region(&self) -> Unchecked {
+        Unchecked {
+            domain: self.region_domain_ignored,
+            right: self.access_flags_ignored || self.region_rights_ignored,
+        }
+    }
+}
+
+/// What a broken device does not check of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unchecked {
+    pub(crate) domain: bool,
+    pub(crate) right: bool,
 }

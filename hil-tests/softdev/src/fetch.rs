@@ -63,6 +63,11 @@ pub(crate) enum Operation {
         operands: AtomicSegment,
         scatter: Vec<DataSegment>,
     },
+    /// A copy from memory to memory.
+    Copy {
+        from: DataSegment,
+        to: DataSegment,
+    },
 }
 
 /// A send request as it stood in the ring.
@@ -72,6 +77,9 @@ pub(crate) struct Wqe {
     pub(crate) posted: Posted,
     bytes: Vec<u8>,
 }
+
+/// The modifier of an MMO that copies (`MLX5_OPC_MOD_MMO_DMA`).
+const MODIFIER_COPY: u8 = 1;
 
 /// At most this number of blocks is read at once.
 const READ_AHEAD: u16 = 32;
@@ -147,8 +155,9 @@ pub(crate) fn fetch(
     posted.ce = control.flags().ce();
     posted.blocks = u16::from(octowords.div_ceil(4)).max(1);
     // A request names its own queue and place; one that does not was built for another, or not at all.
-    let own = control.qpn_ds_word().qpn() == qpn && word.wqe_index() == counter && word.opmod() == 0;
-    if !own || octowords == 0 || posted.blocks > rung {
+    let own = control.qpn_ds_word().qpn() == qpn && word.wqe_index() == counter;
+    let modifier = if posted.opcode == Opcode::MMO { MODIFIER_COPY } else { 0 };
+    if !own || word.opmod() != modifier || octowords == 0 || posted.blocks > rung {
         posted.blocks = posted.blocks.min(rung);
         return Err((posted, Refusal::Malformed));
     }
@@ -188,6 +197,15 @@ impl Wqe {
             Opcode::RDMA_READ => Operation::Read { remote: rest.take()?, scatter: scatter(rest)? },
             Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => {
                 Operation::Atomic { remote: rest.take()?, operands: rest.take()?, scatter: scatter(rest)? }
+            }
+            Opcode::MMO => {
+                // Assumption: the opaque buffer, where other operations leave their results, is not looked at by a copy.
+                rest.skip(OCTOWORD_BYTES)?;
+                let operation = Operation::Copy { from: rest.take()?, to: rest.take()? };
+                if !rest.0.is_empty() {
+                    return Err(Refusal::Malformed);
+                }
+                operation
             }
             _ => return Err(Refusal::Malformed),
         })

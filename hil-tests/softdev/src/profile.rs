@@ -69,6 +69,9 @@ pub struct DeviceProfile {
     pub umr_fence: UmrFence,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
     pub drain_sigerr: bool,
+    /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
+    /// copy (`dma_mmo_qp`).
+    pub log_max_copy: Option<u8>,
     /// The address of its port: whence datagrams come, and where they have to go (GID).
     pub port_gid: [u8; 16],
     /// The longest message in bytes; at most 2^31 (InfiniBand).
@@ -87,6 +90,7 @@ impl Default for DeviceProfile {
             inner_remote_rights: false,
             umr_fence: UmrFence::default(),
             drain_sigerr: true,
+            log_max_copy: Some(21),
             port_gid: [0; 16],
             max_message_bytes: 1 << 31,
             max_ranges: 1 << 20,

@@ -12,7 +12,7 @@ use mlx5_mkey::wire::data::DataSegment;
 
 /// A receive that a message takes.
 pub(crate) struct Receive {
-    /// What its completion names it by: count, or slot of a shared queue.
+    /// What its completion names it by: count, or slot of a linked list.
     pub(crate) counter: u16,
     /// The domain that its buffers are in.
     pub(crate) pd: u32,
@@ -123,12 +123,12 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Takes the receive at the head of a shared queue, which leads to the next one.
+    /// Takes the next receive of a shared queue.
     fn take_shared(&mut self, number: u32) -> Option<Receive> {
         let srq = self.objects.srqs.get_mut(number)?;
-        let (counter, pd) = (srq.head, srq.attributes.pd);
-        let slot = fetch::shared_receive(&self.memory, &srq.attributes, counter).filter(|_| srq.has(counter));
-        let Some((next, segments)) = slot else {
+        let ((slot, counter), pd) = (srq.next(), srq.attributes.pd);
+        let found = fetch::shared_receive(&self.memory, &srq.attributes, slot).filter(|_| srq.has(slot));
+        let Some((next, segments)) = found else {
             srq.failed = true;
             self.events.push_back(Event::SrqFatal(number));
             return None;

@@ -3,8 +3,10 @@
 use crate::cqe;
 use crate::data_path::{Range, Report};
 use crate::device::{Device, Event};
+use crate::faults::Faults;
 use crate::memory::Memory;
 use crate::message::{Payload, Request, Response};
+use crate::object::mkey::Mkey;
 use crate::object::qp::{QpAttributes, QpState};
 use crate::refusal::Refusal;
 use crate::translate::{Asker, Right};
@@ -29,7 +31,7 @@ impl<M: Memory> Device<M> {
             Request::Read { .. } => rights.remote_read,
             Request::CompareSwap { .. } | Request::FetchAdd { .. } => rights.remote_atomic,
         };
-        if !allowed && !self.faults.access_flags_ignored {
+        if !allowed && !self.faults.qp_rights_ignored {
             return self.refuse(qpn, &attributes, Refusal::Right);
         }
         match request {
@@ -67,29 +69,33 @@ impl<M: Memory> Device<M> {
         solicited: bool,
         source: Option<u32>,
     ) -> Response {
-        let length = data.len() as u32;
         let receive = match self.take_receive(qpn) {
             None => return Response::ReceiverNotReady,
             Some(receive) => receive,
         };
         let outcome = receive.segments.and_then(|segments| {
             let key = match payload {
-                Payload::Invalidate(key) => Some(self.invalidable(attributes.pd, key)?),
+                Payload::Invalidate(key) => Some(self.invalidable(qpn, attributes.pd, key)?),
                 _ => None,
             };
+            let length = match self.faults.receives_count_memory_bytes {
+                true => self.path(qpn, receive.pd).memory_bytes(&segments, data.len() as u64)? as u32,
+                false => data.len() as u32,
+            };
             let reports = self.scatter_local(qpn, receive.pd, &segments, data)?;
-            Ok((reports, key))
+            Ok((reports, key, length))
         });
-        let (reports, key) = match outcome {
+        let (reports, key, length) = match outcome {
             Ok(outcome) => outcome,
             Err(refusal) => {
                 // The receive list is this side's own; the requester learns only what concerns it.
-                let remote = match refusal {
-                    Refusal::Length => Syndrome::REMOTE_INVALID_REQUEST,
-                    Refusal::UmrCheck => Syndrome::REMOTE_ACCESS,
-                    _ => Syndrome::REMOTE_OPERATION,
+                let (own, remote) = match refusal {
+                    Refusal::Length => (refusal.local(), Syndrome::REMOTE_INVALID_REQUEST),
+                    Refusal::UmrCheck if !self.faults.invalidation_refused_otherwise => {
+                        (Syndrome::LOCAL_ACCESS, Syndrome::REMOTE_ACCESS)
+                    }
+                    _ => (refusal.local(), Syndrome::REMOTE_OPERATION),
                 };
-                let own = if refusal == Refusal::UmrCheck { Syndrome::LOCAL_ACCESS } else { refusal.local() };
                 self.enter_error(qpn);
                 self.fail_receive(qpn, receive.counter, own, refusal.vendor());
                 return Response::Refused(remote);
@@ -107,7 +113,7 @@ impl<M: Memory> Device<M> {
             Payload::Invalidate(key) => (CqeOpcode::RESPONDER_SEND_INV, key),
         };
         let subject = self.receive_subject(qpn, receive.counter);
-        let entry = cqe::done(subject, opcode, length, word, solicited);
+        let entry = cqe::done(subject, opcode, length, word, self.tells_solicited(solicited));
         self.post(attributes.responder_cqn(), source.map_or(entry, |source| cqe::with_source(entry, source)));
         Response::Done
     }
@@ -124,17 +130,27 @@ impl<M: Memory> Device<M> {
             return Response::ReceiverNotReady;
         }
         match self.write_remote(qpn, attributes.pd, range, data) {
-            Ok(reports) => self.report(attributes.responder_cqn(), reports.as_slice()),
+            Ok(reports) => {
+                let wrong = self.report(attributes.responder_cqn(), reports.as_slice());
+                if wrong && self.faults.drained_by_the_peers_data {
+                    self.drain(qpn, wrong);
+                }
+            }
             Err(refusal) => return self.refuse(qpn, attributes, refusal),
-        };
+        }
         if let Some((word, solicited)) = immediate {
             let Some(receive) = self.take_receive(qpn) else { return Response::ReceiverNotReady };
             let subject = self.receive_subject(qpn, receive.counter);
             let length = range.length as u32;
+            let solicited = self.tells_solicited(solicited);
             let entry = cqe::done(subject, CqeOpcode::RESPONDER_WRITE_IMM, length, word, solicited);
             self.post(attributes.responder_cqn(), entry);
         }
         Response::Done
+    }
+
+    const fn tells_solicited(&self, solicited: bool) -> bool {
+        solicited && !self.faults.solicited_lost
     }
 
     fn write_remote(
@@ -193,13 +209,13 @@ impl<M: Memory> Device<M> {
         address: u64,
         change: impl Fn(u64) -> u64,
     ) -> Result<u64, Refusal> {
-        if !address.is_multiple_of(8) {
+        if !address.is_multiple_of(8) && !self.faults.atomic_alignment_ignored {
             return Err(Refusal::Atomic);
         }
         let range = Range { key: rkey, address, length: 8 };
         let index = Key::from_raw(rkey).index().get();
         // Assumption: a key that changes its bytes on the way cannot be the target of an atomic.
-        if self.objects.mkeys.get(index).is_some_and(|mkey| mkey.bsf_enabled) {
+        if self.objects.mkeys.get(index).is_some_and(Mkey::changes_bytes) {
             return Err(Refusal::Bsf);
         }
         let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::Atomic)?;
@@ -214,12 +230,17 @@ impl<M: Memory> Device<M> {
         Ok(value)
     }
 
-    /// Finds the key that a SEND with invalidation may invalidate.
-    fn invalidable(&self, pd: u32, key: u32) -> Result<u32, Refusal> {
+    /// Finds the key that a SEND with invalidation to queue pair `qpn` may invalidate: not one that another queue pair has bound
+    /// (a memory window of type 2B).
+    fn invalidable(&self, qpn: u32, pd: u32, key: u32) -> Result<u32, Refusal> {
         let key = Key::from_raw(key);
         let index = key.index().get();
         let mkey = self.objects.mkeys.get(index).ok_or(Refusal::UmrCheck)?;
-        let allowed = mkey.tag == key.tag() && !mkey.free && mkey.pd == pd && mkey.remote_invalidate;
+        let Faults { invalidate_tag_ignored, invalidate_domain_ignored, .. } = self.faults;
+        let named = mkey.tag == key.tag() || invalidate_tag_ignored;
+        let reached = mkey.pd == pd || invalidate_domain_ignored;
+        let own = mkey.qpn.is_none_or(|bound| bound == qpn);
+        let allowed = named && reached && own && !mkey.free && mkey.remote_invalidate;
         if allowed { Ok(index) } else { Err(Refusal::UmrCheck) }
     }
 
@@ -242,7 +263,7 @@ impl<M: Memory> Device<M> {
         if let Some(qp) = self.objects.qps.get_mut(qpn) {
             qp.state = QpState::Error;
             // Requests on their way still complete with their answers; a queue pair may be its own peer.
-            if qp.is_not_ready() {
+            if qp.outstanding.is_not_ready() {
                 qp.outstanding.clear();
             }
             self.active.insert(qpn);

@@ -83,7 +83,7 @@ impl<M: Memory> Device<M> {
         self.tap.show(Seen::Received(&message));
         if let Some(answer) = self.dispatch(message) {
             self.tap.show(Seen::Sent(&answer));
-            self.outbound.push_back(answer);
+            self.outbound.push(answer);
         }
         self.progress();
     }
@@ -127,8 +127,15 @@ impl<M: Memory> Device<M> {
     }
 
     /// Returns the next message for another device. A transport that loses one answers [`Response::Unreachable`].
+    ///
+    /// Queue pairs whose messages have no answer go on as these are taken: no more than about 1 MiB of them waits here.
     pub fn take_message(&mut self) -> Option<Message> {
-        self.outbound.pop_front()
+        let message = self.outbound.take();
+        if !self.held.is_empty() && !self.outbound.is_full() {
+            self.active.append(&mut self.held);
+            self.progress();
+        }
+        message
     }
 
     /// Returns the events since the last call, oldest first.

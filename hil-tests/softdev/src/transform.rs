@@ -2,7 +2,9 @@
 
 use crate::faults::Faults;
 use crate::object::Objects;
+use crate::object::dek::Dek;
 use crate::object::mkey::{BsfBytes, Mkey};
+use crate::object::psv::Psv;
 use crate::pipeline::{Cipher, Domain, Order, Side, Transform};
 use crate::profile::{DeviceProfile, XtsEngine};
 use crate::refusal::Refusal;
@@ -39,6 +41,9 @@ pub(crate) fn decode<'a>(
     if raw && transform.memory.is_some() && transform.wire.is_some() {
         return Err(Refusal::Bsf); // D4
     }
+    if faults.leftover_rows_refused && is_leftover(&transform) {
+        return Err(Refusal::Bsf);
+    }
     // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md 7.4).
     if let (Some(transaction), Some(cipher)) = (&transform.transaction, &transform.cipher) {
         let known = match transaction.side {
@@ -54,6 +59,23 @@ pub(crate) fn decode<'a>(
         return Err(Refusal::SingleBlock);
     }
     Ok(Some(transform))
+}
+
+/// Finds the PSV that a BSF names, in the domain of its mkey.
+fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> Result<&'a Psv, Refusal> {
+    let reached = |psv: &&Psv| psv.pd == pd || faults.psv_domain_ignored;
+    objects.psvs.get(word.psv()).filter(reached).ok_or(Refusal::Psv)
+}
+
+/// Whether cipher and signature are a combination that no table has and no source refuses (gap 5).
+const fn is_leftover(transform: &Transform<'_>) -> bool {
+    match &transform.cipher {
+        Some(Cipher { order: Order::RawWire, .. }) => transform.memory.is_some() && transform.wire.is_none(),
+        Some(Cipher { order: Order::RawMemory, .. }) => {
+            transform.wire.is_some() && transform.memory.is_none()
+        }
+        _ => false,
+    }
 }
 
 fn signature(
@@ -80,7 +102,7 @@ fn signature(
         }
         let block = BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes();
         let word = BfsPsv::from_bits(word);
-        let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == mkey.pd).ok_or(Refusal::Psv)?;
+        let psv = psv_of(mkey.pd, word, objects, faults)?;
         Ok(Some(Domain { block, rule: rule(word.bfs(), inline, psv.transient, faults)?, psv: word.psv() }))
     };
     let memory = domain(bsf.memory, bsf.memory_bfs_psv.get(), &bsf.memory_inline)?;
@@ -143,7 +165,7 @@ fn transaction(
     {
         return Err(Refusal::Bsf);
     }
-    let psv = objects.psvs.get(word.psv()).filter(|psv| psv.pd == mkey.pd).ok_or(Refusal::Psv)?;
+    let psv = psv_of(mkey.pd, word, objects, faults)?;
     let start = init.then(|| crc32c(&[], seed_ones != faults.crc_seed_inverted));
     Ok(Some(Transaction { side, psv: word.psv(), start, running: psv.running, length, ends }))
 }
@@ -212,7 +234,8 @@ fn cipher<'a>(
         selector => BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes(),
     };
     // Assumption: a DEK of another protection domain does not exist for the mkey (M40).
-    let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(|dek| dek.pd == pd).ok_or(Refusal::Dek)?;
+    let reached = |dek: &&Dek| dek.pd == pd || faults.dek_domain_ignored;
+    let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(reached).ok_or(Refusal::Dek)?;
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
         return Err(Refusal::Keytag);
     }

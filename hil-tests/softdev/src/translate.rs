@@ -1,6 +1,6 @@
 //! From key, address and length to ranges of memory: rights, bounds, layouts, keys under keys.
 
-use crate::faults::Faults;
+use crate::faults::{Faults, Unchecked};
 use crate::object::Objects;
 use crate::object::mkey::{Layout, Mkey};
 use crate::refusal::Refusal;
@@ -39,13 +39,13 @@ pub(crate) struct Asker {
 }
 
 /// Finds the mkey of a key and checks everything that does not depend on the range.
-pub(crate) fn lookup<'a>(
-    objects: &'a Objects,
+pub(crate) fn lookup(
+    objects: &Objects,
     asker: Asker,
     key: u32,
     right: Right,
-    faults: &Faults,
-) -> Result<&'a Mkey, Refusal> {
+    unchecked: Unchecked,
+) -> Result<&Mkey, Refusal> {
     let key = Key::from_raw(key);
     let mkey = objects.mkeys.get(key.index().get()).ok_or(Refusal::UnknownKey)?;
     if mkey.tag != key.tag() {
@@ -54,7 +54,7 @@ pub(crate) fn lookup<'a>(
     if mkey.free {
         return Err(Refusal::KeyFree);
     }
-    if mkey.pd != asker.pd {
+    if mkey.pd != asker.pd && !unchecked.domain {
         return Err(Refusal::ProtectionDomain);
     }
     if mkey.qpn.is_some_and(|qpn| qpn != asker.qpn) {
@@ -67,7 +67,7 @@ pub(crate) fn lookup<'a>(
         Right::RemoteWrite => mkey.access.remote_write,
         Right::Atomic => mkey.access.remote_atomic,
     };
-    if allowed || faults.access_flags_ignored { Ok(mkey) } else { Err(Refusal::Right) }
+    if allowed || unchecked.right { Ok(mkey) } else { Err(Refusal::Right) }
 }
 
 /// Walks over memory ranges. The visitor gets address and length of each, in order; no range is empty.
@@ -103,6 +103,7 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
                 (self.visit)(address, length)
             }
             Layout::List(entries) => self.list(entries, offset, end, depth),
+            Layout::Equal(log, entries) => self.equal(*log, entries, offset, end, depth),
             Layout::Strided(header, entries) => self.strided(header, entries, offset, end, depth),
         }
     }
@@ -117,9 +118,9 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
         self.spend()?;
         let depth = depth.checked_sub(1).ok_or(Refusal::Depth)?;
         let objects = self.objects;
-        let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults)?;
+        let mkey = lookup(objects, self.asker, key, self.inner_right, self.faults.of_region())?;
         // Assumption: the transform of a key under a key is not applied, so it must have none.
-        if mkey.bsf_enabled || mkey.crypto {
+        if mkey.changes_bytes() {
             return Err(Refusal::NestedTransform);
         }
         let offset = address.checked_sub(mkey.start).ok_or(Refusal::Bounds)?;
@@ -142,6 +143,21 @@ impl<V: FnMut(u64, u64) -> Result<(), Refusal>> Walk<'_, V> {
             }
         }
         Err(Refusal::Bounds)
+    }
+
+    fn equal(&mut self, log: u8, entries: &[Klm], from: u64, end: u64, depth: u8) -> Result<(), Refusal> {
+        let bytes = 1_u64.checked_shl(log.into()).ok_or(Refusal::Bounds)?;
+        let mut position = from;
+        while position < end {
+            let (number, inside) = (position >> log, position % bytes);
+            let length = (bytes - inside).min(end - position);
+            let entry = usize::try_from(number).ok().and_then(|number| entries.get(number));
+            let entry = entry.ok_or(Refusal::Bounds)?;
+            let address = entry.address.get().checked_add(inside).ok_or(Refusal::Bounds)?;
+            self.inner(entry.mkey.get(), address, length, depth)?;
+            position += length;
+        }
+        Ok(())
     }
 
     fn strided(

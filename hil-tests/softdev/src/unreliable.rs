@@ -8,7 +8,6 @@ use crate::memory::Memory;
 use crate::message::{Message, Payload, Request};
 use crate::object::qp::{Peer, Qp, Transport};
 use crate::refusal::Refusal;
-use crate::tap::Seen;
 use alloc::sync::Arc;
 use mlx5_mkey::wire::ctrl::Opcode;
 
@@ -37,7 +36,7 @@ impl<M: Memory> Device<M> {
         let bytes = data.len() as u32;
         let solicited = wqe.control.flags().solicited();
         let request = Request::Send { data: Arc::new(data), payload, solicited };
-        Ok(Outcome::Tell { to, datagram, request, bytes, reports })
+        Ok(Outcome::Unanswered { to, datagram, request, bytes, reports })
     }
 
     /// Returns where a queue pair is that a datagram names.
@@ -46,15 +45,15 @@ impl<M: Memory> Device<M> {
     }
 
     /// Sends a request that has no answer.
-    pub(crate) fn tell(&mut self, from: u32, to: Option<Peer>, datagram: Option<Datagram>, request: Request) {
-        let (to, queue) = match to {
-            Some(Peer::Local(to)) => (to, &mut self.local),
-            Some(Peer::Remote(to)) => (to, &mut self.outbound),
-            None => return,
-        };
-        let message = Message::Unanswered { from, to, datagram, request };
-        self.tap.show(Seen::Sent(&message));
-        queue.push_back(message);
+    pub(crate) fn send_unanswered(
+        &mut self,
+        from: u32,
+        peer: Option<Peer>,
+        datagram: Option<Datagram>,
+        request: Request,
+    ) {
+        let Some(peer) = peer else { return };
+        self.send(peer, Message::Unanswered { from, to: peer.number(), datagram, request });
     }
 
     /// Carries out a request that has no answer, or drops it: nobody is there, or has a receive, or the right.

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+mod copy;
 mod crypto;
 mod datagram;
 mod drivers;
@@ -9,8 +10,11 @@ mod layout;
 mod outstanding;
 mod queues;
 mod random;
+mod region;
 mod shared;
 mod signature;
+mod spaces;
 mod transaction;
 mod transform;
 mod transport;
+mod window;

@@ -164,6 +164,33 @@ fn a_request_that_fails_here_is_told_behind_those_before_it() {
     assert_eq!(pair.two.get(slot, 16), [5; 16]);
 }
 
+/// It is gathered when its error is found, and once more when it is sent; not at each answer between.
+#[test]
+fn what_has_an_error_to_report_is_gathered_twice_at_most() {
+    const BYTES: u32 = 512 + 8;
+    let mut pair = Two::new();
+    let good = pattern(512, 1);
+    let (at, key) = pair.one.filled(&[good.as_slice(), &[0; 8]].concat());
+    let mkey = pair.one.mkey(true, false);
+    let config = Config::new(&mkey).list(&[(at, BYTES, key)]).signature(Sig::t10(1, 2), Sig::None, 0xff);
+    pair.one.configure(config);
+    for byte in 0..8 {
+        pair.receive();
+        pair.send(byte);
+    }
+    pair.receive();
+    pair.one.post(A, send(Opcode::SEND, 0, &[segment(0, 512, mkey.key)]));
+    let read = || pair.one.device.memory().read.get();
+    let before = read();
+    pair.one.ring(A);
+    assert!(pair.there() >= 8);
+    pair.back();
+    let errors = pair.one.signature_errors();
+    assert_eq!(errors.len(), 1);
+    let gathered = (pair.one.device.memory().read.get() - before) / BYTES as usize;
+    assert!((2..=4).contains(&gathered), "{gathered} times, with rings and records");
+}
+
 #[test]
 fn a_queue_pair_that_was_reset_does_not_go_on_in_the_middle() {
     let mut pair = Two::new();

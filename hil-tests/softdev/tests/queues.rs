@@ -59,7 +59,7 @@ fn completion_modes() {
 
 /// Memory whose host reuses a whole send ring the moment it sees a completion.
 #[derive(Debug)]
-struct Reused(Arena, u64);
+struct Reused(Counted, u64);
 
 impl Memory for Reused {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {

@@ -13,6 +13,7 @@ fn small() -> DeviceProfile {
 /// A world with keys of all kinds, so that random requests have something to hit.
 fn world() -> (Host, Vec<Key>) {
     let mut host = Host::with(small(), |_| {});
+    host.device.set_copies(host.q[A].qpn, true).unwrap();
     let (at, region) = host.filled(&pattern(8192, 3));
     let dek = host.dek(&XTS_KEY);
     let both = host.mkey(true, true);
@@ -49,7 +50,7 @@ fn survive(host: &mut Host) {
 
 fn opcode() -> impl Strategy<Value = u8> {
     prop_oneof![
-        4 => prop::sample::select(vec![0x00u8, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11, 0x12, 0x20, 0x25]),
+        4 => prop::sample::select(vec![0x00u8, 0x01, 0x08, 0x09, 0x0a, 0x0b, 0x10, 0x11, 0x12, 0x20, 0x25, 0x2f]),
         1 => any::<u8>(),
     ]
 }
@@ -95,6 +96,10 @@ proptest! {
             // Requests to change keys are mostly refused for their flags: give them good ones.
             if opcode == 0x25 {
                 wqe = wqe.with(&[0x80u8, 0, 0, 0, 0, 4 * (imm as u8 & 1), 0, 4, 0, 0, 0, 0, 0x20, 0x3c, 0x72, 1][..]);
+            }
+            // The one operation of this kind is a copy.
+            if opcode == 0x2f {
+                wqe.0[0] = 1;
             }
             wqe.0.extend(words.concat());
             wqe.0.resize(wqe.0.len().next_multiple_of(16), 0);

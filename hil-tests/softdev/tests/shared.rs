@@ -22,8 +22,13 @@ struct Shared {
 impl Shared {
     /// Links `order`, which has each slot once.
     fn new(order: [u16; SLOTS as usize]) -> Self {
+        Self::of(Topology::LinkedList, order)
+    }
+
+    fn of(topology: Topology, order: [u16; SLOTS as usize]) -> Self {
         let mut host = Host::new();
         let attributes = SrqAttributes {
+            topology,
             pd: host.pd,
             ring: host.alloc(usize::from(SLOTS) * STRIDE as usize),
             log_slots: 3,
@@ -92,6 +97,32 @@ fn receives_are_taken_along_the_list_by_all_queue_pairs() {
             assert_eq!(seen.0.user_index.get(), shared.host.q[1 - from].attributes.user_index);
             assert_eq!(shared.host.get(to + 16 * index as u64, 16), [index as u8 + 1; 16]);
         }
+    }
+}
+
+/// What links them is not looked at: each is followed by the next, and the count goes on behind the last one.
+#[test]
+fn receives_of_a_cyclic_queue_are_taken_in_order_and_counted() {
+    let mut shared = Shared::of(Topology::Cyclic, STRAIGHT);
+    let (to, key) = shared.host.region(16, Access::ALL);
+    for count in 0..3 * SLOTS {
+        let slot = shared.post(&[segment(to, 16, key)]);
+        assert_eq!(slot, count % SLOTS);
+        // Nonsense, after this test has followed it.
+        shared.link(slot, 0x1234);
+        shared.send(A, count as u8 + 1);
+        shared.host.good(A);
+        assert_eq!(shared.host.poll_recv(B).unwrap().counter(), count);
+        assert_eq!(shared.host.get(to, 16), [count as u8 + 1; 16]);
+        shared.link(slot, (slot + 1) % SLOTS);
+    }
+    assert_eq!(shared.host.device.take_events(), []);
+    // All slots can be posted: none is needed to know the end.
+    (0..SLOTS).for_each(|_| _ = shared.post(&[segment(to, 16, key)]));
+    for count in 0..SLOTS {
+        shared.send(A, 1);
+        shared.host.good(A);
+        assert_eq!(shared.host.poll_recv(B).unwrap().counter(), 3 * SLOTS + count);
     }
 }
 

@@ -157,3 +157,45 @@ fn nothing_comes_back_from_an_unreliable_peer() {
     assert_eq!(two.get(to, 16), [9; 16]);
     assert!(two.poll_recv(B).is_none());
 }
+
+/// More than can wait is sent as room comes, and all of it.
+#[test]
+fn what_has_no_answer_is_not_gathered_without_end() {
+    const BYTES: usize = 1 << 19;
+    let (mut one, mut two) = (unreliable(), unreliable());
+    let (a, b) = (one.q[A].qpn, two.q[B].qpn);
+    one.device.connect(a, Peer::Remote(b)).unwrap();
+    let (from, source) = one.filled(&pattern(BYTES, 5));
+    let (to, target) = two.region(BYTES, Access::ALL);
+    for _ in 0..6 {
+        let data = segment(from, BYTES as u32, source);
+        one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[data]));
+    }
+    one.post(A, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 0x7fff_ffff, source)]));
+    one.ring(A);
+    let completed = |host: &mut Host| std::iter::from_fn(|| host.poll_send(A)).count();
+    assert_eq!(completed(&mut one), 2, "1 MiB");
+    for more in [1, 1, 1, 1, 1, 0] {
+        two.device.deliver(one.device.take_message().unwrap());
+        assert_eq!(completed(&mut one), more);
+    }
+    assert_eq!((one.device.take_message(), two.get(to, BYTES)), (None, pattern(BYTES, 5)));
+    assert_eq!(one.device.query(a).unwrap().state, QpState::SendQueueError, "the last one has failed");
+}
+
+/// A queue pair that is reset while it waits for room has nothing to send any more.
+#[test]
+fn a_queue_pair_that_waits_for_room_can_be_reset() {
+    let mut one = unreliable();
+    one.device.connect(one.q[A].qpn, Peer::Remote(7)).unwrap();
+    let (from, source) = one.filled(&[1; 1 << 20]);
+    for _ in 0..3 {
+        one.post(A, send(Opcode::SEND, 0, &[segment(from, 1 << 20, source)]));
+    }
+    one.ring(A);
+    one.recover();
+    assert!(one.device.take_message().is_some());
+    assert_eq!(one.device.take_message(), None);
+    one.device.destroy_qp(one.q[A].qpn).unwrap();
+    assert_eq!(one.device.take_message(), None);
+}

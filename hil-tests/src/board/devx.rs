@@ -4,23 +4,25 @@
 
 use super::service::Service;
 use super::{
-    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, MkeySpec, Posting, QpEnd,
-    QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+    Board, COMPLETIONS, Capabilities, Commissioned, DekSpec, EndQueues, EndSpec, MkeySpec, Posting,
+    ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
+use crate::assumption::Finding;
 use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, XtsKey,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpAccess, QpState, XtsKey,
 };
 use mlx5_mkey::devx::{
     Cq, CqReader, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
-    MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain, QpControl, QueuePair, QueuePairSpec,
+    MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
 use mlx5_mkey::queue::{Completion, QpRouter, SendRequest};
 use mlx5_mkey::types::{DekId, Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::Sge;
 use mlx5_softdev::factory;
 use std::collections::VecDeque;
@@ -46,7 +48,9 @@ pub struct DevxBoard {
     name: &'static str,
     begin: Instant,
     device: Device,
-    pd: ProtectionDomain,
+    /// Both protection domains, and in which of them things are made.
+    pds: [Pd; 2],
+    domain: ProtectionDomain,
     // What lives as long as the board.
     regions: Vec<MemoryRegion>,
     mkeys: Vec<MkeyHandle>,
@@ -59,6 +63,7 @@ pub struct DevxBoard {
     factory: Option<(CredentialId, ImportKekId)>,
     login: Option<Login>,
     way: Way,
+    findings: Vec<Finding>,
     service: Option<Service>,
 }
 
@@ -138,6 +143,10 @@ impl EndQueues for ShimQueues {
         self.completions.poll(&mut QpRouter { queues: &mut self.queue, mkeys })
     }
 
+    fn take_entry(&mut self) -> Option<Cqe> {
+        self.completions.take_entry()
+    }
+
     fn restart(&mut self) -> [Vec<u64>; 2] {
         let outstanding = self.queue.reset(&mut [&mut self.completions]);
         let Outstanding { sends, receives } = outstanding.expect("reset a queue pair of this board");
@@ -157,7 +166,7 @@ impl DevxBoard {
     ) -> Result<Self, DevxError> {
         let service = programs.map(|folder| Service::new(folder, device));
         let device = Device::open(device)?;
-        let pd = device.alloc_pd()?;
+        let pds = [device.alloc_pd()?, device.alloc_pd()?];
         let events = device.events()?;
         // The stand-in's device has one KEK and one credential. Those of another device only its owner knows.
         let wrapped = device.crypto().key_import() == KeyImport::Wrapped && name == UVERBS;
@@ -166,7 +175,8 @@ impl DevxBoard {
             name,
             begin: Instant::now(),
             device,
-            pd,
+            pds,
+            domain: ProtectionDomain::default(),
             regions: vec![],
             mkeys: vec![],
             deks: vec![],
@@ -176,6 +186,7 @@ impl DevxBoard {
             factory,
             login: None,
             way: Way::default(),
+            findings: Vec::new(),
             service,
         };
         if board.factory.is_some() {
@@ -193,7 +204,7 @@ impl DevxBoard {
     }
 
     fn load(&mut self, key: DekKey<'_>) -> Result<DekId, DevxError> {
-        let dek = self.pd.create_dek(key, [0; 8])?;
+        let dek = self.pd().create_dek(key, [0; 8])?;
         let id = dek.id();
         self.deks.push(dek);
         Ok(id)
@@ -201,14 +212,28 @@ impl DevxBoard {
 
     fn create_end(&mut self, spec: EndSpec) -> Result<QpEnd, DevxError> {
         let (cq, completions) = self.device.create_cq(COMPLETIONS as u32)?;
-        let EndSpec { drain_on_signature_error } = spec;
-        let spec = QueuePairSpec { drain_on_signature_error, ..QueuePairSpec::default() };
-        let queue = self.device.create_qp(&self.pd, &cq, &cq, spec)?;
+        let EndSpec { drain_on_signature_error, denied } = spec;
+        let access = QpAccess {
+            remote_read: !denied.contains(Access::REMOTE_READ),
+            remote_write: !denied.contains(Access::REMOTE_WRITE),
+            remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
+        };
+        let spec = QueuePairSpec { drain_on_signature_error, access, ..QueuePairSpec::default() };
+        let queue = self.device.create_qp(self.pd(), &cq, &cq, spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;
         queue.control().notify(&self.events, &EventKind::QP_ERRORS, number)?;
         self.queues.push(Watched { control: queue.control().clone(), cq });
         Ok(QpEnd::new(ShimQueues { queue, completions }))
+    }
+
+    /// Returns the protection domain in which things are made.
+    const fn pd(&self) -> &Pd {
+        let [first, second] = &self.pds;
+        match self.domain {
+            ProtectionDomain::First => first,
+            ProtectionDomain::Second => second,
+        }
     }
 
     fn control(&self, end: &QpEnd) -> &QpControl {
@@ -257,6 +282,14 @@ impl Board for DevxBoard {
         &mut self.way
     }
 
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
+    }
+
+    fn enter(&mut self, domain: ProtectionDomain) {
+        self.domain = domain;
+    }
+
     fn alloc(&mut self, length: usize) -> u64 {
         // Whole pages, so that no two regions share one.
         let words = vec![0_u64; (length.max(1).next_multiple_of(4096) + 4096) / 8].leak();
@@ -291,7 +324,7 @@ impl Board for DevxBoard {
         let access =
             if access.contains(Access::REMOTE_WRITE) { access | Access::LOCAL_WRITE } else { access };
         // SAFETY: memory of `alloc` stays mapped, and Rust code uses it through `read` and `write` only.
-        let region = unsafe { self.pd.register(target, length.max(1), access) }.expect("register");
+        let region = unsafe { self.pd().register(target, length.max(1), access) }.expect("register");
         let key = region.lkey();
         self.regions.push(region);
         key
@@ -308,9 +341,11 @@ impl Board for DevxBoard {
             crypto: spec.crypto,
             remote_invalidate: spec.remote_invalidate,
             update_tag: true,
+            access: spec.first_access(),
+            form: spec.form,
             ..DevxMkeySpec::default()
         };
-        let MkeyObject { mkey, handle } = self.pd.create_mkey(spec).expect("create mkey");
+        let MkeyObject { mkey, handle } = self.pd().create_mkey(spec).expect("create mkey");
         self.mkeys.push(handle);
         mkey
     }

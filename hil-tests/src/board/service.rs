@@ -25,15 +25,6 @@ impl Drop for Running {
     }
 }
 
-/// A folder, removed when this is dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 impl Service {
     /// Uses the programs in a folder.
     pub(super) fn new(programs: &Path, device: Option<&str>) -> Self {
@@ -42,13 +33,13 @@ impl Service {
 
     /// Runs both to their end. The initiator compares each byte, and what was named with what was corrupted.
     pub(super) fn run(&self, ios: u32, corrupt: u32) -> Result<(), Box<dyn Error>> {
-        let folder = Folder(std::env::temp_dir().join(format!("mlx5-hil-service-{}", std::process::id())));
-        fs::create_dir_all(&folder.0)?;
+        let folder = tempfile::tempdir()?;
+        let folder = folder.path();
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let volume = folder.0.join("volume");
+        let volume = folder.join("volume");
         let volume = volume.to_str().ok_or("the folder for temporary files has a name that is no text")?;
         let (ios, corrupt) = (ios.to_string(), corrupt.to_string());
-        let start = |name: &str, words: &[(&str, &str)]| self.start(&folder.0, name, &address, words);
+        let start = |name: &str, words: &[(&str, &str)]| self.start(folder, name, &address, words);
         let target = [("--volume", volume), ("--blocks", "8192"), ("--depth", "8"), ("--corrupt", &corrupt)];
         let target = start(TARGET, &target)?;
         let initiator = start(INITIATOR, &[("--ios", &ios)])?;
@@ -56,7 +47,7 @@ impl Service {
         for (name, mut program) in [(INITIATOR, initiator), (TARGET, target)] {
             let status = program.0.wait()?;
             if !status.success() {
-                let said = [TARGET, INITIATOR].map(|name| fs::read_to_string(folder.0.join(name)));
+                let said = [TARGET, INITIATOR].map(|name| fs::read_to_string(folder.join(name)));
                 let said: String = said.into_iter().flatten().collect();
                 return Err(format!("{name}: {status}: {}", said.trim().replace('\n', "; ")).into());
             }

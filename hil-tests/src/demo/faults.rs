@@ -66,6 +66,28 @@ all! {
     length_counts_memory_bytes true "lengths count memory bytes, not wire bytes",
     error_not_kept_first true "of several signature errors the last one is reported",
     crc_seed_inverted true "CRC seeds 0 and all ones are swapped",
+    // Nor is what follows, or only between the lines.
+    receives_count_memory_bytes false "a receive's completion counts memory bytes",
+    qp_rights_ignored false "a queue pair lets its peer do all that the keys allow",
+    region_rights_ignored false "a region under an mkey allows every access",
+    key_domain_ignored false "keys work in every protection domain",
+    region_domain_ignored false "a region under an mkey may be of another protection domain",
+    umr_domain_ignored false "a UMR changes mkeys of every protection domain",
+    dek_domain_ignored false "a DEK may be of another protection domain",
+    psv_domain_ignored false "a PSV may be of another protection domain",
+    invalidate_tag_ignored false "SEND with invalidation does not compare the tag",
+    invalidate_domain_ignored false "SEND with invalidation reaches every protection domain",
+    solicited_lost false "no receiver learns that its peer wants an event",
+    atomic_alignment_ignored false "atomics may be at any address",
+    check_free_ignored false "CHECK_FREE refuses nothing",
+    check_qpn_ignored false "CHECK_QPN refuses nothing",
+    // What no source says and scenarios assume; the job size is in the pages, its refusal is not.
+    bad_entries_found_late false "what comes before a bad entry of a layout is written",
+    invalidation_refused_otherwise false "a refused invalidation has other syndromes",
+    leftover_rows_refused false "pairs of cipher and signature in no table are refused",
+    job_size_ignored true "AES-XTS takes every length",
+    failing_request_silent false "a request that stops a draining queue completes silently",
+    drained_by_the_peers_data false "wrong data of the peer stops a draining queue",
 }
 
 /// Returns the fault of that name.

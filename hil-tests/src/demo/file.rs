@@ -306,7 +306,7 @@ mod tests {
     use super::*;
     use crate::demo::kit::pattern;
     use crate::demo::soft_board;
-    use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
+    use mlx5_mkey::mkey::{SignatureCapabilities, UmrForm, XtsEngine};
     use mlx5_softdev::Faults;
 
     #[test]
@@ -334,7 +334,12 @@ mod tests {
     fn transfers_continue_one_another() {
         let data = pattern(6 * BLOCK);
         let engine = Some(XtsEngine::MultiBlock);
-        let kind = MkeyKind { max_entries: 8, signature: Some(SignatureCapabilities::ALL), crypto: engine };
+        let kind = MkeyKind {
+            max_entries: 8,
+            signature: Some(SignatureCapabilities::ALL),
+            crypto: engine,
+            form: UmrForm::Complete,
+        };
         let prepared = prepare(kind, DekId::default());
         let wire = |data: &[u8], first| {
             let MkeyConfig { signature, crypto, .. } = *at_block(prepared, first).unwrap().config();

@@ -92,6 +92,13 @@ pub(super) struct Config {
     pub(super) order: [u8; 4],
 }
 
+impl Config {
+    /// Returns whether another one gives the same but for the layout: the library posts both with one prepared value.
+    pub(super) fn is_prepared_as(&self, other: &Self) -> bool {
+        (self.access, &self.signature, self.crypto) == (other.access, &other.signature, other.crypto)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
@@ -191,8 +198,14 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     } else if random.percent(50) {
         works.push(Work::Configure(keeping(random, limits)));
     }
+    let configured = works.first().cloned();
     for _ in 0..1 + random.below(3) {
         works.push(transfer(random, limits.key, bytes));
+    }
+    if let Some(again) = configured
+        && random.percent(25)
+    {
+        works.extend([again, transfer(random, limits.key, bytes)]);
     }
     works
 }

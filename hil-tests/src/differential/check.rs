@@ -63,6 +63,8 @@ fn as_reference(error: &SignatureError) -> MkeyError {
         SignatureErrorKind::Guard => 1,
         SignatureErrorKind::RefTag => 2,
         SignatureErrorKind::AppTag => 3,
+        // The reference has no digests, and no number for them.
+        SignatureErrorKind::Digest => 0,
     };
     MkeyError { kind, actual: error.found, expected: error.computed, offset: error.offset }
 }

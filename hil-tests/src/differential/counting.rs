@@ -130,11 +130,14 @@ impl Coverage {
             executed.failed.and_then(|block| spans.iter().position(|span| issued.contains(span, block)));
         let done = chain.works.get(..end.unwrap_or(chain.works.len())).unwrap_or_default();
         let before = self.executed;
+        let mut last: Option<&Config> = None;
         for ((flags, work), span) in done.iter().zip(&spans) {
             match work {
                 Work::Configure(config) => {
                     let (signaled, wraps) = (flags.signaled, issued.wraps(span));
                     self.note_configured(pair, chain.way, &Configured { config, signaled, wraps, in_force });
+                    let again = last.replace(config).is_some_and(|last| last.is_prepared_as(config));
+                    self.ways[chain.way as usize].again += u64::from(again);
                     in_force = in_force.behind(config);
                 }
                 Work::CompareSwap(..) | Work::FetchAdd(..) => self.atomics += 1,

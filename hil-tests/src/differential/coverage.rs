@@ -75,6 +75,8 @@ pub struct OfWay {
     pub silent: u64,
     /// Those of them that were changed in place.
     pub changed: u64,
+    /// Those of them whose prepared value was posted before.
+    pub again: u64,
     /// Those of them that keep a signature or crypto properties that are in force.
     pub kept: u64,
     /// Configurations that begin before the ring's end and end behind it.
@@ -122,6 +124,7 @@ impl OfWay {
         [
             ("configurations with a completion", self.signaled),
             ("configurations without", self.silent),
+            ("configurations with a prepared value that was posted before", self.again),
             ("configurations that keep what is in force", self.kept),
             ("configurations over the ring's end", self.wrapped),
             ("configurations behind a signature error", self.behind_errors),

@@ -246,6 +246,8 @@ fn block_size(size: BlockSize) -> u32 {
         BlockSize::B4048 => 2,
         BlockSize::B4096 => 3,
         BlockSize::B4160 => 4,
+        // It has no such size, and refuses the number.
+        BlockSize::MIB1 => 5,
     }
 }
 

@@ -5,7 +5,7 @@ use super::check::Unread;
 use super::compare::{SET_PSV, word};
 use libmlx5::{Device, RefMkey};
 use mlx5_mkey::inspect::Requests;
-use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, UmrForm, XtsEngine};
 use mlx5_mkey::types::{Key, PsvIndex};
 use std::io;
 use std::rc::Rc;
@@ -143,6 +143,7 @@ impl Pair {
             signature: self.kind.signature.then(|| SignatureAttributes::new(psv(0), psv(1))),
             crypto: self.kind.crypto.then_some(engine),
             tag_update: true,
+            form: UmrForm::Complete,
         })
     }
 }

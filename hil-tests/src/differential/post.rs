@@ -9,7 +9,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::types::Key;
-use mlx5_mkey::wqe::{Payload as Data, Sge};
+use mlx5_mkey::wqe::{Payload as Data, PreparedConfig, Sge};
 
 /// The library's queue.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
@@ -37,6 +37,7 @@ pub(super) fn post_chain(
     mkey: &mut Mkey,
 ) -> Result<(), (usize, PostError)> {
     let mut poster = chain.way.open(queue);
+    let mut last: Last<'_> = None;
     for (number, (flags, work)) in chain.works.iter().enumerate() {
         let mut request = poster.request(chain.first + number as u64);
         if flags.fence {
@@ -48,16 +49,24 @@ pub(super) fn post_chain(
         if flags.solicited {
             request = request.solicited();
         }
-        post(request, chain.way, work, mkey).map_err(|error| (number, error))?;
+        post(request, (chain.way, &mut last), work, mkey).map_err(|error| (number, error))?;
     }
     poster.publish();
     Ok(())
 }
 
+/// What was prepared last, and for what: a chain posts it again where it can.
+type Last<'c> = Option<(&'c Config, PreparedConfig)>;
+
 /// Posts one request.
-fn post(request: SendRequest<'_, '_>, way: Way, work: &Work, mkey: &mut Mkey) -> Result<(), PostError> {
+fn post<'c>(
+    request: SendRequest<'_, '_>,
+    (way, last): (Way, &mut Last<'c>),
+    work: &'c Work,
+    mkey: &mut Mkey,
+) -> Result<(), PostError> {
     match work {
-        Work::Configure(config) => configure(request, way, config, mkey),
+        Work::Configure(config) => configure(request, prepare(way, last, config, mkey)?, config, mkey),
         Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
         Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)),
         Work::CompareSwap(remote, compare, swap, sge) => {
@@ -92,29 +101,43 @@ fn one_sge(&(address, length, key): &(u64, u32, u32)) -> Sge {
     Sge { address, length, lkey: Key::from_raw(key) }
 }
 
+fn prepare<'l, 'c>(
+    way: Way,
+    last: &'l mut Last<'c>,
+    config: &'c Config,
+    mkey: &Mkey,
+) -> Result<&'l PreparedConfig, ConfigError> {
+    let prepared = match last.take() {
+        Some((of, prepared)) if of.is_prepared_as(config) => prepared,
+        _ => {
+            let words = MkeyConfig {
+                access: config.access.map(access),
+                signature: signature(&config.signature)?,
+                crypto: config.crypto,
+            };
+            way.prepare(mkey.kind(), &words)?
+        }
+    };
+    Ok(&last.insert((config, prepared)).1)
+}
+
 fn configure(
     request: SendRequest<'_, '_>,
-    way: Way,
+    prepared: &PreparedConfig,
     config: &Config,
     mkey: &mut Mkey,
 ) -> Result<(), PostError> {
-    let words = MkeyConfig {
-        access: config.access.map(access),
-        signature: signature(&config.signature)?,
-        crypto: config.crypto,
-    };
-    let prepared = way.prepare(mkey.kind(), &words)?;
     match &config.layout {
-        None => request.configure_mkey(mkey, &prepared, Layout::Unchanged),
+        None => request.configure_mkey(mkey, prepared, Layout::Unchanged),
         Some(Mapping::List(entries)) => {
             let entry = |&(address, length, key): &_| KlmEntry { address, length, key: Key::from_raw(key) };
             let entries: Vec<_> = entries.iter().map(entry).collect();
-            request.configure_mkey(mkey, &prepared, &entries[..])
+            request.configure_mkey(mkey, prepared, &entries[..])
         }
         Some(Mapping::Interleaved(repeat, entries)) => {
             let entries: Vec<_> = entries.iter().map(stream).collect();
             let layout = Layout::Interleaved { repeat: *repeat, entries: &entries };
-            request.configure_mkey(mkey, &prepared, layout)
+            request.configure_mkey(mkey, prepared, layout)
         }
     }
 }

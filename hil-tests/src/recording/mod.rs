@@ -3,6 +3,7 @@
 //! Nothing here knows the driver: objects are made as it made them, rings are filled with its bytes, and what the device then
 //! writes is compared with what was computed by other means when it was recorded.
 
+pub mod compare;
 pub mod replay;
 
 use crate::vectors::{self, format::Hex};

@@ -9,7 +9,7 @@ use crate::way::Poster;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
     KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
-    SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, XtsEngine,
+    SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, UmrForm, XtsEngine,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
@@ -347,6 +347,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
         signature,
         crypto: spec.crypto.then_some(engine),
         tag_update: ctx.mkey_update_tag != 0,
+        form: UmrForm::Complete,
     })
 }
 

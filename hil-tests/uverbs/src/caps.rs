@@ -32,6 +32,7 @@ const GENERAL: &[Field] = &[
     number(0x1b, 3, 5, 16),    // log_max_cq
     number(0x1d, 2, 6, 24),    // log_max_mkey
     number(0x20, 0, 8, 4),     // max_indirection
+    flag(0x21, 0),             // fixed_buffer_size: KSM
     number(0x22, 2, 6, 8),     // log_max_bsf_list_size
     number(0x23, 2, 6, 16),    // log_max_klm_list_size
     flag(0x28, 7),             // sig_crc64_xp10
@@ -67,6 +68,14 @@ const KIND_ATOMIC: u16 = 3;
 const KIND_CRYPTO: u16 = 0x1a;
 const KIND_GENERAL_2: u16 = 0x20;
 
+/// Kinds of what this device does not have: Ethernet offloads, paging, RoCE, IPoIB, IPoIB enhanced, flow tables, flow tables of the
+/// switch, switch, vectors, quality of service, debugging, memory of the device, TLS, vDPA, events, IPsec, SHAMPO, PSP, MACsec,
+/// selection of ports, virtualization, RDMA, TLP (`enum mlx5_cap_type`). They are all zeros.
+const KINDS_WITHOUT: [u16; 23] = [
+    0x1, 0x2, 0x4, 0x5, 0x6, 0x7, 0x8, 0x9, 0xb, 0xc, 0xd, 0xf, 0x11, 0x13, 0x14, 0x15, 0x1d, 0x1e, 0x1f,
+    0x25, 0x26, 0x28, 0x2a,
+];
+
 /// Bytes of one capability structure.
 const BYTES: usize = 0x1000;
 
@@ -83,6 +92,11 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
             put(&mut bytes, &number(0x41, 2, 2, profile.umr_fence as u64));
             if !profile.inner_remote_rights {
                 put(&mut bytes, &flag(0x46, 1)); // imaicl
+            }
+            if let Some(log) = profile.log_max_copy {
+                put(&mut bytes, &number(0xd, 3, 5, log.into())); // log_dma_mmo_max_size
+                put(&mut bytes, &flag(0x24, 2)); // qpc_extension
+                put(&mut bytes, &flag(0xe9, 0)); // dma_mmo_qp
             }
             let mut objects = 0;
             if crypto {
@@ -117,6 +131,7 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
             put(&mut bytes, &number(0xb, 0, 8, 1)); // num_nv_credentials
         }
         KIND_GENERAL_2 => {}
+        kind if KINDS_WITHOUT.contains(&kind) => {}
         _ => return None,
     }
     Some(bytes)
@@ -188,6 +203,28 @@ mod tests {
             ..DeviceProfile::default()
         };
         assert_eq!(told(other), (2, 0, 0x80, 1));
+    }
+
+    #[test]
+    fn what_is_not_there_is_zero_and_what_nobody_knows_is_refused() {
+        let profile = DeviceProfile::default();
+        for kind in [0x7, 0xc, 0xf, 0x28] {
+            for op_mod in [kind << 1, kind << 1 | 1] {
+                assert_eq!(capabilities(op_mod, &profile), Some(vec![0; 0x1000]), "{kind:#x}");
+            }
+        }
+        for kind in [0xa, 0x10, 0x2b, 0x7fff] {
+            assert_eq!(capabilities(kind << 1, &profile), None, "{kind:#x}");
+        }
+    }
+
+    #[test]
+    fn copies_are_told_with_their_length() {
+        let told = |log_max_copy| {
+            let caps = capabilities(1, &DeviceProfile { log_max_copy, ..DeviceProfile::default() }).unwrap();
+            (caps[0xd], caps[0x24], caps[0xe9])
+        };
+        assert_eq!((told(Some(21)), told(None)), ((21, 0x20, 0x80), (0, 0, 0)));
     }
 
     #[test]

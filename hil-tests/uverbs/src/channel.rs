@@ -1,13 +1,13 @@
 //! Events on their way to the program: what it reads from a file descriptor (completion channels, asynchronous events).
 //!
 //! The program gets one end of a pair of sockets that keep messages apart, so reading, polling and non-blocking mode are
-//! the kernel's own. A second descriptor of that end stays here: with it, events that nobody has read yet are taken back
+//! the kernel's own. Answers to commands that were not waited for go the same way. A second descriptor of that end stays here: with it, events that nobody has read yet are taken back
 //! when their object is destroyed, as the kernel does.
 
-use crate::{shared, sys};
+use crate::{descriptors, sys};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
 /// The longest event: a cookie and an entry of an event queue (`struct mlx5_ib_uapi_devx_async_event_hdr`).
@@ -23,6 +23,8 @@ pub(crate) enum Kind {
         /// Cookies alone.
         omit_data: bool,
     },
+    /// Answers to commands.
+    Commands,
 }
 
 /// A queue of events with a file descriptor at its end.
@@ -42,13 +44,13 @@ impl Channel {
     ///
     /// # Errors
     /// When there are no file descriptors left.
-    pub(crate) fn new(kind: Kind, context: u32) -> io::Result<(Self, RawFd)> {
+    pub(crate) fn new(kind: Kind, context: u32) -> io::Result<(Self, OwnedFd)> {
         let (writer, reader) = UnixDatagram::pair()?;
         writer.set_nonblocking(true)?;
         let ours = reader.as_fd().try_clone_to_owned()?;
-        shared::keep(&writer);
-        shared::keep(&ours);
-        Ok((Self { kind, context, writer, reader: ours, backlog: VecDeque::new() }, reader.into_raw_fd()))
+        descriptors::keep(&writer);
+        descriptors::keep(&ours);
+        Ok((Self { kind, context, writer, reader: ours, backlog: VecDeque::new() }, reader.into()))
     }
 
     /// Returns what it is for.
@@ -69,6 +71,12 @@ impl Channel {
     /// Ends it: who waits for an event wakes up and gets none, for its context is gone.
     pub(crate) fn end(&self) {
         sys::end_socket(self.reader.as_fd());
+    }
+
+    /// Whether more was appended than the socket holds.
+    pub(crate) fn is_behind(&mut self) -> bool {
+        self.flush();
+        !self.backlog.is_empty()
     }
 
     /// Appends an event.

@@ -7,6 +7,8 @@ pub(crate) struct Errno(pub(crate) i32);
 impl Errno {
     /// The object is not there.
     pub(crate) const NOENT: Self = Self(libc::ENOENT);
+    /// There is no room at the moment.
+    pub(crate) const AGAIN: Self = Self(libc::EAGAIN);
     /// The device is gone.
     pub(crate) const IO: Self = Self(libc::EIO);
     /// The file descriptor is not what was asked for.

@@ -1,6 +1,6 @@
 //! The log as lines of JSON: what is posted, what peers ask for, what completes. Processes may share the file.
 
-use crate::{shared, sys};
+use crate::{descriptors, sys};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpcodeQpn};
@@ -23,7 +23,7 @@ impl Journal {
     /// When it cannot be made or written.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
-        shared::keep(&file);
+        descriptors::keep(&file);
         Ok(Self(Arc::new(file)))
     }
 

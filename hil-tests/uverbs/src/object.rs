@@ -1,8 +1,9 @@
 //! What a context holds: objects under their handles.
 
 use crate::abi::{ModifyQp, QpCapabilities};
+use crate::fault::Fate;
 use crate::sys::Mapping;
-use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::qp_context::Qpc;
 use mlx5_softdev::{QpState, Transport};
 use std::collections::BTreeMap;
@@ -119,13 +120,30 @@ pub(crate) struct Umem {
     pub(crate) length: u64,
 }
 
+/// A registered region.
+#[derive(Clone, Debug)]
+pub(crate) struct Mr {
+    /// Its key.
+    pub(crate) key: Key,
+    /// Its first address.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Access flags.
+    pub(crate) access: u32,
+    /// What is mapped for it alone, as long as it is there.
+    pub(crate) mapping: Option<Arc<Mapping>>,
+}
+
 /// Anything that has a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     /// A protection domain.
     Pd(u32),
-    /// A registered region, and the mapping that is there for it alone.
-    Mr(MkeyIndex, #[expect(dead_code, reason = "unmapped when it is dropped")] Option<Arc<Mapping>>),
+    /// A registered region.
+    Mr(Mr),
+    /// A memory window.
+    Window(MkeyIndex),
     /// A completion queue.
     Cq(Cq),
     /// A shared receive queue.
@@ -148,7 +166,12 @@ impl Object {
         match self {
             Self::Qp(_) => 0,
             Self::Cq(_) | Self::Srq(_) => 1,
-            Self::Mr(..) | Self::Devx(_) | Self::AddressHandle | Self::Uar | Self::Umem(_) => 2,
+            Self::Window(_)
+            | Self::Mr(_)
+            | Self::Devx(_)
+            | Self::AddressHandle
+            | Self::Uar
+            | Self::Umem(_) => 2,
             Self::Pd(_) => 3,
         }
     }
@@ -171,6 +194,8 @@ pub(crate) struct Context {
     pub(crate) opened: bool,
     /// Where asynchronous events go.
     pub(crate) async_channel: Option<u32>,
+    /// How its device has ended.
+    pub(crate) fate: Option<Fate>,
     /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,

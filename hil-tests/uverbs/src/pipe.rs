@@ -4,7 +4,7 @@
 //! `write` takes bytes from any address and `read` stores them at any, and both answer EFAULT where there is no memory.
 #![allow(unsafe_code)]
 
-use crate::{shared, sys};
+use crate::{descriptors, sys};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +24,8 @@ static PIPE: Mutex<Option<Pipe>> = Mutex::new(None);
 impl Pipe {
     fn new() -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        shared::keep(&reader);
-        shared::keep(&writer);
+        descriptors::keep(&reader);
+        descriptors::keep(&writer);
         Ok(Self { owner: sys::pid(), reader, writer })
     }
 

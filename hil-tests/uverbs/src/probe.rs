@@ -5,74 +5,20 @@
 #![allow(unsafe_code)]
 
 use crate::errno::Errno;
-use crate::shared;
+use crate::fault::{self, Place, Plan};
+use crate::{shared, turn};
 use mlx5_softdev::Device;
-use std::ffi::c_int;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
-
-/// How a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// What the kernel says.
-    pub(crate) errno: Errno,
-    /// What the device says, where a command goes to it; 0 for nothing.
-    pub(crate) status: u8,
-}
-
-/// Which method a call is of: object and method, or a command of the older interface, or opening the device's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallId(u64);
-
-impl CallId {
-    /// Opening the device's file.
-    pub(crate) const OPEN: Self = Self(u64::MAX);
-    const NONE: Self = Self(u64::MAX - 1);
-
-    /// A method, and the number of the command that it carries, if it carries one.
-    pub(crate) fn new(object: u16, method: u16, command: u64) -> Self {
-        Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
-    }
-}
-
-/// Calls until one fails; 0 for none.
-static LEFT: AtomicU32 = AtomicU32::new(0);
-/// The method that fails since then.
-static BROKEN: AtomicU64 = AtomicU64::new(CallId::NONE.0);
-static ERRNO: AtomicI32 = AtomicI32::new(0);
-static STATUS: AtomicU8 = AtomicU8::new(0);
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Objects that could not be destroyed when the program asked for it.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
-
-/// Destroyings until one is refused; 0 for none.
-static KEPT: AtomicU32 = AtomicU32::new(0);
-
-/// Counts a destroying. Returns whether it is to be refused.
-pub(crate) fn keeps_next() -> bool {
-    counts_down(&KEPT)
-}
-
-/// Counts one less. Returns whether this was the last.
-fn counts_down(left: &AtomicU32) -> bool {
-    left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1)) == Ok(1)
-}
 
 /// Has the `nth` destroying from now be refused, counted from 1, with EBUSY. 0 takes it back.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
-    KEPT.store(nth, Ordering::Release);
-}
-
-/// Counts a call that makes, changes or asks something. Returns how it fails if it does.
-pub(crate) fn next_call(id: CallId) -> Option<Failure> {
-    if counts_down(&LEFT) {
-        BROKEN.store(id.0, Ordering::Release);
-    }
-    (BROKEN.load(Ordering::Acquire) == id.0).then(|| Failure {
-        errno: Errno(ERRNO.load(Ordering::Acquire)),
-        status: STATUS.load(Ordering::Acquire),
-    })
+    fault::set_one(Place::End, nth, Errno::BUSY, 0);
 }
 
 /// Notes that an object could not be destroyed.
@@ -82,21 +28,18 @@ pub(crate) fn refused() {
 
 /// Has the `nth` call from now fail, counted from 1, with `errno`; or with `status`, if that is not 0 and the call is a
 /// command to the device; and all of the same method behind it, since libraries try again. Opening the device's file
-/// counts, destroying does not. 0 takes it back.
+/// counts, destroying does not. 0 takes it back. It replaces any other plan.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_fail(nth: u32, errno: c_int, status: u8) {
-    ERRNO.store(errno, Ordering::Release);
-    STATUS.store(status, Ordering::Release);
-    BROKEN.store(CallId::NONE.0, Ordering::Release);
-    LEFT.store(nth, Ordering::Release);
+    fault::set_one(Place::Call, nth, Errno(errno), status);
 }
 
 /// Returns how many calls are left until one fails: 0 when it has.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_left() -> u32 {
-    LEFT.load(Ordering::Acquire)
+    u32::try_from(fault::left(Place::Call)).unwrap_or(u32::MAX)
 }
 
 /// Makes all crypto logins invalid, as when a crypto officer deletes their credential.
@@ -129,4 +72,56 @@ pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
         3 => REFUSED.load(Ordering::Acquire),
         _ => 0,
     }
+}
+
+/// Has the faults of a plan come from now on, in the words of `mlx5-emulate --faults`; none for an empty one. Returns 0, or -1 for
+/// words that make no sense.
+///
+/// # Safety
+/// `words` is a C string.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mlx5_uverbs_faults(words: *const c_char) -> c_int {
+    // SAFETY: by contract.
+    let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
+    match Plan::parse(&words) {
+        Ok(plan) => {
+            fault::set((!words.is_empty()).then_some(plan));
+            0
+        }
+        Err(_) => -1,
+    }
+}
+
+/// Writes the faults that have come, as words with a zero behind, and returns how long all of them are. What has no room is left out.
+///
+/// # Safety
+/// `buffer` has `room` bytes.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn mlx5_uverbs_trace(buffer: *mut u8, room: usize) -> usize {
+    let words = fault::trace();
+    if let Some(most) = room.checked_sub(1) {
+        let length = words.len().min(most);
+        // SAFETY: by contract there is room for this and a zero.
+        unsafe {
+            buffer.copy_from_nonoverlapping(words.as_ptr(), length);
+            buffer.add(length).write(0);
+        }
+    }
+    words.len()
+}
+
+/// Has the device do nothing by itself from now on, or as always where `on` is 0: [`mlx5_uverbs_work`] moves it.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {
+    turn::set_by_hand(on != 0);
+}
+
+/// Has the device do what there is to do. Returns whether there was anything.
+// SAFETY: nothing else has this name.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn mlx5_uverbs_work() -> c_int {
+    c_int::from(shared::as_device(turn::work_by_hand))
 }

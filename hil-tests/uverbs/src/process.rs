@@ -8,7 +8,11 @@
 
 use crate::{pipe, shared};
 use mlx5_softdev::{Fault, Memory};
+#[cfg(any(test, feature = "fuzz"))]
+use std::cell::Cell;
 use std::io;
+#[cfg(any(test, feature = "fuzz"))]
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// The kernel takes no more ranges in one call (UIO_MAXIOV).
@@ -28,6 +32,31 @@ fn iovec(address: u64, length: usize) -> libc::iovec {
     libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
 }
 
+#[cfg(any(test, feature = "fuzz"))]
+thread_local! {
+    /// All that is memory for this thread.
+    static WINDOW: Cell<(u64, u64)> = const { Cell::new((0, u64::MAX)) };
+}
+
+/// Has nothing be memory for this thread but this.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn set_window(window: Range<u64>) {
+    WINDOW.set((window.start, window.end));
+}
+
+/// Whether memory of the process may be looked at.
+#[cfg(any(test, feature = "fuzz"))]
+fn is_visible(address: u64, length: u64) -> bool {
+    let (first, end) = WINDOW.get();
+    address >= first && address.checked_add(length).is_some_and(|last| last <= end)
+}
+
+/// Whether memory of the process may be looked at: all of it.
+#[cfg(not(any(test, feature = "fuzz")))]
+const fn is_visible(_: u64, _: u64) -> bool {
+    true
+}
+
 /// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the first bad address.
 fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
     if !BY_PIPE.load(Ordering::Relaxed) {
@@ -45,6 +74,10 @@ fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize
 /// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes were read
 /// before the first bad address.
 fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
+    let is_hidden = |iovec: &&libc::iovec| !is_visible(iovec.iov_base.addr() as u64, iovec.iov_len as u64);
+    if iovecs.iter().find(is_hidden).is_some() {
+        return 0;
+    }
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
     // kernel, which reports those that are not mapped.
@@ -133,6 +166,9 @@ impl Memory for ProcessMemory {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        if !is_visible(address, bytes.len() as u64) {
+            return Err(Fault { address, length: bytes.len() as u64 });
+        }
         let mut done = 0;
         while done < bytes.len() {
             let rest = bytes.get(done..).unwrap_or_default();
@@ -161,7 +197,7 @@ impl Memory for ProcessMemory {
 
 /// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot be known.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
-    let Some(end) = address.checked_add(length) else { return false };
+    let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };
     let mut next = address;
     for line in maps.lines() {

@@ -3,6 +3,7 @@
 use crate::errno::Errno;
 use crate::journal::Journal;
 use crate::log;
+use crate::notice;
 use crate::object::{Context, Object, Qp};
 use crate::pcap::{Capture, Route};
 use crate::process::ProcessMemory;
@@ -13,7 +14,6 @@ use mlx5_mkey::mkey;
 use mlx5_mkey::wire::prm::qp_context::{QpcReceive, QpcSizes};
 use mlx5_softdev::{CryptoMode, Device, DeviceProfile, XtsEngine};
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +32,7 @@ fn opened<T>(
 ) -> Result<Option<T>, Errno> {
     path.map(|path| {
         open(path).map_err(|error| {
-            let _ = writeln!(std::io::stderr(), "mlx5-uverbs: {}: {error}", path.display());
+            notice::once(&format!("{}: {error}", path.display()));
             Errno::IO
         })
     })

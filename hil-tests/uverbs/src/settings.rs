@@ -1,5 +1,6 @@
 //! What the environment asks for.
 
+use crate::fault::Plan;
 use crate::sysfs;
 use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
 use std::ffi::OsString;
@@ -18,6 +19,9 @@ pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
 /// A file to which every request, completion and request of a peer is appended, as a line of JSON.
 pub(crate) const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
+
+/// Faults that come on purpose, in the words of `mlx5-emulate --help`.
+pub(crate) const FAULTS: &str = "MLX5_UVERBS_FAULTS";
 
 /// A capture to which the packets on the emulated wire are appended.
 pub(crate) const PCAP: &str = "MLX5_UVERBS_PCAP";
@@ -38,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) log_json: Option<PathBuf>,
     /// Where packets go.
     pub(crate) pcap: Option<PathBuf>,
+    /// What is to go wrong.
+    pub(crate) faults: Option<Plan>,
 }
 
 impl Settings {
@@ -65,7 +71,10 @@ impl Settings {
             ..DeviceProfile::default()
         };
         let log = std::env::var_os(LOG).is_some_and(|value| !value.is_empty() && value != "0");
-        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON), pcap: path(PCAP) })
+        let faults = std::env::var(FAULTS).ok().filter(|words| !words.is_empty());
+        let faults = faults.map(|words| Plan::parse(&words)).transpose();
+        let faults = faults.map_err(|what| format!("{FAULTS}: {what}"))?;
+        Ok(Self { directory: directory(), profile, log, log_json: path(LOG_JSON), pcap: path(PCAP), faults })
     }
 }
 

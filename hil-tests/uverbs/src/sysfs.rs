@@ -1,4 +1,4 @@
-//! The part of `/sys` by which libibverbs and DPDK find the device, as plain files.
+//! The part of `/sys` by which libibverbs, DPDK and UCX find the device, as plain files.
 
 use std::fs;
 use std::io;
@@ -10,6 +10,15 @@ pub(crate) const DEVICE: &str = "mlx5_0";
 
 /// The character device that the program opens.
 pub(crate) const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
+
+/// The connection manager's, which is nowhere.
+pub(crate) const CONNECTION_MANAGER: &str = "/dev/infiniband/rdma_cm";
+
+/// What [`write`] writes stands for files below this.
+pub(crate) const ROOT: &str = "/sys";
+
+/// The directories below [`ROOT`] that programs see as they are written, by whatever way a program reads them.
+pub(crate) const TAKEN_OVER: &[&str] = &["/sys/class/infiniband", "/sys/class/infiniband_verbs"];
 
 /// What is opened in its place: a character device that can be mapped as shared memory.
 pub(crate) const STAND_IN: &std::ffi::CStr = c"/dev/zero";
@@ -31,11 +40,19 @@ pub(crate) const PCI_DEVICES: &str = "bus/pci/devices";
 /// Its memory, as none of it can be mapped: start, end and flags of each of 6 regions and the ROM.
 const RESOURCE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
 
-/// Links: DPDK takes only devices that a driver has.
+/// Links: UCX finds the PCI function by where the device's leads, and DPDK takes only functions that a driver has.
 const LINKS: &[(&str, &str)] = &[
-    ("bus/pci/devices/0000:c1:00.0", "../../../class/infiniband/mlx5_0/device"),
-    ("class/infiniband/mlx5_0/device/driver", "../../../../bus/pci/drivers/mlx5_core"),
+    ("bus/pci/devices/0000:c1:00.0", "../../../devices/pci0000:c0/0000:c1:00.0"),
+    ("class/infiniband/mlx5_0", "../../devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0"),
+    ("devices/pci0000:c0/0000:c1:00.0/driver", "../../../bus/pci/drivers/mlx5_core"),
+    ("devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0/device", "../../../0000:c1:00.0"),
 ];
+
+/// The PCI function, and the device that it has.
+const FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0";
+/// See [`FUNCTION`].
+const OF_FUNCTION: &str = "devices/pci0000:c0/0000:c1:00.0/infiniband/mlx5_0";
+const VERBS: &str = "class/infiniband_verbs";
 
 /// Writes the files below `directory` and returns what `SYSFS_PATH` has to be.
 ///
@@ -44,7 +61,7 @@ const LINKS: &[(&str, &str)] = &[
 /// # Errors
 /// When files cannot be written.
 pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
-    let root = directory.join("sysfs");
+    let root = directory.join("sys");
     let guid: Vec<String> =
         GUID.chunks_exact(2).map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
     let modalias = format!("pci:v{VENDOR:08X}d{PART:08X}sv{VENDOR:08X}sd00000001bc02sc00i00");
@@ -54,31 +71,31 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         "DRIVER=mlx5_core\nPCI_CLASS=20000\nPCI_ID=15B3:101D\nPCI_SUBSYS_ID=15B3:0000\n\
          PCI_SLOT_NAME=0000:c1:00.0\nMODALIAS={modalias}"
     );
-    let files: &[(&str, &str)] = &[
-        ("class/infiniband_verbs/abi_version", "6"),
-        ("class/infiniband_verbs/uverbs0/ibdev", DEVICE),
-        ("class/infiniband_verbs/uverbs0/dev", STAND_IN_NUMBER),
-        ("class/infiniband_verbs/uverbs0/abi_version", "1"),
-        ("class/infiniband/mlx5_0/node_type", "1: CA"),
-        ("class/infiniband/mlx5_0/node_guid", &guid.join(":")),
-        ("class/infiniband/mlx5_0/sys_image_guid", &guid.join(":")),
-        ("class/infiniband/mlx5_0/fw_ver", "22.99.0000"),
-        ("class/infiniband/mlx5_0/board_id", "SOFTWARE"),
-        ("class/infiniband/mlx5_0/device/modalias", &modalias),
-        ("class/infiniband/mlx5_0/device/vendor", "0x15b3"),
-        ("class/infiniband/mlx5_0/device/device", "0x101d"),
-        ("class/infiniband/mlx5_0/device/subsystem_vendor", "0x15b3"),
-        ("class/infiniband/mlx5_0/device/subsystem_device", "0x0000"),
-        ("class/infiniband/mlx5_0/device/class", "0x020000"),
-        ("class/infiniband/mlx5_0/device/sriov_numvfs", "0"),
-        ("class/infiniband/mlx5_0/device/resource", &[RESOURCE; 7].join("\n")),
-        ("class/infiniband/mlx5_0/device/uevent", &event),
-        ("class/infiniband/mlx5_0/device/numa_node", "-1"),
-        ("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
-        ("class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet"),
-        ("class/infiniband/mlx5_0/ports/1/gids/0", &gid.join(":")),
-        ("class/infiniband/mlx5_0/ports/1/pkeys/0", "0xffff"),
-        ("class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "RoCE v2"),
+    let files: &[(&str, &str, &str)] = &[
+        (VERBS, "abi_version", "6"),
+        (VERBS, "uverbs0/ibdev", DEVICE),
+        (VERBS, "uverbs0/dev", STAND_IN_NUMBER),
+        (VERBS, "uverbs0/abi_version", "1"),
+        (FUNCTION, "modalias", &modalias),
+        (FUNCTION, "vendor", "0x15b3"),
+        (FUNCTION, "device", "0x101d"),
+        (FUNCTION, "subsystem_vendor", "0x15b3"),
+        (FUNCTION, "subsystem_device", "0x0000"),
+        (FUNCTION, "class", "0x020000"),
+        (FUNCTION, "sriov_numvfs", "0"),
+        (FUNCTION, "resource", &[RESOURCE; 7].join("\n")),
+        (FUNCTION, "uevent", &event),
+        (FUNCTION, "numa_node", "-1"),
+        (OF_FUNCTION, "node_type", "1: CA"),
+        (OF_FUNCTION, "node_guid", &guid.join(":")),
+        (OF_FUNCTION, "sys_image_guid", &guid.join(":")),
+        (OF_FUNCTION, "fw_ver", "22.99.0000"),
+        (OF_FUNCTION, "board_id", "SOFTWARE"),
+        (OF_FUNCTION, "ports/1/state", "4: ACTIVE"),
+        (OF_FUNCTION, "ports/1/link_layer", "Ethernet"),
+        (OF_FUNCTION, "ports/1/gids/0", &gid.join(":")),
+        (OF_FUNCTION, "ports/1/pkeys/0", "0xffff"),
+        (OF_FUNCTION, "ports/1/gid_attrs/types/0", "RoCE v2"),
     ];
     // Beside the tree: libibverbs takes every entry of a directory for a device.
     let draft =
@@ -88,13 +105,14 @@ pub(crate) fn write(directory: &Path) -> io::Result<PathBuf> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         Ok(path)
     };
-    for (name, content) in files {
-        let (path, wanted) = (place(name)?, format!("{content}\n"));
+    for (folder, name, content) in files {
+        let name = format!("{folder}/{name}");
+        let (path, wanted) = (place(&name)?, format!("{content}\n"));
         if fs::read_to_string(&path).is_ok_and(|found| found == wanted) {
             continue;
         }
-        fs::write(draft(name), wanted)?;
-        fs::rename(draft(name), &path)?;
+        fs::write(draft(&name), wanted)?;
+        fs::rename(draft(&name), &path)?;
     }
     for (name, target) in LINKS {
         let path = place(name)?;

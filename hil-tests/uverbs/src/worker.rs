@@ -5,8 +5,8 @@
 //! device's work. Without a queue pair that can send, and without a completion channel, there is no doorbell to miss, and it
 //! sleeps until it is called.
 
-use crate::shared::{self, Found};
-use crate::sys;
+use crate::turn::{self, Found};
+use crate::{descriptors, shared, sys};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -40,8 +40,8 @@ pub(crate) fn start() -> bool {
     if ours.set_nonblocking(true).is_err() || its.set_nonblocking(true).is_err() {
         return false;
     }
-    shared::keep(&ours);
-    shared::keep(&its);
+    descriptors::keep(&ours);
+    descriptors::keep(&its);
     let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
     let started = std::thread::Builder::new()
         .name("mlx5-device".into())
@@ -75,12 +75,12 @@ fn without_signals(body: impl FnOnce()) {
 fn run(mut bell: UnixStream) {
     let mut idle_since = Instant::now();
     loop {
-        let done = std::panic::catch_unwind(shared::work);
+        let done = std::panic::catch_unwind(turn::work);
         // A panic is a fault of the device; it goes on with what is whole.
         let Found { moved, awake, mut descriptors } =
             done.unwrap_or_else(|_| Found { awake: true, ..Found::default() });
         let mut stepped_aside = false;
-        while shared::is_polled() {
+        while turn::is_polled() {
             stepped_aside = true;
             sys::wait(&[bell.as_raw_fd()], Some(LONG));
             drain(&mut bell);

@@ -72,7 +72,7 @@ pub struct ReceiveRing {
 }
 
 impl ReceiveRing {
-    /// Returns the bytes of the queue. The send queue comes right behind it.
+    /// Returns the bytes of the queue. The send queue comes right after it.
     pub const fn bytes(&self) -> u64 {
         self.slots.get() as u64 * self.stride.get() as u64
     }
@@ -101,7 +101,7 @@ pub enum TimestampFormat {
 
 /// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
 ///
-/// The receive ring is first, the send ring behind it. Received data never goes into completion entries: addresses of an
+/// The receive ring is first, the send ring after it. Received data never goes into completion entries: addresses of an
 /// mkey may start at 0, which that cannot tell from none. The reply is the queue pair's number; it is in reset.
 ///
 /// ```

@@ -39,7 +39,7 @@ pub struct QpInfo {
     pub state: QpState,
     /// The block of the send queue that the device executes next, modulo 2^16: in the drained state, where to cancel from.
     pub next_send_block: u16,
-    /// The block behind the last that software announced.
+    /// The block after the last that software announced.
     pub announced_send_block: u16,
     /// Receive requests that the device has taken.
     pub receives_taken: u32,

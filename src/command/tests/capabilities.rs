@@ -21,6 +21,7 @@ pub(super) const GENERAL: &[Word] = &[
     (0x60, 0x0000_0400),
     (0x64, 0x0000_0200),
     (0x74, 0x0017_0000),
+    (0x84, 0x0000_0080),
     (0x8c, 0x0000_2000),
     (0x94, 0x8000_1000),
     (0x9c, 0x0040_0000),
@@ -69,13 +70,16 @@ fn m52_m54_general_capabilities() {
         block_4048: true,
         crc32c: true,
         crc64_xp10: false,
+        digest_with_xts: true,
         crypto: true,
         xts_single_block: false,
         xts_multi_block: true,
+        xts_multi_block_little_endian: false,
+        xts_tweak_inc_64: false,
         object_types: 0x8000_1000,
         umr_indirect_mkey_disabled: false,
         umr_modify_atomic_disabled: false,
-        umr_fence: 2,
+        umr_fence: UmrFence::None,
         relaxed_ordering_write: true,
         null_mkey: false,
         atomic: true,
@@ -97,7 +101,12 @@ fn m52_m54_general_capabilities() {
     assert_eq!(caps, expected);
     assert_eq!(
         caps.signatures(),
-        Some(SignatureCapabilities { block_4048: true, crc32c: true, crc64_xp10: false })
+        Some(SignatureCapabilities {
+            block_4048: true,
+            crc32c: true,
+            crc64_xp10: false,
+            digest_with_xts: true
+        })
     );
     assert_eq!(caps.xts_engine(), Some(XtsEngine::MultiBlock));
     assert!(caps.can_create(ObjectType::DEK) && caps.can_create(ObjectType::CRYPTO_LOGIN));
@@ -111,6 +120,10 @@ fn m52_m54_general_capabilities() {
         ((0x50, 0x0000_2000), GeneralCapabilities { signature_error_cqe: true, ..none }),
         ((0x38, 0x0100_0000), GeneralCapabilities { crc64_xp10: true, ..none }),
         ((0x8c, 0x0000_4000), single),
+        ((0x8c, 0x0000_8000), GeneralCapabilities { xts_tweak_inc_64: true, ..none }),
+        ((0x9c, 0x0080_0000), GeneralCapabilities { xts_multi_block_little_endian: true, ..none }),
+        ((0x50, 0x0010_0000), GeneralCapabilities { umr_fence: UmrFence::Small, ..none }),
+        ((0x50, 0x0030_0000), none),
         ((0x50, 0x0040_0000), GeneralCapabilities { umr_indirect_mkey_disabled: true, ..none }),
         ((0x50, 0x0080_0000), GeneralCapabilities { umr_modify_atomic_disabled: true, ..none }),
         ((0x30, 0x0000_0040), GeneralCapabilities { null_mkey: true, ..none }),
@@ -120,6 +133,10 @@ fn m52_m54_general_capabilities() {
         assert_eq!(general(&[word]), expected, "{word:x?}");
     }
     assert_eq!(GeneralCapabilities { crypto: true, ..single }.xts_engine(), Some(XtsEngine::SingleBlock));
+    let little = GeneralCapabilities { crypto: true, xts_multi_block_little_endian: true, ..single };
+    assert_eq!(little.xts_engine(), Some(XtsEngine::MultiBlockLittleEndian));
+    let by_2_64 = GeneralCapabilities { xts_tweak_inc_64: true, ..little };
+    assert_eq!(by_2_64.xts_engine(), None, "tweaks mean something else");
     let only_sho = GeneralCapabilities { signature_handover: true, ..none };
     assert_eq!(only_sho.signatures(), None, "rdma-core wants both bits");
 }

@@ -2,6 +2,7 @@
 
 use super::capabilities::{GENERAL, general};
 use super::*;
+use crate::mkey::UmrForm;
 
 #[test]
 fn m1_mkeys_are_those_of_rdma_core_for_each_flag() {
@@ -43,6 +44,8 @@ fn m1_all_creation_flags_by_bit_position() {
                 remote_invalidate: bit(3) != 0,
                 relaxed_ordering_write: bit(4) != 0,
                 relaxed_ordering_read: bit(5) != 0,
+                access: if bit(5) == 0 { Access::NONE } else { Access::LOCAL_WRITE | Access::REMOTE_READ },
+                form: UmrForm::Complete,
             },
             tag: 0x5a,
         };
@@ -54,6 +57,8 @@ fn m1_all_creation_flags_by_bit_position() {
                 (MKC + 0x01, 1, 1),                       // free
                 (MKC + 0x0d, 1, bit(4)),                  // relaxed_ordering_write
                 (MKC + 0x10, 1, 1),                       // umr_en
+                (MKC + 0x13, 1, bit(5)),                  // rr
+                (MKC + 0x14, 1, bit(5)),                  // lw
                 (MKC + 0x15, 1, 1),                       // lr
                 (MKC + 0x16, 2, 2),                       // access_mode_1_0
                 (MKC + 0x20, 24, 0xff_ffff),              // qpn

@@ -118,7 +118,7 @@ impl Context {
         check("mlx5dv_devx_general_cmd", result)
     }
 
-    /// Returns the number of the event queue behind a completion vector.
+    /// Returns the number of the event queue of a completion vector.
     pub(in crate::devx) fn event_queue(&self, vector: u32) -> Result<u32, DevxError> {
         let mut eqn = 0;
         // SAFETY: the pointer is to a place for the number.

@@ -63,7 +63,7 @@ impl Umem {
 /// Memory for rings and records, aligned to pages and registered with the device, freed when nobody uses it.
 pub(in crate::devx) struct Dma {
     umem: Umem,
-    /// Dropped behind the registration, and never if that cannot be ended.
+    /// Dropped after the registration, and never if that cannot be ended.
     memory: ManuallyDrop<Allocation>,
 }
 

@@ -78,7 +78,7 @@ impl Drop for Pd {
 /// A registered memory region, and the memory if it is ours.
 pub(in crate::devx) struct Mr<K = ()> {
     raw: NonNull<IbvMr>,
-    /// Dropped behind the registration, and never if that cannot be ended.
+    /// Dropped after the registration, and never if that cannot be ended.
     kept: ManuallyDrop<(K, Arc<Pd>)>,
 }
 

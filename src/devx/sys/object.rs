@@ -37,7 +37,7 @@ unsafe impl<K: Sync> Sync for Object<K> {}
 
 impl<K> Object<K> {
     /// Runs a create command. The reply is in `output` also when it fails, with status and syndrome. What the object uses is
-    /// dropped behind it, and never if it cannot be destroyed.
+    /// dropped after it, and never if it cannot be destroyed.
     pub(in crate::devx) fn create(
         context: &Arc<Context>,
         kept: K,

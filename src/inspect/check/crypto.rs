@@ -65,7 +65,6 @@ fn unit(
 ) {
     let unit_at = offset + offset_of!(CryptoBsf, data_unit_selector);
     let Some(unit) = unit_bytes(bsf.data_unit_selector) else { return };
-    report.when(bsf.data_unit_selector == CryptoBsf::UNIT_1_MIB, unit_at, Problem::UnitOf1Mib);
     let blocks = protected.blocks.as_ref();
     let (inside, encrypted) = match EncryptionOrder(bsf.enc_order) {
         EncryptionOrder::WIRE_SIGNATURE => {

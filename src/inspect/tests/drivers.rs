@@ -88,7 +88,7 @@ const ALL: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI, SINGLE];
 /// What an application gives as the first tweak.
 const IV: [u8; 16] = *b"0123456789abcdef";
 
-/// DPDK's UMR with room for eight entries; those of earlier operations stay behind the ones in use.
+/// DPDK's UMR with room for eight entries; those of earlier operations stay after the ones in use.
 fn dpdk_umr(order: u8, unit: u8, length: u32, entries: [&[u8]; 3]) -> Vec<u8> {
     joined(&[
         &control(UMR, 20, QUIET, DPDK_KEY),
@@ -289,7 +289,7 @@ fn spdk_makes_a_crc_over_a_transaction() {
                 &[0; 4],
                 &0x1234_5678_0000_0000_u64.to_be_bytes(),
             ]),
-            // The data and the CRC; the CRC alone, behind the data.
+            // The data and the CRC; the CRC alone, after the data.
             spdk_read(STRONG | SIGNALLED, 0, &[segment(4096, LKEY, 0x5000), segment(4, LKEY, 0x9000)]),
             spdk_read(STRONG | SIGNALLED, 100, &[segment(4, LKEY, 0x9000)]),
         ],

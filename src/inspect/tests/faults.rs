@@ -30,7 +30,6 @@ fn what_devices_refuse_is_told_from_what_drivers_do() {
         (BsfNotEnabled, Severity::Suspicious),
         (BoundWithSignature, Severity::Note),
         (ByPointer, Severity::Note),
-        (UnitOf1Mib, Severity::Note),
         (TransactionOrder, Severity::Suspicious),
     ] {
         assert_eq!(problem.severity(), severity, "{problem}");
@@ -150,7 +149,6 @@ fn each_fault_is_found() {
         (full, CRYPTO_AT + 1, &[2], BothOutsideCipher),
         (full, CRYPTO_AT + 1, &[3], BothOutsideCipher),
         (full, CRYPTO_AT + 3, &[1], UnknownCode { name: "enc_standard", value: 1 }),
-        (full, CRYPTO_AT + 8, &[5], UnitOf1Mib),
         (full, CRYPTO_AT + 8, &[0], UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
         (full, CRYPTO_AT + 8, &[1], UnitNotBlock { unit: 512, wanted: 520 }),
         (full, CRYPTO_AT + 24, &[0xff; 8], TweakCarry { order: "big endian" }),
@@ -191,7 +189,8 @@ fn what_is_known_of_the_device_is_checked() {
     let limit = Problem::SingleUnitEngine { length: 1040, unit: 520 };
     assert!(problems(&full(), &single).contains(&limit));
     assert!(!problems(&full(), &DeviceContext::UNKNOWN).contains(&limit));
-    let old = SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false };
+    let old =
+        SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false, digest_with_xts: false };
     let old = DeviceContext { capabilities: Some(old), ..DeviceContext::UNKNOWN };
     let bytes = full_with(BlockSignature::wire(CRC32C), CRYPTO);
     assert!(problems(&bytes, &old).contains(&Problem::CapabilityMissing { what: "CRC-32C" }));
@@ -202,7 +201,7 @@ fn what_is_known_of_the_device_is_checked() {
 
 #[test]
 fn lengths_that_leave_odd_ends_are_suspicious() {
-    // 1032 bytes leave 512 behind the first unit of 520, and the rule allows 504 at most.
+    // 1032 bytes leave 512 after the first unit of 520, and the rule allows 504 at most.
     let config = MkeyConfig { crypto: Some(CRYPTO), ..MkeyConfig::UNCHANGED };
     let entry = KlmEntry { address: 0x1000, length: 1032, key: REGION };
     let bytes = configured(attributes(false, Some(XtsEngine::MultiBlock)), &config, &[entry]);
@@ -252,7 +251,7 @@ fn set_psv_and_transfers_are_checked() {
     assert_eq!(found, [Problem::InlineOverrun { length: 13, room: 12 }]);
 }
 
-/// What is behind the length does not count, nor what a raw data size says that is exact.
+/// What is after the length does not count, nor what a raw data size says that is exact.
 #[test]
 fn exact_sizes_and_old_entries_are_nothing() {
     let shorter = patched(full(), CONTEXT + 30, &[2, 8]);

@@ -14,7 +14,7 @@ mod words;
 use super::*;
 use crate::error::PostError;
 use crate::mkey::{
-    Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, XtsEngine,
+    Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, UmrForm, XtsEngine,
 };
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use crate::types::{Key, PsvIndex, Qpn};
@@ -62,6 +62,7 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
         signature: signature.then(|| SignatureAttributes::new(MEMORY_PSV, WIRE_PSV)),
         crypto,
         tag_update: true,
+        form: UmrForm::Complete,
     }
 }
 
@@ -101,7 +102,12 @@ fn exercise(bytes: &[u8]) {
         DeviceContext::UNKNOWN,
         DeviceContext {
             engine: Some(XtsEngine::SingleBlock),
-            capabilities: Some(SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false }),
+            capabilities: Some(SignatureCapabilities {
+                block_4048: false,
+                crc32c: false,
+                crc64_xp10: false,
+                digest_with_xts: false,
+            }),
         },
     ] {
         for (_, request) in Requests::new(bytes) {

@@ -1,5 +1,6 @@
 //! Polling, against what a search through lists would find.
 
+mod endless;
 mod events;
 
 use super::*;
@@ -500,17 +501,41 @@ impl<'r> CompletionRouter for Wrong<'_, 'r> {
 
 #[test]
 fn a_router_that_is_wrong_retires_nothing() {
-    let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
-    let mut send = send(Qpn::from_low_bits(0x43), &mut sq_ring, &sq_record);
-    send.request(1).nop().unwrap();
-    send.ring_doorbell();
-    for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {
-        let (mut ring, record) = queue(&[cqe(opcode, 0, 0)]);
-        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
-        let unknown = CompletionError::UnknownQueuePair { qpn: QPN.get() };
-        assert_eq!(completions.poll(&mut Wrong(&mut send)), Some(Err(unknown)));
-        assert_eq!((send.outstanding(), record.bytes()[0]), (1, [0, 0, 0, 1]));
+    // The second number differs from the entry's in its highest byte alone.
+    for other in [0x43, 1 << 16 | QPN.get()] {
+        let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+        let mut send = send(Qpn::from_low_bits(other), &mut sq_ring, &sq_record);
+        send.request(1).nop().unwrap();
+        send.ring_doorbell();
+        for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {
+            let (mut ring, record) = queue(&[cqe(opcode, 0, 0)]);
+            let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+            let unknown = CompletionError::UnknownQueuePair { qpn: QPN.get() };
+            assert_eq!(completions.poll(&mut Wrong(&mut send)), Some(Err(unknown)));
+            assert_eq!((send.outstanding(), record.bytes()[0]), (1, [0, 0, 0, 1]));
+        }
     }
+}
+
+#[test]
+fn a_table_tells_numbers_apart_by_all_their_bits() {
+    let other = Qpn::from_low_bits(1 << 16 | QPN.get());
+    let (mut rings, records) = ([[Wqebb::ZERO; 16]; 2], [(); 2].map(|()| DoorbellRecord::new()));
+    let [first, second] = &mut rings;
+    let mut table = QpTable::<Send<'_>, 2>::new();
+    for queues in [send(other, first, &records[0]), send(QPN, second, &records[1])] {
+        assert!(table.insert(queues).is_ok());
+    }
+    for queues in table.iter_mut() {
+        queues.request(1).nop().unwrap();
+        queues.ring_doorbell();
+    }
+    // The user index is that of the first, the number that of the second.
+    let (mut ring, record) = queue(&[Cqe { user_index: U32::new(0), ..cqe(CqeOpcode::REQUESTER, 0, 0) }]);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let done = completions.poll(&mut table.router(&mut [])).unwrap().unwrap();
+    assert_eq!(done.work().map(|work| work.qpn), Some(QPN));
+    assert!(table.iter_mut().map(|queues| queues.outstanding()).eq([1, 0]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::mkey::{
     SignatureAttributes, SignatureChange,
 };
 use crate::queue::{RequestKind, Retired};
-use crate::types::{BlockSize, Key, PsvIndex, Seed};
+use crate::types::{BlockSize, Key, PsvIndex, Seed, UmrFence};
 use crate::wire::ctrl::{FmCeSe, Opcode};
 use crate::wire::umr::UmrHead;
 use crate::wqe::{Payload, PreparedConfig, Remote, Sge};
@@ -77,7 +77,7 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
     assert_eq!(queue.doorbell().seen, [], "R7: nothing is rung before it is asked for");
     queue.ring_doorbell();
     queue.ring_doorbell();
-    // Opcode 0, block 0x0000 (the third behind 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
+    // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
     let control = [0, 0, 0, 0, 0, 0, 0x77, 1];
     assert_eq!(queue.doorbell().seen, [(control, [0, 0, 0, 1])]);
 }
@@ -105,7 +105,7 @@ fn a_refused_request_changes_nothing() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = signature_mkey();
     let before = mkey.clone();
-    // R178: the UMR would fit, the two SET_PSVs behind it do not.
+    // R178: the UMR would fit, the two SET_PSVs after it do not.
     let result = queue.request(1).signaled().configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
     let full = PostError::SendRingFull { needed: 5, free: 4 };
     assert_eq!(result, Err(full));
@@ -474,5 +474,31 @@ fn requests_take_what_their_size_says() {
                 });
             }
         }
+    }
+}
+
+#[test]
+fn m77_the_fence_after_a_change_of_an_mkey_is_what_the_device_needs() {
+    let fences = [
+        (UmrFence::Strong, FmCeSe::FM_STRONG),
+        (UmrFence::Small, FmCeSe::FM_SMALL),
+        (UmrFence::None, FmCeSe::FM_NONE),
+    ];
+    for (umr_fence, code) in fences {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+        let config = SendQueueConfig { umr_fence, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+        let mut queue =
+            Queue::new(config, &mut ring, &record, Witness { record: &record, seen: Vec::new() }).unwrap();
+        let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 16));
+        let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
+        let fence = |queue: &Queue<'_>, block| FmCeSe::from_bits(queue.block(block).0[11]).fm();
+        queue.request(1).configure_mkey(&mut mkey, &prepared, &[ENTRY]).unwrap();
+        assert_eq!(queue.next_fence(), code);
+        queue.request(2).nop().unwrap();
+        queue.request(3).nop().unwrap();
+        queue.request(4).set_psv(PsvIndex::from_low_bits(1), Seed::Ones).unwrap();
+        queue.request(5).fenced().nop().unwrap();
+        let found = [3, 4, 5, 6].map(|block| fence(&queue, block));
+        assert_eq!(found, [code, FmCeSe::FM_NONE, FmCeSe::FM_NONE, FmCeSe::FM_FENCE], "{umr_fence:?}");
     }
 }

@@ -3,7 +3,7 @@
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// An entry of an event queue, 64 bytes, as rdma-core's users get it behind their cookie.
+/// An entry of an event queue, 64 bytes, as rdma-core's users get it after their cookie.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]

@@ -313,6 +313,18 @@ pub struct CapProtectionDomains {
     __: u16,
 }
 
+/// Signatures of transactions (PRM `cmd_hca_cap`, offset 0x74 bytes).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct CapDigests {
+    #[bits(7)]
+    __: u8,
+    /// A signature of a transaction and AES-XTS in one mkey.
+    pub with_crypto: bool,
+    #[bits(24)]
+    __: u32,
+}
+
 /// AES-XTS engines (PRM `cmd_hca_cap`, offset 0x7c bytes).
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
@@ -323,8 +335,9 @@ pub struct CapXts {
     pub aes_xts_multi_block_be_tweak: bool,
     /// One data unit per mkey, tweaks little endian.
     pub aes_xts_single_block_le_tweak: bool,
-    #[bits(17)]
-    __: u32,
+    /// A tweak grows by 2^64 from unit to unit.
+    pub aes_xts_tweak_inc_64: bool,
+    __: u16,
 }
 
 /// Time stamps (PRM `cmd_hca_cap`, offset 0x88 bytes).
@@ -349,8 +362,9 @@ pub struct CapCrypto {
     __: u32,
     /// The device encrypts; ask for the crypto capabilities.
     pub crypto: bool,
-    #[bits(9)]
-    __: u16,
+    /// Any number of data units per mkey, tweaks little endian.
+    pub aes_xts_multi_block_le_tweak: bool,
+    __: u8,
 }
 
 /// Signature errors and UAR pages (PRM `cmd_hca_cap`, offset 0x90 bytes).
@@ -429,7 +443,11 @@ pub struct GeneralCapabilityBits {
     /// See [`CapProtectionDomains`].
     pub protection_domains: U32,
     /// Not read here.
-    pub reserved5: [U32; 5],
+    pub reserved5: [U32; 3],
+    /// See [`CapDigests`].
+    pub digests: U32,
+    /// Not read here.
+    pub reserved10: U32,
     /// See [`CapXts`].
     pub xts: U32,
     /// Which general objects can be created: bit n stands for type n, see [`super::object::ObjectType`].

@@ -139,7 +139,7 @@ pub struct MkeySource {
     __: u32,
     /// The number of the user memory is valid.
     pub mkey_umem_valid: bool,
-    /// The pages in the request, or behind it in user memory, are in force.
+    /// The pages in the request, or after it in user memory, are in force.
     pub pg_access: bool,
 }
 

@@ -435,7 +435,7 @@ pub struct Qpc {
     pub rmsn: U32,
     /// Block of the send queue that the device executes next.
     pub hw_sq_wqebb_counter: U16,
-    /// Block behind the last that software has announced.
+    /// Block after the last that software has announced.
     pub sw_sq_wqebb_counter: U16,
     /// Receive requests that the device has taken.
     pub hw_rq_counter: U32,

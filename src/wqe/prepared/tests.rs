@@ -14,6 +14,7 @@ use crate::wqe::control::split_requests;
 use std::vec;
 use std::vec::Vec;
 
+mod digest;
 mod kept;
 mod limits;
 mod served;
@@ -57,7 +58,12 @@ fn refusal(mkey: &mut Mkey, prepared: &PreparedConfig, layout: Layout<'_>) -> Co
 
 const PLAIN: MkeyAttributes = MkeyAttributes::plain(Key::from_raw(0x0012_3400), 16);
 
-const ENGINES: [XtsEngine; 3] = [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified];
+const ENGINES: [XtsEngine; 4] = [
+    XtsEngine::MultiBlock,
+    XtsEngine::MultiBlockLittleEndian,
+    XtsEngine::SingleBlock,
+    XtsEngine::Unspecified,
+];
 
 fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
     let psv = PsvIndex::from_low_bits;
@@ -153,7 +159,7 @@ fn agree(mkey: &Mkey, changed: &PreparedConfig, config: &MkeyConfig) {
     for step in [unchanged, unchanged, hurt, Mkey::forget] {
         step(&mut one);
         step(&mut other);
-        // Over the ring's end, behind it with a look for room, and then without.
+        // Over the ring's end, after it with a look for room, and then without.
         let post = |queue: &mut Queue<'_>, mkey: &mut Mkey, prepared| {
             [7, 8, 9].map(|id| queue.request(id).signaled().configure_mkey(mkey, prepared, LIST))
         };
@@ -251,7 +257,7 @@ fn what_is_changed_in_place_is_what_is_prepared_anew() {
         agree(&mkey, &fresh, &config);
         let (mut all, start) = (fresh, config);
         for (count, (in_place, anew)) in changed.iter_mut().zip(CHANGES) {
-            // Alone, and behind all others.
+            // Alone, and after all others.
             let (mut alone, mut alone_config) = (fresh, start);
             let result = in_place(&mut alone);
             assert_eq!(result, anew(&mut alone_config));

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use xtask::run::{self, Folder, answer, check, program, root};
+use xtask::run::{self, answer, check, program, root};
 use xtask::toolchain::Toolchain;
 use xtask::{debian, emulate};
 
@@ -35,6 +35,7 @@ const LIBRARY: &str = "libmlx5_uverbs.so";
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/uverbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
+    ("hil-tests/uverbs/bin/rdma", "bin/rdma", 0o755),
     ("hil-tests/EMULATOR.md", "README.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
@@ -103,14 +104,20 @@ fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
 }
 
 fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
-    let copied = fs::copy(from, to).and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(rights)));
+    let folder = to.parent().map_or(Ok(()), fs::create_dir_all);
+    let copied = folder
+        .and_then(|()| fs::copy(from, to))
+        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(rights)));
     copied.map_err(|error| format!("{}: {error}", from.display()))
 }
 
 /// Runs `ibv_devinfo` from the unpacked archive as somebody who has nothing else.
 fn try_out(archive: &Path) -> Result<(), String> {
     debian::install(&[debian::VERBS, debian::PEERS].concat())?;
-    let folder = Folder::temporary("dist")?;
+    let folder = run::temporary("dist")?;
+    // The other user goes through it.
+    let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
+    opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
     let place = folder.path().to_string_lossy();
     check(program("tar", &["-xzf", &archive.to_string_lossy(), "-C", &place]))?;
     let name = archive.file_stem().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();

@@ -8,8 +8,10 @@ mod dist;
 mod glibc;
 mod panics;
 mod reach;
+mod reached;
 mod size;
 
+use reach::Graph;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -33,12 +35,13 @@ fn main() -> ExitCode {
 /// The first thing that is not as it must be, in a sentence.
 fn check_all() -> Result<(), String> {
     let say = |text: String| writeln!(io::stdout(), "{text}").map_err(|error| error.to_string());
+    let public = public()?;
     for board in Board::ALL {
         for file in build::build(board, System::Linux, true)? {
             say(glibc::check(&file, glibc::UBUNTU_22_04)?)?;
         }
         let files = build::build(board, System::None, true)?;
-        say(check_bare(board)?)?;
+        say(check_bare(board, &public)?)?;
         for image in files
             .iter()
             .filter(|file| [build::QEMU_IMAGE, build::BOARD_IMAGE].iter().any(|name| file.ends_with(name)))
@@ -82,7 +85,7 @@ fn disassemble(path: &Path) -> Result<String, String> {
 }
 
 /// Checks the library as it is built for a board without a system, and says what holds.
-fn check_bare(board: Board) -> Result<String, String> {
+fn check_bare(board: Board, public: &str) -> Result<String, String> {
     let toolchain = Toolchain::find(board, System::None)?;
     let built = root().join("target/cross").join(&toolchain.triple).join("release");
     let rustc = |package: &str, kind: &str, file: &str, flags: &[&str]| -> Result<PathBuf, String> {
@@ -91,12 +94,33 @@ fn check_bare(board: Board) -> Result<String, String> {
         check(command)?;
         Ok(built.join(file))
     };
+    let freestanding =
+        |flags: &[&str]| rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags);
     let read = |path: PathBuf| fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
-    let program = rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", &[])?;
+    // What it calls, by name: nothing is inlined, and nothing was left to other crates.
+    let names = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
+    let names = Graph::read(&[read(freestanding(&names)?)?]);
+    let program = freestanding(&[])?;
     let barriers = barriers::check(&disassemble(&program)?)?;
     let program = read(program)?;
-    // With the functions that the program does not call.
-    let library = read(rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &["-Clink-dead-code"])?)?;
+    // With the functions that the program does not call, also those that are small enough to be inlined without a word.
+    let whole = ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
+    let library = read(rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &whole)?)?;
+    let symbols = Graph::read(std::slice::from_ref(&library));
     let panics = panics::check(&[program, library])?;
-    Ok(format!("{}, none: {barriers}; {panics}", board.name()))
+    let lost = |error: object::Error| error.to_string();
+    let reached = reached::check(public, &symbols.map_err(lost)?.names(), &names.map_err(lost)?.names())?;
+    Ok(format!("{}, none: {barriers}; {panics}; {reached}", board.name()))
+}
+
+/// Returns what rustdoc says of the library, as JSON.
+fn public() -> Result<String, String> {
+    // For Linux, of which no part has to be built but what the library needs.
+    let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
+    let mut rustdoc =
+        toolchain.cargo(&["rustdoc", "--quiet", "--release", "--package", "mlx5-mkey", "--lib"]);
+    rustdoc.args(["--", "-Zunstable-options", "--output-format", "json"]);
+    check(rustdoc)?;
+    let path = root().join("target/cross").join(&toolchain.triple).join("doc/mlx5_mkey.json");
+    fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
 }

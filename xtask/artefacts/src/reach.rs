@@ -99,6 +99,11 @@ impl Graph {
         Self { sections }
     }
 
+    /// Returns all names.
+    pub(super) fn names(&self) -> BTreeSet<&str> {
+        self.sections.iter().flat_map(|section| &section.names).map(String::as_str).collect()
+    }
+
     /// Returns the sections in which something has a name of this kind.
     pub(super) fn named(&self, is_meant: impl Fn(&str) -> bool) -> BTreeSet<usize> {
         let sections = self.sections.iter().enumerate();

@@ -29,7 +29,7 @@ that is both hex and a file is a file.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
-  --engine KIND      AES-XTS engine of the device: single-block or multi-block
+  --engine KIND      AES-XTS engine of the device: single-block, multi-block or multi-block-le
   --html OUT         the same as a page, which needs nothing but itself: blocks and segments in
                      colour, fields on demand, and both sides of each mkey and transfer
   --memory ADDR=FILE memory of the program from address ADDR (0x...) on, copied into FILE (gdb's
@@ -107,7 +107,11 @@ fn parse_args(args: &[String]) -> Result<Options, String> {
                 options.device.engine = Some(match args.next() {
                     Some("single-block") => XtsEngine::SingleBlock,
                     Some("multi-block") => XtsEngine::MultiBlock,
-                    _ => return Err("--engine wants single-block or multi-block".to_owned()),
+                    Some("multi-block-le") => XtsEngine::MultiBlockLittleEndian,
+                    _ => {
+                        let wanted = "--engine wants single-block, multi-block or multi-block-le";
+                        return Err(wanted.to_owned());
+                    }
                 });
             }
             "--stride" => {
@@ -243,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_page_goes_into_a_file() -> Result<(), String> {
-        let folder = run::Folder::temporary("decode-page")?;
+        let folder = run::temporary("decode-page")?;
         let file = folder.path().join("page.html").display().to_string();
         let (text, clean) = decode(&args(&["--html", &file, NOP]), Style::Plain)?;
         assert_eq!((text, clean), (format!("{file}: 1 drawn\n"), CLEAN));

@@ -1,6 +1,6 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
-use crate::log_json;
+use super::log_json;
 
 /// The most bytes that are read, so that a repeated line cannot fill memory.
 const MOST: usize = 64 << 20;

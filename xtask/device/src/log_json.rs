@@ -1,6 +1,6 @@
 //! Requests and completion entries out of a log of JSON lines.
 
-use crate::hex::{self, Logged};
+use super::hex::{self, Logged};
 use serde_json::Value;
 
 /// Reads the lines that hold bytes, in their order.

@@ -1,6 +1,7 @@
 //! `cargo xtask vectors`: ground truth.
 
-use hil_tests::vectors::{Replay, Tally, read, read_file, repository_files};
+use hil_tests::recording::{self, compare::compare};
+use hil_tests::vectors::{Replay, SPDK, Tally, folder, read, read_file, repository_files};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,8 +14,9 @@ pub(crate) const HELP: &str = "\
 cargo xtask vectors [FILE... | -]
 
 Replays recorded work requests of the reference provider and compares every byte, in each way of
-posting, as recorded and with the queue's limits lifted. Without FILE: those of this repository;
-- reads standard input. Files that end in .gz are compressed.
+posting, as recorded and with the queue's limits lifted. Without FILE: those of this repository, and
+the work requests of SPDK, posted anew and compared. - reads standard input. Files that end in .gz
+are compressed.
 
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
@@ -29,12 +31,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
     match replay(&mut io::stdout(), arguments) {
         Ok(0) => ExitCode::SUCCESS,
-        Ok(count) => run::failed(&format!("{count} chains differ")),
+        Ok(count) => run::failed(&format!("{count} chains or requests differ")),
         Err(error) => run::lost(&error),
     }
 }
 
-/// Replays the files, and returns how many chains differ.
+/// Replays the files, and returns how many chains and requests differ.
 fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
     let files: Vec<PathBuf> = if arguments.is_empty() {
         repository_files()?
@@ -58,6 +60,14 @@ fn replay(out: &mut dyn Write, arguments: &[String]) -> io::Result<usize> {
         }
         writeln!(out, "{how}: {}", tally.summary())?;
         differ += tally.differences.len();
+    }
+    if arguments.is_empty() {
+        let comparison = compare(&recording::read(&folder().join(SPDK))?);
+        for what in comparison.differences.iter().take(SHOWN) {
+            writeln!(out, "SPDK: {what}")?;
+        }
+        writeln!(out, "SPDK: {comparison}")?;
+        differ += comparison.differences.len();
     }
     out.flush()?;
     Ok(differ)

@@ -4,7 +4,7 @@ use crate::peer::Bench;
 use std::fmt::Write as _;
 use std::process::Command;
 use std::time::Duration;
-use xtask::run::{self, Folder, cargo, check};
+use xtask::run::{self, cargo, check};
 use xtask::{debian, emulate};
 
 /// Each work is done in every round, and the median counts: of values and of ratios, which are taken within a round.
@@ -55,7 +55,7 @@ type Row = (String, Vec<f64>);
 pub(super) fn measure(json: bool) -> Result<String, String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::PEERS)?;
-    let folder = Folder::temporary("emulator")?;
+    let folder = run::temporary("emulator")?;
     let bench = Bench { library: emulate::library()?, folder: folder.path() };
     check(cargo(&["build", "--release", "--package", "hil-tests", "--example", "emulator_load"]))?;
     let load = run::built("release", "examples/emulator_load")?.to_string_lossy().into_owned();

@@ -8,30 +8,32 @@ mod head;
 mod modules;
 mod pairs;
 mod running;
+mod served;
 mod spdk;
 
 use dpdk::Dpdk;
 use modules::{MODULES, Module, counts};
-use pairs::{ENCRYPTED, PAIRS};
+use pairs::{ENCRYPTED, PAIRS, proof};
 use running::Running;
+use served::SERVED;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use xtask::run::{self, Folder, free_port, root};
+use xtask::run::{self, free_port, root};
 use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
 cargo xtask peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR [--record FILE]]
 
-Runs rdma-core's own tests, perftest, and DPDK's crypto driver under DPDK's test programs, all
-unchanged (DPDK's programs but for limits), on the software device: through the real libibverbs and
-libmlx5, with the stand-in where the kernel would be. Debian packages that are missing are installed
-when this runs as root, else named; DPDK's are only unpacked, below target.
+Runs rdma-core's own tests, perftest, UCX's programs, qperf, and DPDK's crypto driver under DPDK's
+test programs, all unchanged (DPDK's but for limits), on the software device: through the real
+libibverbs and libmlx5, with the stand-in where the kernel would be. Debian packages that are
+missing are installed when this runs as root, else named; DPDK's are only unpacked, below target.
 
-  --only TEXT      what has TEXT in its line, without DPDK
+  --only TEXT      what has TEXT in its line, without DPDK; at least one has to
   --dpdk           instead: DPDK alone, and besides, its cryptodev_mlx5_autotest with queue pairs as
                    large as it asks for; half a million mkeys for each case take half an hour
   --rdma-core DIR  instead: all tests of a checkout of rdma-core that was built in place (cmake with
@@ -122,8 +124,10 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
     debian::install(debian::PEERS)?;
     on_bench(|bench, tell| {
         bench.unpack()?;
+        let mut any = false;
         let mut run = |name: &str, body: &dyn Fn() -> Result<String, String>| {
             if only.is_none_or(|only| name.contains(only)) {
+                any = true;
                 tell(name, body());
             }
         };
@@ -135,14 +139,19 @@ pub(crate) fn check(only: Option<&str>) -> Result<(), String> {
         for pair in PAIRS {
             run(&pair.join(" "), &|| bench.pair(pair, pair, "plaintext"));
         }
+        for served in SERVED {
+            run(served.name, &|| bench.served(served));
+        }
         for options in ENCRYPTED {
             run(&format!("ib_write_bw --aes_xts {}", options.join(" ")), &|| {
                 let (server, client) = bench.encrypted(options)?;
                 bench.pair(&refs(&server), &refs(&client), "wrapped")
             });
         }
-        if only.is_none() {
-            Dpdk::new(bench)?.run(tell);
+        match only {
+            None => Dpdk::new(bench)?.run(tell),
+            Some(only) if !any => return Err(format!("nothing has {only:?} in its line")),
+            Some(_) => {}
         }
         Ok(())
     })
@@ -164,7 +173,7 @@ type Tell<'a> = &'a mut dyn FnMut(&str, Result<String, String>);
 /// Has programs run on the device, and prints a line for each.
 fn on_bench(body: impl FnOnce(&Bench<'_>, Tell<'_>) -> Result<(), String>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
-    let folder = Folder::temporary("peer")?;
+    let folder = run::temporary("peer")?;
     let bench = Bench { library: emulate::library()?, folder: folder.path() };
     let mut failed = 0;
     body(&bench, &mut |name, outcome| match outcome {
@@ -244,7 +253,12 @@ impl Bench<'_> {
 
     /// Runs a server and, behind it, a client.
     fn pair(&self, server: &[&str], client: &[&str], crypto: &str) -> Result<String, String> {
-        self.ends(server, client, crypto, LIMIT).map(|_| "both passed".into())
+        let (said, proof) = (self.ends(server, client, crypto, LIMIT)?, proof(client));
+        if said.contains(proof) {
+            Ok("both passed".into())
+        } else {
+            Err(format!("the client does not say `{}`:\n{said}", proof.trim()))
+        }
     }
 
     /// Runs a server and, behind it, a client, and returns what the client has said.

@@ -69,7 +69,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// All that could run here, in part at least, and copies by MMO, of which nothing can.
+/// All that can run here, in part at least. What of `test_mr` is left out is memory of the device and of graphics cards.
 pub(super) const MODULES: &[Module] = &[
     Module { name: "test_mlx5_mkey", crypto: "none", engine: "multi-block", run: 11, skipped: &[] },
     Module { name: "test_mlx5_mkey", crypto: "plaintext", engine: "multi-block", run: 11, skipped: &[] },
@@ -154,14 +154,9 @@ pub(super) const MODULES: &[Module] = &[
             (2, "Device caps doesn't support Support CQE 128B padding (32)"),
         ],
     },
-    // All are skipped: they copy through queue pairs of a kind that the device does not have.
-    Module {
-        name: "test_mlx5_dma_memcpy",
-        crypto: "none",
-        engine: "multi-block",
-        run: 4,
-        skipped: &[(4, "Create Mlx5DV QP is not supported")],
-    },
+    Module { name: "test_mlx5_dma_memcpy", crypto: "none", engine: "multi-block", run: 4, skipped: &[] },
+    Module { name: "test_mr.MRTest", crypto: "none", engine: "multi-block", run: 5, skipped: &[] },
+    Module { name: "test_mr.MWTest", crypto: "none", engine: "multi-block", run: 7, skipped: &[] },
     Module { name: "test_addr", crypto: "none", engine: "multi-block", run: 3, skipped: &[] },
     Module { name: "test_fork", crypto: "none", engine: "multi-block", run: 1, skipped: &[] },
     Module { name: "test_mlx5_raw_wqe", crypto: "none", engine: "multi-block", run: 1, skipped: &[] },
@@ -184,11 +179,7 @@ pub(super) const MODULES: &[Module] = &[
         crypto: "none",
         engine: "multi-block",
         run: 20,
-        skipped: &[
-            (2, "Create XRCD is not supported"),
-            (1, "Extended QP is not supported on this device"),
-            (1, "Memory Window allocation is not supported"),
-        ],
+        skipped: &[(2, "Create XRCD is not supported"), (1, "Extended QP is not supported on this device")],
     },
 ];
 

@@ -18,6 +18,28 @@ pub(super) const PAIRS: &[&[&str]] = &[
     &["ib_send_bw", "-d", "mlx5_0", "-F", "--use-srq", "-c", "UD", "-n", "200"],
     // The client is done while much is still on its way.
     &["ib_write_bw", "-d", "mlx5_0", "-F", "-c", "UC"],
+    // UCX through libmlx5, and with queues, rings and doorbells of its own, which commands of the device make.
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_verbs", "-t", "am_lat", "-n", "200", "-w", "20"],
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "ud_mlx5", "-t", "am_lat", "-n", "100", "-w", "10"],
+    &[
+        "ucx_perftest",
+        "-d",
+        "mlx5_0:1",
+        "-x",
+        "rc_verbs",
+        "-t",
+        "put_bw",
+        "-D",
+        "zcopy",
+        "-s",
+        "65536",
+        "-n",
+        "100",
+    ],
+    // By a key with entries of one length over the region's.
+    &["ucx_perftest", "-d", "mlx5_0:1", "-x", "rc_mlx5", "-t", "cswap", "-n", "50", "-w", "5"],
 ];
 
 /// Options of `ib_write_bw` for encrypted traffic, besides the files with keys.
@@ -26,3 +48,11 @@ pub(super) const ENCRYPTED: &[&[&str]] = &[
     &["--aes_block_size=4096", "-s", "65536"],
     &["--aes_block_size=512", "-s", "512", "--encrypt_on_tx", "--sig_before"],
 ];
+
+/// Client programs, and what they say at the end where all went well: a status of 0 is not enough.
+const PROOFS: &[(&str, &str)] = &[("ucx_perftest", "\nFinal: ")];
+
+/// Returns what the client of a pair has to say.
+pub(super) fn proof(pair: &[&str]) -> &'static str {
+    PROOFS.iter().find(|(name, _)| pair.first() == Some(name)).map_or("", |(_, proof)| proof)
+}

@@ -4,7 +4,7 @@ use super::running::Running;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xtask::run::{self, Folder, root};
+use xtask::run::{self, root};
 use xtask::{debian, emulate};
 
 /// The program's own files, and a stand-in for what SPDK's `configure` makes.
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(super) fn check(checkout: &Path, record: Option<&Path>) -> Result<(), String> {
     debian::install(debian::VERBS)?;
     debian::install(debian::SPDK)?;
-    let folder = Folder::temporary("spdk")?;
+    let folder = run::temporary("spdk")?;
     let program = compile(checkout, folder.path())?;
     let commit = commit(checkout);
     for engine in ENGINES {

@@ -1,9 +1,9 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, differential, package, peer, storage, tidy};
+use crate::{bench, differential, fuzz, package, peer, storage, tidy};
 use std::io;
-use xtask::debian::{EMULATORS, PEERS, Package, SSH, VALGRIND, VERBS};
+use xtask::debian::{C, CXX, EMULATORS, PEERS, Package, SSH, VALGRIND, VERBS, VERBS_HEADERS};
 use xtask::run::{cargo, check, succeeds};
 use xtask::{host, toolchain};
 
@@ -67,6 +67,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engine" },
     Step { name: "mutations", lane: Host, tier: Full, program: None, packages: none, run: || mutations().into(),
            what: "scenarios notice each way in which the software device can be broken" },
+    Step { name: "fuzz", lane: Host, tier: Full, program: None, packages: || [CXX].concat(), run: || fuzz::test().into(),
+           what: "a minute of fuzzing, all targets together" },
     Step { name: "lints", lane: Host, tier: Full, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
     Step { name: "features", lane: Host, tier: Full, program: None, packages: none, run: || features().into(),
@@ -87,6 +89,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "bare-metal images in QEMU, right and wrong" },
     Step { name: "hil-arm", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
            what: "scenarios on emulated Arm cores" },
+    Step { name: "capi", lane: Arm, tier: Full, program: Some("xtask-capi"), packages: || [C, VERBS_HEADERS, VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(), run: || task("xtask-capi", &["capi", "--test"]).into(),
+           what: "the library for C: the header, its ABI, programs under valgrind and on Arm" },
     Step { name: "lost-board", lane: Arm, tier: Full, program: None, packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || lost_board().into(),
            what: "an emulated machine that hangs and dies under the scenarios" },
     Step { name: "bench", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(), run: || bench::check(&mut io::stdout()),
@@ -151,13 +155,13 @@ fn lints() -> Outcome {
 
 /// Compiles the library with each of its features and with all, and the boards' runner with its own.
 fn features() -> Result<(), String> {
-    ["defmt", "devx", "defmt,devx"].into_iter().try_for_each(|features| {
+    ["defmt", "devx", "capi", "defmt,capi"].into_iter().try_for_each(|features| {
         check(cargo(&["check", "--quiet", "--package", "mlx5-mkey", "--features", features]))
     })?;
     check(cargo(&["check", "--quiet", "--package", "xtask-boards", "--features", "gpio"]))
 }
 
-/// Documents the workspace, in which the library has the shim, and the library alone: no link to the shim may be broken there.
+/// Documents the workspace, with all features of the library, and the library alone: no link to the shim may be broken there.
 fn documentation() -> Result<(), String> {
     [["--workspace"].as_slice(), &["--package", "mlx5-mkey"]].into_iter().try_for_each(|what| {
         let mut command = cargo(&[&["doc", "--no-deps", "--quiet"], what].concat());

@@ -14,6 +14,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::Sge;
 
 /// Requests on their way, one by one or in a batch.
@@ -89,6 +90,9 @@ pub trait EndQueues {
     /// Returns the next completion. Signature errors go to the mkeys.
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>>;
 
+    /// Takes the next completion entry as it is. Nothing is retired.
+    fn take_entry(&mut self) -> Option<Cqe>;
+
     /// Empties the queues and drops their completions, and returns the names of the requests that were outstanding: sends, then
     /// receives. The shim resets the queue pair as well; else the board has done so.
     fn restart(&mut self) -> [Vec<u64>; 2];
@@ -151,6 +155,10 @@ impl<D: Doorbell> EndQueues for CoreQueues<D> {
 
     fn poll(&mut self, mkeys: &mut [Mkey]) -> Option<Result<Completion, CompletionError>> {
         self.completions.poll(&mut QpRouter { queues: (&mut self.send, &mut self.receive), mkeys })
+    }
+
+    fn take_entry(&mut self) -> Option<Cqe> {
+        self.completions.take_entry()
     }
 
     fn restart(&mut self) -> [Vec<u64>; 2] {

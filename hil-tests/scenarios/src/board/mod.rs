@@ -8,10 +8,11 @@ pub use end::{CoreQueues, Counters, EndQueues, Posting, QpEnd};
 pub use host_memory::HostMemory;
 pub use softdev::SoftBoard;
 
+use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, Mkey, XtsEngine};
+use mlx5_mkey::mkey::{Access, Mkey, UmrForm, XtsEngine};
 use mlx5_mkey::types::{DekId, Key};
 
 /// Blocks of a send queue.
@@ -26,6 +27,18 @@ pub const COMPLETIONS: usize = 512;
 pub struct EndSpec {
     /// Its send queue stops on signature errors (`drain_sigerr`, M19).
     pub drain_on_signature_error: bool,
+    /// What its peer may not do, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
+    pub denied: Access,
+}
+
+/// One of the two protection domains that each board has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProtectionDomain {
+    /// The one in which boards begin.
+    #[default]
+    First,
+    /// The other.
+    Second,
 }
 
 /// What an mkey is to be able to do.
@@ -39,6 +52,18 @@ pub struct MkeySpec {
     pub crypto: bool,
     /// The peer may invalidate it.
     pub remote_invalidate: bool,
+    /// How much configurations write. With [`UmrForm::Minimal`] it has all rights from the start.
+    pub form: UmrForm,
+}
+
+impl MkeySpec {
+    /// Returns the rights that it has from the start.
+    pub const fn first_access(&self) -> Access {
+        match self.form {
+            UmrForm::Complete => Access::NONE,
+            UmrForm::Minimal => Access::ALL,
+        }
+    }
 }
 
 /// A data encryption key in plaintext.
@@ -110,6 +135,12 @@ pub trait Board {
 
     /// Returns the way in which requests are posted to the ends of a [`crate::qp_pair::QpPairFixture`], to be set before one is made.
     fn way(&mut self) -> &mut Way;
+
+    /// Returns what scenarios have measured and nobody has told yet ([`crate::assumption::assumed`]).
+    fn findings(&mut self) -> &mut Vec<Finding>;
+
+    /// Makes what is made from now on in this protection domain: regions, mkeys with their PSVs, keys, ends.
+    fn enter(&mut self, domain: ProtectionDomain);
 
     /// Gives memory of `length` bytes that device and test share, and returns its address.
     fn alloc(&mut self, length: usize) -> u64;

@@ -4,8 +4,9 @@
 
 use super::{
     Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, HostMemory, MkeySpec,
-    QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
+    ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
+use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -14,7 +15,7 @@ use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngi
 use mlx5_mkey::queue::{
     CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
-use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn};
+use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wire::data::DataSegment;
@@ -38,7 +39,9 @@ impl Doorbell for Silent {
 /// The software device, in this process.
 pub struct SoftBoard {
     device: Device<HostMemory>,
+    /// The protection domain in which things are made, and both that there are.
     pd: u32,
+    pds: [u32; 2],
     /// Send rings by the number of their queue pair.
     rings: Vec<(u32, u64)>,
     /// Events by queue pair that no scenario has asked for yet.
@@ -47,6 +50,8 @@ pub struct SoftBoard {
     factory: Option<factory::Numbers>,
     login: Option<u32>,
     way: Way,
+    findings: Vec<Finding>,
+    hardware: bool,
 }
 
 impl SoftBoard {
@@ -58,17 +63,20 @@ impl SoftBoard {
     /// Makes a device of the given kind that shares this memory.
     pub fn with_memory(profile: DeviceProfile, memory: HostMemory) -> Self {
         let mut device = Device::new(memory, profile);
-        let pd = device.alloc_pd().expect("a new device has numbers left");
+        let pds = [(); 2].map(|()| device.alloc_pd().expect("a new device has numbers left"));
         let factory = (profile.crypto == CryptoMode::Wrapped)
             .then(|| factory::commission(&mut device).expect("a new device can be commissioned"));
         let mut board = Self {
             device,
-            pd,
+            pd: pds[0],
+            pds,
             rings: Vec::new(),
             events: VecDeque::new(),
             factory,
             login: None,
             way: Way::default(),
+            findings: Vec::new(),
+            hardware: false,
         };
         if board.factory.is_some() {
             board.log_in().expect("the factory's credential");
@@ -80,6 +88,13 @@ impl SoftBoard {
     #[must_use]
     pub fn with_faults(mut self, faults: Faults) -> Self {
         self.device.set_faults(faults);
+        self
+    }
+
+    /// Claims to be hardware, as a test of what scenarios do there.
+    #[must_use]
+    pub const fn as_hardware(mut self) -> Self {
+        self.hardware = true;
         self
     }
 
@@ -131,11 +146,25 @@ impl SoftBoard {
                 rnr_retry: Retries::Infinite,
             })
             .expect("create QP");
+        let denied = rights(spec.denied);
+        let allowed = softdev::Access {
+            remote_read: !denied.remote_read,
+            remote_write: !denied.remote_write,
+            remote_atomic: !denied.remote_atomic,
+            ..softdev::Access::ALL
+        };
+        self.device.set_rights(qpn, allowed).expect("a new queue pair");
         self.rings.push((qpn, sq_address));
         let qpn = Qpn::from_low_bits(qpn);
+        let umr_fence = match self.device.profile().umr_fence {
+            softdev::UmrFence::Strong => UmrFence::Strong,
+            softdev::UmrFence::Small => UmrFence::Small,
+            softdev::UmrFence::None => UmrFence::None,
+        };
+        let send = SendQueueConfig { umr_fence, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
-            send: SendQueue::new(SendQueueConfig::new(qpn), sq, qp_record, Silent).expect("send queue"),
+            send: SendQueue::new(send, sq, qp_record, Silent).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         })
@@ -161,16 +190,23 @@ impl Board for SoftBoard {
         let xts = match self.device.profile().xts {
             softdev::XtsEngine::MultiBlock => Some(XtsEngine::MultiBlock),
             softdev::XtsEngine::SingleBlock => Some(XtsEngine::SingleBlock),
-            // The library does not know this one.
-            softdev::XtsEngine::MultiBlockLittleEndian => None,
+            softdev::XtsEngine::MultiBlockLittleEndian => Some(XtsEngine::MultiBlockLittleEndian),
         };
         let xts = xts.filter(|_| self.device.profile().crypto != CryptoMode::None);
         let login = self.factory.is_some();
-        Capabilities { xts, signature: true, drain: true, login, hardware: false, programs: false }
+        Capabilities { xts, signature: true, drain: true, login, hardware: self.hardware, programs: false }
     }
 
     fn way(&mut self) -> &mut Way {
         &mut self.way
+    }
+
+    fn findings(&mut self) -> &mut Vec<Finding> {
+        &mut self.findings
+    }
+
+    fn enter(&mut self, domain: ProtectionDomain) {
+        self.pd = self.pds[domain as usize];
     }
 
     fn alloc(&mut self, length: usize) -> u64 {
@@ -196,6 +232,7 @@ impl Board for SoftBoard {
             signature: spec.signature,
             crypto: spec.crypto,
             remote_invalidate: spec.remote_invalidate,
+            access: rights(spec.first_access()),
             ..softdev::MkeyAttributes::new(self.pd, u32::from(spec.entries))
         };
         let key = self.device.create_mkey(attributes).expect("create mkey");
@@ -208,6 +245,7 @@ impl Board for SoftBoard {
             signature,
             crypto,
             tag_update: true,
+            form: spec.form,
             ..MkeyAttributes::plain(key, spec.entries)
         };
         Mkey::new(attributes)

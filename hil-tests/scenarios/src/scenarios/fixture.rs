@@ -10,15 +10,20 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, Layout, MkeyConfig,
-    Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, T10Dif,
+    Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder, T10Dif, UmrForm,
 };
 use mlx5_mkey::queue::Failure;
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Seed, Tweak};
 use mlx5_mkey::wire::cqe::Syndrome;
 
 /// A plain mkey with room for eight entries.
-pub(super) const PLAIN: MkeySpec =
-    MkeySpec { entries: 8, signature: false, crypto: false, remote_invalidate: false };
+pub(super) const PLAIN: MkeySpec = MkeySpec {
+    entries: 8,
+    signature: false,
+    crypto: false,
+    remote_invalidate: false,
+    form: UmrForm::Complete,
+};
 /// An mkey with block signature.
 pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };
 /// An mkey with crypto.

@@ -6,13 +6,17 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+mod changed;
 mod crypto;
 mod data_path;
+mod digest;
+mod domains;
 mod fixture;
 mod keys;
 mod layout;
 mod login;
 pub mod measured;
+mod peer;
 mod prepared;
 mod recovery;
 mod refusal;
@@ -141,12 +145,15 @@ const TABLES: &[&[Scenario]] = &[
     access::ALL,
     layout::ALL,
     signature::ALL,
+    digest::ALL,
     crypto::ALL,
     rows::ALL,
     state::ALL,
     data_path::ALL,
+    domains::ALL,
     keys::ALL,
     login::ALL,
+    peer::ALL,
     prepared::ALL,
     recovery::ALL,
     refusal::ALL,

@@ -220,9 +220,15 @@ fn other_kinds(kind: MkeyKind) -> impl Iterator<Item = MkeyKind> {
         Some(SignatureCapabilities { block_4048: !all.block_4048, ..all }),
         Some(SignatureCapabilities { crc32c: !all.crc32c, ..all }),
         Some(SignatureCapabilities { crc64_xp10: !all.crc64_xp10, ..all }),
+        Some(SignatureCapabilities { digest_with_xts: !all.digest_with_xts, ..all }),
     ];
-    let engines =
-        [None, Some(XtsEngine::MultiBlock), Some(XtsEngine::SingleBlock), Some(XtsEngine::Unspecified)];
+    let engines = [
+        None,
+        Some(XtsEngine::MultiBlock),
+        Some(XtsEngine::MultiBlockLittleEndian),
+        Some(XtsEngine::SingleBlock),
+        Some(XtsEngine::Unspecified),
+    ];
     let others = entries.map(|max_entries| MkeyKind { max_entries, ..kind }).into_iter();
     let others = others.chain(signatures.map(|signature| MkeyKind { signature, ..kind }));
     let others = others.chain(engines.map(|crypto| MkeyKind { crypto, ..kind }));

@@ -1,5 +1,6 @@
 //! The requester: executes the requests in send rings.
 
+mod copy;
 mod umr;
 
 use crate::data_path::{Path, Report};
@@ -8,8 +9,9 @@ use crate::device::{Device, Event};
 use crate::fetch::{self, Operation, Wqe};
 use crate::memory::Memory;
 use crate::message::{self, Message, Payload, Request, Response};
+use crate::object::outstanding::Waiting;
 use crate::object::psv::PsvState;
-use crate::object::qp::{Outstanding, Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
+use crate::object::qp::{Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
 use crate::refusal::Refusal;
 use crate::tap::Seen;
 use crate::translate::Asker;
@@ -26,8 +28,14 @@ pub(crate) enum Outcome {
     Done,
     /// The peer has to answer.
     Ask { request: Request, scatter: Vec<DataSegment>, bytes: u32, reports: Vec<Report> },
-    /// It is to be sent.
-    Tell { to: Option<Peer>, datagram: Option<Datagram>, request: Request, bytes: u32, reports: Vec<Report> },
+    /// It is to be sent, and has no answer.
+    Unanswered {
+        to: Option<Peer>,
+        datagram: Option<Datagram>,
+        request: Request,
+        bytes: u32,
+        reports: Vec<Report>,
+    },
 }
 
 impl<M: Memory> Device<M> {
@@ -36,12 +44,14 @@ impl<M: Memory> Device<M> {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let flush = matches!(qp.state, QpState::Error | QpState::SendQueueError);
         let first = qp.outstanding.is_empty();
-        let may_start = qp.state == QpState::ReadyToSend && (first || qp.has_room_to_push());
-        if !(may_start || flush && first) {
+        let (next, rung) = (qp.next_block(), qp.rung());
+        let may_follow = first || qp.outstanding.has_room() && qp.alone != Some(next);
+        let may_start = qp.state == QpState::ReadyToSend && may_follow;
+        if rung == 0 || !(may_start || flush && first) {
             return false;
         }
-        let (next, rung) = (qp.next_block(), qp.rung());
-        if rung == 0 {
+        if may_start && !qp.attributes.transport.is_reliable() && self.outbound.is_full() {
+            self.held.insert(qpn);
             return false;
         }
         if rung > 1 << qp.attributes.log_sq_blocks {
@@ -94,12 +104,15 @@ impl<M: Memory> Device<M> {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
         let outcome = match outcome {
             Ok(Outcome::Ask { request, bytes, reports, .. }) if !qp.attributes.transport.is_reliable() => {
-                Ok(Outcome::Tell { to: qp.peer, datagram: None, request, bytes, reports })
+                Ok(Outcome::Unanswered { to: qp.peer, datagram: None, request, bytes, reports })
             }
             outcome => outcome,
         };
         let has_effect = !matches!(&outcome, Ok(Outcome::Ask { reports, .. }) if reports.is_empty());
-        if has_effect && !qp.outstanding.is_empty() {
+        // Gathered once more when all before it is answered, and not at each answer.
+        let waits = has_effect && !qp.outstanding.is_empty();
+        qp.alone = waits.then_some(posted.counter);
+        if waits {
             return false;
         }
         match outcome {
@@ -110,7 +123,7 @@ impl<M: Memory> Device<M> {
                 let Some(qp) = self.objects.qps.get_mut(qpn) else { return false };
                 let sequence = qp.sequence;
                 qp.sequence = message::next(sequence);
-                qp.outstanding.push_back(Outstanding {
+                qp.outstanding.push(Waiting {
                     posted,
                     sequence,
                     request: request.clone(),
@@ -123,10 +136,10 @@ impl<M: Memory> Device<M> {
                 let peer = qp.peer;
                 self.ask(qpn, peer, sequence, request);
             }
-            Ok(Outcome::Tell { to, datagram, request, bytes, reports }) => {
+            Ok(Outcome::Unanswered { to, datagram, request, bytes, reports }) => {
                 let cqn = qp.attributes.send_cqn;
                 let signature_error = self.report(cqn, &reports);
-                self.tell(qpn, to, datagram, request);
+                self.send_unanswered(qpn, to, datagram, request);
                 self.complete(qpn, posted, bytes);
                 self.drain(qpn, signature_error);
             }
@@ -138,7 +151,8 @@ impl<M: Memory> Device<M> {
     fn execute(&mut self, qpn: u32, wqe: &Wqe) -> Result<Outcome, Refusal> {
         let qp = self.objects.qps.get(qpn).ok_or(Refusal::Malformed)?;
         let QpAttributes { pd, transport, .. } = qp.attributes;
-        if !transport.executes(wqe.posted.opcode) {
+        let copies = wqe.posted.opcode == Opcode::MMO;
+        if !transport.executes(wqe.posted.opcode) || copies && !qp.copies {
             return Err(Refusal::Malformed);
         }
         let solicited = wqe.control.flags().solicited();
@@ -151,6 +165,10 @@ impl<M: Memory> Device<M> {
             }
             Operation::SetPsv(segments) => {
                 segments.iter().try_for_each(|segment| self.set_psv(pd, segment))?;
+                Ok(Outcome::Done)
+            }
+            Operation::Copy { from, to } => {
+                self.copy(qpn, pd, &from, &to)?;
                 Ok(Outcome::Done)
             }
             Operation::Send { segments } => {
@@ -204,7 +222,9 @@ impl<M: Memory> Device<M> {
 
     fn set_psv(&mut self, pd: u32, segment: &SetPsvSegment) -> Result<(), Refusal> {
         let number = segment.psv_index.get() & 0x00ff_ffff;
-        let psv = self.objects.psvs.get_mut(number).filter(|psv| psv.pd == pd).ok_or(Refusal::Psv)?;
+        let psv =
+            self.objects.psvs.get_mut(number).filter(|psv| self.faults.psv_domain_ignored || psv.pd == pd);
+        let psv = psv.ok_or(Refusal::Psv)?;
         if self.faults.psv_not_reset_by_set_psv {
             return Ok(());
         }
@@ -226,23 +246,32 @@ impl<M: Memory> Device<M> {
 
     /// Sends a request.
     fn ask(&mut self, qpn: u32, peer: Option<Peer>, sequence: u32, request: Request) {
-        let (to, queue) = match peer {
-            Some(Peer::Local(to)) => (to, &mut self.local),
-            Some(Peer::Remote(to)) => (to, &mut self.outbound),
+        match peer {
+            Some(peer) => {
+                self.send(peer, Message::Request { from: qpn, to: peer.number(), sequence, request })
+            }
             None => {
                 let response = Response::Unreachable;
-                return self.local.push_back(Message::Response { to: qpn, sequence, response });
+                self.local.push_back(Message::Response { to: qpn, sequence, response });
             }
-        };
-        let message = Message::Request { from: qpn, to, sequence, request };
+        }
+    }
+
+    /// Has a message carried to where its queue pair is.
+    pub(crate) fn send(&mut self, peer: Peer, message: Message) {
         self.tap.show(Seen::Sent(&message));
-        queue.push_back(message);
+        match peer {
+            Peer::Remote(_) => self.outbound.push(message),
+            Peer::Local(_) => self.local.push_back(message),
+        }
     }
 
     /// Sends what is outstanding again, if the peer had no receive for the oldest. It has dropped all that followed.
     pub(crate) fn ask_again(&mut self, qpn: u32) {
-        let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.is_not_ready()) else { return };
-        if let Some(oldest) = qp.outstanding.front_mut() {
+        let Some(qp) = self.objects.qps.get_mut(qpn).filter(|qp| qp.outstanding.is_not_ready()) else {
+            return;
+        };
+        if let Some(oldest) = qp.outstanding.oldest_mut() {
             oldest.not_ready = false;
             oldest.attempts = oldest.attempts.saturating_add(1);
         }
@@ -258,7 +287,7 @@ impl<M: Memory> Device<M> {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let (retries, attributes) = (qp.attributes.rnr_retry, qp.attributes);
         let failed = qp.state == QpState::Error;
-        let oldest = qp.outstanding.front_mut().filter(|oldest| oldest.sequence == sequence);
+        let oldest = qp.outstanding.oldest_mut().filter(|oldest| oldest.sequence == sequence);
         let Some(oldest) = oldest else { return };
         if response == Response::ReceiverNotReady {
             if failed {
@@ -273,7 +302,7 @@ impl<M: Memory> Device<M> {
             oldest.not_ready = true;
             return;
         }
-        let Some(outstanding) = qp.outstanding.pop_front() else { return };
+        let Some(outstanding) = qp.outstanding.take_oldest() else { return };
         let posted = outstanding.posted;
         let data = match (posted.opcode, response) {
             (_, Response::Refused(syndrome)) => return self.fail(qpn, posted, syndrome, 0),
@@ -298,14 +327,16 @@ impl<M: Memory> Device<M> {
             }
         }
         // The transfer itself succeeded (R182). Assumption: also on a draining queue pair (D27).
-        self.complete(qpn, posted, outstanding.bytes);
+        let silent = signature_error && attributes.drain_sigerr && self.faults.failing_request_silent;
+        let ce = if silent { FmCeSe::CE_NO_FLUSH_ERROR } else { posted.ce };
+        self.complete(qpn, Posted { ce, ..posted }, outstanding.bytes);
         self.drain(qpn, signature_error);
     }
 
     /// Stops the send queue behind a signature error, or because the user asked.
     ///
     /// Assumption: at once behind the failing request, fence or not (M21 allows later), and for errors of the requester only.
-    fn drain(&mut self, qpn: u32, signature_error: bool) {
+    pub(crate) fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;
         let drained = qp.draining && qp.outstanding.is_empty() && qp.state == QpState::SendQueueDrained;

@@ -72,10 +72,10 @@ pub(super) fn apply(
     if !mkey.umr {
         return Err(Refusal::UmrUnsupported);
     }
-    if mkey.pd != pd {
+    if mkey.pd != pd && !faults.umr_domain_ignored {
         return Err(Refusal::ProtectionDomain);
     }
-    check_flags(mkey, qpn, umr)?;
+    check_flags(mkey, qpn, umr, faults)?;
     let select = umr.control.mkey_mask.get();
     let flags = umr.context.flags_pd_word();
     if !reserved_is_zero(&umr.control)
@@ -129,11 +129,11 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
 }
 
 /// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind are (R12).
-fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr) -> Result<(), Refusal> {
+fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Refusal> {
     let flags = umr.control.flag_bits();
     let foreign = mkey.qpn.is_some_and(|bound| bound != qpn);
-    let refused = flags.check_qpn() && foreign
-        || flags.check_free() && !mkey.free
+    let refused = flags.check_qpn() && foreign && !faults.check_qpn_ignored
+        || flags.check_free() && !mkey.free && !faults.check_free_ignored
         || umr.control.flags & CHECK_USED != 0 && mkey.free;
     if refused { Err(Refusal::UmrCheck) } else { Ok(()) }
 }

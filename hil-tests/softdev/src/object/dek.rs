@@ -3,6 +3,7 @@
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
 use crate::faults::Faults;
 use alloc::vec::Vec;
+use zeroize::Zeroizing;
 
 /// AES key size (PRM `encryption_key.key_size`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +61,12 @@ pub enum LoginState {
     Invalid,
 }
 
-/// A KEK or a credential, wiped when dropped as far as safe code can promise.
-pub(crate) struct Secret(pub(crate) Vec<u8>);
+/// A KEK or a credential, wiped when dropped and not printed.
+pub(crate) struct Secret(pub(crate) Zeroizing<Vec<u8>>);
 
 impl core::fmt::Debug for Secret {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Secret(..)")
-    }
-}
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        self.0.fill(0);
-        core::hint::black_box(&self.0);
     }
 }
 
@@ -109,7 +103,7 @@ impl Dek {
         };
         let cipher = if faults.dek256_as_128 && size == KeySize::Bits256 {
             let halves = [keys.get(..16)?, keys.get(32..48)?].concat();
-            Xts::new(&Secret(halves).0)?
+            Xts::new(&Zeroizing::new(halves))?
         } else {
             Xts::new(keys)?
         };
@@ -121,7 +115,7 @@ impl Dek {
         match unwrap_key(&kek.0, bytes) {
             Ok(plain) => Some(Secret(plain)),
             Err(UnwrapError::Integrity) if faults.key_wrap_integrity_ignored => {
-                Some(Secret(alloc::vec![0; bytes.len().saturating_sub(8)]))
+                Some(Secret(alloc::vec![0; bytes.len().saturating_sub(8)].into()))
             }
             Err(_) => None,
         }

@@ -84,6 +84,36 @@ impl MkeyAttributes {
     }
 }
 
+/// The space of a key that is created with its entries (PRM CREATE_MKEY, `klm_pas_mtt`): no UMR changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MkeySpace {
+    /// First address of the space.
+    pub start: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// What it is made of, one after the other.
+    pub entries: Vec<Klm>,
+    /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where each has a length of
+    /// its own (KLM).
+    pub log_entry: Option<u8>,
+}
+
+impl MkeySpace {
+    /// Returns how many bytes there are entries for.
+    fn covered(&self) -> u64 {
+        match self.log_entry {
+            Some(log) => (self.entries.len() as u64) << log.min(31),
+            None => self.entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
+        }
+    }
+
+    /// Whether the space has no byte without an entry, and no address that is none.
+    pub(crate) fn is_whole(&self) -> bool {
+        let log_is_known = self.log_entry.is_none_or(|log| log <= 31);
+        log_is_known && self.length <= self.covered() && self.start.checked_add(self.length).is_some()
+    }
+}
+
 /// Where the bytes of a key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -91,6 +121,8 @@ pub(crate) enum Layout {
     Direct(u64),
     /// Entry after entry.
     List(Vec<Klm>),
+    /// Entry after entry, each of 2 to the power of this number of bytes, whatever it says itself.
+    Equal(u8, Vec<Klm>),
     /// Cycles over several streams.
     Strided(StridedHeader, Vec<StridedEntry>),
 }
@@ -171,12 +203,33 @@ impl Mkey {
         }
     }
 
+    /// A key that no UMR changes, over the spaces of others.
+    pub(crate) fn over(attributes: MkeyAttributes, space: MkeySpace) -> Self {
+        let MkeySpace { start, length, entries, log_entry } = space;
+        Self {
+            start,
+            length,
+            umr: false,
+            bsf_enabled: false,
+            layout: match log_entry {
+                Some(log) => Layout::Equal(log, entries),
+                None => Layout::List(entries),
+            },
+            ..Self::indirect(attributes)
+        }
+    }
+
     /// Whether the device would report a signature error of this key.
     ///
     /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes; the
     /// reference provider writes 1 first and the next number after each error it has seen (R179, R180).
     pub(crate) const fn reports_errors(&self) -> bool {
         self.errors_expected != self.errors_counted
+    }
+
+    /// Whether bytes that pass through the key are not those in memory.
+    pub(crate) const fn changes_bytes(&self) -> bool {
+        self.bsf_enabled || self.crypto
     }
 
     /// Makes the key unusable, as LOCAL_INV and SEND with invalidation do (D11): layout and BSFs stay.

@@ -3,6 +3,7 @@
 pub(crate) mod cq;
 pub(crate) mod dek;
 pub(crate) mod mkey;
+pub(crate) mod outstanding;
 pub(crate) mod psv;
 pub(crate) mod qp;
 pub(crate) mod srq;

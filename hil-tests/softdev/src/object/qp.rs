@@ -1,12 +1,9 @@
 //! Queue pairs: rings, counters, state (PRM `qpc`).
 
 use crate::fetch::ReadAhead;
-use crate::message::Request;
 use crate::object::mkey::Access;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use crate::object::outstanding::Outstanding;
 use mlx5_mkey::wire::ctrl::Opcode;
-use mlx5_mkey::wire::data::DataSegment;
 
 /// State of a queue pair (M55).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +72,7 @@ impl Transport {
         match self {
             Self::ReliableConnection => true,
             Self::UnreliableConnection => {
-                !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA)
+                !matches!(opcode, Opcode::RDMA_READ | Opcode::ATOMIC_CS | Opcode::ATOMIC_FA | Opcode::MMO)
             }
             Self::UnreliableDatagram => matches!(opcode, Opcode::NOP | Opcode::SEND | Opcode::SEND_IMM),
         }
@@ -94,6 +91,15 @@ pub enum Peer {
     Local(u32),
     /// A queue pair of another device: messages go through [`crate::Device::take_message`].
     Remote(u32),
+}
+
+impl Peer {
+    /// Returns the number of the queue pair.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::Local(number) | Self::Remote(number) => number,
+        }
+    }
 }
 
 /// How often a request is repeated when the peer has no receive for it (PRM `rnr_retry`).
@@ -191,31 +197,6 @@ impl Posted {
     }
 }
 
-/// A request that waits for its response.
-#[derive(Clone, Debug)]
-pub(crate) struct Outstanding {
-    pub(crate) posted: Posted,
-    /// Number of its message.
-    pub(crate) sequence: u32,
-    /// Kept until it is accepted, to be sent again.
-    pub(crate) request: Request,
-    /// Where data of the response goes.
-    pub(crate) scatter: Vec<DataSegment>,
-    /// Length of the message in bytes.
-    pub(crate) bytes: u32,
-    /// A signature error was found while gathering.
-    pub(crate) signature_error: bool,
-    /// The peer had no receive; wait for the next run.
-    pub(crate) not_ready: bool,
-    pub(crate) attempts: u8,
-}
-
-/// Requests of a queue pair that may wait for their responses.
-const MAX_OUTSTANDING: usize = 64;
-
-/// No more is sent while this number of bytes waits for responses.
-const MAX_OUTSTANDING_BYTES: u64 = 1 << 20;
-
 /// Whether a request carries its data to the peer and gets none back.
 pub(crate) const fn pushes(opcode: Opcode) -> bool {
     matches!(
@@ -240,13 +221,17 @@ pub(crate) struct Qp {
     pub(crate) read_ahead: ReadAhead,
     pub(crate) rq_consumer: u16,
     /// Requests that were sent, in their order.
-    pub(crate) outstanding: VecDeque<Outstanding>,
+    pub(crate) outstanding: Outstanding,
+    /// The request at this block starts only when nothing is outstanding: it was found to fail or to report an error.
+    pub(crate) alone: Option<u16>,
     /// Number of the next request message.
     pub(crate) sequence: u32,
     /// Number of the peer's next request message, if any has come.
     pub(crate) expected: Option<u32>,
     /// The user asked for SQD and waits for the event.
     pub(crate) draining: bool,
+    /// Requests may copy memory (PRM `mmo`).
+    pub(crate) copies: bool,
     /// In error: it was told that no more shared receives are taken.
     pub(crate) last_told: bool,
 }
@@ -263,7 +248,9 @@ impl Qp {
             sq_producer: 0,
             read_ahead: ReadAhead::default(),
             rq_consumer: 0,
-            outstanding: VecDeque::new(),
+            outstanding: Outstanding::default(),
+            alone: None,
+            copies: false,
             sequence: 0,
             expected: None,
             draining: false,
@@ -273,26 +260,11 @@ impl Qp {
 
     /// The next block that was not looked at.
     pub(crate) fn next_block(&self) -> u16 {
-        self.outstanding.back().map_or(self.sq_consumer, |last| last.posted.end())
+        self.outstanding.last().map_or(self.sq_consumer, |last| last.posted.end())
     }
 
     /// How many blocks are rung that were not looked at.
     pub(crate) fn rung(&self) -> u16 {
         self.sq_producer.wrapping_sub(self.next_block())
-    }
-
-    /// Whether the peer had no receive for the oldest outstanding request.
-    pub(crate) fn is_not_ready(&self) -> bool {
-        self.outstanding.front().is_some_and(|oldest| oldest.not_ready)
-    }
-
-    /// Whether a request that pushes data may follow those that are outstanding before they are answered: all push data as well,
-    /// they are not too many, and none stops the queue behind it.
-    pub(crate) fn has_room_to_push(&self) -> bool {
-        let bytes: u64 = self.outstanding.iter().map(|waiting| u64::from(waiting.bytes)).sum();
-        self.outstanding.len() < MAX_OUTSTANDING
-            && bytes < MAX_OUTSTANDING_BYTES
-            && !self.is_not_ready()
-            && self.outstanding.back().is_none_or(|last| pushes(last.posted.opcode) && !last.signature_error)
     }
 }

@@ -21,8 +21,7 @@ const IGNORE_OVERRUN: u64 = 1 << 1;
 
 /// CREATE_COMP_CHANNEL.
 pub(super) fn create_channel(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (_, descriptor) = call.state.open_channel(Kind::Verbs, call.context)?;
-    call.made = Some(descriptor);
+    let (_, descriptor) = call.open_channel(Kind::Verbs)?;
     call.request.answer(CORE_OUT, &descriptor.to_ne_bytes())
 }
 

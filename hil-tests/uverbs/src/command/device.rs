@@ -9,6 +9,7 @@ use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::settings::MAX_MESSAGE;
 use crate::sysfs;
+use mlx5_softdev::DeviceProfile;
 use zerocopy::IntoBytes;
 
 /// Contexts that do not ask for DEVX get it as well (`MLX5_IB_ALLOC_UCTX_DEVX` is the only flag).
@@ -70,7 +71,15 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-fn description() -> DeviceResponse {
+/// `IBV_DEVICE_SYS_IMAGE_GUID`, `_RC_RNR_NAK_GEN`, `_MEM_MGT_EXTENSIONS`.
+const CAPABILITIES: u32 = 1 << 11 | 1 << 12 | 1 << 21;
+
+/// `IBV_DEVICE_MEM_WINDOW`, `_MEM_WINDOW_TYPE_2B`.
+const WINDOWS: u32 = 1 << 17 | 1 << 24;
+
+fn description(profile: &DeviceProfile) -> DeviceResponse {
+    // Windows give rights that their regions do not.
+    let windows = !profile.inner_remote_rights;
     DeviceResponse {
         firmware: 22 << 32 | 99 << 16,
         node_guid: sysfs::GUID,
@@ -82,8 +91,8 @@ fn description() -> DeviceResponse {
         hardware: 0,
         max_qp: 1 << 15,
         max_qp_wr: 32768,
-        // IBV_DEVICE_SYS_IMAGE_GUID, _RC_RNR_NAK_GEN, _MEM_MGT_EXTENSIONS.
-        capabilities: 1 << 11 | 1 << 12 | 1 << 21,
+        capabilities: CAPABILITIES | if windows { WINDOWS } else { 0 },
+        max_mw: if windows { 1 << 24 } else { 0 },
         max_sge: 30,
         max_sge_rd: 30,
         max_cq: 1 << 16,
@@ -108,12 +117,12 @@ fn description() -> DeviceResponse {
 
 /// QUERY_DEVICE.
 pub(super) fn query_device(call: &mut Call<'_>) -> Result<(), Errno> {
-    call.request.answer(CORE_OUT, description().as_bytes())
+    call.request.answer(CORE_OUT, description(call.state.device.profile()).as_bytes())
 }
 
 /// QUERY_DEVICE, extended: what this device lacks is left out by being zero.
 pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
-    let base = description();
+    let base = description(call.state.device.profile());
     let response = DeviceResponseExtended {
         base,
         response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,
@@ -181,8 +190,7 @@ pub(super) fn query_gid_entry(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// ASYNC_EVENT_ALLOC.
 pub(super) fn alloc_async_event(call: &mut Call<'_>) -> Result<(), Errno> {
-    let (number, descriptor) = call.state.open_channel(Kind::Verbs, call.context)?;
-    call.made = Some(descriptor);
+    let (number, descriptor) = call.open_channel(Kind::Verbs)?;
     call.context()?.async_channel = Some(number);
     call.request.answer_object(0, descriptor.into())
 }

@@ -1,40 +1,38 @@
 //! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
 
-use super::{Call, devx_queue, devx_shared_receive};
+use super::{Call, devx_mkey, devx_queue, devx_shared_receive, methods};
 use crate::caps;
 use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::events::{self, Subject, Target};
-use crate::object::{Devx, Object, Qp};
-use crate::{shared, sys};
-use mlx5_mkey::wire::prm::qp_context::QpcState;
-use mlx5_softdev::{
-    Access, CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState, MkeyAttributes, QpState,
-};
+use crate::object::{Devx, Object};
+use crate::{descriptors, notice, sys};
+use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use zerocopy::IntoBytes;
+use zeroize::Zeroizing;
 
 /// Attributes of the methods that take a command (`mlx5_user_ioctl_cmds.h`).
 const OTHER_IN: u16 = 0x1000;
 const OTHER_OUT: u16 = 0x1001;
-const HANDLE: u16 = 0x1000;
-const IN: u16 = 0x1001;
-const OUT: u16 = 0x1002;
+pub(super) const HANDLE: u16 = 0x1000;
+pub(super) const IN: u16 = 0x1001;
+pub(super) const OUT: u16 = 0x1002;
 
 /// Opcodes.
-mod opcode {
+pub(super) mod opcode {
     pub(super) const QUERY_HCA_CAP: u16 = 0x100;
     pub(super) const CREATE_MKEY: u16 = 0x200;
-    pub(super) const CREATE_CQ: u16 = 0x400;
-    pub(super) const CREATE_QP: u16 = 0x500;
-    pub(super) const QUERY_QP: u16 = 0x50b;
+    pub(in super::super) const CREATE_CQ: u16 = 0x400;
+    pub(in super::super) const CREATE_QP: u16 = 0x500;
+    pub(in super::super) const QUERY_QP: u16 = 0x50b;
     pub(super) const CREATE_PSV: u16 = 0x600;
-    pub(super) const CREATE_RMP: u16 = 0x90c;
+    pub(in super::super) const CREATE_RMP: u16 = 0x90c;
     pub(super) const MODIFY_RMP: u16 = 0x90d;
     pub(super) const QUERY_NIC_VPORT_CONTEXT: u16 = 0x754;
+    pub(super) const QUERY_LAG: u16 = 0x842;
     pub(super) const CREATE_OBJECT: u16 = 0xa00;
-    pub(super) const QUERY_OBJECT: u16 = 0xa02;
+    pub(in super::super) const QUERY_OBJECT: u16 = 0xa02;
 }
 
 /// Types of general objects.
@@ -42,18 +40,16 @@ const TYPE_DEK: u16 = 0x0c;
 const TYPE_LOGIN: u16 = 0x1f;
 
 /// Bytes before the body of a general object.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 /// Bytes of an object's body.
-const BODY: usize = 256;
+pub(super) const BODY: usize = 256;
 
-/// Access mode of an mkey whose entries are key, length and address.
-const KLM: u8 = 2;
 /// Purpose of a key: AES-XTS.
 const PURPOSE_XTS: u8 = 3;
 
 /// The status byte of a reply and its syndrome.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Status(u8, u32);
+pub(super) struct Status(pub(super) u8, u32);
 
 impl Status {
     pub(super) const BAD_OPCODE: Self = Self(2, 0x1);
@@ -88,12 +84,13 @@ impl From<Error> for Status {
     }
 }
 
-/// A command's bytes.
-pub(super) struct Command(Vec<u8>);
+/// A command's bytes, wiped when dropped: there may be a key among them.
+pub(super) struct Command(pub(super) Zeroizing<Vec<u8>>);
 
 impl Command {
-    fn bytes(&self, at: usize, length: usize) -> Result<&[u8], Status> {
-        self.0.get(at..at + length).ok_or(Status::BAD_LENGTH)
+    pub(super) fn bytes(&self, at: usize, length: usize) -> Result<&[u8], Status> {
+        let end = at.checked_add(length).ok_or(Status::BAD_LENGTH)?;
+        self.0.get(at..end).ok_or(Status::BAD_LENGTH)
     }
 
     pub(super) fn u8(&self, at: usize) -> Result<u8, Status> {
@@ -116,13 +113,13 @@ impl Command {
         Ok(self.bytes(at, 8)?.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
     }
 
-    fn opcode(&self) -> u16 {
+    pub(super) fn opcode(&self) -> u16 {
         self.u16(0).unwrap_or(0)
     }
 }
 
 /// Makes a reply of zeros with `bytes` at a place.
-fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
     let mut reply = vec![0; length];
     if let Some(place) = reply.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
@@ -131,7 +128,7 @@ fn reply(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Hands a reply to the program. A refusal is an answer as well, and the call fails with EREMOTEIO.
-fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> Result<(), Errno> {
+pub(super) fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> Result<(), Errno> {
     match outcome {
         Ok(bytes) => call.request.answer(attribute, &bytes),
         Err(status) => {
@@ -144,14 +141,14 @@ fn answer(call: &Call<'_>, attribute: u16, outcome: Result<Vec<u8>, Status>) -> 
 /// Writes the refusal of a command that the device is to refuse with `status`. `None` where the call carries none.
 pub(super) fn refuse(call: &Call<'_>, status: u8) -> Option<Errno> {
     let output = match (call.request.object, call.request.method) {
-        (super::DEVX, 0x1000) => OTHER_OUT,
-        (super::DEVX_OBJECT, 0x1000 | 0x1002 | 0x1003) => OUT,
+        (methods::DEVX, 0x1000) => OTHER_OUT,
+        (methods::DEVX_OBJECT, 0x1000 | 0x1002 | 0x1003) => OUT,
         _ => return None,
     };
     (status != 0).then(|| answer(call, output, Err(Status(status, 0xfa11))).err()).flatten()
 }
 
-fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
+pub(super) fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
     let mut bytes = vec![status, 0, 0, 0];
     bytes.extend_from_slice(&syndrome.to_be_bytes());
     bytes
@@ -159,7 +156,7 @@ fn refusal(Status(status, syndrome): Status) -> Vec<u8> {
 
 /// DEVX_OTHER: commands without an object.
 pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(OTHER_IN)?);
+    let command = Command(call.request.bytes(OTHER_IN)?.into());
     let outcome = match command.opcode() {
         opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
             let caps = caps::capabilities(kind, call.state.device.profile());
@@ -171,8 +168,10 @@ pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
             Ok(_) => Err(Status::BAD_PARAMETER),
             Err(status) => Err(status),
         },
+        // One port is bound to no other.
+        opcode::QUERY_LAG => Ok(vec![0; HEADER]),
         // The kernel lets through only commands that it knows to be harmless.
-        _ => return Err(Errno::INVAL),
+        _ => return Err(unknown(&command)),
     };
     answer(call, OTHER_OUT, outcome)
 }
@@ -204,8 +203,7 @@ pub(super) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
         return Err(Errno::INVAL);
     }
     let kind = Kind::Devx { omit_data: flags & OMIT_DATA != 0 };
-    let (_, descriptor) = call.state.open_channel(kind, call.context)?;
-    call.made = Some(descriptor);
+    let (_, descriptor) = call.open_channel(kind)?;
     call.request.answer_object(0x1000, descriptor.into())
 }
 
@@ -239,7 +237,7 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     let target = match signals {
         true => {
             let eventfd = sys::eventfd(call.request.number(0x1003) as RawFd)?;
-            shared::keep(&eventfd);
+            descriptors::keep(&eventfd);
             Target::Signal(Arc::new(eventfd))
         }
         false => Target::Cookie(call.request.number(0x1004)),
@@ -250,11 +248,20 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Names a command that is not known, and returns what the kernel says of one.
+fn unknown(command: &Command) -> Errno {
+    notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
+    Errno::INVAL
+}
+
 /// OBJ_CREATE.
 pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(IN)?);
+    let mut command = Command(call.request.bytes(IN)?.into());
+    devx_queue::in_umems(&mut command);
     let outcome = match command.opcode() {
-        opcode::CREATE_MKEY => create_mkey(call, &command),
+        opcode::CREATE_MKEY => {
+            devx_mkey::create(call, &command).map(|(object, Answer(reply))| (object, reply))
+        }
         opcode::CREATE_PSV => create_psvs(call, &command),
         opcode::CREATE_OBJECT => match command.u16(6) {
             Ok(TYPE_DEK) => create_dek(call, &command),
@@ -270,7 +277,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
         opcode::CREATE_RMP => {
             devx_shared_receive::create(call, &command).map(|(object, Answer(reply))| (object, reply))
         }
-        _ => return Err(Errno::INVAL),
+        _ => return Err(unknown(&command)),
     };
     match outcome {
         Ok((object, reply)) => call.publish(object, |request, handle| {
@@ -282,32 +289,6 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 type Created = Result<(Object, Vec<u8>), Status>;
-
-fn create_mkey(call: &mut Call<'_>, command: &Command) -> Created {
-    const CONTEXT: usize = 0x10;
-    let at = |offset: usize| CONTEXT + offset;
-    let (first, access) = (command.u8(at(0))?, command.u8(at(2))?);
-    if access & 3 != KLM || first & 0x1c != 0 || access & 0x80 == 0 {
-        return Err(Status::BAD_PARAMETER);
-    }
-    let flags = command.u8(at(0xc))?;
-    let crypto = command.u8(at(0x3c))? >> 3 & 3 != 0;
-    let bsf = if flags & 0x40 == 0 { 0 } else { command.u32(at(0x20))? };
-    let tag = command.u8(at(7))?;
-    let key = call.state.device.create_mkey(MkeyAttributes {
-        translations: command.u32(at(0x34))?,
-        // One BSF of 4 octowords for each feature.
-        signature: bsf >= if crypto { 8 } else { 4 },
-        crypto,
-        access: Access::from_byte(access),
-        tag,
-        remote_invalidate: flags & 1 != 0,
-        free: first & 0x40 != 0,
-        ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
-    })?;
-    let index = key.index();
-    Ok((Object::Devx(Devx::Mkey(index)), reply(HEADER, 8, &index.get().to_be_bytes())))
-}
 
 fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
     let count = u32::from(command.u8(8)? >> 4);
@@ -381,7 +362,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 
 /// OBJ_MODIFY: of a queue pair or a shared receive queue, by its own handle.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(IN)?);
+    let command = Command(call.request.bytes(IN)?.into());
     let handle = call.request.handle(HANDLE)?;
     if command.opcode() == opcode::MODIFY_RMP {
         let number = call.srq(handle)?.number;
@@ -397,44 +378,4 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     let outcome = devx_queue::modify(call, command.opcode(), handle, &command.0).map(|()| vec![0; HEADER]);
     answer(call, OUT, outcome)
-}
-
-/// OBJ_QUERY: of a queue pair or of a general object.
-pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
-    let command = Command(call.request.bytes(IN)?);
-    let object = call.object(call.request.handle(HANDLE)?)?.clone();
-    let outcome = match (command.opcode(), object) {
-        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
-        (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // State 0: ready. The key itself stays inside.
-            Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
-        }
-        (opcode::QUERY_OBJECT, Object::Devx(Devx::Login(number))) => {
-            call.state.device.query_login(number).map_err(Status::from).map(|state| {
-                let state = u8::from(state != LoginState::Valid);
-                reply(HEADER + BODY, HEADER + 0x10, &[state])
-            })
-        }
-        _ => return Err(Errno::INVAL),
-    };
-    answer(call, OUT, outcome)
-}
-
-fn query_qp(call: &mut Call<'_>, qp: &Qp) -> Result<Vec<u8>, Status> {
-    const CONTEXT: usize = 0x18;
-    let view = call.state.device.query(qp.number)?;
-    let state = match view.state {
-        QpState::Reset => QpcState::RESET,
-        QpState::Init => QpcState::INIT,
-        QpState::ReadyToReceive => QpcState::RTR,
-        QpState::ReadyToSend => QpcState::RTS,
-        QpState::SendQueueError => QpcState::SQ_ERROR,
-        QpState::SendQueueDrained => QpcState::SQ_DRAINED,
-        QpState::Error => QpcState::ERROR,
-    };
-    let mut context = qp.context;
-    context.state.set(QpcState::from_bits(context.state.get()).with_state(state).into_bits());
-    context.hw_sq_wqebb_counter.set(view.hw_sq_wqebb_counter);
-    context.hw_rq_counter.set(view.hw_rq_counter.into());
-    Ok(reply(0x110, CONTEXT, context.as_bytes()))
 }

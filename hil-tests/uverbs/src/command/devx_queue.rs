@@ -1,7 +1,7 @@
 //! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
 
 use super::completion::never_armed;
-use super::devx::{Answer, Status};
+use super::devx::{Answer, Command, Status, opcode};
 use super::{Call, address};
 use crate::abi::{ModifyQp, QpCapabilities};
 use crate::errno::Errno;
@@ -11,11 +11,11 @@ use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
 use mlx5_mkey::wire::prm::qp_context::{
-    PathHops, PathPort, Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes,
-    QpcState, QpcUar,
+    PathHops, PathPort, Qpc, QpcPd, QpcPeer, QpcReceiveQueue, QpcRetry, QpcRights, QpcSizes, QpcState, QpcUar,
 };
 use mlx5_softdev::{
-    Access, CqAttributes, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport,
+    Access, CqAttributes, DeviceProfile, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries,
+    Transport,
 };
 use zerocopy::FromBytes;
 
@@ -73,13 +73,36 @@ pub(super) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) 
     }
 }
 
+/// Where commands say that rings and doorbell records are in umems: opcode, byte, bits.
+const IN_UMEMS: &[(u16, usize, u8)] = &[
+    // `cqc.dbr_umem_valid`, `cq_umem_valid`.
+    (opcode::CREATE_CQ, 0x10, 0x02),
+    (opcode::CREATE_CQ, 0x5c, 0x80),
+    // `qpc.dbr_umem_valid`, `wq_umem_valid`.
+    (opcode::CREATE_QP, 0xe8, 0x10),
+    (opcode::CREATE_QP, 0x10c, 0x80),
+    // `wq.dbr_umem_valid` and `wq.wq_umem_valid`.
+    (opcode::CREATE_RMP, 0x74, 0xc0),
+];
+
+/// Writes into a command what the kernel writes there, whatever the program has: UCX has nothing (kernel `devx.c`,
+/// `devx_set_umem_valid`).
+pub(super) fn in_umems(command: &mut Command) {
+    let opcode = command.opcode();
+    for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {
+        if let Some(byte) = command.0.get_mut(*at) {
+            *byte |= bits;
+        }
+    }
+}
+
 /// CREATE_CQ.
 pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let flags = CqcFlags::from_bits(request.cqc.flags.get());
     let size = CqcSize::from_bits(request.cqc.size.get());
-    // 64-byte entries, not compressed, ring and record in umems: all that the library asks for.
-    if flags.cqe_sz() != 0 || flags.cqe_comp_en() || !flags.dbr_umem_valid() || size.log_cq_size() > 22 {
+    // 64-byte entries, not compressed: all that the library asks for.
+    if flags.cqe_sz() != 0 || flags.cqe_comp_en() || size.log_cq_size() > 22 {
         return Err(Status::BAD_PARAMETER);
     }
     let entries = 1_u32 << size.log_cq_size();
@@ -118,10 +141,10 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let qpc = &request.qpc;
     let sizes = QpcSizes::from_bits(qpc.sizes.get());
     let reliable = QpcState::from_bits(qpc.state.get()).st() == QpcState::RELIABLE_CONNECTION;
-    let record_in_umem = QpcDoorbell::from_bits(qpc.doorbell.get()).dbr_umem_valid();
-    if !reliable || !record_in_umem || request.wq_umem_valid.get() & CreateQpRequest::UMEM_VALID == 0 {
+    if !reliable {
         return Err(Status::BAD_PARAMETER);
     }
+    let copies = copies(command, call.state.device.profile())?.unwrap_or(false);
     let receive_queue = QpcReceiveQueue::from_bits(qpc.receive_queue.get());
     let stride = 16_u16 << sizes.log_rq_stride();
     let own = receive_queue.rq_type() == QpcReceiveQueue::REGULAR;
@@ -156,6 +179,7 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         drain_sigerr: false,
         rnr_retry: Retries::Infinite,
     })?;
+    call.state.device.set_copies(number, copies)?;
     let qp = Qp {
         number,
         transport: Transport::ReliableConnection,
@@ -215,6 +239,10 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
     } else {
         None
     };
+    let copies = match opcode {
+        INIT2INIT => selected_copies(command, call.state.device.profile())?,
+        _ => None,
+    };
     let drain = QpcPd::from_bits(context.pd.get()).drain_sigerr();
     if drain && !call.state.device.profile().drain_sigerr {
         return Err(Status::BAD_PARAMETER);
@@ -224,17 +252,9 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
         call.state.touch();
     }
     match (opcode, asked) {
-        (RST2INIT, _) => {
-            let rights = QpcRights::from_bits(context.rights.get());
-            let access = Access {
-                remote_read: rights.rre(),
-                remote_write: rights.rwe(),
-                remote_atomic: rights.rae(),
-                ..Access::ALL
-            };
-            call.state.device.set_rights(number, access)?;
-        }
+        (RST2INIT, _) => set_rights(call, number, &context)?,
         (INIT2RTR, _) => {
+            set_rights(call, number, &context)?;
             let answers = address::leads_to_a_port(&context.primary_path) == Some(true);
             let peer = call.state.peer(QpcPeer::from_bits(context.peer.get()).remote_qpn());
             call.state.device.connect(number, if answers { peer } else { NOBODY })?;
@@ -251,8 +271,48 @@ pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u
         }
         _ => {}
     }
+    if let Some(copies) = copies {
+        call.state.device.set_copies(number, copies)?;
+    }
     call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?.context = context;
     Ok(())
+}
+
+/// Returns what a context's extension says about copies, if a command has one (`qpc_ext`, `mmo`).
+fn copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
+    // Of CREATE_QP and INIT2INIT (`prm.h` of DPDK and `mlx5_ifc.h`).
+    const PRESENT: (usize, u8) = (8, 0x80);
+    const MMO: (usize, u8) = (0x110, 0x20);
+    if command.get(PRESENT.0).is_none_or(|byte| byte & PRESENT.1 == 0) {
+        return Ok(None);
+    }
+    let copies = command.get(MMO.0).ok_or(Status::BAD_LENGTH)? & MMO.1 != 0;
+    if copies && profile.log_max_copy.is_none() { Err(Status::BAD_PARAMETER) } else { Ok(Some(copies)) }
+}
+
+/// As [`copies`], where a mask selects what of an extension counts.
+fn selected_copies(command: &[u8], profile: &DeviceProfile) -> Result<Option<bool>, Status> {
+    const MASK: usize = 0x108;
+    const SELECT_MMO: u64 = 1 << 3;
+    let Some(copies) = copies(command, profile)? else { return Ok(None) };
+    let rest = command.get(MASK..).and_then(|rest| rest.split_first_chunk());
+    match u64::from_be_bytes(*rest.ok_or(Status::BAD_LENGTH)?.0) {
+        0 => Ok(None),
+        SELECT_MMO => Ok(Some(copies)),
+        _ => Err(Status::BAD_PARAMETER),
+    }
+}
+
+/// Gives the peer of a queue pair the rights that its context has.
+fn set_rights(call: &mut Call<'_>, number: u32, context: &Qpc) -> Result<(), Status> {
+    let rights = QpcRights::from_bits(context.rights.get());
+    let access = Access {
+        remote_read: rights.rre(),
+        remote_write: rights.rwe(),
+        remote_atomic: rights.rae(),
+        ..Access::ALL
+    };
+    Ok(call.state.device.set_rights(number, access)?)
 }
 
 /// Takes over what a command sets of the context, each its own part.
@@ -270,8 +330,17 @@ fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Resul
             }
             let own = QpcSizes::from_bits(context.sizes.get());
             context.sizes.set(own.with_mtu(sizes.mtu()).with_log_msg_max(sizes.log_msg_max()).into_bits());
-            let own = QpcRights::from_bits(context.rights.get());
-            context.rights.set(own.with_log_rra_max(rights.log_rra_max()).into_bits());
+            let mut own = QpcRights::from_bits(context.rights.get()).with_log_rra_max(rights.log_rra_max());
+            if mask.remote_read() {
+                own.set_rre(rights.rre());
+            }
+            if mask.remote_write() {
+                own.set_rwe(rights.rwe());
+            }
+            if mask.atomic() {
+                own.set_rae(rights.rae());
+            }
+            context.rights.set(own.into_bits());
             let port = context.primary_path.port;
             (context.peer, context.primary_path, context.receive) =
                 (asked.peer, asked.primary_path, asked.receive);
@@ -296,4 +365,33 @@ fn merge(opcode: u16, context: &mut Qpc, asked: &Qpc, mask: QpOptional) -> Resul
         _ => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_asked_for_in_an_extension() {
+        let profile = DeviceProfile::default();
+        let none = DeviceProfile { log_max_copy: None, ..profile };
+        let mut command = vec![0; 0x111];
+        let said = |command: &[u8], profile| {
+            [copies(command, profile), selected_copies(command, profile)]
+                .map(|said| said.map_err(|status| status.0))
+        };
+        command[0x110] = 0x20;
+        assert_eq!(said(&command, &profile), [Ok(None), Ok(None)], "no extension");
+        command[8] = 0x80;
+        assert_eq!(said(&command, &profile), [Ok(Some(true)), Ok(None)], "not selected");
+        command[0x10f] = 8;
+        assert_eq!(said(&command, &profile), [Ok(Some(true)), Ok(Some(true))]);
+        assert_eq!(said(&command, &none), [Err(3), Err(3)]);
+        assert_eq!(said(&command[..0x110], &profile), [Err(0x50), Err(0x50)]);
+        command[0x110] = 0xdf;
+        assert_eq!(said(&command, &none), [Ok(Some(false)), Ok(Some(false))]);
+        command[0x108] = 1;
+        assert_eq!(said(&command, &none), [Ok(Some(false)), Err(3)], "something else is selected");
+    }
 }

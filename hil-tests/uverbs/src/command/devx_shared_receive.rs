@@ -1,17 +1,15 @@
-//! Shared receive queues that a program makes by commands of the device (DEVX): receive memory pools of linked lists.
+//! Shared receive queues that a program makes by commands of the device (DEVX): receive memory pools.
 
 use super::Call;
 use super::devx::{Answer, Command, Status};
 use super::devx_queue::{base, place};
 use crate::object::{Object, Srq};
-use mlx5_softdev::SrqAttributes;
+use mlx5_softdev::{SrqAttributes, Topology};
 
 /// Where the pool's work queue stands in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).
 const WQ: usize = 0x50;
-/// `wq_type`: linked list.
-const LINKED_LIST: u8 = 0;
-/// Its ring and its doorbell record are in umems.
-const UMEMS: u8 = 0xc0;
+/// Values of `wq_type`; there are neither strides nor a signature of each slot.
+const TOPOLOGIES: &[(u8, Topology)] = &[(0x00, Topology::LinkedList), (0x10, Topology::Cyclic)];
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 /// Of the fields of MODIFY_RMP: the limit.
@@ -20,11 +18,8 @@ const LIMIT: u8 = 1;
 /// CREATE_RMP.
 pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| WQ + offset;
-    // Neither a ring, nor strides, nor a signature of each slot.
-    let plain = command.u8(at(0))? & 0xf8 == LINKED_LIST << 4;
-    if !plain || command.u8(at(0x24))? & UMEMS != UMEMS {
-        return Err(Status::BAD_PARAMETER);
-    }
+    let kind = command.u8(at(0))? & 0xf8;
+    let topology = TOPOLOGIES.iter().find(|(known, _)| *known == kind).ok_or(Status::BAD_PARAMETER)?.1;
     let (log_slots, log_stride) = (command.u8(at(0x23))? & 0x1f, command.u8(at(0x21))? & 0xf);
     if log_slots > 16 {
         return Err(Status::BAD_PARAMETER);
@@ -36,6 +31,7 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     let base = base(call, umems, None)?;
     let number = call.state.device.create_srq(SrqAttributes {
         pd: command.u24(at(9))?,
+        topology,
         ring,
         log_slots,
         stride: 1 << log_stride,

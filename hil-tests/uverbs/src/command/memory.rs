@@ -1,12 +1,12 @@
 //! Protection domains, registered memory, pages for doorbells.
 
 use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
-use crate::abi::{RegisterRequest, RegisterResponse};
+use crate::abi::{RegisterRequest, RegisterResponse, ReregisterRequest};
 use crate::errno::Errno;
-use crate::object::Object;
+use crate::object::{Mr, Object};
 use crate::process;
 use crate::sys::Mapping;
-use mlx5_softdev::Access;
+use mlx5_softdev::{Access, Placement, RegionChange};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
@@ -32,6 +32,12 @@ const KNOWN: u32 = LOCAL_WRITE
     | ON_DEMAND
     | HUGETLB
     | OPTIONAL;
+
+/// What of a region is to change (`enum ib_uverbs_rereg_mr_flags`).
+const CHANGE_TRANSLATION: u32 = 1;
+const CHANGE_PD: u32 = 1 << 1;
+const CHANGE_ACCESS: u32 = 1 << 2;
+const CHANGES: u32 = CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS;
 
 /// What a region of a dma-buf can have.
 const DMABUF: u32 = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC | RELAXED_ORDERING;
@@ -65,12 +71,56 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     if !process::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
         return Err(Errno::FAULT);
     }
-    let access = access(flags);
-    let key = call.state.device.register_at(pd, asked.start, asked.hca_va, asked.length, access)?;
-    call.publish(Object::Mr(key.index(), None), |request, handle| {
+    let RegisterRequest { start: address, length, .. } = asked;
+    let key = call.state.device.register_at(pd, address, asked.hca_va, length, access(flags))?;
+    let mr = Mr { key, address, length, access: flags, mapping: None };
+    call.publish(Object::Mr(mr), |request, handle| {
         let response = RegisterResponse { handle, lkey: key.get(), rkey: key.get() };
         request.answer(CORE_OUT, response.as_bytes())
     })
+}
+
+/// REREG_MR: the region keeps its key. What is not asked for stays.
+pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: ReregisterRequest = call.request.structure(CORE_IN)?;
+    let has = |flag: u32| asked.flags & flag != 0;
+    if asked.flags == 0 {
+        return Err(Errno::INVAL);
+    }
+    if has(!CHANGES) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    if has(CHANGE_TRANSLATION) && (asked.start % PAGE != asked.hca_va % PAGE || asked.length == 0) {
+        return Err(Errno::INVAL);
+    }
+    let mut mr = call.mr(asked.handle)?.clone();
+    if has(CHANGE_ACCESS) {
+        check_access(asked.access, KNOWN)?;
+        mr.access = asked.access;
+    }
+    let pd = match has(CHANGE_PD) {
+        true => Some(call.pd(asked.pd).map_err(|_| Errno::INVAL)?),
+        false => None,
+    };
+    if has(CHANGE_TRANSLATION) {
+        (mr.address, mr.length, mr.mapping) = (asked.start, asked.length, None);
+    }
+    let placed = Placement { address: mr.address, start: asked.hca_va, length: mr.length };
+    let writable = mr.access & LOCAL_WRITE != 0;
+    let looks = has(CHANGE_TRANSLATION) || has(CHANGE_ACCESS) && writable;
+    if looks && !process::mapped(mr.address, mr.length, writable) {
+        return Err(Errno::FAULT);
+    }
+    let change = RegionChange {
+        pd,
+        placement: has(CHANGE_TRANSLATION).then_some(placed),
+        access: has(CHANGE_ACCESS).then_some(access(mr.access)),
+    };
+    let key = mr.key;
+    call.state.device.reregister(key.index(), change)?;
+    *call.mr(asked.handle)? = mr;
+    let keys = [key.get(), key.get()].map(u32::to_ne_bytes);
+    call.request.answer(CORE_OUT, keys.as_flattened())
 }
 
 /// REG_DMABUF_MR. Anything that can be mapped stands for a dma-buf, a memfd for one: its pages are mapped here, where the device
@@ -88,7 +138,8 @@ pub(super) fn register_dmabuf(call: &mut Call<'_>) -> Result<(), Errno> {
     let mapping = Mapping::new(descriptor as i32, end, flags & LOCAL_WRITE != 0)?;
     let address = mapping.address() + offset;
     let key = call.state.device.register_at(pd, address, iova, length, access(flags))?;
-    call.publish(Object::Mr(key.index(), Some(Arc::new(mapping))), |request, handle| {
+    let mr = Mr { key, address, length, access: flags, mapping: Some(Arc::new(mapping)) };
+    call.publish(Object::Mr(mr), |request, handle| {
         request.answer(7, &key.get().to_ne_bytes())?;
         request.answer(8, &key.get().to_ne_bytes())?;
         request.answer_object(0, handle.into())
@@ -119,7 +170,17 @@ pub(super) const fn access(flags: u32) -> Access {
 /// MR_DESTROY.
 pub(super) fn destroy_mr(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0)?;
-    call.destroy(handle, |object| matches!(object, Object::Mr(..)))
+    call.destroy(handle, |object| matches!(object, Object::Mr(_)))
+}
+
+impl Call<'_> {
+    /// Returns a region.
+    fn mr(&mut self, handle: u32) -> Result<&mut Mr, Errno> {
+        match self.object(handle)? {
+            Object::Mr(mr) => Ok(mr),
+            _ => Err(Errno::NOENT),
+        }
+    }
 }
 
 /// UAR_ALLOC: all pages are one and the same kind of shared memory that nobody reads.

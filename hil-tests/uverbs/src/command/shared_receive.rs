@@ -5,7 +5,7 @@ use crate::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
 use crate::errno::Errno;
 use crate::object::{Base, Object, Srq};
 use crate::process;
-use mlx5_softdev::SrqAttributes;
+use mlx5_softdev::{SrqAttributes, Topology};
 use zerocopy::IntoBytes;
 
 /// The most receives of a queue (`max_srq_recv_wr`), and the most segments of each.
@@ -40,6 +40,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     }
     let number = call.state.device.create_srq(SrqAttributes {
         pd,
+        topology: Topology::LinkedList,
         ring: asked.buffer,
         log_slots: slots.ilog2() as u8,
         stride: stride as u16,

@@ -6,7 +6,8 @@
 
 mod codec;
 
-use crate::{shared, sys};
+use crate::fault::{self, Fault, Place};
+use crate::{descriptors, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -34,6 +35,9 @@ const LONG: usize = 1 << 13;
 
 /// With more bytes waiting for a peer, messages without answers are dropped.
 const MAX_BACKLOG: usize = 1 << 26;
+
+/// What a short read returns.
+const SHORT: usize = 7;
 
 /// Bytes that are read with one call, at first.
 const BUFFER: usize = 1 << 18;
@@ -66,17 +70,32 @@ struct Outgoing {
     unanswered: VecDeque<(u32, u32)>,
 }
 
-/// Makes a directory that is this user's alone, and all above it.
+/// The longest name of a socket, in bytes (`sun_path` without its zero).
+const SOCKET_NAME: usize = 107;
+
+/// Makes the directory in which devices meet, this user's alone, and all above it.
 ///
 /// # Errors
-/// Also when it exists and belongs to someone else.
-pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
+/// Why it cannot be used, in a sentence.
+pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
+    let (shown, longest) = (directory.display(), socket(directory, SLOTS - 1).as_os_str().len());
+    if longest > SOCKET_NAME {
+        return Err(format!(
+            "the path {shown} is too long: sockets in it have names of up to {longest} bytes, and no more than \
+             {SOCKET_NAME} can be had (mlx5-emulate --dir PATH)"
+        ));
+    }
+    private_directory(directory)
+        .map_err(|error| format!("the directory {shown} cannot be used: {error} (mlx5-emulate --dir PATH)"))
+}
+
+fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let metadata = fs::symlink_metadata(path)?;
     if metadata.is_dir() && metadata.uid() == sys::user() {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "the fabric's directory is someone else's"))
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is someone else's"))
     }
 }
 
@@ -89,9 +108,13 @@ impl Fabric {
     /// Takes the first free slot under `directory`.
     ///
     /// # Errors
-    /// When the directory cannot be used or all slots are taken.
-    pub(crate) fn join(directory: &Path) -> io::Result<Self> {
-        private_directory(directory)?;
+    /// Why there is none, in a sentence.
+    pub(crate) fn join(directory: &Path) -> Result<Self, String> {
+        prepare(directory)?;
+        Self::take_slot(directory).map_err(|error| format!("{}: {error}", directory.display()))
+    }
+
+    fn take_slot(directory: &Path) -> io::Result<Self> {
         for slot in 0..SLOTS {
             let lock = directory.join(format!("slot-{slot}.lock"));
             let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(lock)?;
@@ -106,8 +129,8 @@ impl Fabric {
             }
             let listener = UnixListener::bind(&socket)?;
             listener.set_nonblocking(true)?;
-            shared::keep(&lock);
-            shared::keep(&listener);
+            descriptors::keep(&lock);
+            descriptors::keep(&listener);
             return Ok(Self {
                 directory: directory.to_path_buf(),
                 slot,
@@ -117,7 +140,7 @@ impl Fabric {
                 outgoing: BTreeMap::new(),
             });
         }
-        Err(io::Error::new(io::ErrorKind::AddrInUse, "too many processes on the fabric"))
+        Err(io::Error::new(io::ErrorKind::AddrInUse, "256 processes have devices here, and no more can"))
     }
 
     /// Returns the first and the last queue pair number of this process.
@@ -145,6 +168,9 @@ impl Fabric {
 
     /// Sends a message, at the latest with [`Fabric::flush`], or returns what is answered in its place.
     pub(crate) fn send(&mut self, message: &Message) -> Option<Message> {
+        if fault::at(Place::Message) == Some(Fault::Lost) && matches!(message, Message::Request { .. }) {
+            return unreachable(message);
+        }
         let to = match message {
             Message::Request { to, .. } | Message::Unanswered { to, .. } | Message::Response { to, .. } => {
                 slot_of(*to)
@@ -180,10 +206,15 @@ impl Fabric {
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
-                shared::keep(&stream);
+                descriptors::keep(&stream);
                 self.incoming.push(Incoming { stream, buffer: vec![0; BUFFER], filled: 0 });
             }
         }
+    }
+
+    /// Whether all is written, and an answer of another process is to come.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        !self.is_behind() && self.outgoing.values().any(|peer| !peer.unanswered.is_empty())
     }
 
     /// Moves bytes both ways and hands over the messages that have come, with answers in place of those that cannot.
@@ -195,6 +226,8 @@ impl Fabric {
         }
         let Self { incoming, outgoing, .. } = self;
         let mut take = |message: Message| {
+            // A peer may die at any.
+            let _ = fault::at(Place::Message);
             if let Message::Response { to, sequence, response } = &message {
                 let again = *response == Response::ReceiverNotReady;
                 outgoing.values_mut().for_each(|peer| peer.is_answered(*to, *sequence, again));
@@ -237,7 +270,8 @@ impl Incoming {
         let mut taken = 0;
         while taken < READ_AT_ONCE {
             let room = self.buffer.get_mut(self.filled..).unwrap_or_default();
-            let wanted = room.len();
+            let wanted = if fault::at(Place::Wire).is_some() { room.len().min(SHORT) } else { room.len() };
+            let room = room.get_mut(..wanted).unwrap_or_default();
             match self.stream.read(room) {
                 Ok(0) => return false,
                 Ok(length) => {
@@ -283,7 +317,7 @@ impl Outgoing {
     fn connect(directory: &Path, slot: u32) -> io::Result<Self> {
         let stream = UnixStream::connect(socket(directory, slot))?;
         stream.set_nonblocking(true)?;
-        shared::keep(&stream);
+        descriptors::keep(&stream);
         Ok(Self { stream, backlog: VecDeque::new(), unanswered: VecDeque::new() })
     }
 

@@ -6,7 +6,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-use crate::shared;
+use crate::descriptors;
 use mlx5_mkey::command::PathMtu;
 use mlx5_softdev::{Message, Request, Response, Seen, is_first};
 use packet::Flow;
@@ -67,7 +67,7 @@ struct Wire {
     routes: BTreeMap<u32, Route>,
     requesters: BTreeMap<u32, Requester>,
     /// Queue pairs that get no answers: the numbers of their first packet and their next.
-    told: BTreeMap<u32, (u32, u32)>,
+    unanswered: BTreeMap<u32, (u32, u32)>,
 }
 
 /// A queue pair that asks, perhaps of another process.
@@ -111,16 +111,17 @@ impl Wire {
         psn
     }
 
-    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and returns the number of its first packet.
-    fn tell(&mut self, flow: Flow, numbers: u32) -> u32 {
+    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and returns the number of
+    /// its first packet.
+    fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
         let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
-        let told = self.told.entry(flow.from).or_insert((first, first));
+        let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
         // Connected anew.
-        if told.0 != first {
-            *told = (first, first);
+        if *begin != first {
+            (*begin, *next) = (first, first);
         }
-        let psn = told.1;
-        told.1 = psn.wrapping_add(numbers);
+        let psn = *next;
+        *next = psn.wrapping_add(numbers);
         psn
     }
 
@@ -159,7 +160,7 @@ impl Wire {
                 let head = datagram.map(|datagram| split::deth(datagram.qkey, *from));
                 // A datagram is one packet, however long.
                 let mtu = if head.is_some() { usize::MAX } else { self.mtu(flow) };
-                let psn = self.tell(flow, split::numbers(request, mtu));
+                let psn = self.send_unanswered(flow, split::numbers(request, mtu));
                 split::unanswered(request, head, mtu, psn, |packet| write(flow, packet));
             }
             Seen::Received(Message::Request { from, to, sequence, request }) => {
@@ -211,7 +212,7 @@ impl Capture {
         if !found.is_empty() && found != head.as_flattened() {
             return Err(wrong("it is no capture as this writes them"));
         }
-        shared::keep(&file);
+        descriptors::keep(&file);
         Ok(Self { file: Some(file), wire: Wire::default() })
     }
 

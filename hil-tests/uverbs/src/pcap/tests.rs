@@ -259,9 +259,9 @@ fn answers_have_the_numbers_of_what_they_answer() {
 #[test]
 fn unreliable_connections_have_opcodes_of_their_own() {
     let mut wire = wire(A);
-    let mut tell =
+    let mut send =
         |request| sent(&mut wire, &Message::Unanswered { from: A, to: B, datagram: None, request });
-    let packets = [tell(write(300, Some(1))), tell(write(4, None))].concat();
+    let packets = [send(write(300, Some(1))), send(write(4, None))].concat();
     assert_eq!((opcodes(&packets), psns(&packets)), (vec![0x26, 0x29, 0x2a], vec![0xff_fffe, 0xff_ffff, 0]));
     assert!(packets.iter().all(|packet| !packet.acknowledge));
 }
@@ -308,7 +308,8 @@ fn what_is_sent_again_has_the_same_numbers() {
 
 #[test]
 fn processes_share_a_file_and_nothing_else_is_written_to() {
-    let path = std::env::temp_dir().join(format!("mlx5-uverbs-{}.pcap", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wire.pcap");
     let mut captures = [A, B].map(|qpn| {
         let mut capture = Capture::open(&path).unwrap();
         capture.set_routes(wire(qpn).routes);
@@ -327,6 +328,5 @@ fn processes_share_a_file_and_nothing_else_is_written_to() {
     std::fs::write(&path, "a letter").unwrap();
     assert!(Capture::open(&path).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"a letter");
-    std::fs::remove_file(&path).unwrap();
     assert!(Capture::open(Path::new("/dev/zero")).is_err(), "it has no end");
 }

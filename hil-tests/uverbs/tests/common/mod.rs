@@ -7,7 +7,7 @@ use std::process::Command;
 pub(crate) const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 
 /// Where a program may put its files.
-const DIRECTORY: &str = "MLX5_UVERBS_DIR";
+pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
 /// The file in which a program says which test it has run.
 const RAN: &str = "ran";
@@ -27,13 +27,6 @@ pub(crate) fn program(name: &str, role: &str, directory: &Path) -> Command {
     command
 }
 
-/// Makes a directory for one test.
-pub(crate) fn directory(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("mlx5-uverbs-test-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
 /// Runs `body` in a program of its own.
 pub(crate) fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
@@ -46,12 +39,11 @@ pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), bo
         std::fs::write(Path::new(&std::env::var_os(DIRECTORY).unwrap()).join(RAN), name).unwrap();
         return;
     }
-    let directory = directory(name);
-    let mut command = program(name, "alone", &directory);
-    prepare(&mut command, &directory);
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = program(name, "alone", directory.path());
+    prepare(&mut command, directory.path());
     let status = command.status().unwrap();
-    let ran = std::fs::read_to_string(directory.join(RAN));
-    let _ = std::fs::remove_dir_all(directory);
+    let ran = std::fs::read_to_string(directory.path().join(RAN));
     assert!(status.success(), "{status}");
     assert_eq!(ran.ok().as_deref(), Some(name), "no test of this name (with its modules) has run");
 }

@@ -19,7 +19,7 @@ use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,8 @@ const RECEIVE_CQN: usize = 0x18 + 0x9c;
 /// A send queue and its completion queue. Nothing of them is destroyed but by the process's end.
 struct Bare {
     opened: Opened,
+    qp: *mut c_void,
+    qpn: Qpn,
     cq: *mut c_void,
     cqn: Cqn,
     uar_page: NonNull<u64>,
@@ -162,7 +164,7 @@ impl Bare {
         };
         let completions = CompletionQueue::new(ring, cq_record).unwrap();
         let send = SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, rings).unwrap();
-        Self { opened, cq, cqn, uar_page, completions, doorbell, send }
+        Self { opened, qp, qpn, cq, cqn, uar_page, completions, doorbell, send }
     }
 
     /// Makes a channel and returns it, and its descriptor as a file.
@@ -300,5 +302,48 @@ fn events_go_to_channels_and_eventfds() {
             bare.completed();
             bare.completions.event_received();
         }
+    });
+}
+
+#[test]
+fn answers_that_nobody_waits_for_come_through_a_descriptor() {
+    preloaded("bare::answers_that_nobody_waits_for_come_through_a_descriptor", || {
+        const LENGTH: usize = 0x110;
+        let bare = Bare::new();
+        let mlx5 = &bare.opened.mlx5;
+        let channel = call!(mlx5, "mlx5dv_devx_create_cmd_comp": fn(
+            bare.opened.raw.as_ptr() => *mut c_void
+        ) -> *mut c_int);
+        assert!(!channel.is_null());
+        // SAFETY: a channel begins with its descriptor, which stays open until it is destroyed.
+        let file = unsafe { BorrowedFd::borrow_raw(*channel) };
+        let mut input = [0_u8; 16];
+        input[..2].copy_from_slice(&0x50b_u16.to_be_bytes());
+        input[8..12].copy_from_slice(&bare.qpn.get().to_be_bytes());
+        let ask = |input: &[u8], length: usize, number: u64| {
+            call!(mlx5, "mlx5dv_devx_obj_query_async": fn(
+                bare.qp => *mut c_void,
+                input.as_ptr() => *const u8,
+                input.len() => usize,
+                length => usize,
+                number => u64,
+                channel => *mut c_int
+            ) -> c_int)
+        };
+        assert_eq!(ask(&[0; 16], LENGTH, 1), libc::EINVAL, "no question about a queue pair");
+        for number in [7, 8] {
+            assert_eq!(ask(&input, LENGTH, number), 0);
+        }
+        for number in [7, 8_u64] {
+            assert!(crate::verbs::readable(&file, TIMEOUT.unwrap()));
+            let mut answer = [0xff_u8; 8 + LENGTH];
+            let read = call!(mlx5, "mlx5dv_devx_get_async_cmd_comp": fn(
+                channel => *mut c_int, answer.as_mut_ptr() => *mut u8, answer.len() => usize
+            ) -> c_int);
+            assert_eq!((read, &answer[..8]), (0, &number.to_ne_bytes()[..]));
+            // Status, and the state in the context: ready to send.
+            assert_eq!((answer[8], answer[8 + 0x18] >> 4), (0, 3));
+        }
+        call!(mlx5, "mlx5dv_devx_destroy_cmd_comp": fn(channel => *mut c_int));
     });
 }

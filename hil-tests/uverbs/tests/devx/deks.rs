@@ -20,7 +20,7 @@ fn load(pd: &ProtectionDomain, byte: u8) -> Outcome<Dek> {
 }
 
 /// Whether the device can encrypt with a key.
-fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
+pub(super) fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
     encrypted(bench, lease).is_some()
 }
 

@@ -16,12 +16,16 @@ mod connect;
 mod deks;
 mod dmabuf;
 mod keeping;
+#[allow(dead_code)] // Its `main`.
+#[path = "../../../examples/nvme_tcp_digests.rs"]
+mod nvme_tcp_digests;
 mod pools;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
 mod protected_write;
 mod recovery;
 mod room;
+mod secrets;
 mod verbs_qp;
 
 use common::{built, preloaded, prepared};
@@ -391,6 +395,13 @@ fn what_is_made_in_a_domain_keeps_it() {
 fn the_example_finds_the_ciphertext_that_was_computed_elsewhere() {
     preloaded("the_example_finds_the_ciphertext_that_was_computed_elsewhere", || {
         protected_write::run(None).unwrap();
+    });
+}
+
+#[test]
+fn the_example_finds_the_digests_that_were_computed_elsewhere() {
+    preloaded("the_example_finds_the_digests_that_were_computed_elsewhere", || {
+        nvme_tcp_digests::run(None).unwrap();
     });
 }
 

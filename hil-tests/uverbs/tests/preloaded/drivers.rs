@@ -67,6 +67,38 @@ fn commands_connect_a_verbs_queue_pair_to_itself() {
     });
 }
 
+/// As UCX does it: peers get their rights with the change to RTR, where its mask names them.
+#[test]
+fn rights_may_come_late() {
+    preloaded("drivers::rights_may_come_late", || {
+        for (mask, outcome) in [(0b1110, DONE), (0b0010, REQUEST_FAILED), (0, REQUEST_FAILED)] {
+            let mut end = End::new();
+            let [full, ..] = loopback(end.qpn, QpAccess::READ_WRITE);
+            let [initialise, mut ready, send] = loopback(end.qpn, QpAccess::default());
+            for (at, _) in full.iter().zip(&initialise).enumerate().filter(|(_, (a, b))| a != b) {
+                ready[at] |= full[at];
+            }
+            // The mask's lowest byte.
+            ready[0x13] |= mask;
+            for input in [&initialise, &ready, &send] {
+                assert_eq!(end.context.command(end.qp, input), Ok(()));
+            }
+            end.write(8, end.data.0 + 512, end.key);
+            assert_eq!(end.poll().0, outcome, "{mask:#06b}");
+        }
+    });
+}
+
+#[test]
+fn ports_are_bound_to_no_other() {
+    preloaded("drivers::ports_are_bound_to_no_other", || {
+        let (mut input, mut output) = ([0; 16], [0xff; 16]);
+        input[..2].copy_from_slice(&[0x08, 0x42]);
+        assert_eq!(Context::new().other(&input, &mut output), Ok(()));
+        assert_eq!((output[0], output[8 + 3] & 7), (0, 0), "status, lag_state");
+    });
+}
+
 #[test]
 fn a_path_that_is_no_loopback_needs_a_port() {
     preloaded("drivers::a_path_that_is_no_loopback_needs_a_port", || {

@@ -4,11 +4,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod drivers;
+mod faults;
+mod memory;
+mod mkeys;
+mod paths;
 mod record;
 mod shared;
 mod verbs;
 
-use common::{INSIDE, directory, preloaded, prepared, program};
+use common::{INSIDE, preloaded, prepared, program};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -390,16 +394,16 @@ fn pair(name: &str, body: impl FnOnce(&str)) {
         body(&role);
         return;
     }
-    let directory = directory(name);
-    let start =
-        |role| program(name, role, &directory).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let start = |role| {
+        program(name, role, directory.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    };
     let (mut first, mut second) = (start("first"), start("second"));
     let carriers = [carry(&mut first, &mut second), carry(&mut second, &mut first)];
     let outcomes = [first.wait().unwrap(), second.wait().unwrap()];
     for carrier in carriers {
         carrier.join().unwrap();
     }
-    let _ = std::fs::remove_dir_all(directory);
     assert!(outcomes.iter().all(std::process::ExitStatus::success), "{outcomes:?}");
 }
 

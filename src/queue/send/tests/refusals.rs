@@ -148,14 +148,14 @@ fn what_is_refused_has_changed_nothing() {
     }
 }
 
-/// Requests behind one that was refused.
+/// Requests after one that was refused.
 fn epilogue(queue: &mut Queue<'_>, mkey: &mut Mkey) {
     let mut batch = queue.batch();
     configure(batch.request(4), mkey, Layout::List(&[ENTRY; 2])).unwrap();
     batch.request(5).nop().unwrap();
 }
 
-/// As [`epilogue`], with refusals before, between and behind its requests.
+/// As [`epilogue`], with refusals before, between and after its requests.
 fn refuse_in_batch(queue: &mut Queue<'_>, mkey: &mut Mkey, post: PostOne, error: PostError) {
     let mut batch = queue.batch();
     let refuse = |batch: &mut Batch<'_, '_, _, 64>, mkey: &mut Mkey| {

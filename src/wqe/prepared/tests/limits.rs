@@ -109,7 +109,7 @@ fn lengths_are_summed_in_64_bits() {
     }
 }
 
-/// Returns the most bytes that an mkey may map behind this configuration, if there is a limit, and what is refused beyond.
+/// Returns the most bytes that an mkey may map after this configuration, if there is a limit, and what is refused beyond.
 fn limit(mkey: &Mkey, config: &MkeyConfig) -> Option<(u32, ConfigError)> {
     if config.crypto.is_some() && mkey.kind().crypto == Some(XtsEngine::SingleBlock) {
         let unit = BlockSize::B4096;
@@ -155,7 +155,7 @@ fn a_layout_that_stays_is_held_to_the_limit_too() {
     let sign = PreparedConfig::new(mkey.kind(), &MkeyConfig { signature, ..MkeyConfig::UNCHANGED }).unwrap();
     let refused = ConfigError::LengthOver32Bits { mebibytes: 4096 };
     assert_eq!(refusal(&mut mkey, &sign, Layout::Unchanged), refused);
-    // What is in force bounds the layouts behind it.
+    // What is in force bounds the layouts after it.
     configured(&mut mkey, &encrypt, LIST);
     assert_eq!(refusal(&mut mkey, &plain, Layout::List(&[entry(0, 4097)])), over(4097));
 }

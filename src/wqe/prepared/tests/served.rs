@@ -78,9 +78,9 @@ fn all_kinds() -> Vec<MkeyAttributes> {
     let with = |capabilities| {
         Some(SignatureAttributes { capabilities, ..attributes(true, None).signature.unwrap() })
     };
-    let signatures = (0..8).map(|bits| {
-        let [block_4048, crc32c, crc64_xp10] = [1, 2, 4].map(|bit| bits & bit != 0);
-        with(SignatureCapabilities { block_4048, crc32c, crc64_xp10 })
+    let signatures = (0..16).map(|bits| {
+        let [block_4048, crc32c, crc64_xp10, digest_with_xts] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+        with(SignatureCapabilities { block_4048, crc32c, crc64_xp10, digest_with_xts })
     });
     let signatures: Vec<_> = signatures.chain([None]).collect();
     let mut kinds = Vec::new();

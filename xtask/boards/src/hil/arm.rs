@@ -6,29 +6,10 @@ use super::boards::{Crypto, Program, Reset, Ssh};
 use super::ssh::Remote;
 use crate::vdpu::Machine;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Command;
 use xtask::build;
-use xtask::debian::{self, Architecture, Dependencies};
+use xtask::qemu_user::{self, STAND_IN};
 use xtask::toolchain::{Board as BlueField, System};
-
-/// The stand-in for the kernel, as it is built and as it lies beside the program on the machine.
-const STAND_IN: &str = "libmlx5_uverbs.so";
-
-/// libmlx5, and what it is linked with.
-const LIBRARIES: &[&str] = &["ibverbs-providers"];
-
-/// Variables by which a program finds the software device.
-fn variables(stand_in: String, crypto: Crypto) -> BTreeMap<String, String> {
-    [("LD_PRELOAD", stand_in), ("MLX5_UVERBS_CRYPTO", crypto.name().into())]
-        .map(|(name, value)| (name.into(), value))
-        .into()
-}
-
-/// Builds the stand-in for a BlueField's cores, and returns where it is.
-fn stand_in(board: BlueField) -> Result<PathBuf, String> {
-    build::file(board, System::Linux, STAND_IN)
-}
 
 /// The program under qemu-aarch64.
 pub(super) struct QemuUser {
@@ -45,23 +26,15 @@ impl QemuUser {
 
 impl Board for QemuUser {
     fn prepare(&mut self) -> Result<(), Trouble> {
-        debian::install(debian::EMULATORS)?;
-        let libraries = debian::unpack(Architecture::Arm64, "verbs", LIBRARIES, Dependencies::Included)?;
         let program = build::file(self.board, System::Linux, "hil")?;
-        // The emulator's own environment is that of this machine's programs.
-        let mut words = vec!["qemu-aarch64".to_owned(), "-L".into(), libraries.display().to_string()];
-        for (name, value) in variables(stand_in(self.board)?.display().to_string(), self.crypto) {
-            words.extend(["-E".into(), format!("{name}={value}")]);
-        }
-        words.extend([program.display().to_string(), "--device".into(), "uverbs".into()]);
-        self.words = words;
+        self.words = qemu_user::words(self.board, self.crypto.name())?;
+        self.words.extend([program.display().to_string(), "--device".into(), "uverbs".into()]);
         Ok(())
     }
 
     fn command(&mut self, arguments: &[String]) -> Result<Command, String> {
-        let (emulator, rest) = self.words.split_first().ok_or("the board was not prepared")?;
-        let mut command = Command::new(emulator);
-        command.args(rest).args(arguments).env_remove("LD_PRELOAD").env_remove("SYSFS_PATH");
+        let mut command = qemu_user::command(&self.words)?;
+        command.args(arguments);
         Ok(command)
     }
 
@@ -88,10 +61,11 @@ impl Vdpu {
 
 impl Board for Vdpu {
     fn prepare(&mut self) -> Result<(), Trouble> {
-        let beside = vec![(STAND_IN, stand_in(BlueField::BlueField2)?)];
+        let beside = vec![(STAND_IN, qemu_user::stand_in(BlueField::BlueField2)?)];
         let machine = self.machine.insert(Machine::new()?);
         machine.start()?;
-        let mut environment = variables(format!("./{STAND_IN}"), self.crypto);
+        let mut environment: BTreeMap<_, _> =
+            qemu_user::variables(format!("./{STAND_IN}"), self.crypto.name()).into();
         environment.extend(self.environment.clone());
         let ssh = Ssh {
             address: "root@127.0.0.1".into(),

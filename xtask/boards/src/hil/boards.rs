@@ -1,6 +1,6 @@
 //! The file that describes boards, `hil-tests/boards.toml` or one that is named by `--boards`.
 
-use super::monitor::Limits;
+use super::limits::Limits;
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 mod arm;
 mod board;
 mod boards;
+mod limits;
 mod monitor;
 mod report;
 mod reset;

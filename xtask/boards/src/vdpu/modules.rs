@@ -69,8 +69,9 @@ mod tests {
 
     #[test]
     fn what_a_module_depends_on_comes_before_it() {
-        let folder = std::env::temp_dir().join(format!("modules-{}", std::process::id()));
-        fs::create_dir_all(folder.join("net")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        fs::create_dir(folder.join("net")).unwrap();
         for (name, info) in [
             ("net/a.ko", "\0license=GPL\0depends=b-c,d\0"),
             ("b-c.ko", "\0depends=d,a\0"),
@@ -81,10 +82,9 @@ mod tests {
             fs::write(folder.join(name), info).unwrap();
         }
         let names = |wanted: &[&str]| {
-            in_order(&folder, wanted).map(|all| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+            in_order(folder, wanted).map(|all| all.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["e", "a"]).unwrap(), ["e", "d", "b_c", "a"]);
         assert!(names(&["f"]).is_err());
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

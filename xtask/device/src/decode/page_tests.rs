@@ -239,7 +239,7 @@ fn both_sides_are_drawn_in_bytes() {
 
 #[test]
 fn memory_that_was_copied_stands_beside() {
-    let folder = run::Folder::temporary("decode-memory").unwrap();
+    let folder = run::temporary("decode-memory").unwrap();
     let mut options = Options::default();
     for (name, address, bytes) in [("first", 0x0ff8, vec![0x61; 264]), ("second", 0x9000, vec![0x62; 768])] {
         let file = folder.path().join(name);

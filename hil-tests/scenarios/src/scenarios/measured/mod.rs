@@ -52,7 +52,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Says how a side fared.
-fn side(failure: Option<Failure>) -> String {
+pub(super) fn side(failure: Option<Failure>) -> String {
     match failure {
         None => "well".into(),
         Some(Failure { syndrome, vendor, hardware, hardware_type }) => format!(

@@ -1,18 +1,15 @@
-//! Requests that the library never writes: it writes an ordinary one, and some of its bytes are changed in the ring before
-//! the device is told of it. And one that it does write, by the clock.
+//! Requests that the library never writes, and one that it does write, by the clock.
 
+use super::super::changed::{BSF, FLAGS, configure};
 use super::super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, dif_domain, domain, pattern};
-use super::{Measurement, Tell, compared, measurement, send, side};
-use crate::board::{Board, SEND_BLOCKS};
+use super::{Measurement, Tell, compared, measurement, send};
+use crate::board::Board;
 use crate::qp_pair::{Tx, Verdict};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange};
-use mlx5_mkey::queue::Outcome;
+use mlx5_mkey::mkey::{BlockSignature, MkeyConfig, Signature, SignatureChange};
 use mlx5_mkey::types::{BlockSize, Seed};
-use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::umr::UmrFlags;
-use zerocopy::IntoBytes;
 
 pub(super) const ALL: &[Measurement] = &[
     measurement!(gap09_raw_data_size, SIGNATURE),
@@ -21,57 +18,9 @@ pub(super) const ALL: &[Measurement] = &[
     measurement!(gap13_time_of_a_second_configuration, SIGNATURE),
 ];
 
-/// Where the flags of a UMR stand: behind the control segment.
-const FLAGS: usize = 16;
-/// Where the signature BSF stands in a request of three entries: control, UMR control and context take two blocks, the
-/// entries one.
-const BSF: usize = 3 * 64;
 /// In the BSF: the block size selector of the memory domain, and the raw data size.
 const MEMORY_SELECTOR: usize = BSF + 3;
 const RAW_SIZE: usize = BSF + 4;
-
-/// Configures the mkey over its memory, with bytes of the request changed; returns what came of it.
-///
-/// # Errors
-/// That the request cannot be changed.
-fn configure(
-    fixture: &mut MkeyFixture<'_>,
-    signature: Option<&BlockSignature>,
-    changes: &[(usize, u8)],
-) -> Result<Result<(), String>, String> {
-    let entries = fixture.entries();
-    let config = MkeyConfig {
-        access: Some(Access::ALL),
-        signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
-        crypto: None,
-    };
-    let first = fixture.pair.near.queues().producer();
-    fixture.pair.try_configure(fixture.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
-    let ring = fixture.pair.board.send_ring(&fixture.pair.near).ok_or("the board does not show its rings")?;
-    for &(at, byte) in changes {
-        let block = first.wrapping_add((at / 64) as u32);
-        let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
-        let found: Wqebb = fixture.pair.near.queues().block(block);
-        if fixture.pair.board.read(address, 64) != found.as_bytes() {
-            return Err("the ring is not where the board says".into());
-        }
-        fixture.pair.board.write(address + (at % 64) as u64, &[byte]);
-    }
-    fixture.pair.near.ring_doorbell();
-    fixture.pair.run_device()?;
-    let completions = fixture.pair.wait_near(1);
-    let done = match completions.as_deref() {
-        Ok([one]) => match one.outcome {
-            Outcome::Failed(failure) => Err(format!("refused when configured: {}", side(Some(failure)))),
-            _ => Ok(()),
-        },
-        other => Err(format!("no completion when configured ({other:?})")),
-    };
-    if done.is_err() {
-        fixture.pair.reconnect();
-    }
-    Ok(done)
-}
 
 /// The raw data size is all ones in every request that is known. What do others do to a transfer of two blocks?
 fn gap09_raw_data_size(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {

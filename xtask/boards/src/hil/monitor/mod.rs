@@ -1,6 +1,7 @@
 //! Follows a run by what the board says and by the time that passes, and decides what is to be done: go on listening, reset
 //! the board, or end. It knows neither processes nor clocks; time is what the caller says, counted from the run's begin.
 
+use super::limits::Limits;
 use super::results::{Case, Ending, Results, Verdict};
 use hil_scenarios::protocol::Event;
 use std::collections::{HashSet, VecDeque};
@@ -16,17 +17,6 @@ const PROBLEMS: usize = 20;
 const LOG: usize = 40;
 /// Characters that are kept of a text of the board.
 const TEXT: usize = 4_000;
-
-/// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    /// From the start of the board's program to its first event.
-    pub(super) start: Duration,
-    /// From one event to the next.
-    pub(super) case: Duration,
-    /// The whole run, resets included.
-    pub(super) total: Duration,
-}
 
 /// What is to be done next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,27 +1,29 @@
 //! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the fabric.
 
-use crate::abi::AsyncEvent;
+mod doorbells;
+mod messages;
+mod notify;
+
 use crate::channel::{Channel, Kind};
 use crate::errno::Errno;
-use crate::events::{self, Subject, Subscriptions};
+use crate::events::{Subject, Subscriptions};
 use crate::fabric::Fabric;
-use crate::object::{Context, Cq, Devx, Object};
+use crate::fault;
+use crate::notice;
+use crate::object::{Context, Devx, Object};
 use crate::process::ProcessMemory;
 use crate::record::Record;
 use crate::settings::Settings;
-use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
+use crate::turn::by_hand;
+use doorbells::Doorbells;
 use mlx5_softdev::factory;
-use mlx5_softdev::{CryptoMode, Device, Error, Memory, Message, Numbered, Peer, QpState};
+use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};
 use std::collections::BTreeMap;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
 
 /// The period of the receiver-not-ready timer.
 const NOT_READY_PERIOD: Duration = Duration::from_millis(1);
-
-/// How long a request waits for the queue pair that it is sent to to become ready, as a requester would retry.
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An arm word that no program has written.
 pub(crate) const NEVER_ARMED: [u8; 4] = [0xff; 4];
@@ -44,9 +46,8 @@ pub(crate) struct State {
     pub(crate) subscriptions: Subscriptions,
     /// Requests that came before their queue pair was ready.
     early: Vec<(Instant, Message)>,
-    /// The doorbell records, as they were last seen.
-    watched: Vec<Watched>,
-    /// Queues have changed: `watched` is to be made anew, and queues may move without a doorbell.
+    doorbells: Doorbells,
+    /// Queues have changed: `doorbells` are to be found anew, and queues may move without a doorbell.
     changed: bool,
     last_period: Instant,
     /// Peers were not looked at, since there were doorbells.
@@ -63,25 +64,21 @@ enum File {
     Channel(u32),
 }
 
-/// A doorbell record that is looked at.
-#[derive(Clone, Copy, Debug)]
-struct Watched {
-    queue: Subject,
-    address: u64,
-    last: [u8; 8],
-}
-
 impl State {
     /// Makes the device and joins the fabric.
     ///
     /// # Errors
-    /// [`Errno::IO`] when the fabric cannot be joined or a file of a log cannot be written.
+    /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on standard error.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
-        let fabric = Fabric::join(&settings.directory).map_err(|_| Errno::IO)?;
+        let fabric = Fabric::join(&settings.directory).map_err(|why| {
+            notice::once(&why);
+            Errno::IO
+        })?;
         let (first, last) = fabric.qpns();
         device.set_numbers(Numbered::Qp, first, last)?;
         let record = Record::new(settings, &mut device)?;
+        device.set_gate(|_, entry| fault::completion(entry));
         let factory = match settings.profile.crypto {
             CryptoMode::Wrapped => Some(factory::commission(&mut device)?),
             _ => None,
@@ -96,7 +93,7 @@ impl State {
             next_file: 1,
             subscriptions: Subscriptions::default(),
             early: Vec::new(),
-            watched: Vec::new(),
+            doorbells: Doorbells::default(),
             changed: true,
             last_period: Instant::now(),
             peers_wait: false,
@@ -142,8 +139,20 @@ impl State {
             let _ = self.destroy(object);
         }
         self.changed = true;
-        for channel in self.channels.values().filter(|channel| channel.is_of(number)) {
+        self.end_channels(number);
+    }
+
+    /// Ends the channels of a context.
+    pub(crate) fn end_channels(&self, context: u32) {
+        for channel in self.channels.values().filter(|channel| channel.is_of(context)) {
             channel.end();
+        }
+    }
+
+    /// Hands an event to a channel, if it is there.
+    pub(crate) fn push(&mut self, channel: Option<u32>, event: &[u8]) {
+        if let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number)) {
+            channel.push(event);
         }
     }
 
@@ -183,11 +192,11 @@ impl State {
     ///
     /// # Errors
     /// [`Errno::NOMEM`] when there are no descriptors left.
-    pub(crate) fn open_channel(&mut self, kind: Kind, context: u32) -> Result<(u32, RawFd), Errno> {
+    pub(crate) fn open_channel(&mut self, kind: Kind, context: u32) -> Result<(u32, OwnedFd), Errno> {
         let (channel, descriptor) = Channel::new(kind, context).map_err(|_| Errno::NOMEM)?;
         let number = self.number();
         self.channels.insert(number, channel);
-        self.place(descriptor, File::Channel(number));
+        self.place(descriptor.as_raw_fd(), File::Channel(number));
         Ok((number, descriptor))
     }
 
@@ -197,6 +206,11 @@ impl State {
             Some(File::Channel(number)) => Some((*number, self.channels.get(number)?.kind())),
             _ => None,
         }
+    }
+
+    /// Returns a channel by its number.
+    pub(crate) fn channel(&mut self, number: u32) -> Option<&mut Channel> {
+        self.channels.get_mut(&number)
     }
 
     /// Takes unread events back. Returns how many of those sent were read.
@@ -252,7 +266,8 @@ impl State {
         let device = &mut self.device;
         match object {
             Object::Pd(number) => device.dealloc_pd(number)?,
-            Object::Mr(index, _) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
+            Object::Mr(mr) => device.destroy_mkey(mr.key.index())?,
+            Object::Window(index) | Object::Devx(Devx::Mkey(index)) => device.destroy_mkey(index)?,
             Object::Cq(cq) => {
                 device.destroy_cq(cq.number)?;
                 self.subscriptions.forget(Subject::Cq(cq.number));
@@ -279,12 +294,17 @@ impl State {
 
     /// Whether there is nothing that a doorbell could ring.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.watched.is_empty() && !self.changed && self.early.is_empty() && !self.fabric.is_behind()
+        self.doorbells.is_empty() && !self.changed && self.early.is_empty() && !self.fabric.is_behind()
     }
 
     /// Whether the program has armed a completion queue, and so sleeps at times.
     pub(crate) const fn waits_for_events(&self) -> bool {
         self.armed
+    }
+
+    /// Whether there is nothing to write, and an answer of another process is to come.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        self.fabric.awaits_answers()
     }
 
     /// Returns what to wait on besides doorbells.
@@ -294,11 +314,16 @@ impl State {
 
     /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
     pub(crate) fn work(&mut self) -> bool {
+        self.meet_fate();
         let mut moved = std::mem::take(&mut self.changed);
+        if fault::late_ones_are_due() {
+            self.device.release();
+            moved = true;
+        }
         if moved {
             self.watch();
         }
-        let rung = self.look();
+        let rung = self.doorbells.look();
         moved |= !rung.is_empty();
         // Peers have their turn when the program has nothing new, and every other time.
         self.peers_wait = !rung.is_empty() && !self.peers_wait;
@@ -314,7 +339,7 @@ impl State {
                 let _ = self.device.doorbell_at(number, u16::from_be_bytes([high, low]));
             }
         }
-        if self.device.is_waiting() && self.last_period.elapsed() >= NOT_READY_PERIOD {
+        if self.device.is_waiting() && (by_hand() || self.last_period.elapsed() >= NOT_READY_PERIOD) {
             self.last_period = Instant::now();
             self.device.run();
             moved = true;
@@ -339,7 +364,7 @@ impl State {
         }
     }
 
-    /// Makes the list of doorbell records anew: those that can make something happen.
+    /// Finds the doorbell records anew: those that can make something happen.
     fn watch(&mut self) {
         self.record.queues(self.contexts.values());
         let device = &self.device;
@@ -354,152 +379,6 @@ impl State {
             }
             _ => None,
         });
-        self.watched = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
+        self.doorbells.watch(records);
     }
-
-    /// Looks at all doorbell records. Returns those that have changed, and whose they are.
-    fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
-        let addresses: Vec<u64> = self.watched.iter().map(|watched| watched.address).collect();
-        let mut records = Vec::new();
-        ProcessMemory.records(&addresses, &mut records);
-        let mut changed = Vec::new();
-        for (watched, record) in self.watched.iter_mut().zip(records) {
-            if let Some(record) = record.filter(|record| *record != watched.last) {
-                watched.last = record;
-                changed.push((watched.queue, record));
-            }
-        }
-        changed
-    }
-
-    /// Takes messages of other processes. Returns whether there were any that could be carried out.
-    fn receive(&mut self) -> bool {
-        let Self { device, fabric, early, .. } = self;
-        let mut any = false;
-        for (since, message) in std::mem::take(early) {
-            if is_early(device, &message) && since.elapsed() < TIMEOUT {
-                early.push((since, message));
-            } else {
-                any = true;
-                device.deliver(message);
-            }
-        }
-        fabric.exchange(|message| {
-            if is_early(device, &message) {
-                early.push((Instant::now(), message));
-            } else {
-                any = true;
-                device.deliver(message);
-            }
-        });
-        any
-    }
-
-    /// Hands messages to other processes.
-    fn transmit(&mut self) -> bool {
-        let mut any = false;
-        while let Some(message) = self.device.take_message() {
-            any = true;
-            if let Some(answer) = self.fabric.send(&message) {
-                self.device.deliver(answer);
-            }
-        }
-        self.fabric.flush();
-        any
-    }
-
-    /// Turns the device's events into asynchronous events of the contexts.
-    fn report(&mut self) {
-        for event in self.device.take_events() {
-            let (subject, kind) = events::of_kernel(event);
-            self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
-            for context in self.contexts.values_mut() {
-                let channel = context.async_channel;
-                let found = context.queues_mut().find_map(|object| match object {
-                    Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
-                        qp.async_events = qp.async_events.wrapping_add(1);
-                        qp.user_handle
-                    }
-                    Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
-                        srq.async_events = srq.async_events.wrapping_add(1);
-                        srq.user_handle
-                    }
-                    Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
-                        cq.async_events = cq.async_events.wrapping_add(1);
-                        cq.user_handle
-                    }
-                    _ => None,
-                });
-                if let Some(element) = found
-                    && let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number))
-                {
-                    channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
-                }
-            }
-        }
-    }
-
-    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an event of the device
-    /// those that commands made.
-    fn notify(&mut self) {
-        let Self { device, channels, subscriptions, contexts, armed, .. } = self;
-        for object in contexts.values_mut().flat_map(Context::queues_mut) {
-            let Object::Cq(cq) = object else { continue };
-            let channel = cq.channel.and_then(|number| channels.get_mut(&number));
-            if channel.is_none() && !subscriptions.want_completions(cq.number) {
-                continue;
-            }
-            let Some(word) = arm_word(cq) else { continue };
-            *armed = true;
-            let Some(sequence) = due(device, cq, word) else { continue };
-            cq.fired = Some(sequence);
-            if let Some((channel, user_handle)) = channel.zip(cq.user_handle) {
-                cq.completion_events = cq.completion_events.wrapping_add(1);
-                channel.push(&user_handle.to_ne_bytes());
-            } else {
-                subscriptions.deliver(Subject::Cq(cq.number), &events::completion(cq.number), channels);
-            }
-        }
-    }
-}
-
-/// Whether a request comes before the queue pair that it is for is ready.
-fn is_early(device: &Device<ProcessMemory>, message: &Message) -> bool {
-    let Message::Request { to, .. } = message else { return false };
-    let state = device.query(*to).map(|view| view.state);
-    matches!(state, Ok(QpState::Reset | QpState::Init))
-}
-
-/// Returns the word by which a completion queue was armed last, if ever.
-fn arm_word(cq: &Cq) -> Option<u32> {
-    let mut word = [0; 4];
-    ProcessMemory.read(cq.record.wrapping_add(4), &mut word).ok()?;
-    (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
-}
-
-/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
-/// there are entries that count behind its consumer index.
-fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
-    let sequence = (word >> 28 & 3) as u8;
-    let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
-    let pending = device.cq_producer(cq.number).ok()?.wrapping_sub(consumer) & 0x00ff_ffff;
-    if cq.fired == Some(sequence) || pending == 0 || pending > cq.entries {
-        return None;
-    }
-    let counts = !solicited || (0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index)));
-    counts.then_some(sequence)
-}
-
-/// Whether an entry wakes those who wait for solicited ones: it is marked, or an error.
-fn is_solicited(cq: &Cq, index: u32) -> bool {
-    let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
-    let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);
-    let mut byte = [0; 1];
-    if ProcessMemory.read(last, &mut byte).is_err() {
-        return true;
-    }
-    let [byte] = byte;
-    let entry = OpOwn::from_bits(byte);
-    let opcode = CqeOpcode(entry.opcode());
-    entry.solicited() || opcode == CqeOpcode::REQUESTER_ERROR || opcode == CqeOpcode::RESPONDER_ERROR
 }

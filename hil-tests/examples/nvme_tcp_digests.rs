@@ -1,0 +1,151 @@
+//! A PDU of NVMe/TCP with header digest and data digest, in one pass: the device computes both while it writes the PDU, and checks
+//! and strips both while it reads it. Then a bit of the data is flipped, and the data's mkey says so; the header's does not.
+//!
+//! Two mkeys, each with a digest of its own on the wire. One chain configures both and moves header, digest, data and digest; each
+//! mkey has a request of its own, since nothing is known of devices that take two digests in one.
+//!
+//! `cargo xtask emulate -- cargo run --package hil-tests --example nvme_tcp_digests` runs it on the software device, on an mlx5 device
+//! with CRC32C it runs as it is. Argument: the device's name, if not the first.
+
+#![allow(clippy::indexing_slicing)] // Two mkeys are asked for, and two are there.
+
+use mlx5_mkey::devx::{Buffer, CqReader, CqSpec, Device, MkeySpec, Mkeys, QueuePair, QueuePairSpec};
+use mlx5_mkey::mkey::{Access, Digest, KlmEntry, MkeyConfig, SignatureChange, SignatureErrorKind};
+use mlx5_mkey::queue::{Completion, Outcome, QpRouter};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use std::error::Error;
+use std::time::Duration;
+
+/// The header of a C2HData PDU with both digests, the last of command 0x1234: 4096 bytes of data (NVMe/TCP transport specification).
+const HEADER: [u8; 24] =
+    [7, 7, 24, 28, 0x20, 0x10, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0];
+const DATA: usize = 4096;
+const DIGEST: usize = Digest::BYTES as usize;
+const PDU: usize = HEADER.len() + DIGEST + DATA + DIGEST;
+/// The digests, as a bitwise CRC32C in Python computed them.
+const HEADER_DIGEST: u32 = 0xd804_94e0;
+const DATA_DIGEST: u32 = 0xc014_3a6f;
+/// Where the data's digest is in the PDU; the other is behind the header.
+const DATA_DIGEST_AT: usize = PDU - DIGEST;
+
+fn main() -> std::process::ExitCode {
+    let Err(error) = run(std::env::args().nth(1).as_deref()) else { return std::process::ExitCode::SUCCESS };
+    eprintln!("error: {error}");
+    std::process::ExitCode::FAILURE
+}
+
+/// Does it on the device of this name, or on the first.
+pub(crate) fn run(name: Option<&str>) -> Result<(), Box<dyn Error>> {
+    let device = Device::open(name)?;
+    println!("device: {device}");
+    let pd = device.alloc_pd()?;
+    let (cq, mut completions) = device.create_cq(CqSpec::entries_for(1, 64, 16, 2))?;
+    let mut queue: QueuePair<64, 16> = device.create_qp(&pd, &cq, &cq, QueuePairSpec::default())?;
+    queue.control().connect_loopback()?;
+
+    let mut memory = pd.alloc_buffer(HEADER.len() + DATA, Access::LOCAL_WRITE)?;
+    let mut peer = pd.alloc_buffer(PDU, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ)?;
+    let data: Vec<u8> = (0..DATA).map(|index| (index * 7) as u8).collect();
+    memory.write(0, &HEADER);
+    memory.write(HEADER.len(), &data);
+
+    let spec = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
+    let mut mkeys = pd.create_mkeys(2, spec)?;
+    let config = MkeyConfig {
+        access: Some(Access::LOCAL_WRITE),
+        signature: SignatureChange::Digest(Digest::wire()),
+        ..MkeyConfig::UNCHANGED
+    };
+    let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
+    // The header, and the data in two pieces.
+    let (header, middle) = ([memory.entry(0..HEADER.len())], HEADER.len() + 1000);
+    let pieces = [memory.entry(HEADER.len()..middle), memory.entry(middle..HEADER.len() + DATA)];
+    let layouts = [&header[..], &pieces[..]];
+    let remote = Remote { address: peer.address(), rkey: peer.rkey() };
+
+    let [header, data] = configure(1, &mut queue, &mut mkeys, &prepared, layouts)?;
+    queue.request(2).rdma_write(remote, &[header])?;
+    queue.request(2).signaled().rdma_write(behind(remote, header), &[data])?;
+    queue.ring_doorbell();
+    finish(2, &mut completions, &mut queue, &mut mkeys)?;
+    let digests = [digest(&mut peer, HEADER.len()), digest(&mut peer, DATA_DIGEST_AT)];
+    if digests != [HEADER_DIGEST, DATA_DIGEST] {
+        return Err(format!("other digests: {digests:08x?}").into());
+    }
+    println!("written: {PDU} bytes, header digest {HEADER_DIGEST:08x}, data digest {DATA_DIGEST:08x}");
+
+    // The way back, good and then with a bit flipped in the data: checked and stripped.
+    for (id, flip) in [(4, 0), (6, 0x40)] {
+        let mut byte = [0];
+        peer.read(PDU - 100, &mut byte);
+        peer.write(PDU - 100, &[byte[0] ^ flip]);
+        let [header, data] = configure(id - 1, &mut queue, &mut mkeys, &prepared, layouts)?;
+        queue.request(id).rdma_read(remote, &[header])?;
+        queue.request(id).signaled().rdma_read(behind(remote, header), &[data])?;
+        queue.ring_doorbell();
+        finish(id, &mut completions, &mut queue, &mut mkeys)?;
+        let [of_header, of_data] = [mkeys[0].check()?, mkeys[1].check()?];
+        match (of_header, of_data) {
+            (None, None) if flip == 0 => println!("read back: both digests are good"),
+            (None, Some(error)) if flip != 0 && error.kind == SignatureErrorKind::Digest => {
+                println!("read back with a bit flipped: {error}");
+            }
+            other => return Err(format!("with {flip:#x} flipped the mkeys say {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the place behind the header and its digest.
+const fn behind(remote: Remote, header: Sge) -> Remote {
+    Remote { address: remote.address + header.length as u64, ..remote }
+}
+
+/// Lays header and data under the two mkeys, and returns the PDU: all of both.
+fn configure(
+    id: u64,
+    queue: &mut QueuePair<64, 16>,
+    mkeys: &mut Mkeys,
+    prepared: &PreparedConfig,
+    layouts: [&[KlmEntry]; 2],
+) -> Result<[Sge; 2], Box<dyn Error>> {
+    for (mkey, layout) in mkeys.iter_mut().zip(layouts) {
+        queue.request(id).configure_mkey(mkey, prepared, layout)?;
+    }
+    let all = |mkey: usize| {
+        let length = mkeys[mkey].wire_length().unwrap_or_default() as u32;
+        Sge { address: 0, length, lkey: mkeys[mkey].key() }
+    };
+    Ok([all(0), all(1)])
+}
+
+/// Reads a digest, which is in little endian.
+fn digest(memory: &mut Buffer, at: usize) -> u32 {
+    let mut bytes = [0; DIGEST];
+    memory.read(at, &mut bytes);
+    u32::from_le_bytes(bytes)
+}
+
+/// Takes completions up to that of the request `id`, or gives up after five seconds.
+fn finish(
+    id: u64,
+    completions: &mut CqReader,
+    queue: &mut QueuePair<64, 16>,
+    mkeys: &mut Mkeys,
+) -> Result<(), Box<dyn Error>> {
+    let mut router = QpRouter { queues: queue, mkeys };
+    loop {
+        let limit = Some(Duration::from_secs(5));
+        match completions.wait(&mut router, limit)?.ok_or("no completion within five seconds")? {
+            // It comes before the completion of the data. The router has told the mkey.
+            Completion::SignatureError { position, .. } => println!("mkey {position} has a signature error"),
+            Completion::Work(work) => match work.outcome {
+                Outcome::Failed(failure) => {
+                    return Err(format!("request {} failed: {}", work.id, failure.syndrome).into());
+                }
+                _ if work.id == id => return Ok(()),
+                _ => {}
+            },
+        }
+    }
+}

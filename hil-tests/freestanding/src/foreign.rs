@@ -1,0 +1,336 @@
+//! Doorbells, routers and others of a user's own, with every function that takes one, and queues of a size that the library has
+//! no example of.
+
+use crate::Silent;
+use core::fmt::{self, Write};
+use embedded_hal::delay::DelayNs;
+use mlx5_mkey::error::{CompletionError, PostError, QueueError};
+use mlx5_mkey::inspect::{DeviceContext, WorkRequest, cqe::CompletionEntry};
+use mlx5_mkey::mkey::{KlmEntry, Layout, Mkey, SignatureFault};
+use mlx5_mkey::queue::*;
+use mlx5_mkey::types::{Key, Qpn};
+use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
+use mlx5_mkey::wqe::{Payload, PreparedConfig, Remote, Sge};
+
+/// A doorbell of which the compiler knows nothing: it sees whole requests.
+#[derive(Debug)]
+pub struct Bell(fn(&mut dyn Iterator<Item = Wqebb>, [u8; 8]));
+
+impl Doorbell for Bell {
+    #[inline(never)]
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        (self.0)(&mut last.blocks(), last.control());
+    }
+}
+
+/// The same of a completion queue.
+pub struct CqBell(fn([u8; 4]));
+
+impl CqDoorbell for CqBell {
+    #[inline(never)]
+    fn ring(&mut self, arm: [u8; 4]) {
+        (self.0)(arm);
+    }
+}
+
+/// Waits.
+pub struct Pause(fn(u32));
+
+impl DelayNs for Pause {
+    fn delay_ns(&mut self, time: u32) {
+        (self.0)(time);
+    }
+}
+
+/// Sends and receives elsewhere.
+pub struct Books {
+    qpn: fn() -> Qpn,
+    send: fn(u16) -> Option<Retired>,
+    receive: fn(u16) -> Option<u64>,
+}
+
+impl QpQueues for Books {
+    fn qpn(&self) -> Qpn {
+        (self.qpn)()
+    }
+
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        (self.send)(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        (self.receive)(counter)
+    }
+}
+
+/// Finds them.
+pub struct Switch {
+    books: fn(CqeOrigin) -> Option<&'static mut Books>,
+    fault: fn(&SignatureFault) -> Option<usize>,
+}
+
+impl CompletionRouter for Switch {
+    type Queues = Books;
+
+    fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Books> {
+        (self.books)(origin)
+    }
+
+    fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
+        (self.fault)(fault)
+    }
+}
+
+/// A layout that is made when it is asked for.
+pub struct Later<'a>(fn() -> Layout<'a>);
+
+impl<'a> From<Later<'a>> for Layout<'a> {
+    fn from(later: Later<'a>) -> Self {
+        (later.0)()
+    }
+}
+
+/// A payload that is made when it is asked for.
+#[derive(Clone, Copy)]
+pub struct Data<'a>(fn() -> Payload<'a>);
+
+impl<'a> From<Data<'a>> for Payload<'a> {
+    fn from(data: Data<'a>) -> Self {
+        (data.0)()
+    }
+}
+
+/// Mkeys, one after the other.
+pub struct Supply(fn() -> Option<Mkey>);
+
+impl Iterator for Supply {
+    type Item = Mkey;
+
+    fn next(&mut self) -> Option<Mkey> {
+        (self.0)()
+    }
+}
+
+/// More than a table has, less than a ring may have.
+const BLOCKS: usize = 1024;
+
+type Queue<'r> = SendQueue<'r, Bell, BLOCKS>;
+type Receive<'r> = ReceiveQueue<'r, BLOCKS>;
+
+/// Makes a send queue.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_send<'r>(
+    config: SendQueueConfig,
+    ring: &'r mut [Wqebb],
+    record: &'r DoorbellRecord,
+    bell: Bell,
+) -> Result<Queue<'r>, QueueError> {
+    SendQueue::new(config, ring, record, bell)
+}
+
+/// Posts each request that carries data of a type of one's own.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_post(
+    queue: &mut Queue<'_>,
+    mkey: &mut Mkey,
+    prepared: &PreparedConfig,
+    (later, data): (Later<'_>, Data<'_>),
+    remote: Remote,
+    key: Key,
+) -> Result<(), PostError> {
+    queue.request(1).configure_mkey(mkey, prepared, later)?;
+    queue.request(2).send(data)?;
+    queue.request(3).send_imm(1, data)?;
+    queue.request(4).send_invalidate(key, data)?;
+    queue.request(5).rdma_write(remote, data)?;
+    queue.request(6).rdma_write_imm(remote, 1, data)
+}
+
+/// Posts arrays.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_arrays(
+    queue: &mut Queue<'_>,
+    mkey: &mut Mkey,
+    prepared: &PreparedConfig,
+    entries: &[KlmEntry; 33],
+    sges: &[Sge; 7],
+) -> Result<(), PostError> {
+    let mut batch = queue.batch();
+    if batch.free_blocks() < 20 {
+        return Ok(());
+    }
+    batch.request(1).configure_mkey(mkey, prepared, entries)?;
+    batch.request(2).send(sges)
+}
+
+/// What a queue knows, and its doorbell.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_books(queue: &mut Queue<'_>, counter: u16, id: u64, each: fn(Retired)) -> Option<u32> {
+    queue.ring_doorbell();
+    let (bell, record) = (queue.doorbell() as *const Bell, queue.record());
+    let known = queue.free_blocks() ^ queue.outstanding() ^ queue.producer() ^ SendQueue::qpn(queue).get();
+    let first = queue.block(known).0;
+    let cancelled = queue.cancel(id, counter).ok()?;
+    let retired = queue.retire(counter)?;
+    if queue.next_fence() == 0 {
+        queue.restart(each);
+    }
+    let sum = retired.id as u32 ^ cancelled as u32 ^ bell.addr() as u32 ^ record.bytes().len() as u32;
+    Some(sum ^ u32::from(*first.first()?))
+}
+
+/// Shares a queue behind a doorbell by reference, and takes it back.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_share<'r>(
+    queue: Queue<'r>,
+    bell: &'static mut Bell,
+    work: fn(&mut SendQueue<'r, &'static mut Bell, BLOCKS>) -> u64,
+) -> (u64, SendQueue<'r, &'static mut Bell, BLOCKS>) {
+    let shared = SharedSendQueue::new(queue.map_doorbell(|_| bell));
+    (shared.with(work), shared.into_inner())
+}
+
+/// Takes a name.
+pub struct Named(fn(u64));
+
+/// A receive queue from its making to its end.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_receive<'r>(
+    config: ReceiveQueueConfig,
+    ring: &'r mut [DataSegment],
+    record: &'r DoorbellRecord,
+    (id, sges): (u64, &[Sge]),
+    each: Named,
+) -> Option<Receive<'r>> {
+    let mut queue = Receive::new(config, ring, record).ok()?.starting_at(id as u16);
+    queue.post(id, sges).ok()?;
+    queue.publish();
+    let retired = queue.retire(id as u16)? ^ u64::from(queue.free_slots() ^ queue.qpn().get());
+    if retired == 7 {
+        queue.restart(|id| (each.0)(id));
+    }
+    Some(queue)
+}
+
+/// Takes completions for queues of one's own.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_poll(
+    completions: &mut CompletionQueue<'_>,
+    switch: &mut Switch,
+    bell: &mut CqBell,
+    pause: &mut Pause,
+    each: fn(Result<Completion, CompletionError>),
+) -> bool {
+    if let Some(completion) = completions.poll(switch) {
+        each(completion);
+    }
+    completions.poll_batch(100, switch, each);
+    each(completions.wait(switch, pause, 5, 1));
+    completions.arm(bell, ArmFor::Solicited);
+    completions.poll_or_arm(switch, &mut &mut *bell).is_some()
+}
+
+/// Drops entries.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_discard(completions: &mut CompletionQueue<'_>, is_stale: &mut Stale) -> usize {
+    completions.discard(|entry| (is_stale.0)(entry))
+}
+
+/// Says which.
+pub struct Stale(fn(&Cqe) -> bool);
+
+/// The queues of a queue pair.
+type Both<'q, 'r> = (&'q mut Queue<'r>, &'q mut Receive<'r>);
+
+/// Routes by hand.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_route<'q, 'r>(
+    router: &mut QpRouter<'_, Both<'q, 'r>>,
+    table: &mut QpTableRouter<'_, Both<'q, 'r>, 128>,
+    origin: CqeOrigin,
+    fault: &SignatureFault,
+) -> Option<u64> {
+    let known = router.signature_error(fault)? ^ table.signature_error(fault)?;
+    let mut sum = known as u64;
+    for queues in [router.queues(origin)?, table.queues(origin)?] {
+        sum ^= queues.retire_send(1)?.id ^ queues.retire_receive(2)? ^ u64::from(queues.qpn().get());
+    }
+    let (send, receive) = &mut router.queues;
+    Some(sum ^ send.retire_receive(3).unwrap_or(1) ^ receive.retire_send(4).map_or(2, |retired| retired.id))
+}
+
+/// Keeps queues of one's own in a table.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_table(
+    table: &mut QpTable<Books, 128>,
+    (books, qpn): (Books, Qpn),
+    mkeys: &mut [Mkey],
+    completions: &mut CompletionQueue<'_>,
+    each: fn(&mut Books),
+) -> Option<Books> {
+    let _ = completions.poll(&mut table.router(mkeys));
+    if table.next_user_index() == 100 {
+        *table = QpTable::default();
+    }
+    table.insert(books).ok()?;
+    table.iter_mut().for_each(each);
+    each(table.get_mut(qpn)?);
+    table.remove(qpn)
+}
+
+/// An empty table.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_new_table() -> QpTable<Books, 128> {
+    QpTable::new()
+}
+
+/// Mkeys of a pool.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_pool(
+    pool: &mut MkeyPool<500>,
+    mkey: Mkey,
+    queue: &mut Queue<'_>,
+    each: fn(&mut Mkey),
+) -> Option<(usize, Mkey)> {
+    let position = pool.insert(mkey).ok()? ^ pool.available();
+    pool.mkeys().iter_mut().for_each(each);
+    let (one, _) = pool.take()?;
+    let (other, _) = pool.take()?;
+    each(pool.get_mut(&one)?);
+    if let Err((_, mkey)) = pool.put(one, queue.request(position as u64)) {
+        pool.put_unused(mkey);
+    }
+    pool.put_unused(other);
+    pool.remove_unused()
+}
+
+/// A pool of whatever comes.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_new_pool(supply: Supply) -> MkeyPool<500> {
+    MkeyPool::new(supply)
+}
+
+/// Everything that can be printed and depends on a type or a size.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_print(
+    out: &mut Silent,
+    queue: &mut Queue<'_>,
+    shared: &SharedSendQueue<'_, Bell, BLOCKS>,
+    receive: &Receive<'_>,
+    (router, table): (&QpRouter<'_, Books>, &mut QpTable<Books, 128>),
+    pool: &MkeyPool<500>,
+) -> fmt::Result {
+    write!(out, "{queue:?} {shared:?} {receive:?} {router:?} {table:?} {pool:?}")?;
+    write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
+}
+
+/// Findings for whoever wants them.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Silent) {
+    if let Ok(request) = WorkRequest::parse(bytes) {
+        request.findings(device, |finding| out.note(finding.offset as u32));
+    }
+    if let Ok(entry) = CompletionEntry::parse(bytes) {
+        entry.findings(|finding| out.note(finding.offset as u32));
+    }
+}

@@ -1,0 +1,294 @@
+//! Sequences of calls against a naive model: a send queue of any size and limits, mkeys and prepared configurations of any kinds,
+//! a receive queue, and a completion queue whose device writes what it likes.
+
+mod completions;
+mod mkey;
+mod post;
+mod receive;
+
+use crate::input::Input;
+use crate::memory::Shared;
+use crate::values;
+use completions::Completions;
+use hil_scenarios::way::Way;
+use hil_tests::model::QueueModel;
+use mkey::MkeyModel;
+use mlx5_mkey::error::QueueError;
+use mlx5_mkey::mkey::{Mkey, MkeyConfig, MkeyKind};
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, ReceiveQueue, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::Qpn;
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::PreparedConfig;
+use receive::Receives;
+
+/// The number of the queue pair.
+const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
+
+/// The most steps of a sequence.
+const STEPS: usize = 200;
+
+/// What no request writes: blocks that have it were not touched.
+const UNTOUCHED: Wqebb = Wqebb([0xa5; 64]);
+
+/// The first 8 bytes of the request that the doorbell was rung with last.
+#[derive(Default)]
+struct Bell(Option<[u8; 8]>);
+
+impl Doorbell for Bell {
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        assert_eq!(last.blocks().next().map(|block| block.0[..8].to_vec()), Some(last.control().to_vec()));
+        self.0 = Some(last.control());
+    }
+}
+
+/// A configuration, and what it was prepared for.
+struct Prepared {
+    kind: MkeyKind,
+    config: MkeyConfig,
+    value: PreparedConfig,
+}
+
+/// The queues and what is known of them.
+struct World<'m, const N: usize> {
+    queue: SendQueue<'m, Bell, N>,
+    config: SendQueueConfig,
+    model: QueueModel,
+    /// The ring, as it must be where something is outstanding.
+    blocks: Vec<Wqebb>,
+    /// The small fence is due.
+    fence: bool,
+    mkeys: Vec<Mkey>,
+    known: Vec<MkeyModel>,
+    prepared: Vec<Prepared>,
+    receives: Receives<'m>,
+    completions: Completions<'m>,
+    next_id: u64,
+}
+
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    match input.below(8) {
+        0 => sequence::<256>(&mut input),
+        1 => sequence::<4>(&mut input),
+        _ => sequence::<64>(&mut input),
+    }
+}
+
+/// Makes queues, and calls what the input says until it ends.
+fn sequence<const N: usize>(input: &mut Input<'_>) {
+    let length = match input.below(16) {
+        0 => input.below(N as u32 * 2 + 2) as usize,
+        _ => 1 << input.below(N.ilog2() + 1),
+    };
+    let config = SendQueueConfig {
+        qpn: QPN,
+        max_inline_data: match input.below(4) {
+            0 => input.below(1024),
+            _ => SendQueueConfig::MAX_INLINE_DATA,
+        },
+        max_sge: input.pick(&[30, 1, 0, 4, 60, 61, usize::MAX]),
+        max_requests: input.pick(&[u32::MAX, 0, 1, 2, 3, 5, 16, 64]),
+        signal_all: input.any(),
+        first_block: input.pick(&[0, 1, 0xfff0, 0xffff, 0x1_0000, u32::MAX - 20, u32::MAX]),
+        small_fence: input.any(),
+        ..SendQueueConfig::new(QPN)
+    };
+    // With a block on each side that is not the queue's.
+    let memory = Shared::new(vec![UNTOUCHED; length + 2]);
+    let record = DoorbellRecord::new();
+    let Some(ring) = memory.slots().get_mut(1..=length) else { return };
+    let queue = match SendQueue::<_, N>::new(config, ring, &record, Bell::default()) {
+        Ok(queue) => queue,
+        Err(error) => return refused::<N>(length, &config, error),
+    };
+    assert!(length.is_power_of_two() && length <= N && config.max_inline_data <= 828);
+    let attributes: Vec<_> = (1..=3).map(|index| values::attributes(input, index << 4)).collect();
+    let (receives, completions) = (receive::Memory::new(input), completions::Memory::new(input));
+    let mut world = World {
+        queue,
+        config,
+        model: QueueModel::new(length as u32, config.max_requests, config.first_block.into()),
+        blocks: vec![UNTOUCHED; length],
+        fence: config.small_fence,
+        mkeys: attributes.iter().map(|attributes| Mkey::new(*attributes)).collect(),
+        known: attributes.into_iter().map(MkeyModel::new).collect(),
+        prepared: Vec::new(),
+        receives: Receives::new(&receives),
+        completions: Completions::new(&completions),
+        next_id: 0,
+    };
+    world.prepare(input);
+    for _ in 0..STEPS {
+        if input.is_empty() {
+            break;
+        }
+        world.step(input);
+        world.check();
+    }
+    assert_eq!((memory.read(0), memory.read(length + 1)), (UNTOUCHED, UNTOUCHED), "beside the ring");
+}
+
+/// A ring that is none is refused, and inline data that no request holds.
+fn refused<const N: usize>(length: usize, config: &SendQueueConfig, error: QueueError) {
+    match error {
+        QueueError::InlineLimit { bytes, max } => {
+            assert!(bytes == config.max_inline_data && bytes > max);
+        }
+        QueueError::Size { entries, max } => {
+            assert!(entries == length && max == N && (!length.is_power_of_two() || length > max));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+impl<const N: usize> World<'_, N> {
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.below(16) {
+            0..6 => self.post(input),
+            6 => self.prepare(input),
+            7 => self.change_prepared(input),
+            8 => self.ring_doorbell(),
+            9 => self.retire(input),
+            10 => self.cancel(input),
+            11 => self.touch_mkey(input),
+            12 => self.receives.step(input),
+            13 => self.device_writes(input),
+            14 => self.poll(input),
+            _ => self.rarely(input),
+        }
+    }
+
+    /// What a program seldom does.
+    fn rarely(&mut self, input: &mut Input<'_>) {
+        match input.below(4) {
+            0 => self.restart(),
+            1 => self.discard(input),
+            2 => self.completions.arm(input),
+            _ => self.wait(input),
+        }
+    }
+
+    /// The counters are those of the model, and nothing outstanding has changed in the ring.
+    fn check(&self) {
+        let Self { queue, model, .. } = self;
+        assert_eq!(queue.free_blocks(), model.free_blocks());
+        assert_eq!(queue.outstanding(), model.outstanding());
+        assert_eq!(queue.producer(), model.producer() as u32);
+        assert_eq!(queue.next_fence(), u8::from(self.fence));
+        for work in model.works() {
+            for block in work.begin..work.begin + u64::from(work.blocks) {
+                assert_eq!(queue.block(block as u32), self.blocks[self.slot(block)], "block {block}");
+            }
+        }
+        self.mkeys.iter().zip(&self.known).for_each(|(mkey, known)| known.check(mkey));
+    }
+
+    fn slot(&self, block: u64) -> usize {
+        block as usize % self.blocks.len()
+    }
+
+    /// Prepares a configuration for the kind of one of the mkeys.
+    fn prepare(&mut self, input: &mut Input<'_>) {
+        let of = input.below(self.mkeys.len() as u32) as usize;
+        let (kind, config) = (self.mkeys[of].kind(), values::config(input));
+        let way = input.pick(&Way::ALL);
+        let value = way.prepare(kind, &config);
+        assert_eq!(value.is_ok(), mkey::can_be_prepared(&kind, &config), "{kind:?} {config:?} {value:?}");
+        if let Ok(value) = value {
+            assert_eq!(*value.config(), config);
+            self.prepared.push(Prepared { kind, config, value });
+        }
+    }
+
+    /// Changes one in place.
+    fn change_prepared(&mut self, input: &mut Input<'_>) {
+        let count = self.prepared.len() as u32;
+        let Some(at) = count.checked_sub(1).map(|_| input.below(count) as usize) else { return };
+        let Prepared { kind, config, value } = &mut self.prepared[at];
+        mkey::change(input, config, value);
+        assert_eq!(value.config(), config);
+        assert_eq!(PreparedConfig::new(*kind, config), Ok(*value), "as if it were prepared anew");
+    }
+
+    fn ring_doorbell(&mut self) {
+        let new = self.model.producer() != self.model.published();
+        let last = self.model.works().back().map(|work| work.begin);
+        let before = self.queue.record().bytes();
+        let rung = self.queue.doorbell().0;
+        self.queue.ring_doorbell();
+        if !new {
+            assert_eq!((self.queue.record().bytes(), self.queue.doorbell().0), (before, rung));
+            return;
+        }
+        self.model.publish();
+        self.check_published(last.expect("something is posted"));
+    }
+
+    /// The record and the doorbell tell of what was posted last.
+    fn check_published(&self, last: u64) {
+        let [_, record] = self.queue.record().bytes();
+        assert_eq!(record, u32::from(self.model.producer() as u16).to_be_bytes());
+        let control = self.blocks[self.slot(last)].0[..8].try_into().ok();
+        assert_eq!(self.queue.doorbell().0, control);
+    }
+
+    /// Retires what begins at some block, or nothing.
+    fn retire(&mut self, input: &mut Input<'_>) {
+        let counter = self.counter(input);
+        assert_eq!(self.queue.retire(counter), self.model.retire(counter));
+    }
+
+    /// A counter: of something outstanding mostly.
+    fn counter(&self, input: &mut Input<'_>) -> u16 {
+        let works = self.model.works();
+        match input.below(8) {
+            0 => input.any(),
+            1 => self.model.producer() as u16,
+            2 => self.model.published() as u16,
+            3 => (self.model.producer() as u16).wrapping_sub(input.below(20) as u16),
+            _ if works.is_empty() => 0,
+            _ => works[input.below(works.len() as u32) as usize].begin as u16,
+        }
+    }
+
+    fn cancel(&mut self, input: &mut Input<'_>) {
+        let counter = self.counter(input);
+        let id = self.next_id.wrapping_sub(u64::from(input.below(8)));
+        let expected = self.model.cancel(id, counter);
+        let cancelled = self.queue.cancel(id, counter);
+        assert_eq!(cancelled, expected.as_ref().map(Vec::len).map_err(|error| *error));
+        for begin in expected.into_iter().flatten() {
+            let slot = self.slot(begin);
+            // Opcode 0, and the block's number as it was.
+            self.blocks[slot].0[..4].copy_from_slice(&((begin as u32 & 0xffff) << 8).to_be_bytes());
+        }
+    }
+
+    fn restart(&mut self) {
+        let mut lost = Vec::new();
+        self.queue.restart(|retired| lost.push(retired));
+        assert_eq!(lost, self.model.restart());
+        assert_eq!(self.queue.record().bytes()[1], [0; 4]);
+        self.fence = false;
+    }
+
+    /// Forgets what an mkey holds, gives it another tag, or asks for its errors.
+    fn touch_mkey(&mut self, input: &mut Input<'_>) {
+        let which = input.below(self.mkeys.len() as u32) as usize;
+        let (mkey, known) = (&mut self.mkeys[which], &mut self.known[which]);
+        match input.below(4) {
+            0 => {
+                mkey.forget();
+                known.forget();
+            }
+            1 => {
+                let tag = input.pick(&[0, 1, 0xff]);
+                assert_eq!(mkey.set_tag(tag), known.set_tag(tag));
+            }
+            _ => assert_eq!(mkey.check(), known.take_error()),
+        }
+    }
+}
+
+/// The receive queue of the queue pair.
+type Receive<'m> = ReceiveQueue<'m, 16>;

@@ -1,0 +1,281 @@
+//! Completion queues over memory that another thread writes all the time: whatever polling makes of it, it ends, and what was posted
+//! is told once at most.
+
+use crate::input::Input;
+use crate::memory::Shared;
+use embedded_hal::delay::DelayNs;
+use mlx5_mkey::error::CompletionError;
+use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes};
+use mlx5_mkey::queue::{
+    ArmFor, Completion, CompletionQueue, CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest,
+    Outcome, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+};
+use mlx5_mkey::types::{Key, PsvIndex, Qpn};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
+use mlx5_mkey::wire::data::DataSegment;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use zerocopy::byteorder::big_endian::{U16, U32};
+
+/// Entries of the ring.
+const ENTRIES: usize = 8;
+/// Blocks of a send queue, slots of a receive queue, and the first block: before the counter's end.
+const SLOTS: usize = 8;
+const FIRST: u16 = 0xfffa;
+/// The queue pairs.
+const QPNS: [u32; 2] = [0x40, 0x41];
+/// Of a name: that of a receive.
+const RECEIVE: u64 = 1 << 40;
+/// The mkey whose signature errors arrive.
+const MKEY: u32 = 0x1234;
+
+/// The ring, and whether its device is at work.
+struct Device {
+    ring: Shared<Cqe>,
+    awake: AtomicBool,
+}
+
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: &LastRequest<'_>) {}
+}
+
+impl CqDoorbell for Silent {
+    fn ring(&mut self, _: [u8; 4]) {}
+}
+
+/// Returns the device, which writes entries as long as it is awake.
+fn device() -> &'static Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    let device = DEVICE.get_or_init(|| {
+        let ring = Shared::new(vec![Cqe::UNWRITTEN; ENTRIES]);
+        Device { ring, awake: AtomicBool::new(false) }
+    });
+    static WRITER: OnceLock<()> = OnceLock::new();
+    WRITER.get_or_init(|| drop(thread::spawn(|| write(DEVICE.wait()))));
+    device
+}
+
+/// Writes entries for ever: good ones, and such as no device writes.
+fn write(device: &Device) -> ! {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    loop {
+        while !device.awake.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_micros(50));
+        }
+        // Then the others have the core.
+        thread::sleep(Duration::from_micros(10));
+        for _ in 0..256 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            device.ring.write((state >> 60) as usize % ENTRIES, entry(state));
+        }
+    }
+}
+
+/// Makes an entry of random bits.
+fn entry(bits: u64) -> Cqe {
+    let opcode = match bits & 7 {
+        0..4 => CqeOpcode::REQUESTER.0,
+        4 => CqeOpcode::SIGNATURE_ERROR.0,
+        _ => (bits >> 8) as u8 & 0xf,
+    };
+    // An owner bit, and now and then a format.
+    let low = (bits >> 16) as u8 & if bits >> 24 & 7 == 0 { 0xf } else { 1 };
+    let word = U32::new(match opcode == CqeOpcode::SIGNATURE_ERROR.0 {
+        true => MKEY << 8,
+        false => QPNS[(bits >> 32) as usize & 1] + u32::from(bits >> 33 & 15 == 0),
+    });
+    Cqe {
+        user_index: U32::new((bits >> 40) as u32 & 3),
+        wqe_counter: U16::new(FIRST.wrapping_add((bits >> 44) as u16 & 15)),
+        byte_count: U32::new(bits as u32),
+        imm_inval: word,
+        sop_qpn: word,
+        op_own: opcode << 4 | low,
+        ..Cqe::UNWRITTEN
+    }
+}
+
+/// The memory of a queue pair.
+struct Memory {
+    send: Shared<Wqebb>,
+    receive: Shared<DataSegment>,
+    record: DoorbellRecord,
+}
+
+impl Memory {
+    fn new() -> Self {
+        let (send, receive) = (vec![Wqebb::ZERO; SLOTS], vec![DataSegment::default(); SLOTS]);
+        Self { send: Shared::new(send), receive: Shared::new(receive), record: DoorbellRecord::new() }
+    }
+
+    /// Makes the queues of a queue pair.
+    fn queues(&self, qpn: Qpn) -> Pair<'_> {
+        let config = SendQueueConfig { first_block: FIRST.into(), ..SendQueueConfig::new(qpn) };
+        let send = SendQueue::new(config, self.send.slots(), &self.record, Silent).unwrap();
+        let config = ReceiveQueueConfig { qpn, entries_per_slot: 1 };
+        let receive = ReceiveQueue::new(config, self.receive.slots(), &self.record).unwrap();
+        (send, receive.starting_at(FIRST))
+    }
+}
+
+/// The queues of a queue pair.
+type Pair<'m> = (SendQueue<'m, Silent, SLOTS>, ReceiveQueue<'m, SLOTS>);
+
+/// All that completes to the queue, and the names of what is outstanding: of sends and of receives of each queue pair. Names grow.
+struct World<'m> {
+    table: QpTable<Pair<'m>, 2>,
+    mkeys: [Mkey; 1],
+    sends: [BTreeSet<u64>; 2],
+    receives: [BTreeSet<u64>; 2],
+    next_id: u64,
+}
+
+impl World<'_> {
+    /// Fills the queues of a queue pair, as far as there is room.
+    fn post(&mut self, which: usize, count: u32) {
+        let (send, receive) = self.table.get_mut(Qpn::from_low_bits(QPNS[which])).unwrap();
+        for _ in 0..count {
+            let id = self.next_id;
+            self.next_id += 1;
+            let posted = match id % 3 {
+                0 => send.request(id).invalidate(Key::from_raw(0x500)),
+                1 => send.request(id).nop(),
+                _ => send.request(id).signaled().nop(),
+            };
+            if posted.is_ok() {
+                self.sends[which].insert(id);
+            }
+            if receive.post(id | RECEIVE, &[]).is_ok() {
+                self.receives[which].insert(id | RECEIVE);
+            }
+        }
+        send.ring_doorbell();
+        receive.publish();
+    }
+
+    /// Takes note of what polling has returned: all before it, which was silent, is gone too.
+    fn note(&mut self, completion: &Result<Completion, CompletionError>) {
+        match completion {
+            Ok(Completion::Work(work)) => {
+                let which = QPNS.iter().position(|qpn| *qpn == work.qpn.get());
+                let which = which.expect("a queue pair of the table");
+                let received = work.id & RECEIVE != 0;
+                match work.outcome {
+                    Outcome::Sent { .. } => assert!(!received),
+                    Outcome::Received { .. } => assert!(received),
+                    Outcome::Failed(_) => {}
+                }
+                let names = if received { &mut self.receives } else { &mut self.sends };
+                assert!(retire(&mut names[which], work.id), "{work:?} is outstanding");
+            }
+            Ok(Completion::SignatureError { mkey, position }) => {
+                assert_eq!((mkey.get(), *position), (MKEY, 0));
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    /// Both queues of each queue pair have what the lists say.
+    fn check(&mut self) {
+        for (which, qpn) in QPNS.into_iter().enumerate() {
+            let (send, receive) = self.table.get_mut(Qpn::from_low_bits(qpn)).unwrap();
+            assert_eq!(send.outstanding() as usize, self.sends[which].len());
+            assert_eq!(SLOTS - receive.free_slots() as usize, self.receives[which].len());
+        }
+    }
+}
+
+/// Takes a name out of a list, and all before it. Returns whether it was there.
+fn retire(names: &mut BTreeSet<u64>, id: u64) -> bool {
+    let there = names.contains(&id);
+    if there {
+        *names = names.split_off(&(id + 1));
+    }
+    there
+}
+
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let device = device();
+    let memory = [Memory::new(), Memory::new()];
+    let record = CqDoorbellRecord::new();
+    let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
+    let attributes =
+        MkeyAttributes { signature: Some(psvs), ..MkeyAttributes::plain(Key::from_raw(MKEY << 8), 4) };
+    let mut world = World {
+        table: QpTable::new(),
+        mkeys: [Mkey::new(attributes)],
+        sends: Default::default(),
+        receives: Default::default(),
+        next_id: 0,
+    };
+    for (memory, qpn) in memory.iter().zip(QPNS) {
+        let inserted = world.table.insert(memory.queues(Qpn::from_low_bits(qpn)));
+        assert!(inserted.is_ok(), "there is room");
+    }
+    let words = [input.any(), input.any()];
+    let mut completions = CompletionQueue::new(device.ring.slots(), &record).unwrap().starting_at(words);
+    device.awake.store(true, Ordering::Release);
+    for _ in 0..64 {
+        if input.is_empty() {
+            break;
+        }
+        step(&mut input, &mut world, &mut completions);
+        world.check();
+    }
+    device.awake.store(false, Ordering::Release);
+}
+
+/// Posts, polls in one of the ways, or lets the device go on.
+fn step(input: &mut Input<'_>, world: &mut World<'_>, completions: &mut CompletionQueue<'_>) {
+    let mut found = Vec::new();
+    let mut router = world.table.router(&mut world.mkeys);
+    match input.below(8) {
+        0 | 1 => {
+            let which = input.below(2) as usize;
+            let count = input.below(9);
+            return world.post(which, count);
+        }
+        2 => found.extend(completions.poll(&mut router)),
+        3 => {
+            let max = input.below(20) as usize;
+            let count = completions.poll_batch(max, &mut router, |completion| found.push(completion));
+            assert!(count == found.len() && count <= max);
+        }
+        4 => found.extend(completions.poll_or_arm(&mut router, &mut Silent)),
+        5 => {
+            let attempts = input.below(4);
+            let completion = completions.wait(&mut router, &mut NoDelay, attempts, 1);
+            found.extend((completion != Err(CompletionError::TimedOut)).then_some(completion));
+        }
+        6 => {
+            let bit = input.below(8);
+            let stale = completions.discard(|entry| entry.wqe_counter.get() >> bit & 1 == 0);
+            assert!(stale <= ENTRIES);
+        }
+        _ => {
+            completions.arm(&mut Silent, ArmFor::Solicited);
+            completions.event_received();
+            let _ = (completions.is_empty(), completions.take_entry());
+            completions.release();
+        }
+    }
+    found.iter().for_each(|completion| world.note(completion));
+    let wrong = |completion: &_| matches!(completion, Ok(Completion::SignatureError { .. }));
+    assert_eq!(world.mkeys[0].check() != Ok(None), found.iter().any(wrong), "the mkey has recorded it");
+}
+
+/// Does not wait: the device is at work meanwhile.
+struct NoDelay;
+
+impl DelayNs for NoDelay {
+    fn delay_ns(&mut self, _: u32) {}
+}

@@ -1,0 +1,141 @@
+//! Rings and completion entries back in words: whatever the bytes, no panic, nothing outside, and every part agrees with the whole.
+
+use crate::input::Input;
+use hil_tests::vectors;
+use mlx5_mkey::inspect::cqe::CompletionEntry;
+use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Style, WorkRequest};
+use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
+use std::fmt::{self, Write};
+
+/// Takes text, and keeps nothing of it but its length.
+#[derive(Default)]
+struct Sink(usize);
+
+impl Write for Sink {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 += text.len();
+        Ok(())
+    }
+}
+
+/// Prints something, which has words for everything.
+fn say(what: impl fmt::Display) {
+    let mut sink = Sink::default();
+    write!(sink, "{what}").expect("a sink takes all");
+    assert!(sink.0 > 0, "something is said");
+}
+
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let device = DeviceContext {
+        engine: input.maybe(|input| {
+            input.pick(&[XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified])
+        }),
+        capabilities: input.maybe(|input| {
+            let bits: u8 = input.any();
+            let [block_4048, crc32c, crc64_xp10, digest_with_xts] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            SignatureCapabilities { block_4048, crc32c, crc64_xp10, digest_with_xts }
+        }),
+    };
+    let style = input.pick(&[Style::Plain, Style::Ansi]);
+    let bytes = input.rest();
+    let mut end = 0;
+    for (offset, request) in Requests::new(bytes) {
+        assert_eq!(offset, end, "one request behind the other");
+        end = offset + request.blocks() * 64;
+        assert!(bytes[offset..].starts_with(request.bytes()));
+        look(&request, device, style);
+    }
+    for entry in bytes.chunks(64).filter_map(|bytes| CompletionEntry::parse(bytes).ok()) {
+        look_at_entry(&entry, style);
+    }
+}
+
+fn look(request: &WorkRequest<'_>, device: DeviceContext, style: Style) {
+    let bytes = request.bytes();
+    for segment in request.segments() {
+        within(bytes, segment.offset, segment.bytes);
+        look_at_segment(bytes, &segment);
+    }
+    let mut fields = 0;
+    for field in request.fields() {
+        look_at_field(bytes, &field, device);
+        fields += 1;
+    }
+    assert_eq!(fields, request.segments().map(|segment| segment.fields().count()).sum::<usize>());
+    let mut worst = None;
+    request.findings(&device, |finding| {
+        worst = worst.max(Some(finding.severity()));
+        say(finding);
+    });
+    assert_eq!(worst, request.worst(&device));
+    say(request.summary(device));
+    say(request.pretty(device, style));
+    look_at_body(&request.body());
+}
+
+fn look_at_body(body: &Body<'_>) {
+    match body {
+        Body::Configure(umr) | Body::Invalidate(umr) => {
+            if let Some(layout) = umr.layout() {
+                let entries = layout.list_entries().count().max(layout.interleaved_entries().count());
+                assert!(entries <= layout.count());
+                let _ = layout.mapped_bytes();
+            }
+            let _ = (umr.psvs(), umr.access(), umr.length(), umr.data_unit(), umr.pointer(), umr.tag());
+            let _ = (umr.signature(), umr.signature_change(), umr.transaction(), umr.error_count());
+            let _ = umr.crypto(XtsEngine::MultiBlock);
+        }
+        Body::DataPath(transfer) => {
+            let _ = (transfer.length(), transfer.data_segments().count());
+        }
+        _ => {}
+    }
+}
+
+/// A part is where it says that it is.
+fn within(whole: &[u8], offset: usize, part: &[u8]) {
+    assert!(whole.get(offset..).is_some_and(|rest| rest.starts_with(part)), "{offset} of {}", whole.len());
+}
+
+fn look_at_segment(bytes: &[u8], segment: &Segment<'_>) {
+    let mut end = segment.offset;
+    for field in segment.fields() {
+        assert!(field.offset >= end, "fields are in the order of their bytes");
+        within(bytes, field.offset, field.bytes);
+        end = field.offset;
+    }
+}
+
+fn look_at_field(bytes: &[u8], field: &Field<'_>, device: DeviceContext) {
+    within(bytes, field.offset, field.bytes);
+    let _ = (field.value(), field.is_reserved(), field.unknown_bits(), field.is_unknown_code());
+    say(field.with_engine(device.engine));
+}
+
+fn look_at_entry(entry: &CompletionEntry<'_>, style: Style) {
+    entry.fields().for_each(|field| look_at_field(entry.bytes(), &field, DeviceContext::UNKNOWN));
+    let mut worst = None;
+    entry.findings(|finding| worst = worst.max(Some(finding.severity())));
+    assert_eq!(worst, entry.worst());
+    for stride in [None, Some(0), Some(520)] {
+        say(entry.summary(stride));
+        say(entry.pretty(stride, style));
+    }
+}
+
+/// What the reference provider has written, and completion entries of each kind.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let vectors =
+        vectors::repository_files().into_iter().flatten().flat_map(|file| vectors::read_file(&file));
+    let rings = vectors.flatten().step_by(9).flat_map(|vector| vector.chains).map(|chain| {
+        let blocks = chain.result.bbs.iter().take(15).flat_map(|block| block.hex.0.clone());
+        [0; 4].into_iter().chain(blocks).collect()
+    });
+    let entries = (0..16_u8).map(|opcode| {
+        let mut entry = vec![opcode; 64];
+        entry[63] = opcode << 4;
+        [vec![0; 4], entry].concat()
+    });
+    rings.chain(entries).collect()
+}

@@ -1,0 +1,114 @@
+//! Every text that is read: vectors, descriptions of boards, the protocol of runners, hex dumps and logs, ways of posting.
+//!
+//! Some of it is read by programs of `xtask`; their files are compiled here as they are.
+
+#[path = "../../../xtask/boards/src/hil/boards.rs"]
+#[allow(dead_code, clippy::redundant_pub_crate, reason = "the program behind it uses all of it")]
+mod boards;
+#[path = "../../../xtask/device/src/hex.rs"]
+#[allow(unreachable_pub, reason = "as above")]
+mod hex;
+#[path = "../../../xtask/boards/src/hil/limits.rs"]
+#[allow(dead_code, reason = "as above")]
+mod limits;
+#[path = "../../../xtask/device/src/log_json.rs"]
+mod log_json;
+
+use hil_scenarios::protocol::Event;
+use hil_scenarios::way::Ways;
+use hil_tests::vectors;
+use std::path::Path;
+
+/// How many parsers there are.
+const PARSERS: u8 = 5;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((which, bytes)) = bytes.split_first() else { return };
+    let text = String::from_utf8_lossy(bytes);
+    match which % PARSERS {
+        0 => drop(vectors::read(bytes)),
+        1 => describe(&text),
+        2 => text.lines().for_each(listen),
+        3 => dump(bytes),
+        _ => {
+            if let Ok(ways) = text.parse::<Ways>() {
+                assert_eq!(ways.to_string().parse(), Ok(ways));
+            }
+        }
+    }
+}
+
+/// Boards that are described can be found, by their groups too, or it is said why not.
+fn describe(text: &str) {
+    let Ok(boards) = boards::parse(text) else { return };
+    for name in ["softdev", "mlx5_0", "all", "a", ""] {
+        match boards.find(name) {
+            Ok(found) => {
+                for (_, board) in found {
+                    assert!(!board.reach.device().is_empty());
+                    assert!(board.limits().case <= std::time::Duration::from_secs(604_800));
+                }
+            }
+            Err(why) => assert!(why.contains("no board")),
+        }
+    }
+}
+
+/// An event that is read is written as it was meant.
+fn listen(line: &str) {
+    if let Some(event) = Event::parse(line) {
+        let written = event.to_string();
+        assert_eq!(Event::parse(&written).map(|event| event.to_string()), Some(written), "{line:?}");
+    }
+}
+
+/// Bytes of a dump are those of the plain hex of them.
+fn dump(bytes: &[u8]) {
+    let plain = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    match hex::read(bytes.to_vec()) {
+        Ok(hex::Input::Bytes(read)) if !read.is_empty() => assert_eq!(hex::parse(&plain(&read)), Ok(read)),
+        Ok(hex::Input::Log(logged)) => assert!(logged.iter().all(|one| !one.place.is_empty())),
+        Ok(hex::Input::Bytes(_)) => {}
+        Err(why) => assert!(!why.is_empty()),
+    }
+}
+
+/// Texts as they are, each with its parser.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let boards = std::fs::read_to_string(here.join("../boards.toml")).unwrap_or_default();
+    let board = "board.a.reach = { kind = 'ssh', address = 'u@h', device = 'mlx5_0', program = 'host' }\n\
+        board.a.seconds = { case = 1.5 }\nboard.a.reset = { kind = 'gpio', chip = 'c', line = 1, \
+        hold-milliseconds = 2, boot-seconds = 3 }\n[group]\nall = ['a', 'softdev']\n";
+    let vector = "{\"id\":\"v\",\"qp\":{\"qpn\":1,\"wqe_cnt\":16,\"start_pi\":0,\"sq_sig_all\":0,\"fm_cache\":0,\
+        \"max_inline_data\":828,\"max_post\":4,\"head\":0,\"tail\":0,\"max_send_sge\":4,\"wq_sig\":0},\
+        \"ctx\":{\"mkey_update_tag\":0,\"crypto_engines\":[]},\"mkeys\":[],\"chains\":[]}";
+    let events = "hil: cases 3\nhil: capability xts\nhil: start a::b\nhil: failed a: 1: not 2\n\
+        hil: skipped a: lacks b\nhil: measured a: b c = d\nhil: passed a\nhil: done\nhil: no device: none\n";
+    let xxd = "00000000: 0000 0025 0000 4008  ...%..@.\n*\n00000020: ff00                   ..\n";
+    let hexdump =
+        "00000000  00 00 00 25 00 00 40 08  00 00 00 08 00 00 12 00  |...%..@.........|\n00000010\n";
+    let od = "0000000 00 00 00 25\n*\n0000020 01\n0000021\n";
+    let log = "mlx5_0 qp 0x40 block 1\n0x000 00000025 00004008 00000008 00001200 opcode\n\n";
+    let json = "{\"kind\":\"completion\",\"completion_queue\":3,\"bytes\":\"00ff\"}\n\
+        {\"queue_pair\":64,\"block\":1,\"bytes\":\"00000025\"}\n";
+    let include = "unsigned char ring[] = {\n  0x00, 0x25, 0xff\n};\nunsigned int ring_len = 3;\n";
+    [
+        (0, vector),
+        (1, &boards),
+        (1, board),
+        (2, events),
+        (3, xxd),
+        (3, hexdump),
+        (3, od),
+        (3, log),
+        (3, json),
+        (3, include),
+        (3, "000000250000400800"),
+        (4, "batch-changed"),
+        (4, "77"),
+    ]
+    .into_iter()
+    .map(|(parser, text)| [&[parser], text.as_bytes()].concat())
+    .collect()
+}

@@ -1,0 +1,173 @@
+//! All sequences of ten steps on rings of up to eight blocks: reserve and post, reserve and refuse, complete.
+//!
+//! What comes of each step is what a list of requests says, and of what is refused nothing is left.
+#![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
+
+use hil_tests::model::QueueModel;
+use mlx5_mkey::error::PostError;
+use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, RequestKind, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::{Key, Qpn};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::{Remote, Sge};
+use std::mem::MaybeUninit;
+
+/// Steps of a sequence.
+const STEPS: u32 = 10;
+
+/// The most blocks of a ring.
+const BLOCKS: usize = 8;
+
+type Queue<'r> = SendQueue<'r, Silent, BLOCKS>;
+
+struct Silent;
+
+impl Doorbell for Silent {
+    fn ring(&mut self, _: &LastRequest<'_>) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Posts one block.
+    Short,
+    /// Posts three.
+    Long,
+    /// Reserves three and fills them, and refuses the last data segment.
+    Refuse,
+    /// Publishes, and completes the oldest request.
+    Complete,
+}
+
+const ALL: [Step; 4] = [Step::Short, Step::Long, Step::Refuse, Step::Complete];
+
+const REMOTE: Remote = Remote { address: 0, rkey: Key::from_raw(0x500) };
+
+/// Ten data segments: with control segment and remote address, three blocks.
+const fn segments(last: u32) -> [Sge; 10] {
+    let mut sges = [Sge { address: 0x1000, length: 1, lkey: Key::from_raw(0x600) }; 10];
+    sges[9].length = last;
+    sges
+}
+
+/// A queue with its model, and how many sequences have ended.
+struct Walk<'r> {
+    queue: Queue<'r>,
+    /// The ring, which the queue has borrowed.
+    ring: *mut [Wqebb; BLOCKS],
+    model: QueueModel,
+    taken: Vec<Step>,
+    ended: u64,
+}
+
+impl Walk<'_> {
+    fn step(&mut self, step: Step) {
+        let Self { queue, model, .. } = self;
+        let id = model.producer();
+        let (long, refused) = (segments(1), segments(0));
+        match step {
+            Step::Short => {
+                let room = model.room(1, 1);
+                assert_eq!(queue.request(id).nop(), room, "{:?}", self.taken);
+                if room.is_ok() {
+                    model.post(id, false, &[(RequestKind::Nop, 1)]);
+                }
+            }
+            Step::Long => {
+                let room = model.room(1, 3);
+                assert_eq!(queue.request(id).rdma_write(REMOTE, &long), room, "{:?}", self.taken);
+                if room.is_ok() {
+                    model.post(id, false, &[(RequestKind::RdmaWrite, 3)]);
+                }
+            }
+            Step::Refuse => {
+                let error = PostError::SgeEmpty { index: 9 };
+                assert_eq!(queue.request(id).rdma_write(REMOTE, &refused), Err(error), "{:?}", self.taken);
+            }
+            Step::Complete => {
+                queue.ring_doorbell();
+                model.publish();
+                let counter = model.works().front().map_or(model.producer(), |work| work.begin) as u16;
+                assert_eq!(queue.retire(counter), model.retire(counter), "{:?}", self.taken);
+            }
+        }
+        assert_eq!(queue.free_blocks(), model.free_blocks(), "{:?}", self.taken);
+        assert_eq!(queue.outstanding(), model.outstanding(), "{:?}", self.taken);
+        assert_eq!(queue.producer(), model.producer() as u32, "{:?}", self.taken);
+        self.check_ring();
+    }
+
+    /// Each request that is outstanding begins with its block's number and its size.
+    fn check_ring(&self) {
+        for work in self.model.works() {
+            let block = self.queue.block(work.begin as u32).0;
+            let octowords = if work.blocks == 1 { 1 } else { 12 };
+            let number = [block[1], block[2]];
+            assert_eq!(
+                (number, block[7]),
+                ((work.begin as u16).to_be_bytes(), octowords),
+                "{:?}",
+                self.taken
+            );
+            if work.blocks == 3 {
+                // The first and the last data segment are in the first and the last block.
+                let last = self.queue.block(work.begin as u32 + 2).0;
+                assert_eq!((block[35], last[51]), (1, 1), "{:?}", self.taken);
+            }
+        }
+    }
+
+    /// Takes each step from here, and from there on.
+    fn walk(&mut self, left: u32) {
+        if left == 0 {
+            self.ended += 1;
+            return;
+        }
+        for step in ALL {
+            let mut kept = MaybeUninit::<Queue<'_>>::uninit();
+            let model = self.model.clone();
+            // SAFETY: the queue owns nothing: it is references and numbers. The copy is only used to put them back.
+            unsafe { kept.as_mut_ptr().copy_from_nonoverlapping(&raw const self.queue, 1) };
+            // SAFETY: the ring is there as long as the queue, which does not look at it meanwhile.
+            let blocks = unsafe { self.ring.read_volatile() };
+            self.taken.push(step);
+            self.step(step);
+            self.walk(left - 1);
+            self.taken.pop();
+            // SAFETY: as above; what is written over needs no drop.
+            unsafe { (&raw mut self.queue).copy_from_nonoverlapping(kept.as_ptr(), 1) };
+            // SAFETY: as above.
+            unsafe { self.ring.write_volatile(blocks) };
+            self.model = model;
+        }
+    }
+}
+
+/// Walks through all sequences on a ring that begins just before the ring's end, if it has more than one block.
+fn all_on(blocks: usize) {
+    let (mut ring, record) = ([Wqebb::ZERO; BLOCKS], DoorbellRecord::new());
+    let first_block = 0xffff;
+    let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(1)) };
+    let all = &raw mut ring;
+    // SAFETY: the array outlives the queue, and nobody else makes a reference to it.
+    let part = unsafe { &mut (&mut *all)[..blocks] };
+    let queue = Queue::new(config, part, &record, Silent).unwrap();
+    let model = QueueModel::new(blocks as u32, u32::MAX, first_block.into());
+    let mut walk = Walk { queue, ring: all, model, taken: Vec::new(), ended: 0 };
+    walk.walk(STEPS);
+    assert_eq!(walk.ended, 4_u64.pow(STEPS));
+}
+
+#[test]
+fn all_sequences_on_one_and_two_blocks() {
+    all_on(1);
+    all_on(2);
+}
+
+#[test]
+fn all_sequences_on_four_blocks() {
+    all_on(4);
+}
+
+#[test]
+fn all_sequences_on_eight_blocks() {
+    all_on(8);
+}

@@ -1,0 +1,92 @@
+//! Requests that the library never writes: it writes an ordinary one, and some of its bytes are changed in the ring before
+//! the device is told of it.
+
+use super::fixture::MkeyFixture;
+use super::measured::side;
+use crate::board::SEND_BLOCKS;
+use crate::qp_pair::Verdict;
+use alloc::string::String;
+use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, SignatureChange};
+use mlx5_mkey::queue::Outcome;
+use mlx5_mkey::wire::Wqebb;
+use zerocopy::IntoBytes;
+
+/// Where the flags of a UMR stand: behind the control segment.
+pub(super) const FLAGS: usize = 16;
+/// Where the mask of the fields stands that a UMR writes, and where these fields do.
+pub(super) const MASK: usize = FLAGS + 8;
+pub(super) const CONTEXT: usize = 64;
+/// Where the signature BSF stands in a request of three entries: control, UMR control and context take two blocks, the
+/// entries one. Behind it the SET_PSV, in a block of its own.
+pub(super) const BSF: usize = 3 * 64;
+pub(super) const SET_PSV: usize = 4 * 64;
+
+/// Configures the mkey over its memory, with bytes of the request changed; returns what came of it.
+///
+/// # Errors
+/// That the request cannot be changed.
+pub(super) fn configure(
+    fixture: &mut MkeyFixture<'_>,
+    signature: Option<&BlockSignature>,
+    changes: &[(usize, u8)],
+) -> Result<Result<(), String>, String> {
+    let first = post(fixture, signature)?;
+    change(fixture, first, changes)?;
+    run(fixture)
+}
+
+/// Posts a configuration of the mkey over its memory, and nothing more; returns the request's first block.
+///
+/// # Errors
+/// That it cannot be posted.
+pub(super) fn post(fixture: &mut MkeyFixture<'_>, signature: Option<&BlockSignature>) -> Result<u32, String> {
+    let entries = fixture.entries();
+    let config = MkeyConfig {
+        access: Some(Access::ALL),
+        signature: signature.copied().map_or(SignatureChange::Keep, SignatureChange::Set),
+        crypto: None,
+    };
+    fixture.pair.near.hold_back();
+    let first = fixture.pair.near.queues().producer();
+    fixture.pair.try_configure(fixture.mkey, &config, &entries).map_err(|error| format!("{error}"))?;
+    Ok(first)
+}
+
+/// Changes bytes, by their offset, of the request that begins at this block.
+///
+/// # Errors
+/// That the board does not show its rings.
+pub(super) fn change(fixture: &mut MkeyFixture<'_>, first: u32, changes: &[(usize, u8)]) -> Verdict {
+    let ring = fixture.pair.board.send_ring(&fixture.pair.near).ok_or("the board does not show its rings")?;
+    for &(at, byte) in changes {
+        let block = first.wrapping_add((at / 64) as u32);
+        let address = ring + u64::from(block) % SEND_BLOCKS as u64 * 64;
+        let found: Wqebb = fixture.pair.near.queues().block(block);
+        if fixture.pair.board.read(address, 64) != found.as_bytes() {
+            return Err("the ring is not where the board says".into());
+        }
+        fixture.pair.board.write(address + (at % 64) as u64, &[byte]);
+    }
+    Ok(())
+}
+
+/// Rings for one request; returns what came of it. Where it failed, the pair is connected anew.
+///
+/// # Errors
+/// That the device does not become quiet.
+pub(super) fn run(fixture: &mut MkeyFixture<'_>) -> Result<Result<(), String>, String> {
+    fixture.pair.near.ring_doorbell();
+    fixture.pair.run_device()?;
+    let completions = fixture.pair.wait_near(1);
+    let done = match completions.as_deref() {
+        Ok([one]) => match one.outcome {
+            Outcome::Failed(failure) => Err(format!("refused when configured: {}", side(Some(failure)))),
+            _ => Ok(()),
+        },
+        other => Err(format!("no completion when configured ({other:?})")),
+    };
+    if done.is_err() {
+        fixture.pair.reconnect();
+    }
+    Ok(done)
+}

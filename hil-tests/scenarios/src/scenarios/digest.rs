@@ -1,0 +1,352 @@
+//! Digests: a CRC32C over all data of a transaction, on the wire or in memory, over one mkey or several.
+
+use super::fixture::{
+    BOTH, CRYPTO, KEY_128, MkeyFixture, SIGNATURE, crypto, domain, entry, flipped, part, pattern, same,
+};
+use super::{Scenario, scenario};
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::expected::{self, Images};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Range;
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Crc32cCombine, Crc64Combine, Crypto, Digest, DigestPart, DigestSpan, Direction,
+    Layout, MkeyConfig, Signature, SignatureChange, SignatureError, SignatureErrorKind, SignatureOrder,
+    UmrForm, XtsEngine,
+};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(m69_a_digest_on_the_wire, SIGNATURE, ["M69"]),
+    scenario!(m69_a_digest_in_memory, SIGNATURE, ["M69"]),
+    scenario!(m69_data_and_digest_in_requests_of_their_own, SIGNATURE, ["M69"]),
+    scenario!(m69_a_wrong_digest_is_reported, SIGNATURE, ["M69"]),
+    scenario!(m69_a_digest_and_a_block_signature_take_turns, SIGNATURE, ["M69"]),
+    scenario!(m70_a_digest_over_several_mkeys, SIGNATURE, ["M70"]),
+    scenario!(m70_a_transaction_after_a_wrong_digest, SIGNATURE, ["M70"]),
+    scenario!(m71_a_digest_over_ciphertext, BOTH_UNIT, ["M71"]),
+    scenario!(m73_what_a_minimal_umr_leaves_out_stays, SIGNATURE, ["M73"]),
+    scenario!(m73_minimal_umrs_of_a_cipher, CRYPTO_UNIT, ["M73"]),
+    scenario!(m72_crcs_of_blocks_make_the_crc_of_all, SIGNATURE, ["M72"]),
+];
+
+const SEEDS: [Seed; 2] = [Seed::Ones, Seed::Zeros];
+const DOMAINS: [DomainKind; 2] = [DomainKind::Wire, DomainKind::Memory];
+
+fn text(error: impl core::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The digest of some data, as it is behind them.
+fn crc(seed: Seed, data: &[u8]) -> Vec<u8> {
+    expected::signature(&Signature::Crc32c(seed), data, 0)
+}
+
+/// Both sides of an mkey: data, and the digest behind them on one of them.
+fn images(digest: &Digest, data: &[u8]) -> Images {
+    let (plain, protected) = (data.to_vec(), [data, &crc(digest.seed, data)].concat());
+    match digest.domain {
+        DomainKind::Wire => Images { memory: plain, wire: protected },
+        DomainKind::Memory => Images { memory: protected, wire: plain },
+    }
+}
+
+/// Puts the bytes into new memory and configures the mkey for a digest.
+fn install(fixture: &mut MkeyFixture<'_>, memory: &[u8], digest: Digest, crypto: Option<&Crypto>) -> Verdict {
+    fixture.memory = fixture.pair.region(memory);
+    let entries = fixture.entries();
+    let signature = SignatureChange::Digest(digest);
+    let config = MkeyConfig { access: Some(Access::ALL), signature, crypto: crypto.copied() };
+    fixture.change(&config, &entries)?;
+    let wire = fixture.pair.mkeys.get(fixture.mkey).and_then(mlx5_mkey::mkey::Mkey::wire_length);
+    ensure_eq!(wire, digest.wire_bytes(memory.len() as u64), "length on the wire");
+    Ok(())
+}
+
+fn both_ways(board: &mut dyn Board, domain: DomainKind) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    for (seed, length) in
+        SEEDS.into_iter().flat_map(|seed| [63, 512, 4097, 20_000].map(|length| (seed, length)))
+    {
+        let digest = Digest { domain, seed, span: DigestSpan::Mkey };
+        let images = images(&digest, &pattern(length, 1));
+        install(&mut fixture, &images.memory, digest, None)?;
+        fixture.both_ways(&images).map_err(|error| format!("{length} bytes, {seed:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// It is added to what leaves memory, and checked and stripped from what enters it.
+fn m69_a_digest_on_the_wire(board: &mut dyn Board) -> Verdict {
+    both_ways(board, DomainKind::Wire)
+}
+
+/// It is checked and stripped from what leaves memory, and made in place behind what enters it.
+fn m69_a_digest_in_memory(board: &mut dyn Board) -> Verdict {
+    both_ways(board, DomainKind::Memory)
+}
+
+/// The digest may go elsewhere than the data: it is at the offset that is the length of the data.
+fn m69_data_and_digest_in_requests_of_their_own(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    let data = pattern(3000, 2);
+    install(&mut fixture, &data, Digest::wire(), None)?;
+    for way in Tx::ALL {
+        fixture.out(way, 0, &data)?;
+        fixture.out(way, data.len() as u64, &crc(Seed::Ones, &data))?;
+    }
+    // A layout of another length: the digest stays, and is over the new data.
+    let part = part(&data, 0..1000);
+    let entries = [entry(&fixture.memory, 0..1000)];
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    fixture.out(Tx::Send, 0, &[part, &crc(Seed::Ones, part)].concat())
+}
+
+/// What an error of a digest must say.
+fn reported(error: &SignatureError, domain: DomainKind, good: &[u8], bad: &[u8]) -> Verdict {
+    ensure_eq!(error.kind, SignatureErrorKind::Digest, "kind of error");
+    ensure_eq!(error.domain, domain, "domain of the error");
+    let number = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).map_err(|_| "no CRC".to_string());
+    ensure_eq!(error.found, u64::from(number(bad)?), "what was found");
+    ensure_eq!(error.computed, u64::from(number(good)?), "what was computed");
+    Ok(())
+}
+
+/// The transfer is complete, and the mkey tells of the digest. The next configuration has the device look again, also one that keeps
+/// the digest.
+fn m69_a_wrong_digest_is_reported(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    let data = pattern(1500, 3);
+    for (round, domain) in [DOMAINS, DOMAINS].into_iter().flatten().enumerate() {
+        let digest = Digest { domain, seed: Seed::Ones, span: DigestSpan::Mkey };
+        let images = images(&digest, &data);
+        let good = crc(Seed::Ones, &data);
+        let bad = flipped(&good, round, 0x20);
+        let protected = [&data[..], &bad].concat();
+        install(&mut fixture, &images.memory, digest, None)?;
+        let error = match domain {
+            DomainKind::Wire => {
+                let error = fixture.take_bad(Rx::PeerWrite, &protected)?;
+                fixture.holds(&data)?;
+                error
+            }
+            DomainKind::Memory => {
+                fixture.write(&protected);
+                fixture.out_bad(Tx::Send, data.len())?
+            }
+        };
+        reported(&error, domain, &good, &bad)?;
+        fixture.write(&images.memory);
+        fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
+        fixture.both_ways(&images).map_err(|error| format!("{domain:?}: after an error: {error}"))?;
+    }
+    Ok(())
+}
+
+/// An mkey has one at a time.
+fn m69_a_digest_and_a_block_signature_take_turns(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    let (digest, block) = (Digest::wire(), BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones))));
+    for salt in 0..3 {
+        let data = pattern(2048, salt);
+        let blocks = expected::images(&data, Some(&block), None);
+        fixture.install(&blocks.memory, Some(&block), None)?;
+        fixture.both_ways(&blocks)?;
+        let images = images(&digest, &data);
+        install(&mut fixture, &images.memory, digest, None)?;
+        fixture.both_ways(&images)?;
+        fixture.install(&data, None, None)?;
+        fixture.both_ways(&Images { memory: data.clone(), wire: data })?;
+    }
+    Ok(())
+}
+
+/// Where each mkey of a transaction has its data, of 3000 bytes.
+const PARTS: [(DigestPart, Range<usize>); 3] =
+    [(DigestPart::First, 0..1000), (DigestPart::Middle, 1000..1001), (DigestPart::Last, 1001..3000)];
+
+/// Configures three mkeys for a transaction, in one chain, from a configuration that is changed in place.
+fn begin(pair: &mut QpPairFixture<'_>, memory: &crate::qp_pair::Region, seed: Seed) -> Result<usize, String> {
+    let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
+    let span = DigestSpan::Transaction { part: DigestPart::Whole, psv };
+    let signature = SignatureChange::Digest(Digest { domain: DomainKind::Wire, seed, span });
+    let config = MkeyConfig { access: Some(Access::ALL), signature, ..MkeyConfig::UNCHANGED };
+    let mut prepared: PreparedConfig = pair.prepare(0, &config).map_err(text)?;
+    for (mkey, (part, range)) in PARTS.into_iter().enumerate() {
+        prepared.set_digest(DigestSpan::Transaction { part, psv }).map_err(text)?;
+        pair.post_prepared(mkey, &prepared, &[entry(memory, range)]).map_err(text)?;
+    }
+    Ok(PARTS.len())
+}
+
+/// Each mkey adds its data to the PSV, and the last one emits the CRC of all.
+fn m70_a_digest_over_several_mkeys(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    for _ in PARTS {
+        pair.mkey(SIGNATURE);
+    }
+    for (round, seed) in [SEEDS, SEEDS].into_iter().flatten().enumerate() {
+        let data = pattern(3000, round as u8);
+        let (memory, far) = (pair.region(&data), pair.region(&[0; 3004]));
+        let mut posted = begin(&mut pair, &memory, seed)?;
+        for (mkey, (part, range)) in PARTS.into_iter().enumerate() {
+            let length = range.len() as u32 + if part.ends() { Digest::BYTES } else { 0 };
+            let remote = Remote { address: far.address + range.start as u64, rkey: far.key };
+            let sge = Sge { address: 0, length, lkey: pair.key(mkey) };
+            pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;
+            posted += 1;
+        }
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        let done = pair.wait_near(posted)?;
+        ensure_eq!(done.len(), posted, "completions");
+        ensure!(pair.signature_errors.is_empty(), "a signature error");
+        same(&pair.bytes(&far), &[&data[..], &crc(seed, &data)].concat())
+            .map_err(|error| format!("round {round}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The wrong digest is the last mkey's. The PSV says no more until it gets its start value.
+fn m70_a_transaction_after_a_wrong_digest(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    for _ in PARTS {
+        pair.mkey(SIGNATURE);
+    }
+    for round in 0..4usize {
+        let data = pattern(3000, round as u8);
+        let memory = pair.region(&[0xcc; 3000]);
+        let good = crc(Seed::Ones, &data);
+        let found = if round % 2 == 0 { flipped(&good, 1, 4) } else { good.clone() };
+        let far = pair.region(&[&data[..], &found].concat());
+        let mut posted = begin(&mut pair, &memory, Seed::Ones)?;
+        if round > 0 {
+            let psv = pair.mkeys.first().and_then(|mkey| mkey.psv_index(DomainKind::Wire)).ok_or("no PSV")?;
+            pair.near.request(2).signaled().set_psv(psv, Seed::Ones).map_err(text)?;
+            posted += 1;
+        }
+        for (mkey, (part, range)) in PARTS.into_iter().enumerate() {
+            let length = range.len() as u32 + if part.ends() { Digest::BYTES } else { 0 };
+            let remote = Remote { address: far.address + range.start as u64, rkey: far.key };
+            let sge = Sge { address: 0, length, lkey: pair.key(mkey) };
+            pair.near.request(1).signaled().fenced().rdma_read(remote, &[sge]).map_err(text)?;
+            posted += 1;
+        }
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        ensure_eq!(pair.wait_near(posted)?.len(), posted, "completions");
+        same(&pair.bytes(&memory), &data)?;
+        let last = pair.mkeys.last_mut().ok_or("no mkey")?;
+        match last.check().map_err(text)? {
+            Some(error) if round % 2 == 0 => reported(&error, DomainKind::Wire, &good, &found)?,
+            None if round % 2 == 1 => {}
+            other => return Err(format!("round {round}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// The two forms that devices are known to have: what is encrypted has the digest behind it, in plaintext.
+fn m71_a_digest_over_ciphertext(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, BOTH);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let single = fixture.pair.board.capabilities().xts == Some(XtsEngine::SingleBlock);
+    for (domain, direction, order) in [
+        (DomainKind::Wire, Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx),
+        (DomainKind::Memory, Direction::DecryptOnTx, SignatureOrder::BeforeCryptoOnTx),
+    ] {
+        let cipher = crypto(direction, order, BlockSize::B512, dek);
+        // An engine of single data units has one for the mkey, the digest in memory included.
+        let data = pattern(if single { 496 } else { 2048 }, 5);
+        let ciphertext = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
+        let protected = [&ciphertext[..], &crc(Seed::Ones, &ciphertext)].concat();
+        let images = match domain {
+            DomainKind::Wire => Images { memory: data, wire: protected },
+            DomainKind::Memory => Images { memory: protected, wire: data },
+        };
+        let digest = Digest { domain, ..Digest::wire() };
+        install(&mut fixture, &images.memory, digest, Some(&cipher))?;
+        fixture.both_ways(&images).map_err(|error| format!("{domain:?}: {error}"))?;
+        let wrong = crypto(direction, other(order), BlockSize::B512, dek);
+        let config =
+            MkeyConfig { access: None, signature: SignatureChange::Digest(digest), crypto: Some(wrong) };
+        let refused = fixture.pair.prepare(fixture.mkey, &config).err();
+        ensure_eq!(refused, Some(mlx5_mkey::error::ConfigError::DigestNotOverCiphertext), "another order");
+    }
+    Ok(())
+}
+
+const fn other(order: SignatureOrder) -> SignatureOrder {
+    match order {
+        SignatureOrder::AfterCryptoOnTx => SignatureOrder::BeforeCryptoOnTx,
+        SignatureOrder::BeforeCryptoOnTx => SignatureOrder::AfterCryptoOnTx,
+    }
+}
+
+/// The device computes a CRC for each block; of these the processor makes that of all.
+fn m72_crcs_of_blocks_make_the_crc_of_all(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    let data = pattern(8 * 512, 6);
+    for seed in SEEDS {
+        for signature in [Signature::Crc32c(seed), Signature::Crc64Xp10(seed)] {
+            let block = BlockSignature::wire(domain(signature));
+            fixture.install(&data, Some(&block), None)?;
+            let bytes = signature.bytes() as usize;
+            let wire = fixture.pair.tx(Tx::Send, fixture.mkey, 0, 8 * (512 + bytes))?.ok()?;
+            let crcs = wire.chunks(512 + bytes).map(|block| {
+                let crc = part(block, 512..512 + bytes).iter().rev();
+                crc.fold(0, |crc, byte| crc << 8 | u64::from(*byte))
+            });
+            let (of_32, of_64) = (Crc32cCombine::behind(512, seed), Crc64Combine::behind(512, seed));
+            let all = crcs.reduce(|all, crc| match bytes {
+                4 => u64::from(of_32.combine(all as u32, crc as u32)),
+                _ => of_64.combine(all, crc),
+            });
+            let expected = expected::signature(&signature, &data, 0);
+            ensure_eq!(part(&all.unwrap_or(0).to_le_bytes(), 0..bytes), &expected[..], "{signature:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Rights and BSFs are as the mkey was created, and so is its key.
+fn m73_what_a_minimal_umr_leaves_out_stays(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..SIGNATURE });
+    let block = BlockSignature::wire(domain(Signature::Crc64Xp10(Seed::Ones)));
+    for salt in 0..2 {
+        let data = pattern(1024, salt);
+        for (signature, images) in [
+            (SignatureChange::Digest(Digest::wire()), images(&Digest::wire(), &data)),
+            (SignatureChange::Set(block), expected::images(&data, Some(&block), None)),
+            (SignatureChange::Reset, Images { memory: data.clone(), wire: data.clone() }),
+            (SignatureChange::Digest(Digest::memory()), images(&Digest::memory(), &data)),
+        ] {
+            fixture.memory = fixture.pair.region(&images.memory);
+            let entries = fixture.entries();
+            fixture.change(&MkeyConfig { signature, ..MkeyConfig::UNCHANGED }, &entries)?;
+            fixture.both_ways(&images).map_err(|error| format!("{signature:?}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The BSF has the exact length, also where a later layout has another and keeps the cipher.
+fn m73_minimal_umrs_of_a_cipher(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, MkeySpec { form: UmrForm::Minimal, ..CRYPTO });
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let cipher = crypto(Direction::EncryptOnTx, SignatureOrder::BeforeCryptoOnTx, BlockSize::B512, dek);
+    for (length, given) in [(256, Some(cipher)), (512, None), (128, None), (512, Some(cipher))] {
+        let data = pattern(length, 1);
+        let wire = expected::encrypt(&KEY_128, BlockSize::B512, cipher.tweak, &data);
+        fixture.memory = fixture.pair.region(&data);
+        let entries = fixture.entries();
+        fixture.change(&MkeyConfig { crypto: given, ..MkeyConfig::UNCHANGED }, &entries)?;
+        fixture
+            .both_ways(&Images { memory: data, wire })
+            .map_err(|error| format!("{length} bytes: {error}"))?;
+    }
+    Ok(())
+}

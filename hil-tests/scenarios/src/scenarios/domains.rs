@@ -1,0 +1,211 @@
+//! What belongs to others: to another protection domain, to another queue pair, to nobody who may write.
+
+use super::changed::{self, BSF, CONTEXT, FLAGS, MASK, SET_PSV};
+use super::crypto::nothing_moves;
+use super::fixture::{
+    CRYPTO, DIF, KEY_128, MkeyFixture, PLAIN, SIGNATURE, crypto, domain, entry, fails, pattern, rx_refusal,
+};
+use super::keys::{refuses_all, refuses_invalidation};
+use super::{Scenario, scenario};
+use crate::assumption::assumed;
+use crate::board::{Board, DekSpec, MkeySpec, ProtectionDomain};
+use crate::qp_pair::{Region, Rx, Tx, Verdict};
+use crate::{ensure, expected};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, BlockSignature, Direction, Layout, MkeyConfig, Signature, SignatureOrder};
+use mlx5_mkey::queue::Outcome;
+use mlx5_mkey::types::BlockSize;
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::bsf::SignatureBsf;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::umr::{MkeyMask, UmrFlags};
+use zerocopy::IntoBytes;
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r048_a_region_that_may_not_be_written, NOTHING, ["R48"]),
+    scenario!(r048_a_region_of_another_domain, NOTHING, ["R48"]),
+    scenario!(r048_a_key_of_another_domain, NOTHING, ["R48"]),
+    scenario!(m40_a_dek_of_another_domain, CRYPTO_UNIT, ["R159", "M40"]),
+    scenario!(r176_a_psv_of_another_domain, SIGNATURE, ["R176"]),
+    scenario!(r012_the_peer_invalidates_no_key_of_another_domain, NOTHING, ["R12"]),
+    scenario!(r012_a_key_that_another_queue_pair_holds, NOTHING, ["R12"]),
+    scenario!(r032_a_check_for_a_free_key, NOTHING, ["R32"]),
+];
+
+const LENGTH: usize = 64;
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// Lays the mkey over this region, with all rights.
+fn lay(fixture: &mut MkeyFixture<'_>, region: Region) -> Verdict {
+    fixture.memory = region;
+    let entries = [entry(&region, 0..region.length)];
+    fixture.change(&MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED }, &entries)
+}
+
+/// The mkey gives all rights, the region under it reading: what is written is refused, what is read goes through.
+fn r048_a_region_that_may_not_be_written(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let data = pattern(LENGTH, 1);
+    let region = fixture.pair.region(&data);
+    let key = fixture.pair.board.register(region.address, LENGTH, Access::REMOTE_READ);
+    lay(&mut fixture, Region { key, ..region })?;
+    for way in Tx::ALL {
+        fixture.out(way, 0, &data)?;
+    }
+    for way in Rx::ALL {
+        let moved = fixture.pair.rx(way, fixture.mkey, 0, &pattern(LENGTH, 2))?;
+        let (requester, receiver) = rx_refusal(way);
+        fails(format_args!("{way:?}"), &moved, requester, receiver)?;
+        fixture.holds(&data).map_err(|error| format!("{way:?}: {error}"))?;
+        fixture.pair.reconnect();
+    }
+    Ok(())
+}
+
+/// The mkey is of the queue pair's domain, the region under it is not.
+fn r048_a_region_of_another_domain(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.pair.board.enter(ProtectionDomain::Second);
+    let region = fixture.pair.region(&pattern(LENGTH, 1));
+    fixture.pair.board.enter(ProtectionDomain::First);
+    lay(&mut fixture, region)?;
+    refuses_all(&mut fixture, LENGTH)
+}
+
+/// An mkey that works in its own domain cannot be used, or changed, from another.
+fn r048_a_key_of_another_domain(board: &mut dyn Board) -> Verdict {
+    board.enter(ProtectionDomain::Second);
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let data = pattern(LENGTH, 1);
+    fixture.install(&data, None, None)?;
+    let images = expected::Images { memory: data.clone(), wire: data };
+    fixture.both_ways(&images)?;
+    fixture.pair.board.enter(ProtectionDomain::First);
+    fixture.pair.reconnect();
+    let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+    fixture.pair.try_configure(fixture.mkey, &config, Layout::Unchanged).map_err(text)?;
+    ensure!(changed::run(&mut fixture)?.is_err(), "a UMR has changed an mkey of another domain");
+    // Over memory of the domain that it is used from, lest that be what is refused.
+    let region = fixture.pair.region(&pattern(LENGTH, 2));
+    fixture.pair.board.enter(ProtectionDomain::Second);
+    fixture.pair.reconnect();
+    fixture.both_ways(&images)?;
+    lay(&mut fixture, region)?;
+    fixture.pair.board.enter(ProtectionDomain::First);
+    fixture.pair.reconnect();
+    refuses_all(&mut fixture, LENGTH)
+}
+
+/// The key is loaded and would fit, but the mkey is of another domain.
+fn m40_a_dek_of_another_domain(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    fixture.pair.board.enter(ProtectionDomain::Second);
+    let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    fixture.pair.board.enter(ProtectionDomain::First);
+    let new = crypto(Direction::EncryptOnTx, SignatureOrder::AfterCryptoOnTx, BlockSize::B512, dek);
+    fixture.install(&pattern(512, 1), None, Some(&new))?;
+    nothing_moves(&mut fixture, "a DEK of another domain", 512)
+}
+
+/// Where a BSF names the PSV of the wire.
+const WIRE_PSV: usize = BSF + core::mem::offset_of!(SignatureBsf, wire_bfs_psv) + 1;
+
+/// The mkey's signature is to be kept in a PSV of another domain: nothing goes through, and nobody sets it.
+fn r176_a_psv_of_another_domain(board: &mut dyn Board) -> Verdict {
+    let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
+    let data = pattern(512, 1);
+    board.enter(ProtectionDomain::Second);
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    fixture.memory = fixture.pair.region(&data);
+    let first = changed::post(&mut fixture, Some(&signature))?;
+    let bsf: Wqebb = fixture.pair.near.queues().block(first.wrapping_add((BSF / 64) as u32));
+    changed::run(&mut fixture)??;
+    let strange = bsf.as_bytes().get(WIRE_PSV % 64..WIRE_PSV % 64 + 3).unwrap_or(&[]).to_vec();
+    fixture.pair.board.enter(ProtectionDomain::First);
+    let named = |at: usize| (at..).zip(strange.iter().copied()).collect::<Vec<_>>();
+
+    let mut fixture = MkeyFixture::new(fixture.pair.board, SIGNATURE);
+    fixture.memory = fixture.pair.region(&data);
+    changed::configure(&mut fixture, Some(&signature), &[])??;
+    fixture.out(Tx::Write, 0, &expected::images(&data, Some(&signature), None).wire)?;
+    if changed::configure(&mut fixture, Some(&signature), &named(WIRE_PSV))?.is_ok() {
+        nothing_moves(&mut fixture, "a PSV of another domain", 520)?;
+    }
+    let set = changed::configure(&mut fixture, Some(&signature), &named(SET_PSV + 17))?;
+    ensure!(set.is_err(), "SET_PSV has set a PSV of another domain");
+    Ok(())
+}
+
+/// The peer's queue pair is connected to one of another domain than the key.
+fn r012_the_peer_invalidates_no_key_of_another_domain(board: &mut dyn Board) -> Verdict {
+    board.enter(ProtectionDomain::Second);
+    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
+    let data = pattern(LENGTH, 1);
+    fixture.install(&data, None, None)?;
+    fixture.pair.board.enter(ProtectionDomain::First);
+    fixture.pair.reconnect();
+    let key = fixture.pair.key(fixture.mkey);
+    refuses_invalidation(&mut fixture, key)?;
+    fixture.pair.board.enter(ProtectionDomain::Second);
+    fixture.pair.reconnect();
+    fixture.out(Tx::PeerRead, 0, &data)
+}
+
+/// An mkey that a UMR has bound to the far queue pair is not the near one's to invalidate: LOCAL_INV asks for that check
+/// (CHECK_QPN).
+///
+/// Assumption: an mkey for UMRs can be bound, and the check's syndrome. The reference provider binds memory windows only.
+fn r012_a_key_that_another_queue_pair_holds(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.memory = fixture.pair.region(&pattern(LENGTH, 1));
+    let first = changed::post(&mut fixture, None)?;
+    let mask = MkeyMask::new().with_mkey(true).with_qpn(true).into_bits().to_be_bytes();
+    let holder = fixture.pair.far.qpn().get().to_be_bytes();
+    let word = CONTEXT + core::mem::offset_of!(MkeyContext, qpn_mkey);
+    // Of the mask, the byte that both bits are in.
+    let byte = mask.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, byte)| (MASK + at, *byte));
+    let changes: Vec<_> = byte.chain((word..).zip(holder.into_iter().skip(1))).collect();
+    changed::change(&mut fixture, first, &changes)?;
+    let bound = changed::run(&mut fixture)?;
+    if !assumed(fixture.pair.board, "binding an mkey to a queue pair", bound, Ok(()))? {
+        return Ok(());
+    }
+    let mkey = fixture.pair.mkeys.get_mut(fixture.mkey).ok_or("no such mkey")?;
+    fixture.pair.near.request(9).signaled().invalidate_mkey(mkey).map_err(text)?;
+    fixture.pair.near.ring_doorbell();
+    fixture.pair.run_device()?;
+    let syndrome = match fixture.pair.wait_near(1)?.as_slice() {
+        [one] => match one.outcome {
+            Outcome::Failed(failure) => Some(failure.syndrome),
+            _ => None,
+        },
+        other => return Err(format!("completions {other:?}")),
+    };
+    let what = "invalidation of an mkey that another queue pair holds";
+    assumed(fixture.pair.board, what, syndrome, Some(Syndrome::MW_BIND))?;
+    Ok(())
+}
+
+/// A UMR that wants its mkey to be free changes a fresh one, and not one that is configured (CHECK_FREE).
+///
+/// Assumption: sources disagree on what the bit means (D15).
+fn r032_a_check_for_a_free_key(board: &mut dyn Board) -> Verdict {
+    let checked = [(FLAGS, UmrFlags::new().with_inline(true).with_check_free(true).into_bits())];
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let data = pattern(LENGTH, 1);
+    fixture.memory = fixture.pair.region(&data);
+    for (state, free) in [("fresh", true), ("configured", false)] {
+        let done = changed::configure(&mut fixture, None, &checked)?.is_ok();
+        let what = format_args!("whether a UMR with CHECK_FREE changes a {state} mkey");
+        if !assumed(fixture.pair.board, what, done, free)? {
+            return Ok(());
+        }
+        fixture.out(Tx::PeerRead, 0, &data).map_err(|error| format!("{state}: {error}"))?;
+    }
+    Ok(())
+}

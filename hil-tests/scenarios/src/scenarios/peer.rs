@@ -1,0 +1,210 @@
+//! What the other side may ask for and is told, beside the data: rights of the queue pair, counts, solicited events, atomics.
+
+use super::fixture::{
+    DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
+};
+use super::keys::{refuses_invalidation, send_invalidate};
+use super::{Scenario, scenario};
+use crate::assumption::assumed;
+use crate::board::{Board, EndSpec, MkeySpec};
+use crate::qp_pair::{QpPairFixture, Rx, Tx, Verdict};
+use crate::{ensure, ensure_eq, expected};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature};
+use mlx5_mkey::queue::{Failure, Message, Outcome};
+use mlx5_mkey::types::{Key, Seed};
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wqe::{Remote, Sge};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(r030_what_a_queue_pair_denies_no_key_gives, NOTHING, ["R30"]),
+    scenario!(r016_a_receive_counts_bytes_of_the_wire, SIGNATURE, ["R16"]),
+    scenario!(r016_who_asks_for_an_event_is_heard, NOTHING, ["R16"]),
+    scenario!(r016_atomics_need_an_aligned_address, NOTHING, ["R16"]),
+    scenario!(r012_the_peer_needs_the_tag_to_invalidate, NOTHING, ["R12"]),
+];
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// A transfer of the peer failed at its side, nothing arrived, and both sides are connected anew.
+///
+/// Assumption: with the syndrome of a key without the right (InfiniBand has another one for requests that are not enabled).
+fn is_denied(
+    fixture: &mut MkeyFixture<'_>,
+    what: &str,
+    failed: Option<Failure>,
+    key: Option<Syndrome>,
+) -> Verdict {
+    let Some(failure) = failed else { return Err(format!("{what} went through")) };
+    let what = format_args!("syndrome of {what} that the queue pair denies");
+    assumed(fixture.pair.board, what, Some(failure.syndrome), key)?;
+    fixture.pair.reconnect();
+    Ok(())
+}
+
+/// The key gives all rights, the queue pair all but one.
+fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
+    const BYTES: usize = 64;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let (data, new) = (pattern(BYTES, 1), pattern(BYTES, 2));
+    fixture.install(&data, None, None)?;
+    for denied in [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC] {
+        let spec = EndSpec { denied, ..EndSpec::default() };
+        fixture.pair.reconnect_as(spec);
+        if denied == Access::REMOTE_READ {
+            let moved = fixture.pair.tx(Tx::PeerRead, fixture.mkey, 0, BYTES)?;
+            ensure_eq!(moved.wire, [0xee; BYTES], "the buffer of a reader who is denied");
+            is_denied(&mut fixture, "an RDMA READ", moved.requester, tx_refusal(Tx::PeerRead).0)?;
+        } else {
+            fixture.out(Tx::PeerRead, 0, &data)?;
+        }
+        fixture.pair.reconnect_as(spec);
+        if denied == Access::REMOTE_WRITE {
+            let moved = fixture.pair.rx(Rx::PeerWrite, fixture.mkey, 0, &new)?;
+            fixture.holds(&data)?;
+            is_denied(&mut fixture, "an RDMA WRITE", moved.requester, rx_refusal(Rx::PeerWrite).0)?;
+        } else {
+            fixture.store(Rx::PeerWrite, &new, &new)?;
+            fixture.write(&data);
+        }
+        fixture.pair.reconnect_as(spec);
+        let (failed, old) = add(&mut fixture, 0)?;
+        if denied == Access::REMOTE_ATOMIC {
+            ensure_eq!(old, [0xee; 8], "the old value for who is denied");
+            fixture.holds(&data)?;
+            is_denied(&mut fixture, "an atomic", failed, Some(Syndrome::REMOTE_ACCESS))?;
+        } else {
+            ensure_eq!(failed, None, "an atomic, where {denied:?} is denied");
+            same(&old, part(&data, 0..8))?;
+            fixture.write(&data);
+        }
+    }
+    Ok(())
+}
+
+/// Lets the peer add one to eight bytes of the mkey; returns whether that failed, and what it got as their old value.
+fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, Vec<u8>), String> {
+    let old = fixture.pair.region(&[0xee; 8]);
+    let sge = Sge { address: old.address, length: 8, lkey: old.key };
+    let remote = Remote { address, rkey: fixture.pair.key(fixture.mkey) };
+    fixture.pair.far.request(5).signaled().fetch_add(remote, 1, &sge).map_err(text)?;
+    fixture.pair.far.ring_doorbell();
+    fixture.pair.run_device()?;
+    let failed = match fixture.pair.wait_far(1)?.as_slice() {
+        [one] => match one.outcome {
+            Outcome::Failed(failure) => Some(failure),
+            _ => None,
+        },
+        other => return Err(format!("completions {other:?}")),
+    };
+    Ok((failed, fixture.pair.bytes(&old)))
+}
+
+/// A message has the length that it has on the wire, whatever becomes of it in memory (D3).
+///
+/// Assumption: that is what the receive's completion says.
+fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {
+    let own = domain(Signature::T10Dif(DIF));
+    let other = domain(Signature::Crc32c(Seed::Ones));
+    let data = pattern(1024, 1);
+    for (name, signature) in [
+        ("wire", BlockSignature::wire(own)),
+        ("memory", BlockSignature::memory(own)),
+        ("both", BlockSignature::both(own, other)),
+    ] {
+        let mut fixture = MkeyFixture::new(board, SIGNATURE);
+        let images = expected::images(&data, Some(&signature), None);
+        fixture.install(&images.memory, Some(&signature), None)?;
+        let far = fixture.pair.region(&images.wire);
+        let length = images.wire.len() as u32;
+        let inside = Sge { address: 0, length, lkey: fixture.pair.key(fixture.mkey) };
+        let outside = Sge { address: far.address, length, lkey: far.key };
+        fixture.pair.near.queues().post_receive(1, &[inside]).map_err(text)?;
+        fixture.pair.near.queues().publish_receives();
+        fixture.pair.far.request(2).signaled().send(&[outside]).map_err(text)?;
+        fixture.pair.far.ring_doorbell();
+        fixture.pair.run_device()?;
+        let received = fixture.pair.wait_near(1)?;
+        let Some(Outcome::Received { message: Message::Send, bytes }) =
+            received.first().map(|one| one.outcome)
+        else {
+            return Err(format!("{name}: completions {received:?}"));
+        };
+        let what = format_args!("bytes of a receive with a signature in {name}");
+        assumed(fixture.pair.board, what, bytes, length)?;
+        ensure_eq!(fixture.pair.wait_far(1)?.len(), 1, "{name}: completions of the sender");
+        fixture.holds(&images.memory).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The entry of a receive says whether its sender wants an event, which a completion queue may be armed for.
+fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let region = pair.region(&[7; 8]);
+    let sge = Sge { address: region.address, length: 8, lkey: region.key };
+    let remote = Remote { address: region.address, rkey: region.key };
+    for solicited in [true, false] {
+        for write in [false, true] {
+            pair.reconnect();
+            pair.near.queues().post_receive(1, &[sge]).map_err(text)?;
+            pair.near.queues().publish_receives();
+            let request = pair.far.request(2).signaled();
+            let request = if solicited { request.solicited() } else { request };
+            let posted = if write { request.rdma_write_imm(remote, 3, &[sge]) } else { request.send(&[sge]) };
+            posted.map_err(text)?;
+            pair.far.ring_doorbell();
+            pair.run_device()?;
+            let told = pair.wait_entry()?.op_own_bits().solicited();
+            ensure_eq!(told, solicited, "whether the entry is solicited (RDMA WRITE: {write})");
+            ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
+        }
+    }
+    Ok(())
+}
+
+/// Eight bytes that do not begin at a multiple of eight (InfiniBand 9.4.5: the address is aligned).
+///
+/// Assumption: an address of the mkey's space counts, not the memory behind it; and the syndrome.
+fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let data = pattern(64, 1);
+    fixture.install(&data, None, None)?;
+    let entries = [entry(&fixture.memory, 0..64)];
+    fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
+    for address in [1, 4, 7, 12] {
+        let (failed, old) = add(&mut fixture, address)?;
+        let syndrome = failed.map(|failure| failure.syndrome);
+        let what = format_args!("an atomic at {address}");
+        if assumed(fixture.pair.board, what, syndrome, Some(Syndrome::REMOTE_INVALID_REQUEST))? {
+            fixture.holds(&data).map_err(|error| format!("atomic at {address}: {error}"))?;
+            ensure_eq!(old, [0xee; 8], "old value at {address}");
+        }
+        fixture.write(&data);
+        fixture.pair.reconnect();
+    }
+    let (failed, old) = add(&mut fixture, 8)?;
+    ensure!(failed.is_none(), "an atomic at 8: {failed:?}");
+    same(&old, part(&data, 8..16))
+}
+
+/// The key with another tag names no key that is in service.
+fn r012_the_peer_needs_the_tag_to_invalidate(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, MkeySpec { remote_invalidate: true, ..PLAIN });
+    let data = pattern(64, 1);
+    fixture.install(&data, None, None)?;
+    let key = fixture.pair.key(fixture.mkey);
+    for tag in [key.tag() ^ 1, key.tag() ^ 0x80, key.tag().wrapping_add(3)] {
+        refuses_invalidation(&mut fixture, Key::new(key.index(), tag))?;
+        for way in Tx::ALL {
+            fixture.out(way, 0, &data).map_err(|error| format!("behind tag {tag:#x}: {error}"))?;
+        }
+    }
+    let (_, far) = send_invalidate(&mut fixture, key)?;
+    ensure!(matches!(far, Outcome::Sent { .. }), "with the right tag: {far:?}");
+    let moved = fixture.pair.tx(Tx::PeerRead, fixture.mkey, 0, 64)?;
+    fails("behind an invalidation", &moved, Some(Syndrome::REMOTE_ACCESS), None)
+}

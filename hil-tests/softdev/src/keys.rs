@@ -1,0 +1,134 @@
+//! Keys that encrypt: what imports them, who is logged in, and what is loaded.
+
+use crate::device::{Device, Error};
+use crate::faults::Faults;
+use crate::memory::Memory;
+use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
+use crate::profile::CryptoMode;
+
+impl<M: Memory> Device<M> {
+    /// Imports a key encryption key of 16 or 32 bytes and returns its number.
+    ///
+    /// # Errors
+    /// [`Error::CryptoMode`] unless the device takes wrapped keys, [`Error::BadAttribute`] for the length.
+    pub fn import_kek(&mut self, key: &[u8]) -> Result<u32, Error> {
+        self.needs(CryptoMode::Wrapped)?;
+        if !matches!(key.len(), 16 | 32) {
+            return Err(Error::BadAttribute("KEK length"));
+        }
+        self.objects.keks.insert(Secret(key.to_vec().into())).ok_or(Error::Exhausted)
+    }
+
+    /// Stores a credential of 40 bytes, which logins have to present, and returns its number (M25).
+    ///
+    /// # Errors
+    /// [`Error::CryptoMode`] unless the device takes wrapped keys.
+    pub fn import_credential(&mut self, credential: &[u8; 40]) -> Result<u32, Error> {
+        self.needs(CryptoMode::Wrapped)?;
+        self.objects.credentials.insert(Secret(credential.to_vec().into())).ok_or(Error::Exhausted)
+    }
+
+    /// Logs in with a credential of 48 bytes, wrapped with the KEK, and returns the login's number (object 0x1f, M25).
+    ///
+    /// A credential that does not match makes a login that is [`LoginState::Invalid`].
+    ///
+    /// # Errors
+    /// [`Error::CryptoMode`], or [`Error::NoSuchObject`] for KEK or credential.
+    pub fn login(&mut self, kek: u32, credential: u32, wrapped: &[u8; 48]) -> Result<u32, Error> {
+        self.needs(CryptoMode::Wrapped)?;
+        let key = self.objects.keks.get(kek).ok_or(Error::NoSuchObject { what: "KEK", number: kek })?;
+        let known = self.objects.credentials.get(credential);
+        let known = known.ok_or(Error::NoSuchObject { what: "credential", number: credential })?;
+        let shown = Dek::unwrap(key, wrapped, &Faults::default());
+        let state = match shown {
+            Some(shown) if shown.0 == known.0 => LoginState::Valid,
+            _ => LoginState::Invalid,
+        };
+        self.objects.logins.insert(Login { kek, credential, state }).ok_or(Error::Exhausted)
+    }
+
+    /// Returns the state of a login (M27).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn query_login(&self, number: u32) -> Result<LoginState, Error> {
+        self.objects
+            .logins
+            .get(number)
+            .map(|login| login.state)
+            .ok_or(Error::NoSuchObject { what: "login", number })
+    }
+
+    /// Ends a login. DEKs that were loaded under it stay (M29).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn logout(&mut self, number: u32) -> Result<(), Error> {
+        self.objects.logins.remove(number).ok_or(Error::NoSuchObject { what: "login", number })?;
+        self.login_has_ended(number);
+        Ok(())
+    }
+
+    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it anew (M28). DEKs
+    /// that were loaded under them stay (M29).
+    pub fn revoke(&mut self, credential: u32) {
+        for number in self.objects.logins.numbers() {
+            if let Some(login) = self.objects.logins.get_mut(number)
+                && login.credential == credential
+            {
+                login.state = LoginState::Invalid;
+                self.login_has_ended(number);
+            }
+        }
+    }
+
+    fn login_has_ended(&mut self, number: u32) {
+        if !self.faults.keys_end_with_their_login {
+            return;
+        }
+        let deks = &mut self.objects.deks;
+        for dek in deks.numbers() {
+            if deks.get(dek).is_some_and(|dek| dek.login == Some(number)) {
+                deks.remove(dek);
+            }
+        }
+    }
+
+    /// Loads a data encryption key and returns its number (object 0x0c, M32-M40).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method, [`Error::NoLogin`],
+    /// [`Error::BadKey`].
+    pub fn create_dek(&mut self, attributes: DekAttributes<'_>) -> Result<u32, Error> {
+        self.known_pd(attributes.pd)?;
+        let DekAttributes { pd, size, has_keytag, key } = attributes;
+        let dek = match key {
+            KeyMaterial::Plaintext(bytes) => {
+                self.needs(CryptoMode::Plaintext)?;
+                Dek::load(pd, size, has_keytag, bytes, &self.faults)
+            }
+            KeyMaterial::Wrapped { bytes, login } => {
+                self.needs(CryptoMode::Wrapped)?;
+                let session = self.objects.logins.get(login).ok_or(Error::NoLogin)?;
+                let kek = self.objects.keks.get(session.kek);
+                let kek = kek.filter(|_| session.state == LoginState::Valid).ok_or(Error::NoLogin)?;
+                let plain = Dek::unwrap(kek, bytes, &self.faults).ok_or(Error::BadKey)?;
+                Dek::load(pd, size, has_keytag, &plain.0, &self.faults)
+                    .map(|dek| Dek { login: Some(login), ..dek })
+            }
+        };
+        self.objects.deks.insert(dek.ok_or(Error::BadKey)?).ok_or(Error::Exhausted)
+    }
+
+    /// Destroys a DEK and wipes its key.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn destroy_dek(&mut self, number: u32) -> Result<(), Error> {
+        self.objects.deks.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "DEK", number })
+    }
+
+    fn needs(&self, mode: CryptoMode) -> Result<(), Error> {
+        if self.profile.crypto == mode { Ok(()) } else { Err(Error::CryptoMode) }
+    }
+}

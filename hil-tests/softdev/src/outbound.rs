@@ -1,0 +1,45 @@
+//! Messages on their way to other devices.
+
+use crate::message::{Message, Request};
+use alloc::collections::VecDeque;
+
+/// No message without answer is added while those of its kind have this number of bytes: nobody else holds them back.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What a message takes besides its data.
+const OVERHEAD: u64 = 64;
+
+/// The messages, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    messages: VecDeque<Message>,
+    /// Bytes of those that have no answer.
+    unanswered: u64,
+}
+
+impl Outbound {
+    pub(crate) fn push(&mut self, message: Message) {
+        self.unanswered = self.unanswered.saturating_add(cost(&message));
+        self.messages.push_back(message);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Message> {
+        let message = self.messages.pop_front()?;
+        self.unanswered = self.unanswered.saturating_sub(cost(&message));
+        Some(message)
+    }
+
+    /// Whether no message without answer is to be added.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.unanswered >= MAX_BYTES
+    }
+}
+
+fn cost(message: &Message) -> u64 {
+    match message {
+        Message::Unanswered { request: Request::Send { data, .. } | Request::Write { data, .. }, .. } => {
+            OVERHEAD.saturating_add(data.len() as u64)
+        }
+        _ => 0,
+    }
+}

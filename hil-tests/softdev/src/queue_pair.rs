@@ -1,0 +1,184 @@
+//! Queue pairs: made, set, and taken from state to state.
+
+use crate::device::{Device, Error, Event};
+use crate::fetch::ReadAhead;
+use crate::memory::Memory;
+use crate::message;
+use crate::object::mkey::Access;
+use crate::object::qp::{Peer, Qp, QpAttributes, QpState, QpView, ReceiveQueue, Retries};
+
+impl<M: Memory> Device<M> {
+    /// Whether a request waits for its peer to have a receive, so that only [`Device::run`] goes on with it.
+    pub fn is_waiting(&self) -> bool {
+        self.objects.qps.values().any(|qp| qp.outstanding.is_not_ready())
+    }
+
+    /// Creates a queue pair in [`QpState::Reset`] and returns its number (CREATE_QP).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for domain or queues, [`Error::BadAttribute`] for sizes.
+    pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, Error> {
+        self.known_pd(attributes.pd)?;
+        for number in [attributes.send_cqn].into_iter().chain(attributes.recv_cqn) {
+            self.objects.cqs.get(number).ok_or(Error::NoSuchObject { what: "CQ", number })?;
+        }
+        if attributes.receive != ReceiveQueue::None && attributes.recv_cqn.is_none() {
+            return Err(Error::BadAttribute("receive CQ"));
+        }
+        if attributes.log_sq_blocks > 15 {
+            return Err(Error::BadAttribute("ring size"));
+        }
+        match attributes.receive {
+            ReceiveQueue::None => {}
+            ReceiveQueue::Shared(number) => {
+                self.objects.srqs.get(number).ok_or(Error::NoSuchObject { what: "SRQ", number })?;
+            }
+            ReceiveQueue::Own(ring) if ring.log_slots > 15 => return Err(Error::BadAttribute("ring size")),
+            ReceiveQueue::Own(ring) if !ring.stride.is_multiple_of(16) || ring.stride > 1024 => {
+                return Err(Error::BadAttribute("receive slot size"));
+            }
+            ReceiveQueue::Own(_) => {}
+        }
+        self.objects.qps.insert(Qp::new(attributes)).ok_or(Error::Exhausted)
+    }
+
+    /// Destroys a queue pair.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn destroy_qp(&mut self, number: u32) -> Result<(), Error> {
+        self.release();
+        self.objects.qps.remove(number).map(drop).ok_or(Error::NoSuchObject { what: "QP", number })
+    }
+
+    /// Names the other end of a queue pair. Needed before it is used, in any state.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn connect(&mut self, number: u32, peer: Peer) -> Result<(), Error> {
+        self.qp_mut(number)?.peer = Some(peer);
+        Ok(())
+    }
+
+    /// Limits what the peer of a queue pair may ask for, whatever the keys allow (`qp_access_flags`); all of it at first.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_rights(&mut self, number: u32, rights: Access) -> Result<(), Error> {
+        self.qp_mut(number)?.rights = rights;
+        Ok(())
+    }
+
+    /// Changes what datagrams must show to a queue pair (`q_key`); 0 at first.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_qkey(&mut self, number: u32, qkey: u32) -> Result<(), Error> {
+        self.qp_mut(number)?.qkey = qkey;
+        Ok(())
+    }
+
+    /// Turns `drain_sigerr` on or off (INIT2INIT, M19).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_drain_sigerr(&mut self, number: u32, drain: bool) -> Result<(), Error> {
+        self.qp_mut(number)?.attributes.drain_sigerr = drain;
+        Ok(())
+    }
+
+    /// Has requests of a queue pair copy memory, or not (opcode MMO; INIT2INIT, `mmo`). At first they may not.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::BadAttribute`] for a device that does not copy.
+    pub fn set_copies(&mut self, number: u32, copies: bool) -> Result<(), Error> {
+        if copies && self.profile.log_max_copy.is_none() {
+            return Err(Error::BadAttribute("mmo"));
+        }
+        self.qp_mut(number)?.copies = copies;
+        Ok(())
+    }
+
+    /// Changes how often a request is repeated while the peer has no receive (`rnr_retry`, set on the way to RTS).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn set_rnr_retry(&mut self, number: u32, retries: Retries) -> Result<(), Error> {
+        self.qp_mut(number)?.attributes.rnr_retry = retries;
+        Ok(())
+    }
+
+    /// Changes the state of a queue pair (M55). Going to [`QpState::SendQueueDrained`] ends with [`Event::SqDrained`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`], [`Error::BadTransition`].
+    pub fn modify(&mut self, number: u32, to: QpState) -> Result<(), Error> {
+        self.release();
+        let qp = self.qp_mut(number)?;
+        if !qp.state.may_become(to) {
+            return Err(Error::BadTransition { from: qp.state, to });
+        }
+        let from = qp.state;
+        qp.state = to;
+        // While it stood still, requests may have been changed.
+        qp.read_ahead = ReadAhead::default();
+        match to {
+            QpState::Reset => {
+                (qp.sq_consumer, qp.sq_producer, qp.rq_consumer) = (0, 0, 0);
+                (qp.sequence, qp.expected) = (message::after_reset(qp.sequence), None);
+                qp.outstanding.clear();
+                qp.draining = false;
+                qp.last_told = false;
+            }
+            // What was on its way is flushed with the rest: the counter still stands before it.
+            QpState::Error | QpState::SendQueueError => qp.outstanding.clear(),
+            QpState::SendQueueDrained if from == QpState::ReadyToSend => {
+                qp.draining = !qp.outstanding.is_empty();
+                if !qp.draining {
+                    self.events.push_back(Event::SqDrained(number));
+                }
+            }
+            _ => {}
+        }
+        self.active.insert(number);
+        Ok(())
+    }
+
+    /// Moves a reset queue pair through INIT and RTR to RTS.
+    ///
+    /// # Errors
+    /// As [`Device::modify`].
+    pub fn activate(&mut self, number: u32) -> Result<(), Error> {
+        for state in [QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend] {
+            self.modify(number, state)?;
+        }
+        Ok(())
+    }
+
+    /// Has a reset queue pair begin at block `counter`, as one does that moves here from elsewhere (`hw_sq_wqebb_counter`).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`]; [`Error::InUse`] unless it is in [`QpState::Reset`].
+    pub fn set_send_counter(&mut self, number: u32, counter: u16) -> Result<(), Error> {
+        let qp = self.qp_mut(number)?;
+        if qp.state != QpState::Reset {
+            return Err(Error::InUse);
+        }
+        (qp.sq_consumer, qp.sq_producer) = (counter, counter);
+        qp.read_ahead = ReadAhead::default();
+        Ok(())
+    }
+
+    /// Returns state and counters of a queue pair (QUERY_QP).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn query(&self, number: u32) -> Result<QpView, Error> {
+        let qp = self.objects.qps.get(number).ok_or(Error::NoSuchObject { what: "QP", number })?;
+        Ok(QpView { state: qp.state, hw_sq_wqebb_counter: qp.sq_consumer, hw_rq_counter: qp.rq_consumer })
+    }
+
+    pub(crate) fn qp_mut(&mut self, number: u32) -> Result<&mut Qp, Error> {
+        self.objects.qps.get_mut(number).ok_or(Error::NoSuchObject { what: "QP", number })
+    }
+}

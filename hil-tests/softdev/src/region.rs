@@ -1,0 +1,86 @@
+//! Registered memory: regions with a key, and what they can be changed to.
+
+use crate::device::{Device, Error};
+use crate::memory::Memory;
+use crate::object::mkey::{Access, Layout, Mkey};
+use mlx5_mkey::types::{Key, MkeyIndex};
+
+/// Where a region is, and what requests call its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Its first address in memory.
+    pub address: u64,
+    /// What requests call that address (`iova`).
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// What of a region is to be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionChange {
+    /// Protection domain.
+    pub pd: Option<u32>,
+    /// Memory.
+    pub placement: Option<Placement>,
+    /// Rights.
+    pub access: Option<Access>,
+}
+
+impl Placement {
+    fn check(&self) -> Result<(), Error> {
+        let ends = |first: u64| first.checked_add(self.length);
+        let inside = ends(self.address).and(ends(self.start)).is_some();
+        if inside { Ok(()) } else { Err(Error::BadAttribute("region")) }
+    }
+}
+
+impl<M: Memory> Device<M> {
+    /// Registers `length` bytes at `address` and returns their key, local and remote in one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for a range past the end of the address space.
+    pub fn register(&mut self, pd: u32, address: u64, length: u64, access: Access) -> Result<Key, Error> {
+        self.register_at(pd, address, address, length, access)
+    }
+
+    /// Registers `length` bytes at `address`, which requests call `start` (REG_MR with an `iova`).
+    ///
+    /// # Errors
+    /// As [`Device::register`].
+    pub fn register_at(
+        &mut self,
+        pd: u32,
+        address: u64,
+        start: u64,
+        length: u64,
+        access: Access,
+    ) -> Result<Key, Error> {
+        self.known_pd(pd)?;
+        Placement { address, start, length }.check()?;
+        self.insert_mkey(Mkey::region(pd, address, start, length, access))
+    }
+
+    /// Changes a region, which keeps its key (REREG_MR).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`] for key or domain, [`Error::BadAttribute`] for a key that is no region, or a range past the end of
+    /// the address space.
+    pub fn reregister(&mut self, index: MkeyIndex, change: RegionChange) -> Result<(), Error> {
+        if let Some(pd) = change.pd {
+            self.known_pd(pd)?;
+        }
+        if let Some(placement) = change.placement {
+            placement.check()?;
+        }
+        let number = index.get();
+        let mkey = self.objects.mkeys.get_mut(number).ok_or(Error::NoSuchObject { what: "mkey", number })?;
+        let Layout::Direct(memory) = &mut mkey.layout else { return Err(Error::BadAttribute("region")) };
+        if let Some(Placement { address, start, length }) = change.placement {
+            (*memory, mkey.start, mkey.length) = (address, start, length);
+        }
+        mkey.pd = change.pd.unwrap_or(mkey.pd);
+        mkey.access = change.access.unwrap_or(mkey.access);
+        Ok(())
+    }
+}

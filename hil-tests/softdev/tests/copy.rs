@@ -1,0 +1,109 @@
+//! Copies without a peer, as libmlx5 writes them (opcode MMO): what they copy, and what is refused.
+
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::data::DataSegment;
+use mlx5_softdev::*;
+
+fn copies() -> Host {
+    let mut host = Host::new();
+    host.device.set_copies(host.q[A].qpn, true).unwrap();
+    host
+}
+
+/// A copy; the opaque buffer is any.
+fn copy(from: DataSegment, to: DataSegment) -> Wqe {
+    let mut wqe = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]).with(&from).with(&to);
+    wqe.0[0] = 1;
+    wqe
+}
+
+fn refused(host: &mut Host, wqe: Wqe) -> (Syndrome, u8) {
+    host.post(A, wqe);
+    host.ring(A);
+    let seen = host.bad(A);
+    host.recover();
+    (seen.syndrome(), seen.vendor())
+}
+
+#[test]
+fn memory_is_copied_between_keys() {
+    let mut host = copies();
+    let data = pattern(5000, 3);
+    let (from, source) = host.filled(&data);
+    let (to, target) = host.region(8192, Access::LOCAL);
+    // The target may be of several pieces.
+    let list = host.mkey(false, false);
+    let entries = [(to + 4096, 2000, target), (to, 3000, target)];
+    host.configure(Config::new(&list).list(&entries));
+    host.post(A, copy(segment(from, 5000, source), segment(0, 5000, list.key)));
+    host.ring(A);
+    host.good(A);
+    assert_eq!(
+        (host.get(to + 4096, 2000), host.get(to, 3000)),
+        (data[..2000].to_vec(), data[2000..].to_vec())
+    );
+    assert!(host.device.take_message().is_none());
+}
+
+#[test]
+fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
+    let mut host = copies();
+    let (from, source) = host.filled(&[7; 64]);
+    let (to, target) = host.region(64, Access::LOCAL);
+    let (_, read_only) = host.region(64, Access { remote_write: true, ..Access::LOCAL_READ });
+    let pd = host.device.alloc_pd().unwrap();
+    let foreign = host.device.register(pd, to, 64, Access::ALL).unwrap();
+    let signed = host.mkey(true, false).key;
+    host.device.register(host.pd, to, 64, Access::ALL).unwrap();
+    let good = segment(from, 64, source);
+    let protection = |refusal: Refusal| (Syndrome::LOCAL_PROTECTION, refusal.vendor());
+    for (key, refusal) in
+        [(foreign, Refusal::ProtectionDomain), (Key::from_raw(0x7777_7700), Refusal::UnknownKey)]
+    {
+        for wqe in [copy(good, segment(to, 64, key)), copy(segment(to, 64, key), segment(to, 64, target))] {
+            assert_eq!(refused(&mut host, wqe), protection(refusal));
+        }
+    }
+    assert_eq!(refused(&mut host, copy(good, segment(to, 64, read_only))), protection(Refusal::Right));
+    assert_eq!(refused(&mut host, copy(good, segment(to + 1, 64, target))), protection(Refusal::Bounds));
+    assert_eq!(refused(&mut host, copy(good, segment(0, 64, signed))), protection(Refusal::Bsf));
+    let malformed = (Syndrome::LOCAL_QP_OPERATION, Refusal::Malformed.vendor());
+    assert_eq!(refused(&mut host, copy(good, segment(to, 63, target))), malformed);
+    let mut other = copy(good, segment(to, 64, target));
+    other.0[0] = 2;
+    assert_eq!(refused(&mut host, other), malformed, "another operation");
+    let short = Wqe::new(Opcode::MMO, 0).with(&[0_u8; 16]).with(&good);
+    assert_eq!(refused(&mut host, Wqe([&[1], &short.0[1..]].concat())), malformed);
+    let long = copy(good, segment(to, 64, target)).with(&good);
+    assert_eq!(refused(&mut host, long), malformed);
+    let length = (Syndrome::LOCAL_LENGTH, Refusal::Length.vendor());
+    for bytes in [(1 << 21) + 1, 0] {
+        let wqe = copy(segment(from, bytes, source), segment(to, bytes, target));
+        assert_eq!(refused(&mut host, wqe), length, "{bytes}: 0 stands for 2 GiB");
+    }
+    assert_eq!(host.get(to, 64), [0; 64]);
+}
+
+#[test]
+fn only_queue_pairs_that_were_made_for_it_copy() {
+    let mut host = Host::new();
+    let (from, source) = host.filled(&[7; 64]);
+    let (to, target) = host.region(64, Access::LOCAL);
+    let wqe = || copy(segment(from, 64, source), segment(to, 64, target));
+    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed.vendor());
+    host.device.set_copies(host.q[A].qpn, true).unwrap();
+    host.post(A, wqe());
+    host.ring(A);
+    host.good(A);
+    let none = DeviceProfile { log_max_copy: None, ..DeviceProfile::default() };
+    let mut host = Host::with(none, |_| {});
+    assert_eq!(host.device.set_copies(host.q[A].qpn, true), Err(Error::BadAttribute("mmo")));
+    assert_eq!(host.device.set_copies(host.q[A].qpn, false), Ok(()));
+    let connection = |attributes: &mut QpAttributes| attributes.transport = Transport::UnreliableConnection;
+    let mut host = Host::with(DeviceProfile::default(), connection);
+    host.device.set_copies(host.q[A].qpn, true).unwrap();
+    assert_eq!(refused(&mut host, wqe()).1, Refusal::Malformed.vendor());
+}

@@ -1,0 +1,210 @@
+//! Memory windows, as the kernel makes them and libmlx5 binds them: an mkey of a few entries, changed by a UMR of one.
+
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::{MkeyContext, QpnMkey};
+use mlx5_mkey::wire::umr::UmrControlSegment;
+use mlx5_softdev::*;
+
+/// Access bits of an mkey context.
+const LOCAL_WRITE: u8 = 1 << 3;
+const REMOTE_READ: u8 = 1 << 4;
+const REMOTE_WRITE: u8 = 1 << 5;
+
+/// Type 1 belongs to the domain, type 2 to the queue pair that has bound it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    One,
+    Two,
+}
+
+/// ALLOC_MW.
+fn window(host: &mut Host, kind: Kind) -> Key {
+    let attributes = MkeyAttributes {
+        access: Access::LOCAL_READ,
+        remote_invalidate: kind == Kind::Two,
+        ..MkeyAttributes::new(host.pd, 4)
+    };
+    host.device.create_mkey(attributes).unwrap()
+}
+
+/// Binds a window to bytes of a region by queue pair `at`, under another tag; without bytes, that ends it.
+fn bind(
+    host: &mut Host,
+    at: usize,
+    kind: Kind,
+    window: Key,
+    access: u8,
+    (address, length, region): (u64, u32, Key),
+) -> Key {
+    let key = Key::new(window.index(), window.tag().wrapping_add(1));
+    let (mut flags, mut mask) = (0x90, 1 << 29 | 1 << 13);
+    let mut bound = QpnMkey::ANY;
+    let mut context = MkeyContext::default();
+    if kind == Kind::Two {
+        mask |= 1 << 14;
+        flags |= if length == 0 { 1 << 3 } else { 1 << 5 };
+    }
+    if length == 0 {
+        context.free = 0x40;
+    } else {
+        mask |= 1 | 1 << 6 | 1 << 18 | 1 << 19 | 1 << 20 | 1 << 21;
+        (context.access, context.start_addr) = (access, address.into());
+        context.len = u64::from(length).into();
+        if kind == Kind::Two {
+            bound = host.q[at].qpn;
+        }
+    }
+    context.qpn_mkey = (bound << 8 | u32::from(key.tag())).into();
+    let klm_octowords = if length == 0 { 0 } else { 4 };
+    let control = UmrControlSegment {
+        flags,
+        mkey_mask: mask.into(),
+        klm_octowords: klm_octowords.into(),
+        ..Default::default()
+    };
+    let mut wqe = Wqe::new(Opcode::UMR, window.get()).with(&control).with(&context);
+    if length != 0 {
+        let entry = Klm { byte_count: length.into(), mkey: region.get().into(), address: address.into() };
+        wqe = wqe.with(&entry).with(&[0_u8; 48]);
+    }
+    host.post(at, wqe);
+    host.ring(at);
+    key
+}
+
+/// B writes or reads 8 bytes by a key of A's, or what it is refused with.
+fn ask(host: &mut Host, opcode: Opcode, address: u64, key: Key) -> Result<(), Syndrome> {
+    let (at, local) = host.filled(&[5; 8]);
+    host.post(B, rdma(opcode, 0, address, key, &[segment(at, 8, local)]));
+    host.ring(B);
+    let seen = host.poll_send(B).unwrap();
+    if seen.opcode() == CqeOpcode::REQUESTER {
+        return Ok(());
+    }
+    host.recover();
+    Err(seen.syndrome())
+}
+
+const REFUSED: Result<(), Syndrome> = Err(Syndrome::REMOTE_ACCESS);
+
+#[test]
+fn a_window_gives_rights_that_its_region_does_not() {
+    for kind in [Kind::One, Kind::Two] {
+        let mut host = Host::new();
+        let (at, region) = host.region(64, Access::LOCAL);
+        let unbound = window(&mut host, kind);
+        assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 16, unbound), REFUSED, "not bound");
+        let key = bind(&mut host, A, kind, unbound, LOCAL_WRITE | REMOTE_WRITE, (at + 16, 32, region));
+        host.good(A);
+        assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 16, key), Ok(()));
+        assert_eq!((host.get(at + 16, 8), host.get(at, 16)), (vec![5; 8], vec![0; 16]));
+        for (opcode, address, key) in [
+            (Opcode::RDMA_READ, at + 16, key),
+            (Opcode::RDMA_WRITE, at + 8, key),
+            (Opcode::RDMA_WRITE, at + 41, key),
+            (Opcode::RDMA_WRITE, at + 16, unbound),
+            (Opcode::RDMA_WRITE, at + 16, region),
+        ] {
+            assert_eq!(ask(&mut host, opcode, address, key), REFUSED, "{opcode:?} {address:#x} {key:?}");
+        }
+    }
+}
+
+/// What the region does not let its owner do, no window lets a peer do.
+#[test]
+fn a_window_over_what_cannot_be_written_is_not_written() {
+    let mut host = Host::new();
+    let (at, region) = host.region(64, Access::LOCAL_READ);
+    let free = window(&mut host, Kind::One);
+    let key = bind(&mut host, A, Kind::One, free, REMOTE_READ | REMOTE_WRITE, (at, 64, region));
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, key), REFUSED);
+    assert_eq!(ask(&mut host, Opcode::RDMA_READ, at, key), Ok(()));
+    // The region ends under it.
+    host.device.destroy_mkey(region.index()).unwrap();
+    assert_eq!(ask(&mut host, Opcode::RDMA_READ, at, key), REFUSED);
+}
+
+#[test]
+fn a_window_of_type_1_is_bound_anew_by_any_queue_pair_of_its_domain() {
+    let mut host = Host::new();
+    let (at, region) = host.region(64, Access::LOCAL);
+    let free = window(&mut host, Kind::One);
+    let first = bind(&mut host, A, Kind::One, free, REMOTE_WRITE, (at, 8, region));
+    host.good(A);
+    let second = bind(&mut host, B, Kind::One, first, REMOTE_WRITE, (at + 8, 8, region));
+    host.good(B);
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, first), REFUSED);
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 8, second), Ok(()));
+    let third = bind(&mut host, A, Kind::One, second, 0, (at, 0, region));
+    host.good(A);
+    for key in [second, third] {
+        assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 8, key), REFUSED);
+    }
+}
+
+#[test]
+fn a_window_of_type_2_belongs_to_the_queue_pair_that_has_bound_it() {
+    let mut host = Host::new();
+    let (at, region) = host.region(64, Access::LOCAL);
+    let free = window(&mut host, Kind::Two);
+    let mut key = bind(&mut host, A, Kind::Two, free, REMOTE_WRITE, (at, 8, region));
+    host.good(A);
+    // Another queue pair of the domain has it not.
+    let (from, source) = host.filled(&[1; 8]);
+    host.post(A, rdma(Opcode::RDMA_WRITE, 0, at, key, &[segment(from, 8, source)]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::REMOTE_ACCESS);
+    host.recover();
+    // Nor does it bind or end it.
+    for length in [8, 0] {
+        bind(&mut host, B, Kind::Two, key, REMOTE_WRITE, (at, length, region));
+        assert_eq!(host.bad(B).syndrome(), Syndrome::MW_BIND);
+        host.recover();
+    }
+    // Its own has to end it before it binds it anew.
+    bind(&mut host, A, Kind::Two, key, REMOTE_WRITE, (at, 16, region));
+    assert_eq!(host.bad(A).syndrome(), Syndrome::MW_BIND);
+    host.recover();
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, key), Ok(()));
+    host.post(A, local_inv(key));
+    key = bind(&mut host, A, Kind::Two, key, REMOTE_WRITE, (at, 16, region));
+    host.good(A);
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at + 8, key), Ok(()));
+}
+
+/// B's SEND invalidates a key of A's.
+fn invalidate(host: &mut Host, to: usize, key: Key) -> Result<(), Syndrome> {
+    host.post_receive(to, &[]);
+    host.post(A + B - to, send(Opcode::SEND_INVAL, key.get(), &[]));
+    host.ring(A + B - to);
+    let seen = host.poll_send(A + B - to).unwrap();
+    let outcome = if seen.opcode() == CqeOpcode::REQUESTER { Ok(()) } else { Err(seen.syndrome()) };
+    if outcome.is_err() {
+        host.recover();
+    }
+    outcome
+}
+
+#[test]
+fn a_peer_invalidates_windows_of_type_2_of_its_own_queue_pair() {
+    let mut host = Host::new();
+    let (at, region) = host.region(64, Access::LOCAL);
+    let free = window(&mut host, Kind::One);
+    let one = bind(&mut host, A, Kind::One, free, REMOTE_WRITE, (at, 8, region));
+    host.good(A);
+    let free = window(&mut host, Kind::Two);
+    let two = bind(&mut host, A, Kind::Two, free, REMOTE_WRITE, (at, 8, region));
+    host.good(A);
+    assert_eq!(invalidate(&mut host, A, one), REFUSED, "type 1");
+    assert_eq!(invalidate(&mut host, B, two), REFUSED, "another queue pair's");
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, two), Ok(()));
+    assert_eq!(invalidate(&mut host, A, two), Ok(()));
+    assert_eq!(ask(&mut host, Opcode::RDMA_WRITE, at, two), REFUSED);
+    // Then any queue pair may bind it.
+    bind(&mut host, B, Kind::Two, two, REMOTE_WRITE, (at, 8, region));
+    host.good(B);
+}

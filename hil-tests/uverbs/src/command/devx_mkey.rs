@@ -1,0 +1,79 @@
+//! Mkeys that a program makes by a command of the device (DEVX).
+
+use super::Call;
+use super::devx::{Answer, Command, Status};
+use crate::notice;
+use crate::object::{Devx, Object};
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_softdev::{Access, MkeyAttributes, MkeySpace};
+use zerocopy::FromBytes;
+
+/// Where the mkey's context stands in the command (PRM `create_mkey_in`).
+const CONTEXT: usize = 0x10;
+/// Count of the entries that the command brings, and where they are.
+const COUNT: usize = 0x60;
+const ENTRIES: usize = 0x110;
+/// Bytes of an entry.
+const ENTRY: usize = 16;
+
+/// Access modes (PRM `mkc.access_mode_4_2`, `access_mode_1_0`): entries of their own lengths, and of one length.
+const KLM: u8 = 2;
+const KSM: u8 = 3;
+
+/// Bits of the context's first byte, of its third, and of its thirteenth.
+const FREE: u8 = 0x40;
+const UMR_EN: u8 = 0x80;
+const LENGTH_64: u8 = 0x80;
+const BSF_EN: u8 = 0x40;
+const EN_RINVAL: u8 = 0x01;
+
+/// CREATE_MKEY: of entries that a UMR writes, or of those that the command brings.
+pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
+    let at = |offset: usize| CONTEXT + offset;
+    let (first, access, flags) = (command.u8(at(0))?, command.u8(at(2))?, command.u8(at(0xc))?);
+    let mode = first & 0x1c | access & 3;
+    let crypto = command.u8(at(0x3c))? >> 3 & 3 != 0;
+    let bsf = if flags & BSF_EN == 0 { 0 } else { command.u32(at(0x20))? };
+    let attributes = MkeyAttributes {
+        translations: command.u32(at(0x34))?,
+        // One BSF of 4 octowords for each feature.
+        signature: bsf >= if crypto { 8 } else { 4 },
+        crypto,
+        access: Access::from_byte(access),
+        tag: command.u8(at(7))?,
+        remote_invalidate: flags & EN_RINVAL != 0,
+        free: first & FREE != 0,
+        ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
+    };
+    let log_entry = match mode {
+        KLM => None,
+        KSM => Some(command.u8(at(0x3b))? & 0x1f),
+        _ => return Err(unknown(&format!("access mode {mode}"))),
+    };
+    let device = &mut call.state.device;
+    let key = match (access & UMR_EN != 0, log_entry) {
+        (true, None) => device.create_mkey(attributes)?,
+        (true, Some(_)) => return Err(unknown("entries of one length that a UMR writes")),
+        (false, _) if flags & LENGTH_64 != 0 => return Err(unknown("a space of 2^64 bytes")),
+        (false, _) => {
+            let (start, length) = (command.u64(at(0x10))?, command.u64(at(0x18))?);
+            let space = MkeySpace { start, length, entries: entries(command)?, log_entry };
+            device.create_mkey_over(attributes, space)?
+        }
+    };
+    Ok((Object::Devx(Devx::Mkey(key.index())), Answer::number(key.index().get())))
+}
+
+/// Names what is not known of such commands.
+fn unknown(what: &str) -> Status {
+    notice::once(&format!("the device does not know mkeys with {what}"));
+    Status::BAD_PARAMETER
+}
+
+/// Reads the entries that a command brings.
+fn entries(command: &Command) -> Result<Vec<Klm>, Status> {
+    let count = usize::try_from(command.u32(COUNT)?).map_err(|_| Status::BAD_LENGTH)?;
+    let length = count.checked_mul(ENTRY).ok_or(Status::BAD_LENGTH)?;
+    let (entries, _) = command.bytes(ENTRIES, length)?.as_chunks::<ENTRY>();
+    entries.iter().map(|entry| Klm::read_from_bytes(entry).map_err(|_| Status::BAD_LENGTH)).collect()
+}

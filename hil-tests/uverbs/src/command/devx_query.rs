@@ -1,0 +1,95 @@
+//! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a descriptor.
+
+use super::Call;
+use super::devx::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
+use crate::channel::Kind;
+use crate::errno::Errno;
+use crate::object::{Devx, Object, Qp};
+use mlx5_mkey::wire::prm::qp_context::QpcState;
+use mlx5_softdev::{LoginState, QpState};
+use zerocopy::IntoBytes;
+
+/// Attributes of OBJ_ASYNC_QUERY (`mlx5_ib_devx_obj_query_async_attrs`).
+const CHANNEL: u16 = 0x1002;
+const USER_ID: u16 = 0x1003;
+const OUT_LENGTH: u16 = 0x1004;
+
+/// The longest answer that can be waited for.
+const LONGEST: u64 = 1 << 16;
+
+/// OBJ_QUERY: of a queue pair or of a general object.
+pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
+    let outcome = ask(call)?;
+    answer(call, OUT, outcome)
+}
+
+/// OBJ_ASYNC_QUERY: the answer comes through a descriptor, behind the number that the program gave. It is there when the call is
+/// over.
+///
+/// The kernel refuses more than it keeps, 64 KiB; here that is what a socket holds. One that is read with too little room is cut
+/// off, where the kernel keeps it.
+pub(super) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
+    let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
+    let Some((channel, Kind::Commands)) = call.state.channel_of(descriptor) else {
+        return Err(Errno::BADF);
+    };
+    let length = call.request.number(OUT_LENGTH);
+    if length > LONGEST {
+        return Err(Errno::INVAL);
+    }
+    // A refusal is an answer as well.
+    let mut bytes = ask(call)?.unwrap_or_else(refusal);
+    bytes.resize(length as usize, 0);
+    let user_id = call.request.number(USER_ID);
+    let channel = call.state.channel(channel).ok_or(Errno::BADF)?;
+    if channel.is_behind() {
+        return Err(Errno::AGAIN);
+    }
+    channel.push(&[user_id.to_ne_bytes().as_slice(), &bytes].concat());
+    Ok(())
+}
+
+/// DEVX_ASYNC_CMD_FD_ALLOC.
+pub(super) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
+    let (_, descriptor) = call.open_channel(Kind::Commands)?;
+    call.request.answer_object(HANDLE, descriptor.into())
+}
+
+/// Returns the device's answer, or its refusal.
+fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
+    let command = Command(call.request.bytes(IN)?.into());
+    let object = call.object(call.request.handle(HANDLE)?)?.clone();
+    Ok(match (command.opcode(), object) {
+        (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
+        (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
+            // State 0: ready. The key itself stays inside.
+            Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
+        }
+        (opcode::QUERY_OBJECT, Object::Devx(Devx::Login(number))) => {
+            call.state.device.query_login(number).map_err(Status::from).map(|state| {
+                let state = u8::from(state != LoginState::Valid);
+                reply(HEADER + BODY, HEADER + 0x10, &[state])
+            })
+        }
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+fn query_qp(call: &mut Call<'_>, qp: &Qp) -> Result<Vec<u8>, Status> {
+    const CONTEXT: usize = 0x18;
+    let view = call.state.device.query(qp.number)?;
+    let state = match view.state {
+        QpState::Reset => QpcState::RESET,
+        QpState::Init => QpcState::INIT,
+        QpState::ReadyToReceive => QpcState::RTR,
+        QpState::ReadyToSend => QpcState::RTS,
+        QpState::SendQueueError => QpcState::SQ_ERROR,
+        QpState::SendQueueDrained => QpcState::SQ_DRAINED,
+        QpState::Error => QpcState::ERROR,
+    };
+    let mut context = qp.context;
+    context.state.set(QpcState::from_bits(context.state.get()).with_state(state).into_bits());
+    context.hw_sq_wqebb_counter.set(view.hw_sq_wqebb_counter);
+    context.hw_rq_counter.set(view.hw_rq_counter.into());
+    Ok(reply(0x110, CONTEXT, context.as_bytes()))
+}

@@ -1,0 +1,317 @@
+//! For fuzzing: the interface without a file behind it, called with whatever bytes there are.
+//!
+//! All memory that a call can name is one arena at an address that does not change. What is read or written beside it is no memory.
+#![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+use super::methods::{COMMANDS, Command, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, METHODS};
+use super::{COMMAND, dispatch};
+use crate::process::{ProcessMemory, set_window};
+use crate::request::{Kind, Spec};
+use crate::settings::Settings;
+use crate::shared;
+use crate::state::State;
+use mlx5_softdev::{CryptoMode, DeviceProfile, Memory};
+use std::cell::RefCell;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use tempfile::TempDir;
+
+/// Where the arena is, and its bytes.
+const ARENA: u64 = 0x10_0000_0000;
+const ARENA_BYTES: u64 = 1 << 16;
+
+/// Where calls, their inputs, and their outputs are in it; the rest is for queues.
+const CALL: u64 = ARENA;
+const INPUTS: u64 = ARENA + 0x1000;
+const OUTPUTS: u64 = ARENA + 0x5000;
+const QUEUES: u64 = ARENA + 0x8000;
+
+/// A descriptor that no file has.
+const DESCRIPTOR: RawFd = 1_000_000;
+
+/// Which of the methods opens a context.
+const GET_CONTEXT: usize = 1;
+
+/// What commands of the device begin with, and the types of general objects.
+const OPCODES: [u16; 17] = [
+    0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x505, 0x507, 0x50a, 0x50b, 0x600, 0x90c, 0x90d, 0x754,
+    0xa00, 0xa02,
+];
+const TYPES: [u16; 3] = [0x0c, 0x1f, 0];
+
+/// The most calls of a sequence.
+const CALLS: usize = 64;
+
+/// `struct ib_uverbs_ioctl_hdr` and `struct ib_uverbs_attr`, in bytes.
+const HEADER: u64 = 24;
+const ATTRIBUTE: u64 = 16;
+
+/// The bytes that are left; zeros behind their end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        let (taken, rest) = self.0.split_at(N.min(self.0.len()));
+        bytes.iter_mut().zip(taken).for_each(|(byte, taken)| *byte = *taken);
+        self.0 = rest;
+        bytes
+    }
+
+    fn byte(&mut self) -> u8 {
+        u8::from_le_bytes(self.bytes())
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::from(self.byte()) % end
+    }
+
+    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        *choices.get(self.below(choices.len())).expect("a choice")
+    }
+
+    /// A number that means something here, or any.
+    fn number(&mut self) -> u64 {
+        match self.below(8) {
+            0..3 => self.byte().into(),
+            3 => QUEUES + u64::from(self.byte()) * 64,
+            4 => ARENA + u64::from(u16::from_le_bytes(self.bytes())),
+            5 => 1 << self.below(64),
+            6 => self.pick(&[u64::MAX, 1 << 12, 1 << 16, 0xffff_ffff, 0x00ff_ffff, 0x8000_0000, 4096, 64]),
+            _ => u64::from_le_bytes(self.bytes()),
+        }
+    }
+}
+
+/// The device of this thread. It lives as long as the thread: joining the fabric takes time.
+struct Standin {
+    states: [State; 2],
+    /// Where they meet, and no other process.
+    _directory: TempDir,
+}
+
+impl Standin {
+    fn new() -> Self {
+        shared::prepare();
+        // SAFETY: the kernel is asked for memory at an address that must be free.
+        let arena = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            let wanted = std::ptr::without_provenance_mut(ARENA as usize);
+            libc::mmap(wanted, ARENA_BYTES as usize, rights, flags, -1, 0)
+        };
+        assert_eq!(arena.addr() as u64, ARENA, "the arena is free");
+        set_window(ARENA..ARENA + ARENA_BYTES);
+        let directory = tempfile::tempdir().expect("a directory");
+        let state = |crypto| {
+            let profile = DeviceProfile { crypto, max_message_bytes: 1 << 16, ..DeviceProfile::default() };
+            let settings = Settings {
+                directory: directory.path().into(),
+                profile,
+                log: false,
+                log_json: None,
+                pcap: None,
+                faults: None,
+            };
+            State::new(&settings).expect("a device")
+        };
+        let states = [CryptoMode::Plaintext, CryptoMode::Wrapped].map(state);
+        Self { states, _directory: directory }
+    }
+}
+
+thread_local! {
+    static STANDIN: RefCell<Option<Standin>> = const { RefCell::new(None) };
+}
+
+/// Makes the calls that the bytes say, and closes the device: nothing is left then.
+pub fn run(bytes: &[u8]) {
+    STANDIN.with_borrow_mut(|standin| {
+        let Standin { states, .. } = standin.get_or_insert_with(Standin::new);
+        let mut input = Input(bytes);
+        let [plaintext, wrapped] = states;
+        let state = if input.below(4) == 0 { wrapped } else { plaintext };
+        shared::as_device(|| session(state, &mut input));
+    });
+}
+
+fn session(state: &mut State, input: &mut Input<'_>) {
+    ProcessMemory.write(ARENA, &[0; ARENA_BYTES as usize]).expect("the arena is memory");
+    state.open(DESCRIPTOR);
+    let mut made = Vec::new();
+    // Mostly the device is opened first.
+    if input.below(16) != 0 {
+        call(state, GET_CONTEXT, &mut Input(&[]), &mut made);
+    }
+    for _ in 0..CALLS {
+        if input.0.is_empty() {
+            break;
+        }
+        match input.below(8) {
+            0 => {
+                let (address, value) =
+                    (QUEUES + u64::from(u16::from_le_bytes(input.bytes())) % 0x8000, input.number());
+                // Where it ends at the arena's end, part of it is written.
+                let _ = ProcessMemory.write(address, &value.to_be_bytes());
+            }
+            1 => {
+                state.work();
+            }
+            _ => {
+                let method = input.below(METHODS.len());
+                call(state, method, input, &mut made);
+            }
+        }
+    }
+    state.work();
+    for descriptor in made {
+        state.close(descriptor);
+        // SAFETY: it was made for the program, which this is, and nobody else closes it.
+        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    }
+    state.close(DESCRIPTOR);
+    state.work();
+    assert_eq!(state.counts(), [0; 3], "contexts, objects and channels are left");
+}
+
+/// Makes a call of a method, right in most of its attributes.
+fn call(state: &mut State, method: usize, input: &mut Input<'_>, made: &mut Vec<RawFd>) {
+    let Some(method) = METHODS.get(method) else { return };
+    let mut call = Vec::new();
+    let (mut inputs, mut outputs, mut count) = (INPUTS, OUTPUTS, 0_u16);
+    let is_write = (method.object, method.method) == INVOKE_WRITE;
+    let command = is_write.then(|| &COMMANDS[input.below(COMMANDS.len())]);
+    let is_devx = matches!(method.object, DEVX | DEVX_OBJECT | DEVX_COMMANDS);
+    for spec in method.attributes {
+        if !spec.required && !is_write && input.below(3) == 0 {
+            continue;
+        }
+        let flaw = input.below(64);
+        let (length, data) = attribute(spec, command, is_devx, input, &mut inputs, &mut outputs);
+        let length = if flaw == 1 { u16::from_le_bytes(input.bytes()) } else { length };
+        let data = if flaw == 2 { input.number() } else { data };
+        let (id, flags) = (if flaw == 3 { u16::from(input.byte()) } else { spec.id }, u16::from(flaw != 4));
+        call.extend([id, length, flags, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        call.extend(data.to_ne_bytes());
+        count += 1;
+    }
+    let length = HEADER + u64::from(count) * ATTRIBUTE;
+    let header = [length as u16, method.object, method.method, count];
+    let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.extend([0; 8]);
+    bytes.extend(1_u32.to_ne_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(call);
+    ProcessMemory.write(CALL, &bytes).expect("room for a call");
+    let address = if input.below(64) == 1 { input.number() } else { CALL };
+    let context = state.context_of(DESCRIPTOR).expect("the context is open");
+    made.extend(dispatch(state, context, address).ok().flatten());
+}
+
+/// Length and data of an attribute. What does not fit into the data is put into the arena.
+fn attribute(
+    spec: &Spec,
+    command: Option<&Command>,
+    is_devx: bool,
+    input: &mut Input<'_>,
+    inputs: &mut u64,
+    outputs: &mut u64,
+) -> (u16, u64) {
+    match spec.kind {
+        Kind::In(_)
+            if spec.id == COMMAND
+                && let Some(command) = command =>
+        {
+            (8, command.number)
+        }
+        Kind::Object => (0, input.byte().into()),
+        Kind::NewObject => (0, 0),
+        Kind::In(length @ ..=8) => (length, input.number()),
+        Kind::In(_) | Kind::InAny => {
+            let least = match spec.kind {
+                Kind::In(_) if is_devx => 16 << input.below(6),
+                Kind::In(least) => least.into(),
+                _ => command.map_or(64, |command| command.input),
+            };
+            let extra = if input.below(4) == 0 { input.byte().into() } else { 0 };
+            let mut bytes = structure(input, least + extra);
+            if is_devx {
+                bytes[..2].copy_from_slice(&input.pick(&OPCODES).to_be_bytes());
+                bytes[6..8].copy_from_slice(&input.pick(&TYPES).to_be_bytes());
+            }
+            let at = if *inputs + bytes.len() as u64 > OUTPUTS { INPUTS } else { *inputs };
+            *inputs = (at + bytes.len() as u64).next_multiple_of(8);
+            ProcessMemory.write(at, &bytes).expect("room for inputs");
+            (bytes.len() as u16, at)
+        }
+        Kind::Out(_) | Kind::OutAny => {
+            let least = match spec.kind {
+                Kind::Out(least) => least.into(),
+                _ => command.map_or(64, |command| command.output),
+            };
+            let length = if input.below(4) == 0 || is_devx { 512 } else { least };
+            let at = *outputs;
+            *outputs = at + 512;
+            (length as u16, at)
+        }
+    }
+}
+
+/// Numbers of 4 or 8 bytes, as structures have them; commands to the device are big endian.
+fn structure(input: &mut Input<'_>, length: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let value = input.number();
+        match input.below(4) {
+            0 => bytes.extend(value.to_ne_bytes()),
+            1 => bytes.extend((value as u32).to_be_bytes()),
+            2 => bytes.extend([0; 4]),
+            _ => bytes.extend((value as u32).to_ne_bytes()),
+        }
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // One test: there is one arena.
+    #[test]
+    fn calls_of_any_kind_leave_nothing_behind() {
+        for seed in 1..200_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut byte = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 24) as u8
+            };
+            let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
+            run(&bytes);
+        }
+        an_untold_channel_is_closed();
+    }
+
+    /// A channel that the program cannot be told of is closed. It was found by fuzzing: nobody knew of the channel, nor closed it.
+    fn an_untold_channel_is_closed() {
+        STANDIN.with_borrow_mut(|standin| {
+            let [state, _] = &mut standin.as_mut().expect("it was made").states;
+            state.open(DESCRIPTOR);
+            call(state, GET_CONTEXT, &mut Input(&[]), &mut Vec::new());
+            // CREATE_COMP_CHANNEL, whose answer goes where no memory is.
+            let attributes = [[0_u64, 8, 0], [1, 4, 0x10], [2, 8, 17]];
+            let mut bytes: Vec<u8> = [72_u16, 0, 0, 3].iter().flat_map(|word| word.to_ne_bytes()).collect();
+            bytes.extend([0; 8]);
+            bytes.extend(1_u64.to_ne_bytes());
+            for [id, length, data] in attributes {
+                bytes.extend([(id | length << 16 | 1 << 32).to_ne_bytes(), data.to_ne_bytes()].concat());
+            }
+            ProcessMemory.write(CALL, &bytes).expect("room for a call");
+            let context = state.context_of(DESCRIPTOR).expect("the context is open");
+            assert_eq!(dispatch(state, context, CALL).map_err(|errno| errno.0), Err(libc::EFAULT));
+            assert_eq!(state.counts(), [1, 0, 0]);
+            state.close(DESCRIPTOR);
+        });
+    }
+}

@@ -1,0 +1,284 @@
+//! The tables of methods: what each takes, and who carries it out.
+
+use super::{
+    COMMAND, CORE_IN, CORE_OUT, Call, EXTENDED, UHW_IN, UHW_OUT, address, completion, device, devx,
+    devx_query, devx_queue, invoke_write, memory, queue_pair, shared_receive, window,
+};
+use crate::errno::Errno;
+use crate::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
+use crate::request::{Spec, needs, takes};
+
+pub(super) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
+
+/// A method of the interface.
+pub(super) struct Method {
+    pub(super) object: u16,
+    pub(super) method: u16,
+    /// Works before GET_CONTEXT.
+    pub(super) early: bool,
+    /// Destroys something.
+    pub(super) ends: bool,
+    pub(super) attributes: &'static [Spec],
+    pub(super) run: Run,
+}
+
+const fn method(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
+    Method { object, method, early: false, ends: false, attributes, run }
+}
+
+/// A method that destroys an object.
+const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
+    Method { object, method, early: false, ends: true, attributes, run }
+}
+
+pub(super) const DEVICE: u16 = 0;
+pub(super) const PD: u16 = 1;
+pub(super) const CQ: u16 = 3;
+pub(super) const QP: u16 = 4;
+pub(super) const SRQ: u16 = 5;
+pub(super) const AH: u16 = 6;
+pub(super) const MR: u16 = 7;
+pub(super) const MW: u16 = 8;
+pub(super) const ASYNC_EVENT: u16 = 0x10;
+pub(super) const DEVX: u16 = 0x1000;
+pub(super) const DEVX_OBJECT: u16 = 0x1001;
+/// The method of [`DEVX_OBJECT`] that changes one.
+pub(super) const MODIFY: u16 = 0x1002;
+pub(super) const DEVX_UMEM: u16 = 0x1002;
+pub(super) const DEVX_COMMANDS: u16 = 0x1004;
+pub(super) const DEVX_EVENTS: u16 = 0x1005;
+pub(super) const UAR: u16 = 0x1008;
+
+/// Object and method of a command of the older interface.
+pub(super) const INVOKE_WRITE: (u16, u16) = (DEVICE, 0);
+
+/// All methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
+pub(super) const METHODS: &[Method] = &[
+    Method {
+        object: DEVICE,
+        method: 0,
+        early: true,
+        ends: false,
+        attributes: &[
+            takes(CORE_IN, InAny),
+            takes(CORE_OUT, OutAny),
+            needs(COMMAND, In(8)),
+            takes(UHW_IN, InAny),
+            takes(UHW_OUT, OutAny),
+        ],
+        run: invoke_write,
+    },
+    Method {
+        object: DEVICE,
+        method: 3,
+        early: true,
+        ends: false,
+        attributes: &[takes(0, Out(4)), takes(1, Out(8)), needs(UHW_IN, In(8)), needs(UHW_OUT, Out(16))],
+        run: device::get_context,
+    },
+    method(DEVICE, 2, &[needs(0, In(4)), needs(1, Out(40))], device::query_port),
+    method(
+        DEVICE,
+        5,
+        &[needs(0, In(8)), takes(1, In(4)), needs(2, OutAny), needs(3, Out(8))],
+        device::query_gid_table,
+    ),
+    method(
+        DEVICE,
+        6,
+        &[needs(0, In(4)), needs(1, In(4)), takes(2, In(4)), needs(3, OutAny)],
+        device::query_gid_entry,
+    ),
+    method(ASYNC_EVENT, 0, &[needs(0, NewObject)], device::alloc_async_event),
+    ending(PD, 0, &[needs(0, Handle)], memory::destroy_pd),
+    ending(AH, 0, &[needs(0, Handle)], address::destroy),
+    ending(MR, 1, &[needs(0, Handle)], memory::destroy_mr),
+    ending(MW, 0, &[needs(0, Handle)], window::destroy),
+    method(
+        MR,
+        4,
+        &[
+            needs(0, NewObject),
+            needs(1, Handle),
+            needs(2, In(8)),
+            needs(3, In(8)),
+            needs(4, In(8)),
+            needs(5, In(4)),
+            takes(6, In(4)),
+            needs(7, Out(4)),
+            needs(8, Out(4)),
+        ],
+        memory::register_dmabuf,
+    ),
+    method(
+        CQ,
+        0,
+        &[
+            needs(0, NewObject),
+            needs(1, In(4)),
+            needs(2, In(8)),
+            takes(3, Handle),
+            takes(4, In(4)),
+            takes(5, In(4)),
+            needs(6, Out(4)),
+            takes(7, Handle),
+            needs(UHW_IN, In(16)),
+            needs(UHW_OUT, Out(4)),
+        ],
+        completion::create_cq,
+    ),
+    ending(CQ, 1, &[needs(0, Handle), needs(1, Out(8))], completion::destroy_cq),
+    method(
+        QP,
+        0,
+        &[
+            needs(0, NewObject),
+            takes(1, Handle),
+            takes(2, Handle),
+            takes(3, Handle),
+            takes(4, Handle),
+            takes(5, Handle),
+            takes(6, Handle),
+            needs(7, In(8)),
+            needs(8, In(20)),
+            needs(9, In(4)),
+            takes(10, In(4)),
+            takes(11, In(4)),
+            takes(12, Handle),
+            needs(13, Out(20)),
+            needs(14, Out(4)),
+            needs(UHW_IN, In(32)),
+            takes(UHW_OUT, OutAny),
+        ],
+        queue_pair::create,
+    ),
+    ending(QP, 1, &[needs(0, Handle), needs(1, Out(4))], queue_pair::destroy),
+    method(
+        SRQ,
+        0,
+        &[
+            needs(0, NewObject),
+            needs(1, Handle),
+            takes(2, Handle),
+            takes(3, Handle),
+            needs(4, In(8)),
+            needs(5, In(4)),
+            needs(6, In(4)),
+            needs(7, In(4)),
+            takes(8, In(4)),
+            needs(9, In(4)),
+            takes(10, Handle),
+            needs(11, Out(4)),
+            needs(12, Out(4)),
+            takes(13, Out(4)),
+            needs(UHW_IN, In(16)),
+            takes(UHW_OUT, OutAny),
+        ],
+        shared_receive::create,
+    ),
+    ending(SRQ, 1, &[needs(0, Handle), needs(1, Out(4))], shared_receive::destroy),
+    method(DEVX, 0x1000, &[needs(0x1000, In(16)), needs(0x1001, Out(16))], devx::other),
+    method(DEVX, 0x1001, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_uar),
+    method(DEVX, 0x1002, &[needs(0x1000, In(4)), needs(0x1001, Out(4))], devx::query_eqn),
+    method(
+        DEVX,
+        0x1003,
+        &[
+            needs(0x1000, Handle),
+            takes(0x1001, Handle),
+            needs(0x1002, InAny),
+            takes(0x1003, In(4)),
+            takes(0x1004, In(8)),
+        ],
+        devx::subscribe,
+    ),
+    method(DEVX_EVENTS, 0x1000, &[needs(0x1000, NewObject), takes(0x1001, In(4))], devx::alloc_event_channel),
+    method(
+        DEVX_OBJECT,
+        0x1000,
+        &[needs(0x1000, NewObject), needs(0x1001, In(16)), needs(0x1002, Out(16))],
+        devx::create,
+    ),
+    ending(DEVX_OBJECT, 0x1001, &[needs(0x1000, Handle)], devx::destroy),
+    method(
+        DEVX_OBJECT,
+        0x1002,
+        &[needs(0x1000, Handle), needs(0x1001, In(16)), needs(0x1002, Out(16))],
+        devx::modify,
+    ),
+    method(
+        DEVX_OBJECT,
+        0x1003,
+        &[needs(0x1000, Handle), needs(0x1001, In(16)), needs(0x1002, Out(16))],
+        devx_query::query,
+    ),
+    method(DEVX_COMMANDS, 0x1000, &[needs(0x1000, NewObject)], devx_query::alloc_channel),
+    method(
+        DEVX_OBJECT,
+        0x1004,
+        &[
+            needs(0x1000, Handle),
+            needs(0x1001, In(16)),
+            needs(0x1002, Handle),
+            needs(0x1003, In(8)),
+            needs(0x1004, In(2)),
+        ],
+        devx_query::query_later,
+    ),
+    method(
+        DEVX_UMEM,
+        0x1000,
+        &[
+            needs(0x1000, NewObject),
+            needs(0x1001, In(8)),
+            needs(0x1002, In(8)),
+            needs(0x1003, In(4)),
+            needs(0x1004, Out(4)),
+            takes(0x1005, In(8)),
+        ],
+        devx_queue::register_umem,
+    ),
+    ending(DEVX_UMEM, 0x1001, &[needs(0x1000, Handle)], devx_queue::deregister_umem),
+    method(
+        UAR,
+        0x1000,
+        &[
+            needs(0x1000, NewObject),
+            needs(0x1001, In(4)),
+            needs(0x1002, Out(8)),
+            needs(0x1003, Out(4)),
+            needs(0x1004, Out(4)),
+        ],
+        memory::alloc_uar,
+    ),
+    ending(UAR, 0x1001, &[needs(0x1000, Handle)], memory::destroy_uar),
+];
+
+/// A command of the older interface: number, least length of its structure and of its answer.
+pub(super) struct Command {
+    pub(super) number: u64,
+    pub(super) input: usize,
+    pub(super) output: usize,
+    pub(super) run: Run,
+}
+
+const fn command(number: u64, input: usize, output: usize, run: Run) -> Command {
+    Command { number, input, output, run }
+}
+
+/// All commands of the older interface (`ib_user_verbs.h`).
+pub(super) const COMMANDS: &[Command] = &[
+    command(1, 8, 176, device::query_device),
+    command(EXTENDED | 1, 8, 184, device::query_device_extended),
+    command(3, 8, 4, memory::alloc_pd),
+    command(5, 56, 4, address::create),
+    command(9, 40, 12, memory::register),
+    command(11, 48, 8, memory::reregister),
+    command(14, 16, 8, window::alloc),
+    command(17, 8, 4, completion::create_channel),
+    command(25, 16, 128, queue_pair::query),
+    command(26, 112, 0, queue_pair::modify),
+    command(EXTENDED | 26, 112, 0, queue_pair::modify),
+    command(33, 16, 0, shared_receive::modify),
+    command(34, 16, 16, shared_receive::query),
+];

@@ -1,0 +1,42 @@
+//! Memory windows: mkeys with room for one range of memory, which software binds by UMRs.
+
+use super::{CORE_IN, CORE_OUT, Call, UHW_IN};
+use crate::abi::{AllocWindow, AllocWindowDriver};
+use crate::errno::Errno;
+use crate::object::Object;
+use mlx5_softdev::{Access, MkeyAttributes};
+
+/// Kinds of windows (`enum ib_mw_type`): bound by verbs, and by work requests of the queue pair that they then belong to.
+const TYPE_1: u8 = 1;
+const TYPE_2: u8 = 2;
+
+/// Entries of an mkey come in blocks of this number.
+const BLOCK: u32 = 4;
+
+/// ALLOC_MW.
+pub(super) fn alloc(call: &mut Call<'_>) -> Result<(), Errno> {
+    let asked: AllocWindow = call.request.structure(CORE_IN)?;
+    let driver: AllocWindowDriver = call.request.structure(UHW_IN)?;
+    if driver.comp_mask != 0 || driver.reserved0 != 0 || driver.reserved1 != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let pd = call.pd(asked.pd).map_err(|_| Errno::INVAL)?;
+    if !matches!(asked.kind, TYPE_1 | TYPE_2) {
+        return Err(Errno::INVAL);
+    }
+    let entries = u32::from(driver.entries.max(1)).next_multiple_of(BLOCK);
+    let key = call.state.device.create_mkey(MkeyAttributes {
+        access: Access::LOCAL_READ,
+        remote_invalidate: asked.kind == TYPE_2,
+        ..MkeyAttributes::new(pd, entries)
+    })?;
+    call.publish(Object::Window(key.index()), |request, handle| {
+        request.answer(CORE_OUT, [handle, key.get()].map(u32::to_ne_bytes).as_flattened())
+    })
+}
+
+/// MW_DESTROY.
+pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(0)?;
+    call.destroy(handle, |object| matches!(object, Object::Window(_)))
+}

@@ -1,0 +1,43 @@
+//! Doorbell records: memory of the program that is looked at, since nobody says when it changes.
+
+use crate::events::Subject;
+use crate::process::ProcessMemory;
+
+/// A record that is looked at.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    queue: Subject,
+    address: u64,
+    last: [u8; 8],
+}
+
+/// The records, as they were last seen.
+#[derive(Debug, Default)]
+pub(super) struct Doorbells(Vec<Watched>);
+
+impl Doorbells {
+    /// Looks at these records from now on, all of which count as changed.
+    pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
+        self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the records that have changed, and whose they are.
+    pub(super) fn look(&mut self) -> Vec<(Subject, [u8; 8])> {
+        let addresses: Vec<u64> = self.0.iter().map(|watched| watched.address).collect();
+        let mut records = Vec::new();
+        ProcessMemory.records(&addresses, &mut records);
+        let mut changed = Vec::new();
+        for (watched, record) in self.0.iter_mut().zip(records) {
+            if let Some(record) = record.filter(|record| *record != watched.last) {
+                watched.last = record;
+                changed.push((watched.queue, record));
+            }
+        }
+        changed
+    }
+}

@@ -1,0 +1,100 @@
+//! What has happened in the device, on its way to the program: asynchronous events, and completion queues that are armed.
+
+use super::{NEVER_ARMED, State};
+use crate::abi::AsyncEvent;
+use crate::events::{self, Subject};
+use crate::object::{Context, Cq, Object};
+use crate::process::ProcessMemory;
+use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
+use mlx5_softdev::{Device, Memory};
+use zerocopy::IntoBytes;
+
+impl State {
+    /// Turns the device's events into asynchronous events of the contexts.
+    pub(super) fn report(&mut self) {
+        for event in self.device.take_events() {
+            let (subject, kind) = events::of_kernel(event);
+            self.subscriptions.deliver(subject, &events::entry(event), &mut self.channels);
+            for context in self.contexts.values_mut() {
+                let channel = context.async_channel;
+                let found = context.queues_mut().find_map(|object| match object {
+                    Object::Qp(qp) if subject == Subject::Qp(qp.number) => {
+                        qp.async_events = qp.async_events.wrapping_add(1);
+                        qp.user_handle
+                    }
+                    Object::Srq(srq) if subject == Subject::Srq(srq.number) => {
+                        srq.async_events = srq.async_events.wrapping_add(1);
+                        srq.user_handle
+                    }
+                    Object::Cq(cq) if subject == Subject::Cq(cq.number) => {
+                        cq.async_events = cq.async_events.wrapping_add(1);
+                        cq.user_handle
+                    }
+                    _ => None,
+                });
+                if let Some(element) = found
+                    && let Some(channel) = channel.and_then(|number| self.channels.get_mut(&number))
+                {
+                    channel.push(AsyncEvent { element, kind, reserved: 0 }.as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Answers completion queues that are armed and have entries: on their channel those of verbs, as an event of the device
+    /// those that commands made.
+    pub(super) fn notify(&mut self) {
+        let Self { device, channels, subscriptions, contexts, armed, .. } = self;
+        for object in contexts.values_mut().flat_map(Context::queues_mut) {
+            let Object::Cq(cq) = object else { continue };
+            let channel = cq.channel.and_then(|number| channels.get_mut(&number));
+            if channel.is_none() && !subscriptions.want_completions(cq.number) {
+                continue;
+            }
+            let Some(word) = arm_word(cq) else { continue };
+            *armed = true;
+            let Some(sequence) = due(device, cq, word) else { continue };
+            cq.fired = Some(sequence);
+            if let Some((channel, user_handle)) = channel.zip(cq.user_handle) {
+                cq.completion_events = cq.completion_events.wrapping_add(1);
+                channel.push(&user_handle.to_ne_bytes());
+            } else {
+                subscriptions.deliver(Subject::Cq(cq.number), &events::completion(cq.number), channels);
+            }
+        }
+    }
+}
+
+/// Returns the word by which a completion queue was armed last, if ever.
+fn arm_word(cq: &Cq) -> Option<u32> {
+    let mut word = [0; 4];
+    ProcessMemory.read(cq.record.wrapping_add(4), &mut word).ok()?;
+    (word != NEVER_ARMED).then_some(u32::from_be_bytes(word))
+}
+
+/// Returns the sequence number of a completion queue's arm word if an event is to be raised for it: it was not answered yet, and
+/// there are entries that count behind its consumer index.
+fn due(device: &Device<ProcessMemory>, cq: &Cq, word: u32) -> Option<u8> {
+    let sequence = (word >> 28 & 3) as u8;
+    let (solicited, consumer) = (word >> 24 & 1 == 1, word & 0x00ff_ffff);
+    let pending = device.cq_producer(cq.number).ok()?.wrapping_sub(consumer) & 0x00ff_ffff;
+    if cq.fired == Some(sequence) || pending == 0 || pending > cq.entries {
+        return None;
+    }
+    let counts = !solicited || (0..pending).any(|index| is_solicited(cq, consumer.wrapping_add(index)));
+    counts.then_some(sequence)
+}
+
+/// Whether an entry wakes those who wait for solicited ones: it is marked, or an error.
+fn is_solicited(cq: &Cq, index: u32) -> bool {
+    let slot = u64::from(index & (cq.entries.wrapping_sub(1)));
+    let last = cq.ring.wrapping_add((slot + 1) * u64::from(cq.entry_bytes)).wrapping_sub(1);
+    let mut byte = [0; 1];
+    if ProcessMemory.read(last, &mut byte).is_err() {
+        return true;
+    }
+    let [byte] = byte;
+    let entry = OpOwn::from_bits(byte);
+    let opcode = CqeOpcode(entry.opcode());
+    entry.solicited() || opcode == CqeOpcode::REQUESTER_ERROR || opcode == CqeOpcode::RESPONDER_ERROR
+}

@@ -1,0 +1,200 @@
+//! Regions that are registered anew, memory windows, and what commands say and ask of queue pairs.
+
+use crate::common::preloaded;
+use crate::verbs::{Attribute, Context, End, Pages, call, command};
+
+const DEVX_OBJECT: u16 = 0x1001;
+const TRANSLATION: u32 = 1;
+const PD: u32 = 1 << 1;
+const ACCESS: u32 = 1 << 2;
+const LOCAL_WRITE: u32 = 1;
+const REMOTE_WRITE: u32 = 1 << 1;
+
+/// REREG_MR; returns both keys.
+fn reregister(
+    context: &Context,
+    (mr, flags): (u32, u32),
+    (start, length, iova): (u64, u64, u64),
+    (pd, access): (u32, u32),
+) -> Result<[u32; 2], i32> {
+    let mut request = vec![0; 8];
+    request.extend([mr, flags].map(u32::to_ne_bytes).as_flattened());
+    request.extend([start, length, iova].map(u64::to_ne_bytes).as_flattened());
+    request.extend([pd, access].map(u32::to_ne_bytes).as_flattened());
+    let mut response = [0_u8; 8];
+    command(context.0, 11, &request, &mut response, &mut [])?;
+    let (keys, _) = response.as_chunks();
+    Ok([u32::from_ne_bytes(keys[0]), u32::from_ne_bytes(keys[1])])
+}
+
+#[test]
+fn a_region_is_changed_as_the_kernel_does() {
+    preloaded("memory::a_region_is_changed_as_the_kernel_does", || {
+        let context = Context::new();
+        let (pd, other) = (context.pd(), context.pd());
+        let (page, gone) = (Pages::new(4096), Pages::new(4096));
+        gone.unmap(4096);
+        let (mr, key) = context.register(pd, page.0, 64, LOCAL_WRITE).unwrap();
+        let change = |flags, memory, rest| reregister(&context, (mr, flags), memory, rest);
+        let place = (page.0, 64, page.0);
+        for (flags, memory, rest, error) in [
+            (0, place, (pd, 0), libc::EINVAL),
+            (1 << 3 | PD, place, (pd, 0), libc::EOPNOTSUPP),
+            (TRANSLATION, (page.0, 64, page.0 + 1), (pd, 0), libc::EINVAL),
+            (TRANSLATION, (page.0, 0, page.0), (pd, 0), libc::EINVAL),
+            (TRANSLATION, (gone.0, 64, gone.0), (pd, 0), libc::EFAULT),
+            (PD, place, (mr, 0), libc::EINVAL),
+            (ACCESS, place, (pd, REMOTE_WRITE), libc::EINVAL),
+            (ACCESS, place, (pd, 1 << 19), libc::EINVAL),
+            (ACCESS, place, (pd, 1 << 6 | LOCAL_WRITE), libc::EOPNOTSUPP),
+            (PD | ACCESS, place, (other, REMOTE_WRITE), libc::EINVAL),
+        ] {
+            assert_eq!(change(flags, memory, rest), Err(error), "{flags:#x} {memory:x?} {rest:?}");
+        }
+        assert_eq!(reregister(&context, (pd, PD), place, (pd, 0)), Err(libc::ENOENT), "no region");
+        let destroy = |object, handle| call(context.0, object, 0, &mut [Attribute::Handle(0, handle)]);
+        assert_eq!(destroy(1, other), Ok(0), "nothing has moved to it");
+        let other = context.pd();
+        assert_eq!(
+            change(PD | ACCESS | TRANSLATION, place, (other, LOCAL_WRITE | REMOTE_WRITE)),
+            Ok([key; 2])
+        );
+        assert_eq!((destroy(1, other), destroy(1, pd)), (Err(libc::EBUSY), Ok(0)));
+    });
+}
+
+/// What is mapped for reading stays so, whatever rights are asked for.
+#[test]
+fn rights_that_memory_does_not_have_are_refused() {
+    preloaded("memory::rights_that_memory_does_not_have_are_refused", || {
+        let context = Context::new();
+        let pd = context.pd();
+        // Constants of a program cannot be written.
+        static TEXT: [u8; 64] = [7; 64];
+        let text = (TEXT.as_ptr().expose_provenance() as u64, TEXT.len() as u64);
+        let (mr, key) = context.register(pd, text.0, text.1, 0).unwrap();
+        let place = (text.0, text.1, text.0);
+        let change = |access| reregister(&context, (mr, ACCESS), place, (pd, access));
+        assert_eq!(change(LOCAL_WRITE), Err(libc::EFAULT));
+        assert_eq!(change(1 << 2), Ok([key; 2]));
+    });
+}
+
+#[test]
+fn windows_are_made_and_end_as_the_kernel_does() {
+    preloaded("memory::windows_are_made_and_end_as_the_kernel_does", || {
+        let context = Context::new();
+        let pd = context.pd();
+        let alloc = |pd: u32, kind: u8, driver: [u8; 8]| {
+            let mut request = vec![0; 8];
+            request.extend(pd.to_ne_bytes());
+            request.extend([kind, 0, 0, 0]);
+            let mut response = [0_u8; 8];
+            let mut attributes = [
+                Attribute::In(0, &request),
+                Attribute::Number(2, 14),
+                Attribute::Out(1, &mut response),
+                Attribute::In(0x1000, &driver),
+            ];
+            call(context.0, 0, 0, &mut attributes)?;
+            let (words, _) = response.as_chunks();
+            Ok((u32::from_ne_bytes(words[0]), u32::from_ne_bytes(words[1])))
+        };
+        for kind in [0, 3] {
+            assert_eq!(alloc(pd, kind, [0; 8]), Err(libc::EINVAL));
+        }
+        assert_eq!(alloc(pd + 50, 1, [0; 8]), Err(libc::EINVAL));
+        for byte in [0, 5, 6] {
+            let mut driver = [0; 8];
+            driver[byte] = 1;
+            assert_eq!(alloc(pd, 1, driver), Err(libc::EOPNOTSUPP), "{byte}");
+        }
+        let (one, first) = alloc(pd, 1, [0; 8]).unwrap();
+        let (two, second) = alloc(pd, 2, [0, 0, 0, 0, 9, 0, 0, 0]).unwrap();
+        assert_ne!(first, second);
+        let destroy =
+            |object, method, handle| call(context.0, object, method, &mut [Attribute::Handle(0, handle)]);
+        assert_eq!(destroy(1, 0, pd), Err(libc::EBUSY));
+        assert_eq!((destroy(7, 1, one), destroy(8, 0, pd)), (Err(libc::ENOENT), Err(libc::ENOENT)));
+        assert_eq!((destroy(8, 0, one), destroy(8, 0, two)), (Ok(0), Ok(0)));
+        assert_eq!((destroy(8, 0, one), destroy(1, 0, pd)), (Err(libc::ENOENT), Ok(0)));
+    });
+}
+
+#[test]
+fn a_queue_pair_is_made_ready_for_copies_in_init() {
+    preloaded("memory::a_queue_pair_is_made_ready_for_copies_in_init", || {
+        const LENGTH: usize = 0x110 + 0xcc;
+        let end = End::new();
+        let mut good = vec![0; LENGTH];
+        good[..2].copy_from_slice(&0x50e_u16.to_be_bytes());
+        good[8..12].copy_from_slice(&(0x8000_0000 | end.qpn).to_be_bytes());
+        (good[0x10f], good[0x110]) = (8, 0x20);
+        let ask = |input: &[u8]| end.context.command(end.qp, input);
+        assert_eq!(ask(&good), Err(libc::EREMOTEIO), "in RESET");
+        end.context.modify(end.qp, 0x39, 1, 0).unwrap();
+        assert_eq!(ask(&good), Ok(()));
+        for length in [0x108, 0x110] {
+            assert_eq!(ask(&good[..length]), Err(libc::EREMOTEIO), "{length:#x} bytes");
+        }
+        let mut bad = good.clone();
+        bad[0x10f] = 9;
+        assert_eq!(ask(&bad), Err(libc::EREMOTEIO), "something else besides");
+        good[0x10f] = 0;
+        assert_eq!(ask(&good), Ok(()), "nothing of it");
+    });
+}
+
+/// A program that reads none of its answers gets no more of them, until it does.
+#[test]
+fn answers_wait_until_they_are_read() {
+    preloaded("memory::answers_wait_until_they_are_read", || {
+        let end = End::new();
+        let channel = call(end.context.0, 0x1004, 0x1000, &mut [Attribute::New(0x1000)]).unwrap();
+        let mut input = [0_u8; 16];
+        input[..2].copy_from_slice(&0x50b_u16.to_be_bytes());
+        input[8..12].copy_from_slice(&end.qpn.to_be_bytes());
+        let ask = |handle: u32, channel: u32, length: u64, number: u64| {
+            let mut attributes = [
+                Attribute::Handle(0x1000, handle),
+                Attribute::In(0x1001, &input),
+                Attribute::Handle(0x1002, channel),
+                Attribute::Number(0x1003, number),
+                Attribute::Number(0x1004, length),
+            ];
+            call(end.context.0, DEVX_OBJECT, 0x1004, &mut attributes)
+        };
+        assert_eq!(ask(end.qp, channel + 50, 16, 1), Err(libc::EBADF), "no channel");
+        assert_eq!(ask(end.qp, end.context.0 as u32, 16, 1), Err(libc::EBADF), "a context");
+        let events = crate::event_channel(&end.context) as u32;
+        assert_eq!(ask(end.qp, events, 16, 1), Err(libc::EBADF), "a channel of events");
+        assert_eq!(ask(99, channel, 16, 1), Err(libc::ENOENT));
+        assert_eq!(ask(end.qp, channel, 1 << 17, 1), Err(libc::EINVAL));
+        let asked = (0..10_000).take_while(|number| ask(end.qp, channel, 8192, *number) == Ok(0)).count();
+        assert!((8..10_000).contains(&asked), "{asked}");
+        assert_eq!(ask(end.qp, channel, 8192, 1), Err(libc::EAGAIN));
+        for number in 0..asked as u64 {
+            assert_eq!(crate::verbs::message(channel as i32)[..8], number.to_ne_bytes());
+        }
+        assert_eq!(ask(end.qp, channel, 120, 77), Ok(0));
+        let answer = crate::verbs::message(channel as i32);
+        assert_eq!((answer.len(), &answer[..9]), (128, &[77, 0, 0, 0, 0, 0, 0, 0, 0][..]));
+    });
+}
+
+/// A kind of capabilities that nobody knows is refused; what is known and not there is zeros.
+#[test]
+fn capabilities_of_what_is_not_there_are_zeros() {
+    preloaded("memory::capabilities_of_what_is_not_there_are_zeros", || {
+        let context = Context::new();
+        let query = |kind: u16| {
+            let mut output = vec![0xff; 0x1010];
+            let mut input = [0_u8; 16];
+            input[..2].copy_from_slice(&0x100_u16.to_be_bytes());
+            input[6..8].copy_from_slice(&(kind << 1 | 1).to_be_bytes());
+            context.other(&input, &mut output).map(|()| output.iter().all(|byte| *byte == 0))
+        };
+        assert_eq!((query(0xc), query(0)), (Ok(true), Ok(false)));
+        assert_eq!(query(0xa), Err(libc::EREMOTEIO));
+    });
+}

@@ -1,0 +1,80 @@
+//! Keys that a command of the device makes with their entries, as UCX makes them.
+
+use crate::DONE;
+use crate::common::preloaded;
+use crate::shared::create;
+use crate::verbs::{Context, End};
+
+const TAG: u8 = 0x55;
+/// Access mode KSM, with all rights.
+const ALL_RIGHTS: u8 = 0x7f;
+const LOG_ENTRY: u8 = 31;
+const CONTEXT: usize = 0x10;
+
+/// CREATE_MKEY over two entries of 2 GiB each, the first of which has `memory`; the space begins `shift` bytes behind it.
+fn command(memory: u64, key: u32, shift: u64) -> (u64, Vec<u8>) {
+    let (mut input, base) = (vec![0; 0x110 + 32], memory & !((1 << LOG_ENTRY) - 1));
+    let mut put = |at: usize, bytes: &[u8]| input[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &[0x02, 0x00]);
+    put(CONTEXT + 2, &[ALL_RIGHTS, 0, 0xff, 0xff, 0xff, TAG]);
+    // The first domain.
+    put(CONTEXT + 0xf, &[1]);
+    put(CONTEXT + 0x10, &(base + shift).to_be_bytes());
+    put(CONTEXT + 0x18, &(1_u64 << 32).to_be_bytes());
+    put(CONTEXT + 0x34, &2_u32.to_be_bytes());
+    put(CONTEXT + 0x3b, &[LOG_ENTRY]);
+    put(0x60, &2_u32.to_be_bytes());
+    for (index, at) in [(0, 0x110), (1, 0x120)] {
+        put(at + 4, &key.to_be_bytes());
+        put(at + 8, &(base + (index << LOG_ENTRY)).to_be_bytes());
+    }
+    (base, input)
+}
+
+#[test]
+fn a_key_has_the_entries_that_its_command_brings() {
+    preloaded("mkeys::a_key_has_the_entries_that_its_command_brings", || {
+        let mut end = End::new();
+        end.connect(end.qpn);
+        let (_, input) = command(end.data.0, end.key, 8);
+        let (handle, index) = create(&end.context, &input).unwrap();
+        let key = index << 8 | u32::from(TAG);
+        end.data.write(0, b"eight bytes further on");
+        end.write(22, end.data.0 + 1024 + 8, key);
+        assert_eq!(end.poll().0, DONE);
+        assert_eq!(end.data.read(1024, 22), b"eight bytes further on");
+        assert_eq!(destroyed(&end.context, handle), Ok(()));
+        end.write(22, end.data.0 + 1024 + 8, key);
+        assert_ne!(end.poll().0, DONE);
+    });
+}
+
+fn destroyed(context: &Context, handle: u32) -> Result<(), i32> {
+    crate::call(context.0, 0x1001, 0x1001, &mut [crate::Attribute::Handle(0x1000, handle)]).map(drop)
+}
+
+#[test]
+fn what_is_not_known_of_a_key_is_refused() {
+    preloaded("mkeys::what_is_not_known_of_a_key_is_refused", || {
+        let end = End::new();
+        let (_, good) = command(end.data.0, end.key, 0);
+        assert!(create(&end.context, &good).is_ok());
+        for (at, value, why) in [
+            (CONTEXT + 2, ALL_RIGHTS & !3 | 1, "a table of pages"),
+            (CONTEXT, 0x04, "another access mode"),
+            (CONTEXT + 2, ALL_RIGHTS | 0x80, "of a UMR"),
+            (CONTEXT, 0x40, "free, and no UMR can take it"),
+            (CONTEXT + 0xc, 0x80, "2^64 bytes"),
+            (CONTEXT + 0x37, 1, "room for one entry"),
+            (CONTEXT + 0x3b, LOG_ENTRY - 1, "a space that is half covered"),
+            (CONTEXT + 0xf, 99, "no domain"),
+            (0x63, 1, "one entry"),
+            (0x63, 3, "more entries than there are bytes"),
+            (0x60, 0xff, "many more"),
+        ] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            assert_eq!(create(&end.context, &bad), Err(libc::EREMOTEIO), "{why}");
+        }
+    });
+}

@@ -1,0 +1,317 @@
+//! Prepared configurations.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::device::hand_out;
+use super::error::{Error, Failure, attempt, given};
+use super::group::Pool;
+use super::memory::Dek;
+use super::pool::{MLX5MK_MEMORY, MLX5MK_WIRE};
+use super::values::{access, only};
+use crate::mkey::{
+    BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, MkeyConfig, Signature, SignatureChange,
+    SignatureOrder, T10Dif,
+};
+use crate::types::{BlockSize, DomainKind, Seed, Tweak};
+use crate::wqe::PreparedConfig;
+use core::mem::MaybeUninit;
+use std::boxed::Box;
+
+/// The configuration gives access rights.
+pub const MLX5MK_SET_ACCESS: u32 = 1;
+/// It gives signatures; with none in both domains, those in force are removed.
+pub const MLX5MK_SET_SIGNATURE: u32 = 2;
+/// It gives crypto properties.
+pub const MLX5MK_SET_CRYPTO: u32 = 4;
+/// It says which bytes of a signature are checked; else all are.
+pub const MLX5MK_SET_CHECK_MASK: u32 = 8;
+/// It says which bytes of a signature are copied from domain to domain; else the library chooses.
+pub const MLX5MK_SET_COPY_MASK: u32 = 16;
+
+/// No signature.
+pub const MLX5MK_NO_SIGNATURE: u32 = 0;
+/// T10-DIF, 8 bytes.
+pub const MLX5MK_T10DIF: u32 = 1;
+/// CRC-32 as in Fibre Channel, 4 bytes.
+pub const MLX5MK_CRC32: u32 = 2;
+/// CRC-32C as in iSCSI, 4 bytes.
+pub const MLX5MK_CRC32C: u32 = 3;
+/// CRC-64 as in Microsoft XP10 and NVMe, 8 bytes.
+pub const MLX5MK_CRC64_XP10: u32 = 4;
+
+/// A guard or CRC starts with all bits 0.
+pub const MLX5MK_SEED_ZEROS: u32 = 0;
+/// A guard or CRC starts with all bits 1.
+pub const MLX5MK_SEED_ONES: u32 = 1;
+
+/// The guard of a T10-DIF is a CRC-16.
+pub const MLX5MK_GUARD_CRC: u32 = 0;
+/// The guard of a T10-DIF is the Internet checksum.
+pub const MLX5MK_GUARD_IP_CHECKSUM: u32 = 1;
+
+/// The reference tag grows by one for each block.
+pub const MLX5MK_REF_REMAP: u32 = 1;
+/// Blocks with the application tag FFFF pass unchecked.
+pub const MLX5MK_ESCAPE_APP_TAG: u32 = 2;
+/// Blocks with the application tag FFFF and the reference tag FFFFFFFF pass unchecked.
+pub const MLX5MK_ESCAPE_APP_AND_REF_TAG: u32 = 4;
+
+/// Memory holds plaintext, the wire ciphertext.
+pub const MLX5MK_ENCRYPT_ON_TX: u32 = 0;
+/// Memory holds ciphertext, the wire plaintext.
+pub const MLX5MK_DECRYPT_ON_TX: u32 = 1;
+
+/// When sending, first signatures, then the cipher: the cipher covers them.
+pub const MLX5MK_SIGNATURE_BEFORE_CRYPTO: u32 = 0;
+/// When sending, first the cipher, then signatures.
+pub const MLX5MK_SIGNATURE_AFTER_CRYPTO: u32 = 1;
+
+/// The signature of one domain (struct mlx5dv_sig_block_domain).
+#[repr(C)]
+pub struct SignatureSpec {
+    /// MLX5MK_T10DIF or another of these. MLX5MK_NO_SIGNATURE: all else means nothing.
+    pub kind: u32,
+    /// Bytes of data of a block, without the signature: 512, 520, 4048, 4096 or 4160.
+    pub block_size: u32,
+    /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES.
+    pub seed: u32,
+    /// Of a T10-DIF: MLX5MK_GUARD_CRC or MLX5MK_GUARD_IP_CHECKSUM.
+    pub guard: u32,
+    /// Of a T10-DIF: the reference tag of the first block.
+    pub ref_tag: u32,
+    /// Of a T10-DIF: the application tag.
+    pub app_tag: u16,
+    /// Of a T10-DIF: MLX5MK_REF_REMAP, and one of MLX5MK_ESCAPE_APP_TAG and MLX5MK_ESCAPE_APP_AND_REF_TAG.
+    pub flags: u16,
+}
+
+/// Crypto properties (struct mlx5dv_crypto_attr): AES-XTS.
+#[repr(C)]
+pub struct CryptoSpec {
+    /// The key, which is not destroyed while mkeys use it.
+    pub dek: *const Dek,
+    /// The tweak of the first data unit, a number of 128 bits, normally the LBA: its low half.
+    pub tweak_low: u64,
+    /// Its high half.
+    pub tweak_high: u64,
+    /// The tag of the key, where it has one; else zeros.
+    pub keytag: [u8; 8],
+    /// MLX5MK_ENCRYPT_ON_TX or MLX5MK_DECRYPT_ON_TX.
+    pub direction: u32,
+    /// MLX5MK_SIGNATURE_BEFORE_CRYPTO or MLX5MK_SIGNATURE_AFTER_CRYPTO.
+    pub order: u32,
+    /// Bytes that are encrypted under one tweak: 512, 520, 4048, 4096, 4160 or 2^20. Where the cipher covers a signature, block plus
+    /// signature.
+    pub data_unit: u32,
+}
+
+/// What is to be in force of an mkey, but for its layout. Parts that are not given stay as they are.
+#[repr(C)]
+pub struct Config {
+    /// Which parts are given: MLX5MK_SET_ACCESS and others.
+    pub parts: u32,
+    /// MLX5MK_LOCAL_WRITE and others; the owner may always read.
+    pub access: u32,
+    /// The signature behind each block in memory.
+    pub memory: SignatureSpec,
+    /// The signature behind each block on the wire.
+    pub wire: SignatureSpec,
+    /// A bit for each byte of a signature, bit 7 for the first.
+    pub check_mask: u8,
+    /// The same.
+    pub copy_mask: u8,
+    /// AES-XTS.
+    pub crypto: CryptoSpec,
+}
+
+/// A configuration that was checked and encoded, for any mkey of its pool and of pools with the same capabilities.
+pub struct Prepared(pub(super) PreparedConfig);
+
+/// Takes one of two values.
+const fn either<T: Copy>(what: &'static str, value: u32, zero: T, one: T) -> Result<T, Failure> {
+    match value {
+        0 => Ok(zero),
+        1 => Ok(one),
+        _ => Err(Failure::Value { what, value: value as u64 }),
+    }
+}
+
+fn block_size(bytes: u32, what: &'static str) -> Result<BlockSize, Failure> {
+    BlockSize::from_bytes(bytes).ok_or(Failure::Value { what, value: bytes.into() })
+}
+
+fn domain(spec: &SignatureSpec) -> Result<Option<Domain>, Failure> {
+    if spec.kind == MLX5MK_NO_SIGNATURE {
+        return Ok(None);
+    }
+    let seed = either("seed", spec.seed, Seed::Zeros, Seed::Ones)?;
+    let signature = match spec.kind {
+        MLX5MK_T10DIF => Signature::T10Dif(t10dif(spec, seed)?),
+        MLX5MK_CRC32 => Signature::Crc32(seed),
+        MLX5MK_CRC32C => Signature::Crc32c(seed),
+        MLX5MK_CRC64_XP10 => Signature::Crc64Xp10(seed),
+        kind => return Err(Failure::Value { what: "kind of signature", value: kind.into() }),
+    };
+    Ok(Some(Domain { signature, block_size: block_size(spec.block_size, "block_size")? }))
+}
+
+fn t10dif(spec: &SignatureSpec, seed: Seed) -> Result<T10Dif, Failure> {
+    let flags = u32::from(spec.flags);
+    let escape = match flags & !MLX5MK_REF_REMAP {
+        0 => Escape::Never,
+        MLX5MK_ESCAPE_APP_TAG => Escape::AppTag,
+        MLX5MK_ESCAPE_APP_AND_REF_TAG => Escape::AppAndRefTag,
+        _ => return Err(Failure::Value { what: "flags of a T10-DIF", value: flags.into() }),
+    };
+    Ok(T10Dif {
+        guard: either("guard", spec.guard, Guard::Crc, Guard::IpChecksum)?,
+        seed,
+        app_tag: spec.app_tag,
+        ref_tag: spec.ref_tag,
+        ref_remap: flags & MLX5MK_REF_REMAP != 0,
+        escape,
+    })
+}
+
+fn signature(config: &Config) -> Result<SignatureChange, Failure> {
+    let masks = config.parts & (MLX5MK_SET_CHECK_MASK | MLX5MK_SET_COPY_MASK);
+    if config.parts & MLX5MK_SET_SIGNATURE == 0 {
+        return match masks {
+            0 => Ok(SignatureChange::Keep),
+            _ => Err(Failure::Wanted("a mask of signatures goes with MLX5MK_SET_SIGNATURE")),
+        };
+    }
+    let mut signature = match (domain(&config.memory)?, domain(&config.wire)?) {
+        (None, None) => return Ok(SignatureChange::Reset),
+        (Some(memory), None) => BlockSignature::memory(memory),
+        (None, Some(wire)) => BlockSignature::wire(wire),
+        (Some(memory), Some(wire)) => BlockSignature::both(memory, wire),
+    };
+    if masks & MLX5MK_SET_CHECK_MASK != 0 {
+        signature = signature.with_check_mask(config.check_mask);
+    }
+    if masks & MLX5MK_SET_COPY_MASK != 0 {
+        signature = signature.with_copy_mask(config.copy_mask)?;
+    }
+    Ok(SignatureChange::Set(signature))
+}
+
+fn crypto(spec: &CryptoSpec) -> Result<Crypto, Failure> {
+    // SAFETY: the caller vouches for the handle.
+    let Dek(dek) = given(unsafe { spec.dek.as_ref() }, "dek")?;
+    Ok(Crypto {
+        direction: either("direction", spec.direction, Direction::EncryptOnTx, Direction::DecryptOnTx)?,
+        order: either(
+            "order",
+            spec.order,
+            SignatureOrder::BeforeCryptoOnTx,
+            SignatureOrder::AfterCryptoOnTx,
+        )?,
+        data_unit: block_size(spec.data_unit, "data_unit")?,
+        tweak: tweak(spec.tweak_low, spec.tweak_high),
+        dek: dek.id(),
+        keytag: Keytag(spec.keytag),
+    })
+}
+
+const fn tweak(low: u64, high: u64) -> Tweak {
+    Tweak::new((high as u128) << 64 | low as u128)
+}
+
+fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
+    let known = MLX5MK_SET_ACCESS
+        | MLX5MK_SET_SIGNATURE
+        | MLX5MK_SET_CRYPTO
+        | MLX5MK_SET_CHECK_MASK
+        | MLX5MK_SET_COPY_MASK;
+    only(config.parts, known, "parts")?;
+    let has = |part| config.parts & part != 0;
+    Ok(MkeyConfig {
+        access: has(MLX5MK_SET_ACCESS).then(|| access(config.access)).transpose()?,
+        signature: signature(config)?,
+        crypto: has(MLX5MK_SET_CRYPTO).then(|| crypto(&config.crypto)).transpose()?,
+    })
+}
+
+/// Checks and encodes a configuration for the mkeys of a pool, once for any number of requests. It may outlive the pool.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG for what no mkey of the pool can hold.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_create(
+    pool: Option<&Pool>,
+    config: Option<&Config>,
+    prepared: Option<&mut MaybeUninit<*mut Prepared>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pool, config) = (given(pool, "pool")?, given(config, "config")?);
+        let place = given(prepared, "prepared")?;
+        hand_out(place, Prepared(PreparedConfig::new(pool.kind, &config_of(config)?)?))
+    })
+}
+
+/// Replaces the tweak of the first data unit: the low and the high half of a number of 128 bits.
+///
+/// Errors: MLX5MK_CONFIG where it sets no crypto properties.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_tweak(
+    prepared: Option<&mut Prepared>,
+    low: u64,
+    high: u64,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(prepared, "prepared")?.0.set_tweak(tweak(low, high))?;
+        Ok(0)
+    })
+}
+
+/// Replaces the tags of a domain's T10-DIF (MLX5MK_MEMORY or MLX5MK_WIRE): the application tag, and the reference tag of the first
+/// block.
+///
+/// Errors: MLX5MK_CONFIG where it sets none in this domain.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
+    prepared: Option<&mut Prepared>,
+    domain: u32,
+    app_tag: u16,
+    ref_tag: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        let domain = match domain {
+            MLX5MK_MEMORY => DomainKind::Memory,
+            MLX5MK_WIRE => DomainKind::Wire,
+            other => return Err(Failure::Value { what: "domain", value: other.into() }),
+        };
+        prepared.set_app_tag(domain, app_tag)?;
+        prepared.set_ref_tag(domain, ref_tag)?;
+        Ok(0)
+    })
+}
+
+/// Replaces the data encryption key, and the 8 bytes of the tag that must be that of the key (NULL: zeros, for a key without).
+///
+/// Errors: MLX5MK_CONFIG where it sets no crypto properties.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_dek(
+    prepared: Option<&mut Prepared>,
+    dek: Option<&Dek>,
+    keytag: *const u8,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Prepared(prepared), Dek(dek)) = (given(prepared, "prepared")?, given(dek, "dek")?);
+        // SAFETY: the caller vouches for 8 bytes.
+        let keytag = unsafe { keytag.cast::<[u8; 8]>().as_ref() };
+        prepared.set_dek(dek.id(), keytag.map_or_else(Keytag::default, |bytes| Keytag(*bytes)))?;
+        Ok(0)
+    })
+}
+
+/// Gives the configuration up. Mkeys to which it was posted keep it. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_destroy(prepared: Option<Box<Prepared>>) {
+    drop(prepared);
+}

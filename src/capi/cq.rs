@@ -1,0 +1,382 @@
+//! Completion queues, who completes to them, and completions.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::device::{Device, hand_out};
+use super::error::{Error, Failure, attempt, given, report};
+use super::group::{Cq, Members, Pool, Router};
+use super::post::{
+    MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_CONFIGURE, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE, MLX5MK_OP_NOP,
+    MLX5MK_OP_OTHER, MLX5MK_OP_RDMA_READ, MLX5MK_OP_RDMA_WRITE, MLX5MK_OP_RDMA_WRITE_IMM, MLX5MK_OP_SEND,
+    MLX5MK_OP_SEND_IMM, MLX5MK_OP_SEND_INVALIDATE,
+};
+use super::text::text;
+use super::values::room;
+use crate::devx::DevxError;
+use crate::error::CompletionError;
+use crate::queue::{Completion as Found, Message, Outcome, RequestKind, WorkCompletion};
+use crate::wire::cqe::Syndrome;
+use core::ffi::{c_char, c_void};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::boxed::Box;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// A send request is done.
+pub const MLX5MK_SENT: u32 = 1;
+/// A receive request is done.
+pub const MLX5MK_RECEIVED: u32 = 2;
+/// A request failed. The queue pair is in error, and all that was posted to it fails after it.
+pub const MLX5MK_FAILED: u32 = 3;
+/// A block's signature was wrong. It belongs to no request: the one that moved the data completes as a success, later.
+pub const MLX5MK_BAD_SIGNATURE: u32 = 4;
+/// The entry makes no sense, or is of no queue pair or mkey that is known. The last of a call is in its error, in words.
+pub const MLX5MK_BAD_ENTRY: u32 = 5;
+
+/// What was found in a completion queue.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Completion {
+    /// What the program calls the request.
+    pub id: u64,
+    /// Of MLX5MK_BAD_SIGNATURE: the pool; else NULL.
+    pub pool: *mut Pool,
+    /// Of MLX5MK_BAD_SIGNATURE: the mkey in the pool, for mlx5mk_mkey_check; else 0.
+    pub mkey: u32,
+    /// MLX5MK_SENT or another of these.
+    pub kind: u32,
+    /// Number of the queue pair; 0 where there is none.
+    pub qpn: u32,
+    /// MLX5MK_OP_SEND or another of these: what the request was, or of MLX5MK_RECEIVED how the message arrived. Requests with and
+    /// without immediate data are one to their sender.
+    pub operation: u32,
+    /// Bytes that were received, or that an RDMA READ or an atomic has delivered; else 0.
+    pub bytes: u32,
+    /// Of MLX5MK_RECEIVED: 32 bits that came with the message, in the processor's order, or the key that it invalidated.
+    pub immediate: u32,
+    /// Of MLX5MK_FAILED: what went wrong (PRM syndrome), and more that the vendor may be told.
+    pub syndrome: u8,
+    /// Vendor syndrome.
+    pub vendor: u8,
+    /// Hardware error syndrome.
+    pub hardware: u8,
+    /// Hardware syndrome type.
+    pub hardware_type: u8,
+}
+
+impl Completion {
+    const NONE: Self = Self {
+        id: 0,
+        pool: core::ptr::null_mut(),
+        mkey: 0,
+        kind: MLX5MK_BAD_ENTRY,
+        qpn: 0,
+        operation: MLX5MK_OP_OTHER,
+        bytes: 0,
+        immediate: 0,
+        syndrome: 0,
+        vendor: 0,
+        hardware: 0,
+        hardware_type: 0,
+    };
+
+    fn work(work: &WorkCompletion) -> Self {
+        let each = Self { id: work.id, qpn: work.qpn.get(), ..Self::NONE };
+        match work.outcome {
+            Outcome::Sent { kind, bytes } => {
+                let delivers =
+                    matches!(kind, RequestKind::RdmaRead | RequestKind::CompareSwap | RequestKind::FetchAdd);
+                let bytes = if delivers { bytes } else { 0 };
+                Self { kind: MLX5MK_SENT, operation: operation(kind), bytes, ..each }
+            }
+            Outcome::Received { message, bytes } => {
+                let (operation, immediate) = match message {
+                    Message::Send => (MLX5MK_OP_SEND, 0),
+                    Message::SendImm(immediate) => (MLX5MK_OP_SEND_IMM, immediate),
+                    Message::SendInvalidate(key) => (MLX5MK_OP_SEND_INVALIDATE, key.get()),
+                    Message::WriteImm(immediate) => (MLX5MK_OP_RDMA_WRITE_IMM, immediate),
+                };
+                Self { kind: MLX5MK_RECEIVED, operation, immediate, bytes, ..each }
+            }
+            Outcome::Failed(failure) => Self {
+                kind: MLX5MK_FAILED,
+                syndrome: failure.syndrome.0,
+                vendor: failure.vendor,
+                hardware: failure.hardware,
+                hardware_type: failure.hardware_type,
+                ..each
+            },
+        }
+    }
+}
+
+/// Returns the constant for what a request was.
+const fn operation(kind: RequestKind) -> u32 {
+    match kind {
+        RequestKind::Nop => MLX5MK_OP_NOP,
+        RequestKind::Send => MLX5MK_OP_SEND,
+        RequestKind::RdmaWrite => MLX5MK_OP_RDMA_WRITE,
+        RequestKind::RdmaRead => MLX5MK_OP_RDMA_READ,
+        RequestKind::CompareSwap => MLX5MK_OP_COMPARE_SWAP,
+        RequestKind::FetchAdd => MLX5MK_OP_FETCH_ADD,
+        RequestKind::MkeyConfigure => MLX5MK_OP_CONFIGURE,
+        RequestKind::LocalInvalidate => MLX5MK_OP_INVALIDATE,
+        _ => MLX5MK_OP_OTHER,
+    }
+}
+
+impl fmt::Display for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            MLX5MK_SENT => write!(f, "request {} of queue pair {:#x} is done", self.id, self.qpn),
+            MLX5MK_RECEIVED => {
+                write!(f, "receive request {} of queue pair {:#x}: {} bytes", self.id, self.qpn, self.bytes)
+            }
+            MLX5MK_FAILED => write!(
+                f,
+                "request {} of queue pair {:#x} failed: {} (vendor {:#04x}, hardware {:#04x}, type {:#04x})",
+                self.id,
+                self.qpn,
+                Syndrome(self.syndrome),
+                self.vendor,
+                self.hardware,
+                self.hardware_type
+            ),
+            MLX5MK_BAD_SIGNATURE => write!(f, "mkey {} of the pool has a signature error", self.mkey),
+            _ => f.write_str("an entry that makes no sense"),
+        }
+    }
+}
+
+/// Returns a completion as C has it, and why it makes no sense, if so.
+fn converted(
+    found: Result<Found, CompletionError>,
+    router: &Router<'_>,
+) -> (Completion, Option<CompletionError>) {
+    match found {
+        Ok(Found::Work(work)) => (Completion::work(&work), None),
+        Ok(Found::SignatureError { position, .. }) => {
+            let (kind, mkey) = (MLX5MK_BAD_SIGNATURE, position as u32);
+            (Completion { kind, mkey, pool: router.of, ..Completion::NONE }, None)
+        }
+        Err(error) => (Completion::NONE, Some(error)),
+    }
+}
+
+/// Makes a completion queue of `entries`, a power of two.
+///
+/// Queue pairs and mkeys set entries aside, so that it cannot overrun: a queue pair one for each request that may be outstanding
+/// (`max_requests`, or `send_blocks`) and one for each receive slot, an mkey with signatures one.
+///
+/// Errors: MLX5MK_ARGUMENT for a number that is no power of two, MLX5MK_SYSTEM, MLX5MK_COMMAND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_create(
+    device: Option<&Device>,
+    entries: u32,
+    cq: Option<&mut MaybeUninit<*mut Cq>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
+        let (cq, reader) = device.create_cq(entries)?;
+        hand_out(place, Cq { cq, reader, members: Members::default() })
+    })
+}
+
+/// Uses an idle completion queue of the program's: `ibv_cq` is a `struct ibv_cq` of libmlx5, of the device's context, with entries
+/// of 64 bytes that are not compressed. It is neither destroyed nor resized as long as the handle is there, and nobody else polls or
+/// arms it from this call on, for good.
+///
+/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is not empty, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_adopt(
+    device: Option<&Device>,
+    ibv_cq: *mut c_void,
+    cq: Option<&mut MaybeUninit<*mut Cq>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Device(device), place) = (given(device, "device")?, given(cq, "cq")?);
+        let ibv_cq = given(NonNull::new(ibv_cq), "ibv_cq")?;
+        // SAFETY: the caller vouches for it.
+        let (cq, reader) = unsafe { device.adopt_cq(ibv_cq)? };
+        hand_out(place, Cq { cq, reader, members: Members::default() })
+    })
+}
+
+/// Takes up to `max` completions into `completions`, oldest first, and returns how many. It does not wait.
+///
+/// Of a mkey with signatures, ask mlx5mk_mkey_check when the completion of the data was taken: its error has come before.
+///
+/// Errors: MLX5MK_ARGUMENT. An entry that makes no sense is no error but a completion, MLX5MK_BAD_ENTRY; `error` says of the last one
+/// why, though the call returns a count.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_poll(
+    cq: Option<&mut Cq>,
+    completions: *mut MaybeUninit<Completion>,
+    max: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    let mut odd = None;
+    let polled = (|| {
+        let cq = given(cq, "cq")?;
+        // SAFETY: the caller vouches for the room.
+        let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
+        Ok(poll(cq, room, &mut odd))
+    })();
+    tell(polled, odd, error)
+}
+
+/// As mlx5mk_cq_poll, and sleeps until there is a completion: up to `milliseconds`, for ever where they are below 0. Returns 0 when
+/// the time is over. Where they are 0 it does not sleep, but has the descriptor of mlx5mk_cq_fd become readable as soon as there is a
+/// completion, if there is none.
+///
+/// Errors: as mlx5mk_cq_poll; MLX5MK_SYSTEM; MLX5MK_ADOPT for a queue that was adopted, whose events come to the channel that it was
+/// made with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_wait(
+    cq: Option<&mut Cq>,
+    completions: *mut MaybeUninit<Completion>,
+    max: u32,
+    milliseconds: i32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    let mut odd = None;
+    let waited = (|| {
+        let cq = given(cq, "cq")?;
+        // SAFETY: the caller vouches for the room.
+        let room = unsafe { room(completions, max.min(i32::MAX as u32) as usize, "completions")? };
+        match poll(cq, room, &mut odd) {
+            0 if !room.is_empty() => wait(cq, room, milliseconds, &mut odd),
+            count => Ok(count),
+        }
+    })();
+    tell(waited, odd, error)
+}
+
+/// Takes what there is, up to the room for it.
+#[inline]
+fn poll(
+    Cq { reader, members, .. }: &mut Cq,
+    room: &mut [MaybeUninit<Completion>],
+    odd: &mut Option<CompletionError>,
+) -> i32 {
+    let mut router = members.router();
+    let mut count = 0;
+    for place in room {
+        let Some(found) = reader.poll(&mut router) else { break };
+        let (completion, why) = converted(found, &router);
+        place.write(completion);
+        count += 1;
+        *odd = why.or(*odd);
+    }
+    count
+}
+
+/// Takes what there is when there is something.
+fn wait(
+    cq: &mut Cq,
+    room: &mut [MaybeUninit<Completion>],
+    milliseconds: i32,
+    odd: &mut Option<CompletionError>,
+) -> Result<i32, Failure> {
+    let Some((first, rest)) = room.split_first_mut() else { return Ok(0) };
+    let limit = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+    let mut router = cq.members.router();
+    let found = match cq.reader.wait(&mut router, limit) {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => return Ok(0),
+        Err(DevxError::Completion(error)) => Err(error),
+        Err(error) => return Err(error.into()),
+    };
+    let (completion, why) = converted(found, &router);
+    first.write(completion);
+    *odd = why;
+    Ok(1 + poll(cq, rest, odd))
+}
+
+/// Returns a count, or the code of what failed; tells of an entry that makes no sense.
+fn tell(
+    result: Result<i32, Failure>,
+    odd: Option<CompletionError>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    match (result, odd) {
+        (Ok(count), None) => count,
+        (Ok(count), Some(odd)) => {
+            report(&odd.into(), error);
+            count
+        }
+        (Err(failure), _) => report(&failure, error),
+    }
+}
+
+/// Returns a file descriptor for poll or epoll, 0 or more, which becomes readable when there are completions, once it was asked for:
+/// call mlx5mk_cq_wait with 0 milliseconds until that returns 0, then wait. Nobody reads from it or closes it; it is the queue's.
+///
+/// Errors: as mlx5mk_cq_wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_fd(cq: Option<&mut Cq>, error: Option<&mut MaybeUninit<Error>>) -> i32 {
+    attempt(error, || Ok(given(cq, "cq")?.reader.channel()?.as_raw_fd()))
+}
+
+/// Writes to `words` what a completion says, in words; see mlx5mk_device_describe for `words`, `size` and what is returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_completion_words(
+    completion: Option<&Completion>,
+    words: *mut c_char,
+    size: usize,
+) -> usize {
+    let Some(completion) = completion else { return 0 };
+    // SAFETY: the caller vouches for the room.
+    unsafe { text(words, size, completion) }
+}
+
+/// Destroys the queue. NULL is ignored.
+///
+/// Errors: MLX5MK_IN_USE while queue pairs complete to it, or mkeys of a pool report to it: nothing has changed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut MaybeUninit<Error>>) -> i32 {
+    attempt(error, || {
+        // SAFETY: the caller vouches for the handle.
+        let Some(queue) = (unsafe { cq.as_mut() }) else { return Ok(0) };
+        let queue_pairs = queue.members.queue_pairs.iter_mut().count();
+        let pools = queue.members.pools.len();
+        if queue_pairs + pools > 0 {
+            return Err(Failure::InUse { queue_pairs, pools });
+        }
+        // SAFETY: it came out of a box when it was made, and is given back once.
+        drop(unsafe { Box::from_raw(cq) });
+        Ok(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Failure as Broken;
+    use crate::types::Qpn;
+    use std::string::ToString;
+
+    #[test]
+    fn a_completion_says_what_the_device_said() {
+        let qpn = Qpn::from_low_bits(0x77);
+        let work = |outcome| Completion::work(&WorkCompletion { id: 9, qpn, outcome });
+        let read = work(Outcome::Sent { kind: RequestKind::RdmaRead, bytes: 512 });
+        assert_eq!(
+            (read.kind, read.operation, read.bytes, read.id),
+            (MLX5MK_SENT, MLX5MK_OP_RDMA_READ, 512, 9)
+        );
+        let write = work(Outcome::Sent { kind: RequestKind::RdmaWrite, bytes: 512 });
+        assert_eq!(write.bytes, 0, "it means nothing there");
+        let message = work(Outcome::Received { message: Message::SendImm(7), bytes: 3 });
+        assert_eq!((message.operation, message.immediate, message.bytes), (MLX5MK_OP_SEND_IMM, 7, 3));
+        let failure =
+            Broken { syndrome: Syndrome::REMOTE_ACCESS, vendor: 0x88, hardware: 1, hardware_type: 2 };
+        let failed = work(Outcome::Failed(failure));
+        assert_eq!((failed.kind, failed.syndrome, failed.vendor), (MLX5MK_FAILED, 0x13, 0x88));
+        assert!(failed.to_string().starts_with("request 9 of queue pair 0x77 failed: "), "{failed}");
+    }
+}

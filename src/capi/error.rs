@@ -1,0 +1,216 @@
+//! Codes, messages, and how results become them.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and texts of the caller's.
+
+use super::text::text;
+use crate::devx::{AdoptError, DevxError};
+use crate::error::{CheckError, CompletionError, ConfigError, PostError};
+use crate::mkey::SignatureError;
+use crate::types::OutOfRange;
+use core::error::Error as _;
+use core::ffi::{CStr, c_char};
+use core::fmt;
+use core::mem::MaybeUninit;
+use std::io;
+
+/// All is well.
+pub const MLX5MK_OK: i32 = 0;
+/// An argument is NULL or makes no sense: a fault of the program.
+pub const MLX5MK_ARGUMENT: i32 = -1;
+/// A library of rdma-core is missing or too old.
+pub const MLX5MK_LIBRARY: i32 = -2;
+/// There is no such device, or it cannot be opened.
+pub const MLX5MK_DEVICE: i32 = -3;
+/// The system refused: `system` of the error is its errno, 0 where there is none.
+pub const MLX5MK_SYSTEM: i32 = -4;
+/// The device refused a command, or cannot do what was asked for.
+pub const MLX5MK_COMMAND: i32 = -5;
+/// The mkey or the queue cannot hold the configuration.
+pub const MLX5MK_CONFIG: i32 = -6;
+/// Nothing is free: take completions, or put mkeys back, then try again.
+pub const MLX5MK_FULL: i32 = -7;
+/// The request can never be posted: a data segment that is empty or too long, too many of them, too much inline data.
+pub const MLX5MK_REQUEST: i32 = -8;
+/// An object of libibverbs cannot be taken over.
+pub const MLX5MK_ADOPT: i32 = -9;
+/// Other objects use it: destroy them first.
+pub const MLX5MK_IN_USE: i32 = -10;
+/// The completion queue has too few entries for all that may complete.
+pub const MLX5MK_CQ_TOO_SMALL: i32 = -11;
+/// A completion entry makes no sense.
+pub const MLX5MK_COMPLETION: i32 = -12;
+/// Data that passed through the mkey had a wrong signature.
+pub const MLX5MK_SIGNATURE: i32 = -13;
+
+/// What went wrong: room of the caller's, to which a function writes that fails.
+#[repr(C)]
+pub struct Error {
+    /// One of the codes below 0, which the function returns as well.
+    pub code: i32,
+    /// The system's errno behind MLX5MK_SYSTEM and MLX5MK_DEVICE; else 0.
+    pub system: i32,
+    /// The reason in words, with the values and limits that it is about, and what may help. It ends with a NUL, and is cut off
+    /// where it is longer.
+    pub message: [c_char; 504],
+}
+
+/// Returns what a code means, in a few words: a string that is never freed. Any number may be given.
+#[unsafe(no_mangle)]
+pub extern "C" fn mlx5mk_code_words(code: i32) -> *const c_char {
+    words(code).as_ptr()
+}
+
+const fn words(code: i32) -> &'static CStr {
+    match code {
+        0.. => c"all is well",
+        MLX5MK_ARGUMENT => c"an argument is NULL or makes no sense",
+        MLX5MK_LIBRARY => c"a library of rdma-core is missing or too old",
+        MLX5MK_DEVICE => c"there is no such device, or it cannot be opened",
+        MLX5MK_SYSTEM => c"the system refused",
+        MLX5MK_COMMAND => c"the device refused a command, or cannot do what was asked for",
+        MLX5MK_CONFIG => c"the mkey or the queue cannot hold the configuration",
+        MLX5MK_FULL => c"nothing is free: take completions, or put mkeys back, then try again",
+        MLX5MK_REQUEST => c"the request can never be posted",
+        MLX5MK_ADOPT => c"an object of libibverbs cannot be taken over",
+        MLX5MK_IN_USE => c"other objects use it: destroy them first",
+        MLX5MK_CQ_TOO_SMALL => c"the completion queue has too few entries for all that may complete",
+        MLX5MK_COMPLETION => c"a completion entry makes no sense",
+        MLX5MK_SIGNATURE => c"data that passed through the mkey had a wrong signature",
+        _ => c"no code of this library",
+    }
+}
+
+/// Why a function failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The argument of this name is NULL.
+    Null(&'static str),
+    /// An argument is none of the values that it may have.
+    Value {
+        what: &'static str,
+        value: u64,
+    },
+    /// What an argument has to be.
+    Wanted(&'static str),
+    Devx(DevxError),
+    Post(PostError),
+    Check(CheckError),
+    Completion(CompletionError),
+    Signature(SignatureError),
+    /// Nothing is free.
+    Full(&'static str),
+    InUse {
+        queue_pairs: usize,
+        pools: usize,
+    },
+}
+
+macro_rules! from {
+    ($($error:ty => $make:expr;)+) => { $(
+        impl From<$error> for Failure {
+            #[inline]
+            fn from(error: $error) -> Self {
+                $make(error)
+            }
+        }
+    )+ };
+}
+
+from! {
+    DevxError => Self::Devx;
+    PostError => Self::Post;
+    CheckError => Self::Check;
+    CompletionError => Self::Completion;
+    SignatureError => Self::Signature;
+    ConfigError => |error| Self::Post(PostError::Config(error));
+    OutOfRange => |error| Self::Devx(DevxError::OutOfRange(error));
+    AdoptError => |error| Self::Devx(DevxError::Adopt(error));
+}
+
+impl Failure {
+    const fn code(&self) -> i32 {
+        match self {
+            Self::Null(_) | Self::Value { .. } | Self::Wanted(_) => MLX5MK_ARGUMENT,
+            Self::Devx(error) => match error {
+                DevxError::Library(_) => MLX5MK_LIBRARY,
+                DevxError::NoDevice { .. } | DevxError::Open { .. } => MLX5MK_DEVICE,
+                DevxError::Command(_) => MLX5MK_COMMAND,
+                DevxError::Config(_) => MLX5MK_CONFIG,
+                DevxError::Adopt(_) | DevxError::OtherCompletionQueue { .. } => MLX5MK_ADOPT,
+                DevxError::CompletionQueueTooSmall { .. } => MLX5MK_CQ_TOO_SMALL,
+                DevxError::Completion(_) => MLX5MK_COMPLETION,
+                DevxError::Queue(_)
+                | DevxError::OutOfRange(_)
+                | DevxError::EqualHalves(_)
+                | DevxError::Address(_) => MLX5MK_ARGUMENT,
+                _ => MLX5MK_SYSTEM,
+            },
+            Self::Post(error) => match error {
+                PostError::Config(_) => MLX5MK_CONFIG,
+                PostError::SendRingFull { .. }
+                | PostError::ReceiveRingFull { .. }
+                | PostError::TooManyRequests { .. } => MLX5MK_FULL,
+                _ => MLX5MK_REQUEST,
+            },
+            Self::Check(_) | Self::Signature(_) => MLX5MK_SIGNATURE,
+            Self::Completion(_) => MLX5MK_COMPLETION,
+            Self::Full(_) => MLX5MK_FULL,
+            Self::InUse { .. } => MLX5MK_IN_USE,
+        }
+    }
+
+    fn system(&self) -> i32 {
+        let Self::Devx(error) = self else { return 0 };
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        cause.and_then(io::Error::raw_os_error).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null(name) => write!(f, "{name} is NULL"),
+            Self::Value { what, value } => write!(f, "{what} {value:#x} is none that is known"),
+            Self::Wanted(what) | Self::Full(what) => f.write_str(what),
+            Self::Devx(error) => error.fmt(f),
+            Self::Post(error) => error.fmt(f),
+            Self::Check(error) => error.fmt(f),
+            Self::Completion(error) => error.fmt(f),
+            Self::Signature(error) => error.fmt(f),
+            Self::InUse { queue_pairs, pools } => {
+                write!(f, "{queue_pairs} queue pairs and {pools} pools use it: destroy them first")
+            }
+        }
+    }
+}
+
+/// Does what a function is for, and returns its count or code: the one place where results become codes.
+#[inline(always)]
+pub(super) fn attempt(
+    error: Option<&mut MaybeUninit<Error>>,
+    action: impl FnOnce() -> Result<i32, Failure>,
+) -> i32 {
+    match action() {
+        Ok(count) => count,
+        Err(failure) => report(&failure, error),
+    }
+}
+
+/// Tells the caller of a failure, and returns its code.
+#[cold]
+pub(super) fn report(failure: &Failure, error: Option<&mut MaybeUninit<Error>>) -> i32 {
+    let code = failure.code();
+    if let Some(error) = error {
+        let error = error.write(Error { code, system: failure.system(), message: [0; 504] });
+        let size = error.message.len();
+        // SAFETY: the room is of the size that is given.
+        unsafe { text(error.message.as_mut_ptr(), size, failure) };
+    }
+    code
+}
+
+/// Returns an argument that has to be given.
+#[inline(always)]
+pub(super) fn given<T>(argument: Option<T>, name: &'static str) -> Result<T, Failure> {
+    argument.ok_or(Failure::Null(name))
+}

@@ -1,0 +1,254 @@
+//! The handles that know each other: a completion queue, its queue pairs, and the pools that report to it.
+
+#![allow(unsafe_code)] // A completion queue leads to its members.
+
+use super::error::Failure;
+use super::values::only;
+use crate::command::UserIndex;
+use crate::devx::{self, CqReader, DevxError, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec};
+use crate::error::PostError;
+use crate::mkey::{Mkey, MkeyKind, SignatureFault};
+use crate::queue::{
+    CompletionRouter, CqeOrigin, MkeyPool, PooledMkey, QpQueues, QpTable, QpTableRouter, Retired, SendRequest,
+};
+use crate::types::Qpn;
+use crate::wqe::Sge;
+use core::ptr::NonNull;
+use std::boxed::Box;
+use std::vec::Vec;
+
+/// The request has a completion also where it succeeds.
+pub const MLX5MK_SIGNALED: u32 = 1;
+/// It is not executed before the reads and atomics posted before it are done.
+pub const MLX5MK_FENCED: u32 = 2;
+/// It raises a solicited event at the receiver.
+pub const MLX5MK_SOLICITED: u32 = 4;
+
+/// A completion queue, with the queue pairs that complete to it and the pools whose signature errors arrive at it.
+pub struct Cq {
+    pub(super) cq: devx::Cq,
+    pub(super) reader: CqReader,
+    pub(super) members: Members,
+}
+
+/// The most queue pairs of a completion queue.
+const MAX_QUEUE_PAIRS: usize = 1024;
+
+/// Who writes to a completion queue. They are destroyed before it is.
+#[derive(Default)]
+pub(super) struct Members {
+    pub(super) queue_pairs: QpTable<Member, MAX_QUEUE_PAIRS>,
+    pub(super) pools: Vec<NonNull<Pool>>,
+}
+
+/// A queue pair of the group.
+pub(super) struct Member {
+    pub(super) qpn: Qpn,
+    pub(super) qp: NonNull<Qp>,
+}
+
+impl Member {
+    fn queues(&mut self) -> &mut dyn QpQueues {
+        // SAFETY: it leaves the completion queue before it is destroyed, and no other call uses it: all of its group are made one
+        // after the other.
+        unsafe { self.qp.as_mut() }.queues.as_queues()
+    }
+}
+
+impl QpQueues for Member {
+    #[inline]
+    fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    #[inline]
+    fn retire_send(&mut self, counter: u16) -> Option<Retired> {
+        self.queues().retire_send(counter)
+    }
+
+    fn retire_receive(&mut self, counter: u16) -> Option<u64> {
+        self.queues().retire_receive(counter)
+    }
+}
+
+/// Finds what a completion is about among the members.
+pub(super) struct Router<'m> {
+    table: QpTableRouter<'m, Member, MAX_QUEUE_PAIRS>,
+    pools: &'m mut [NonNull<Pool>],
+    /// Whose signature error was found last.
+    pub(super) of: *mut Pool,
+}
+
+impl CompletionRouter for Router<'_> {
+    type Queues = Member;
+
+    #[inline]
+    fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Member> {
+        self.table.queues(origin)
+    }
+
+    fn signature_error(&mut self, fault: &SignatureFault) -> Option<usize> {
+        self.pools.iter_mut().find_map(|pool| {
+            // SAFETY: as for a queue pair of the group.
+            let position = unsafe { pool.as_mut() }.record(fault)?;
+            self.of = pool.as_ptr();
+            Some(position)
+        })
+    }
+}
+
+impl Members {
+    /// Returns what the next queue pair is made with, so that its completions find it at once.
+    pub(super) fn spec(&self) -> Result<QueuePairSpec, Failure> {
+        let user_index = UserIndex::new(self.queue_pairs.next_user_index())?;
+        Ok(QueuePairSpec { user_index, ..QueuePairSpec::default() })
+    }
+
+    pub(super) fn router(&mut self) -> Router<'_> {
+        let Self { queue_pairs, pools } = self;
+        Router { table: queue_pairs.router(&mut []), pools, of: core::ptr::null_mut() }
+    }
+}
+
+/// A reliable queue pair.
+pub struct Qp {
+    pub(super) queues: Box<dyn Queues>,
+    /// Those of the send and the receive queue, which may be one.
+    pub(super) cqs: [NonNull<Cq>; 2],
+}
+
+/// A queue pair of any size.
+pub(super) trait Queues: QpQueues {
+    fn as_queues(&mut self) -> &mut dyn QpQueues;
+    fn request(&mut self, id: u64) -> SendRequest<'_, 'static>;
+    fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError>;
+    /// Publishes all that was posted.
+    fn publish(&mut self);
+    fn control(&self) -> &QpControl;
+    fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError>;
+}
+
+impl<const S: usize, const R: usize> Queues for QueuePair<S, R> {
+    fn as_queues(&mut self) -> &mut dyn QpQueues {
+        self
+    }
+
+    fn request(&mut self, id: u64) -> SendRequest<'_, 'static> {
+        self.request(id)
+    }
+
+    fn post_receive(&mut self, id: u64, sges: &[Sge]) -> Result<(), PostError> {
+        self.post_receive(id, sges)
+    }
+
+    fn publish(&mut self) {
+        self.publish_receives();
+        self.ring_doorbell();
+    }
+
+    fn control(&self) -> &QpControl {
+        self.control()
+    }
+
+    fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
+        self.reset(readers)
+    }
+}
+
+/// Begins a request with flags.
+#[inline]
+pub(super) fn flagged(qp: &mut Qp, id: u64, flags: u32) -> Result<SendRequest<'_, 'static>, Failure> {
+    only(flags, MLX5MK_SIGNALED | MLX5MK_FENCED | MLX5MK_SOLICITED, "flags")?;
+    let mut request = qp.queues.request(id);
+    if flags & MLX5MK_SIGNALED != 0 {
+        request = request.signaled();
+    }
+    if flags & MLX5MK_FENCED != 0 {
+        request = request.fenced();
+    }
+    if flags & MLX5MK_SOLICITED != 0 {
+        request = request.solicited();
+    }
+    Ok(request)
+}
+
+/// Mkeys of one kind, in use or not. An mkey is named by its number in the pool, from 0.
+pub struct Pool {
+    pub(super) mkeys: Box<dyn Mkeys>,
+    /// Those in use.
+    pub(super) taken: Vec<Option<PooledMkey>>,
+    pub(super) _handles: Vec<MkeyHandle>,
+    pub(super) kind: MkeyKind,
+    /// Where signature errors arrive.
+    pub(super) cq: Option<NonNull<Cq>>,
+}
+
+/// A pool of any size.
+pub(super) trait Mkeys {
+    fn take(&mut self) -> Option<PooledMkey>;
+    fn put(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), (PostError, PooledMkey)>;
+    fn put_unused(&mut self, mkey: PooledMkey);
+    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey>;
+    fn all(&mut self) -> &mut [Mkey];
+}
+
+impl<const N: usize> Mkeys for MkeyPool<N> {
+    fn take(&mut self) -> Option<PooledMkey> {
+        self.take().map(|(mkey, _)| mkey)
+    }
+
+    fn put(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), (PostError, PooledMkey)> {
+        self.put(mkey, request)
+    }
+
+    fn put_unused(&mut self, mkey: PooledMkey) {
+        self.put_unused(mkey);
+    }
+
+    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
+        self.get_mut(mkey)
+    }
+
+    fn all(&mut self) -> &mut [Mkey] {
+        self.mkeys()
+    }
+}
+
+impl Pool {
+    /// Returns an mkey that is in use.
+    #[inline]
+    pub(super) fn mkey(&mut self, number: u32) -> Result<&mut Mkey, Failure> {
+        let taken = self.taken.get(number as usize).and_then(Option::as_ref);
+        taken.and_then(|mkey| self.mkeys.get_mut(mkey)).ok_or(not_in_use(number))
+    }
+
+    /// Hands a signature error to the mkey that it is of, and returns its number.
+    pub(super) fn record(&mut self, fault: &SignatureFault) -> Option<usize> {
+        self.mkeys.all().iter_mut().position(|mkey| mkey.record(fault))
+    }
+
+    pub(super) fn take(&mut self) -> Option<u32> {
+        let mkey = self.mkeys.take()?;
+        let number = mkey.position();
+        *self.taken.get_mut(number)? = Some(mkey);
+        Some(number as u32)
+    }
+
+    pub(super) fn put(&mut self, number: u32, request: Option<SendRequest<'_, '_>>) -> Result<(), Failure> {
+        let Self { mkeys, taken, .. } = self;
+        let place = taken.get_mut(number as usize).ok_or(not_in_use(number))?;
+        let mkey = place.take().ok_or(not_in_use(number))?;
+        match request {
+            None => mkeys.put_unused(mkey),
+            Some(request) => mkeys.put(mkey, request).map_err(|(error, mkey)| {
+                *place = Some(mkey);
+                error
+            })?,
+        }
+        Ok(())
+    }
+}
+
+const fn not_in_use(number: u32) -> Failure {
+    Failure::Value { what: "an mkey of the pool that is not in use:", value: number as u64 }
+}

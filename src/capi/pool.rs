@@ -1,0 +1,244 @@
+//! Pools of mkeys, and mkeys in them.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::device::Pd;
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Cq, Mkeys, Pool, Qp, flagged};
+use super::values::only;
+use crate::devx::MkeySpec;
+use crate::mkey::{Mkey, SignatureErrorKind};
+use crate::queue::MkeyPool;
+use crate::types::DomainKind;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::boxed::Box;
+use std::vec::Vec;
+
+/// The mkeys encrypt and decrypt (AES-XTS). They refuse traffic until they are configured.
+pub const MLX5MK_POOL_CRYPTO: u32 = 1;
+/// The tags of the mkeys change with each use, so that a peer's old key is of no use.
+pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
+/// The peer may invalidate the mkeys.
+pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
+/// Reads and writes through the mkeys may pass one another.
+pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
+
+/// The memory side of an mkey.
+pub const MLX5MK_MEMORY: u32 = 0;
+/// The wire side of an mkey.
+pub const MLX5MK_WIRE: u32 = 1;
+
+/// The guard of a T10-DIF, or a CRC.
+pub const MLX5MK_BAD_GUARD: u32 = 0;
+/// The application tag of a T10-DIF.
+pub const MLX5MK_BAD_APP_TAG: u32 = 1;
+/// The reference tag of a T10-DIF.
+pub const MLX5MK_BAD_REF_TAG: u32 = 2;
+
+/// What a pool is to have.
+#[repr(C)]
+pub struct PoolSpec {
+    /// Mkeys, 1 to 1024.
+    pub count: u32,
+    /// Entries of a layout that an mkey has room for, 1 to 65535.
+    pub max_entries: u32,
+    /// MLX5MK_POOL_CRYPTO and others.
+    pub flags: u32,
+}
+
+/// A signature that did not match its block.
+#[repr(C)]
+pub struct BadBlock {
+    /// Which part was wrong: MLX5MK_BAD_GUARD or another of these.
+    pub part: u32,
+    /// Where the data came from: MLX5MK_MEMORY or MLX5MK_WIRE.
+    pub domain: u32,
+    /// The block, counted from 0 at the mkey's start.
+    pub block: u64,
+    /// What the data held.
+    pub found: u64,
+    /// What the device computed.
+    pub computed: u64,
+    /// Offset in bytes of the block's last byte, its signature included.
+    pub offset: u64,
+}
+
+fn pool_of(mkeys: Vec<Mkey>) -> Box<dyn Mkeys> {
+    match mkeys.len() {
+        0..=16 => Box::new(MkeyPool::<16>::new(mkeys)),
+        17..=128 => Box::new(MkeyPool::<128>::new(mkeys)),
+        _ => Box::new(MkeyPool::<1024>::new(mkeys)),
+    }
+}
+
+/// Makes a pool of mkeys, none of them in use. With `cq` they have block signatures, whose errors arrive there, and each sets one
+/// entry of it aside: it is the completion queue of the queue pairs that use them (with two, errors in what is sent arrive at that of
+/// the send queue, in what is received at the other). NULL: without signatures.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND where the device cannot, or refuses: no mkey is left
+/// behind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pool_create(
+    pd: Option<&Pd>,
+    cq: Option<NonNull<Cq>>,
+    spec: Option<&PoolSpec>,
+    pool: Option<&mut MaybeUninit<*mut Pool>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(pool, "pool")?);
+        let known = MLX5MK_POOL_CRYPTO
+            | MLX5MK_POOL_UPDATE_TAG
+            | MLX5MK_POOL_REMOTE_INVALIDATE
+            | MLX5MK_POOL_RELAXED_ORDERING;
+        only(spec.flags, known, "flags")?;
+        if !(1..=1024).contains(&spec.count) {
+            return Err(Failure::Value { what: "count", value: spec.count.into() });
+        }
+        let max_entries = u16::try_from(spec.max_entries)
+            .map_err(|_| Failure::Value { what: "max_entries", value: spec.max_entries.into() })?;
+        let has = |flag| spec.flags & flag != 0;
+        let wanted = MkeySpec {
+            max_entries,
+            // SAFETY: the caller vouches for the handle.
+            signature: cq.map(|cq| unsafe { &cq.as_ref().cq }),
+            crypto: has(MLX5MK_POOL_CRYPTO),
+            update_tag: has(MLX5MK_POOL_UPDATE_TAG),
+            remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
+            relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
+            ..MkeySpec::default()
+        };
+        let (mkeys, handles) = pd.pd.create_mkeys(spec.count as usize, wanted)?.into_parts();
+        let kind = mkeys.first().map(Mkey::kind).ok_or(Failure::Wanted("a pool has mkeys"))?;
+        let taken = handles.iter().map(|_| None).collect();
+        let pool = Pool { mkeys: pool_of(mkeys), taken, _handles: handles, kind, cq };
+        let pool = NonNull::from(Box::leak(Box::new(pool)));
+        if let Some(mut cq) = cq {
+            // SAFETY: as above; all calls of the group are made one after the other.
+            unsafe { cq.as_mut() }.members.pools.push(pool);
+        }
+        place.write(pool.as_ptr());
+        Ok(0)
+    })
+}
+
+/// Takes an mkey, to be configured, and writes its number. Its key has another tag than at its last use
+/// (MLX5MK_POOL_UPDATE_TAG), and it knows of no signature error of an earlier use.
+///
+/// Errors: MLX5MK_FULL while all are in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pool_take(
+    pool: Option<&mut Pool>,
+    mkey: Option<&mut MaybeUninit<u32>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pool, mkey) = (given(pool, "pool")?, given(mkey, "mkey")?);
+        mkey.write(pool.take().ok_or(Failure::Full("all mkeys of the pool are in use"))?);
+        Ok(0)
+    })
+}
+
+/// Puts an mkey back. Where a peer may know its key, `qp` is the queue pair that used it: a request that is called `id` takes the key
+/// out of service (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key. Whoever takes
+/// the mkey next may post its configuration to the same queue pair at once. NULL as `qp` is for an mkey whose key no peer can use.
+///
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use, MLX5MK_FULL: it is still in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pool_put(
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let pool = given(pool, "pool")?;
+        let request = qp.map(|qp| flagged(qp, id, flags)).transpose()?;
+        pool.put(mkey, request)?;
+        Ok(0)
+    })
+}
+
+/// Destroys the pool with its mkeys, which no request uses any more. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pool_destroy(pool: Option<Box<Pool>>) {
+    let Some(pool) = pool else { return };
+    if let Some(mut cq) = pool.cq {
+        let own = NonNull::from(&*pool);
+        // SAFETY: it cannot be destroyed while pools report to it, and no other call uses it.
+        unsafe { cq.as_mut() }.members.pools.retain(|other| *other != own);
+    }
+    drop(pool);
+}
+
+/// Writes the key of an mkey that is in use, local and remote.
+///
+/// Errors: MLX5MK_ARGUMENT for one that is not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_mkey_key(
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    key: Option<&mut MaybeUninit<u32>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pool, key) = (given(pool, "pool")?, given(key, "key")?);
+        key.write(pool.mkey(mkey)?.key().get());
+        Ok(0)
+    })
+}
+
+/// Asks an mkey for the first signature error since the last call (mlx5dv_mkey_check). Ask after the completion of the data, or after
+/// the peer's message that the data is there. Returns 0 where all signatures were right; else MLX5MK_SIGNATURE, with the error in
+/// words in `error`, and in numbers in `bad`; either may be NULL.
+///
+/// Errors: MLX5MK_SIGNATURE also for an mkey without signatures, and for an error that no domain of the mkey can have, where `bad` is
+/// not written; MLX5MK_ARGUMENT for an mkey that is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_mkey_check(
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    bad: Option<&mut MaybeUninit<BadBlock>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Some(wrong) = given(pool, "pool")?.mkey(mkey)?.check()? else { return Ok(0) };
+        if let Some(bad) = bad {
+            bad.write(BadBlock {
+                part: match wrong.kind {
+                    SignatureErrorKind::AppTag => MLX5MK_BAD_APP_TAG,
+                    SignatureErrorKind::RefTag => MLX5MK_BAD_REF_TAG,
+                    _ => MLX5MK_BAD_GUARD,
+                },
+                domain: match wrong.domain {
+                    DomainKind::Memory => MLX5MK_MEMORY,
+                    DomainKind::Wire => MLX5MK_WIRE,
+                },
+                block: wrong.block_index(),
+                found: wrong.found,
+                computed: wrong.computed,
+                offset: wrong.offset,
+            });
+        }
+        Err(wrong.into())
+    })
+}
+
+/// Forgets what the device holds for an mkey, because it may not have executed what was posted: its queue pair failed or was reset.
+/// The next configuration has to be complete: access rights, a layout, and signature and crypto where the mkey can have them.
+///
+/// Errors: MLX5MK_ARGUMENT for an mkey that is not in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_mkey_forget(
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(pool, "pool")?.mkey(mkey)?.forget();
+        Ok(0)
+    })
+}

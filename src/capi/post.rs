@@ -1,0 +1,173 @@
+//! Requests.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::config::Prepared;
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Pool, Qp, flagged};
+use super::values::{Range, array};
+use crate::mkey::{KlmEntry, Layout};
+use crate::types::Key;
+use crate::wqe::{Payload, Remote, Sge};
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+/// Found in completions only: no operation of a request, or one that has no number here.
+pub const MLX5MK_OP_OTHER: u32 = 0;
+/// Does nothing.
+pub const MLX5MK_OP_NOP: u32 = 1;
+/// Sends a message.
+pub const MLX5MK_OP_SEND: u32 = 2;
+/// Sends a message with 32 bits, which the receiver's completion has.
+pub const MLX5MK_OP_SEND_IMM: u32 = 3;
+/// Sends a message, and the receiver's device takes one of the receiver's keys out of service.
+pub const MLX5MK_OP_SEND_INVALIDATE: u32 = 4;
+/// Writes to the peer's memory.
+pub const MLX5MK_OP_RDMA_WRITE: u32 = 5;
+/// Writes to the peer's memory, and completes one of its receive requests with 32 bits.
+pub const MLX5MK_OP_RDMA_WRITE_IMM: u32 = 6;
+/// Reads from the peer's memory.
+pub const MLX5MK_OP_RDMA_READ: u32 = 7;
+/// Writes `swap_add` to 8 bytes of the peer's memory if they hold `compare`. The old value arrives in the one segment of 8 bytes.
+pub const MLX5MK_OP_COMPARE_SWAP: u32 = 8;
+/// Adds `swap_add` to 8 bytes of the peer's memory. The old value arrives in the one segment of 8 bytes.
+pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
+/// Found in completions only: the configuration of an mkey (mlx5mk_post_configure).
+pub const MLX5MK_OP_CONFIGURE: u32 = 10;
+/// Found in completions only: a key that was taken out of service (mlx5mk_pool_put).
+pub const MLX5MK_OP_INVALIDATE: u32 = 11;
+
+/// A request that moves data. Fields that its operation does not need are not looked at.
+#[repr(C)]
+pub struct Request {
+    /// What the program calls it; its completion has it.
+    pub id: u64,
+    /// MLX5MK_OP_SEND or another of these.
+    pub operation: u32,
+    /// MLX5MK_SIGNALED, MLX5MK_FENCED, MLX5MK_SOLICITED.
+    pub flags: u32,
+    /// Address in the peer's memory: an offset where `rkey` is that of an mkey.
+    pub remote_address: u64,
+    /// The peer's key.
+    pub rkey: u32,
+    /// 32 bits for the receiver's completion, in the processor's order, or the key to invalidate.
+    pub immediate: u32,
+    /// Local memory, which the device reads or writes until the request has completed.
+    pub sges: *const Range,
+    /// Bytes that are copied into the request instead, where it is not NULL: of sends and RDMA WRITEs.
+    pub inline_data: *const c_void,
+    /// How many segments there are.
+    pub sge_count: u32,
+    /// How many bytes there are.
+    pub inline_bytes: u32,
+    /// What the peer's memory is compared with.
+    pub compare: u64,
+    /// What is written or added to it.
+    pub swap_add: u64,
+}
+
+/// Posts a configuration of an mkey in use: `count` ranges of memory become its space, one after the other, and what was prepared is in
+/// force. Where `count` is 0 the layout in force stays. The array is read during the call only.
+///
+/// Requests posted after it to the same queue pair may use the mkey. The device sees nothing before mlx5mk_doorbell.
+///
+/// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_configure(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    prepared: Option<&Prepared>,
+    entries: *const Range,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
+        let layout = if entries.is_empty() { Layout::Unchanged } else { Layout::List(entries) };
+        let mkey = pool.mkey(mkey)?;
+        flagged(qp, id, flags)?.configure_mkey(mkey, prepared, layout)?;
+        Ok(0)
+    })
+}
+
+/// Posts a request that moves data. The device sees nothing before mlx5mk_doorbell.
+///
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post(
+    qp: Option<&mut Qp>,
+    request: Option<&Request>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, request) = (given(qp, "qp")?, given(request, "request")?);
+        let post = flagged(qp, request.id, request.flags)?;
+        // SAFETY: the caller vouches for the array; a range is laid out as a segment is.
+        let sges = unsafe { array(request.sges.cast::<Sge>(), request.sge_count as usize, "sges")? };
+        let payload = match request.inline_data.is_null() {
+            true => Payload::Sges(sges),
+            // SAFETY: the caller vouches for the bytes.
+            false => Payload::Inline(unsafe {
+                array(request.inline_data.cast::<u8>(), request.inline_bytes as usize, "inline_data")?
+            }),
+        };
+        let remote = Remote { address: request.remote_address, rkey: Key::from_raw(request.rkey) };
+        match request.operation {
+            MLX5MK_OP_RDMA_WRITE => post.rdma_write(remote, payload)?,
+            MLX5MK_OP_RDMA_READ => post.rdma_read(remote, sges)?,
+            MLX5MK_OP_SEND => post.send(payload)?,
+            MLX5MK_OP_SEND_IMM => post.send_imm(request.immediate, payload)?,
+            MLX5MK_OP_SEND_INVALIDATE => post.send_invalidate(Key::from_raw(request.immediate), payload)?,
+            MLX5MK_OP_RDMA_WRITE_IMM => post.rdma_write_imm(remote, request.immediate, payload)?,
+            MLX5MK_OP_COMPARE_SWAP => {
+                post.compare_swap(remote, request.compare, request.swap_add, one(sges)?)?;
+            }
+            MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, one(sges)?)?,
+            MLX5MK_OP_NOP => post.nop()?,
+            operation => return Err(Failure::Value { what: "operation", value: operation.into() }),
+        }
+        Ok(0)
+    })
+}
+
+/// Returns the segment of an atomic.
+const fn one(sges: &[Sge]) -> Result<&Sge, Failure> {
+    match sges {
+        [sge] => Ok(sge),
+        _ => Err(Failure::Wanted("an atomic has one segment of 8 bytes")),
+    }
+}
+
+/// Posts `count` buffers for one message. The device sees nothing before mlx5mk_doorbell.
+///
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL. The queue pair is then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_receive(
+    qp: Option<&mut Qp>,
+    id: u64,
+    sges: *const Range,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let qp = given(qp, "qp")?;
+        // SAFETY: the caller vouches for the array; a range is laid out as a segment is.
+        let sges = unsafe { array(sges.cast::<Sge>(), count as usize, "sges")? };
+        qp.queues.post_receive(id, sges)?;
+        Ok(0)
+    })
+}
+
+/// Publishes all that was posted to the queue pair, with one doorbell. Does nothing where there is nothing to publish, and for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_doorbell(qp: Option<&mut Qp>) {
+    if let Some(qp) = qp {
+        qp.queues.publish();
+    }
+}

@@ -1,0 +1,378 @@
+//! Queue pairs, of any size, and connections.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::device::Pd;
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Cq, Member, Qp, Queues};
+use super::values::{only, room};
+use crate::command::Psn;
+use crate::devx::{AdoptSpec, ConnectOptions, Device, DevxError, QpAddress, QueuePairSpec};
+use crate::types::Qpn;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::boxed::Box;
+
+/// Every send request has a completion.
+pub const MLX5MK_QP_SIGNAL_ALL: u32 = 1;
+/// A signature error stops the send queue.
+pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
+
+/// What a queue pair is to be like. What is 0 has its default.
+#[repr(C)]
+pub struct QpSpec {
+    /// Blocks of 64 bytes of the send ring, rounded up to 64, 256, 1024 or 4096. Default 256. An RDMA WRITE of one segment takes one,
+    /// a configuration of an mkey with four entries two, and one more for a signature, for crypto, and for each domain that has a
+    /// signature.
+    pub send_blocks: u32,
+    /// Receive requests, rounded up to 16, 256 or 4096. Default 16.
+    pub receive_slots: u32,
+    /// Buffers of a receive request, a power of two. Default 4.
+    pub receive_sges: u32,
+    /// Most send requests between post and completion, parts of configurations included: each has an entry of the completion queue
+    /// set aside. Default: as many as the send ring has blocks.
+    pub max_requests: u32,
+    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR.
+    pub flags: u32,
+    /// Port of the device. Default 1.
+    pub port: u32,
+}
+
+/// How a connection is to be. What is 0 has its default, which is that of rdma-core's tools; both sides have the same.
+#[repr(C)]
+pub struct ConnectSpec {
+    /// Entry of the own GID table, which also decides the version of RoCE (`ibv_devinfo -v` lists it). Default 0.
+    pub gid_index: u8,
+    /// Traffic class of RoCE; its upper 6 bits are the DSCP. Default 0.
+    pub traffic_class: u8,
+    /// InfiniBand service level or Ethernet priority, 0 to 7. Default 0.
+    pub service_level: u8,
+    /// How long to wait for an acknowledgement, 4.096 us * 2^n, 1 to 31. Default 14: 67 ms.
+    pub ack_timeout: u8,
+    /// Number of the first packet sent, below 2^24. Draw one, so that late packets of an earlier connection are not taken for
+    /// packets of this one. Default 0.
+    pub first_psn: u32,
+}
+
+/// Where a queue pair is, for its peer to connect to. The two sides send each other the bytes as they are, by any means.
+#[repr(C)]
+pub struct Address {
+    /// As QpAddress of the Rust library has them: both talk to each other.
+    pub bytes: [u8; 28],
+}
+
+const _: () = assert!(size_of::<Address>() == QpAddress::BYTES);
+
+/// Makes queues of a size.
+trait Make {
+    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure>;
+}
+
+fn with_size(blocks: u32, slots: u32, make: impl Make) -> Result<Box<dyn Queues>, Failure> {
+    match blocks {
+        0..=64 => with_slots::<64>(slots, make),
+        65..=256 => with_slots::<256>(slots, make),
+        257..=1024 => with_slots::<1024>(slots, make),
+        1025..=4096 => with_slots::<4096>(slots, make),
+        _ => Err(Failure::Value { what: "send_blocks", value: blocks.into() }),
+    }
+}
+
+fn with_slots<const S: usize>(slots: u32, make: impl Make) -> Result<Box<dyn Queues>, Failure> {
+    match slots {
+        0..=16 => make.make::<S, 16>(),
+        17..=256 => make.make::<S, 256>(),
+        257..=4096 => make.make::<S, 4096>(),
+        _ => Err(Failure::Value { what: "receive_slots", value: slots.into() }),
+    }
+}
+
+/// Queues that the library makes.
+struct Create<'a> {
+    pd: &'a Pd,
+    cqs: [&'a crate::devx::Cq; 2],
+    spec: QueuePairSpec,
+}
+
+impl Make for Create<'_> {
+    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure> {
+        let (device, [send_cq, receive_cq]): (&Device, _) = (&self.pd.device, self.cqs);
+        Ok(Box::new(device.create_qp::<S, R>(&self.pd.pd, send_cq, receive_cq, self.spec)?))
+    }
+}
+
+/// Queues of the caller's.
+struct Adopt<'a> {
+    pd: &'a Pd,
+    cqs: [&'a crate::devx::Cq; 2],
+    spec: AdoptSpec,
+    qp: NonNull<c_void>,
+}
+
+impl Make for Adopt<'_> {
+    fn make<const S: usize, const R: usize>(self) -> Result<Box<dyn Queues>, Failure> {
+        let (device, [send_cq, receive_cq]): (&Device, _) = (&self.pd.device, self.cqs);
+        // SAFETY: whoever called mlx5mk_qp_adopt vouches for it.
+        Ok(Box::new(unsafe {
+            device.adopt_qp::<S, R>(self.qp, &self.pd.pd, send_cq, receive_cq, self.spec)?
+        }))
+    }
+}
+
+const DEFAULT: QpSpec =
+    QpSpec { send_blocks: 0, receive_slots: 0, receive_sges: 0, max_requests: 0, flags: 0, port: 0 };
+
+/// Returns a value, or its default where it is 0.
+const fn or(value: u32, default: u32) -> u32 {
+    if value == 0 { default } else { value }
+}
+
+fn check_flags(spec: &QpSpec) -> Result<(), Failure> {
+    only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, "flags")
+}
+
+/// Has completions find the queue pair, and hands it out.
+fn join(
+    queues: Box<dyn Queues>,
+    cqs: [NonNull<Cq>; 2],
+    place: &mut MaybeUninit<*mut Qp>,
+) -> Result<i32, Failure> {
+    let qpn = queues.qpn();
+    let qp = NonNull::from(Box::leak(Box::new(Qp { queues, cqs })));
+    for (number, mut cq) in of(cqs).enumerate() {
+        // SAFETY: the caller has given the handle, and no reference to it is left. All calls of the group are made one after the
+        // other.
+        let joined = unsafe { cq.as_mut() }.members.queue_pairs.insert(Member { qpn, qp });
+        if let Err((error, _)) = joined {
+            of(cqs).take(number).for_each(|cq| leave(cq, qpn));
+            // SAFETY: it was leaked above, and nobody knows it.
+            drop(unsafe { Box::from_raw(qp.as_ptr()) });
+            return Err(DevxError::Queue(error).into());
+        }
+    }
+    place.write(qp.as_ptr());
+    Ok(0)
+}
+
+/// Returns each completion queue once.
+fn of([send, receive]: [NonNull<Cq>; 2]) -> impl Iterator<Item = NonNull<Cq>> {
+    [Some(send), (receive != send).then_some(receive)].into_iter().flatten()
+}
+
+fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
+    // SAFETY: it cannot be destroyed while queue pairs complete to it, and no other call uses it.
+    unsafe { cq.as_mut() }.members.queue_pairs.remove(qpn);
+}
+
+/// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be one. NULL as `spec`
+/// stands for the defaults. It is connected next, and may receive before.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining where the device has none).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_create(
+    pd: Option<&Pd>,
+    send_cq: Option<NonNull<Cq>>,
+    receive_cq: Option<NonNull<Cq>>,
+    spec: Option<&QpSpec>,
+    qp: Option<&mut MaybeUninit<*mut Qp>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
+        let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
+        let spec = spec.unwrap_or(&DEFAULT);
+        check_flags(spec)?;
+        // SAFETY: the caller vouches for the handles.
+        let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
+        let each = send_cq.members.spec()?;
+        let wanted = QueuePairSpec {
+            entries_per_slot: or(spec.receive_sges, each.entries_per_slot),
+            max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
+            signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
+            drain_on_signature_error: spec.flags & MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR != 0,
+            port: u8::try_from(or(spec.port, each.port.into()))
+                .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
+            ..each
+        };
+        let make = Create { pd, cqs: [&send_cq.cq, &receive_cq.cq], spec: wanted };
+        let queues = with_size(or(spec.send_blocks, 256), spec.receive_slots, make)?;
+        join(queues, handles, place)
+    })
+}
+
+/// Uses an idle queue pair that the program has made and connected, through librdmacm say: `ibv_qp` is a `struct ibv_qp` of libmlx5.
+/// `pd`, `send_cq` and `receive_cq` are its own, adopted before.
+///
+/// Of `spec` count `send_blocks` and `receive_slots`, the most that its rings may have (default 4096), `max_requests` (what it was
+/// created for, `max_send_wr`), and MLX5MK_QP_SIGNAL_ALL where it was created with `sq_sig_all`; NULL stands for the defaults.
+///
+/// All requests posted to it have completed, and their completions were taken before its completion queues were adopted. It is not
+/// destroyed as long as the handle is there. Nobody else posts to it from this call on, for good. By default libmlx5 makes queue pairs
+/// that receive short messages into completion entries, which are refused: set MLX5_SCATTER_TO_CQE=0 in the environment before, or
+/// make them with MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE. While requests are posted here, the program's libmlx5 posts to no queue
+/// pair of the context that has the same doorbell register, unless MLX5_SHUT_UP_BF=1 was set when the context was opened.
+///
+/// Errors: MLX5MK_ADOPT for one that the library cannot use or that is seen not to be idle, MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL,
+/// MLX5MK_SYSTEM, MLX5MK_COMMAND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_adopt(
+    pd: Option<&Pd>,
+    send_cq: Option<NonNull<Cq>>,
+    receive_cq: Option<NonNull<Cq>>,
+    ibv_qp: *mut c_void,
+    spec: Option<&QpSpec>,
+    qp: Option<&mut MaybeUninit<*mut Qp>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
+        let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
+        let ibv_qp = given(NonNull::new(ibv_qp), "ibv_qp")?;
+        let spec = spec.unwrap_or(&DEFAULT);
+        check_flags(spec)?;
+        // SAFETY: the caller vouches for the handles.
+        let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
+        let wanted = AdoptSpec {
+            signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
+            max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
+        };
+        let make = Adopt { pd, cqs: [&send_cq.cq, &receive_cq.cq], spec: wanted, qp: ibv_qp };
+        let queues = with_size(or(spec.send_blocks, 4096), or(spec.receive_slots, 4096), make)?;
+        join(queues, handles, place)
+    })
+}
+
+/// Returns the number of the queue pair, below 2^24; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_number(qp: Option<&Qp>) -> u32 {
+    qp.map_or(0, |qp| qp.queues.qpn().get())
+}
+
+/// Connects to a queue pair of the same device, itself for one, over a path that does not leave it.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_COMMAND.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_connect_local(
+    qp: Option<&Qp>,
+    peer: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(qp, "qp")?.queues.control().connect_local(Qpn::new(peer)?)?;
+        Ok(0)
+    })
+}
+
+fn options(spec: Option<&ConnectSpec>) -> Result<ConnectOptions, Failure> {
+    let mut options = ConnectOptions::default();
+    if let Some(spec) = spec {
+        options.source_gid_index = spec.gid_index;
+        options.traffic_class = spec.traffic_class;
+        options.service_level = crate::command::Priority::new(spec.service_level)?;
+        options.first_psn = Psn::new(spec.first_psn)?;
+        if spec.ack_timeout != 0 {
+            options.ack_timeout = crate::command::AckTimeout::new(spec.ack_timeout)?;
+        }
+    }
+    Ok(options)
+}
+
+/// Writes what the peer has to know to connect, to `address`. NULL as `spec` stands for the defaults.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM where the port or the entry of its GID table is not there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_address(
+    qp: Option<&Qp>,
+    spec: Option<&ConnectSpec>,
+    address: Option<&mut MaybeUninit<Address>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, address) = (given(qp, "qp")?, given(address, "address")?);
+        let own = qp.queues.control().address(&options(spec)?)?;
+        address.write(Address { bytes: own.to_bytes() });
+        Ok(0)
+    })
+}
+
+/// Connects to a peer by its address, with the same `spec` as its own address was asked for. Requests may be sent once the peer has
+/// connected as well, which it must say.
+///
+/// Errors: MLX5MK_ARGUMENT for bytes that are no address, MLX5MK_SYSTEM where the peer's GID leads nowhere, MLX5MK_COMMAND:
+/// mlx5mk_qp_reset takes the queue pair back then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_connect(
+    qp: Option<&Qp>,
+    peer: Option<&Address>,
+    spec: Option<&ConnectSpec>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, peer) = (given(qp, "qp")?, given(peer, "peer")?);
+        let peer = QpAddress::from_bytes(&peer.bytes).map_err(DevxError::from)?;
+        qp.queues.control().connect(&peer, &options(spec)?)?;
+        Ok(0)
+    })
+}
+
+/// Names of requests: room of the caller's, and how many there are.
+#[repr(C)]
+pub struct Names {
+    /// Room for names; may be NULL where there is none.
+    pub ids: *mut u64,
+    /// Names that there is room for.
+    pub room: u32,
+    /// Is written: how many there are. Those without room are left out.
+    pub count: u32,
+}
+
+/// Takes a queue pair from any state back to INIT, with empty queues, to be connected anew: after a request has failed, say.
+///
+/// What was outstanding, each request once and oldest first, goes to `sends` and `receives` (NULL: to nobody): they may have been
+/// executed or not. There are at most `send_blocks` and `receive_slots` of them. Of an mkey whose configuration is among them the
+/// state is unknown: call mlx5mk_mkey_forget. Signature errors stay in the completion queue: poll it, and check each mkey, before one
+/// is configured anew.
+///
+/// Errors: MLX5MK_COMMAND, MLX5MK_SYSTEM: call it again, it has kept what was outstanding.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_reset(
+    qp: Option<&mut Qp>,
+    sends: Option<&mut Names>,
+    receives: Option<&mut Names>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let Qp { queues, cqs } = given(qp, "qp")?;
+        let [mut send_cq, mut receive_cq] = *cqs;
+        // SAFETY: the queues are there as long as queue pairs complete to them; these are two, or one is used; and all calls of the
+        // group are made one after the other.
+        let outstanding = unsafe {
+            if send_cq == receive_cq {
+                queues.reset(&mut [&mut send_cq.as_mut().reader])?
+            } else {
+                queues.reset(&mut [&mut send_cq.as_mut().reader, &mut receive_cq.as_mut().reader])?
+            }
+        };
+        for (names, ids) in [(sends, outstanding.sends), (receives, outstanding.receives)] {
+            let Some(names) = names else { continue };
+            names.count = ids.len() as u32;
+            // SAFETY: the caller vouches for the room.
+            let places = unsafe { room(names.ids.cast::<MaybeUninit<u64>>(), names.room as usize, "ids") };
+            for (place, id) in places.unwrap_or_default().iter_mut().zip(ids) {
+                place.write(id);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Destroys the queue pair, or gives it back where it was adopted. What it has outstanding has no completions any more. NULL is
+/// ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_destroy(qp: Option<Box<Qp>>) {
+    let Some(qp) = qp else { return };
+    let qpn = qp.queues.qpn();
+    of(qp.cqs).for_each(|cq| leave(cq, qpn));
+    drop(qp);
+}

@@ -1,0 +1,106 @@
+//! Values that go in and out: arrays, rights, ranges of memory.
+
+#![allow(unsafe_code)] // What the caller's pointers lead to.
+
+use super::error::Failure;
+use crate::mkey::{Access, KlmEntry};
+use crate::wqe::Sge;
+use core::mem::{MaybeUninit, offset_of};
+
+/// The owner may write: needed to receive into memory and to RDMA READ into it (IBV_ACCESS_LOCAL_WRITE).
+pub const MLX5MK_LOCAL_WRITE: u32 = 1;
+/// The peer may RDMA WRITE (IBV_ACCESS_REMOTE_WRITE).
+pub const MLX5MK_REMOTE_WRITE: u32 = 2;
+/// The peer may RDMA READ (IBV_ACCESS_REMOTE_READ).
+pub const MLX5MK_REMOTE_READ: u32 = 4;
+/// The peer may use atomics (IBV_ACCESS_REMOTE_ATOMIC).
+pub const MLX5MK_REMOTE_ATOMIC: u32 = 8;
+
+/// A range of memory under a key: an entry of an mkey's layout, or a data segment of a request. Laid out as `struct ibv_sge` is.
+#[repr(C)]
+pub struct Range {
+    /// Address of its first byte. Of an mkey it is an offset in its space, counted as bytes are on the wire.
+    pub address: u64,
+    /// Bytes: 1 to 2^31 - 1 in a request, 1 to 2^31 in a layout.
+    pub length: u32,
+    /// Local key of the memory region, or key of the mkey.
+    pub key: u32,
+}
+
+// Arrays of it are read as these.
+const _: () = {
+    assert!(size_of::<Range>() == size_of::<Sge>() && size_of::<Range>() == size_of::<KlmEntry>());
+    assert!(align_of::<Range>() == align_of::<Sge>() && align_of::<Range>() == align_of::<KlmEntry>());
+    assert!(offset_of!(Range, length) == offset_of!(Sge, length));
+    assert!(offset_of!(Range, length) == offset_of!(KlmEntry, length));
+    assert!(
+        offset_of!(Range, key) == offset_of!(Sge, lkey)
+            && offset_of!(Range, key) == offset_of!(KlmEntry, key)
+    );
+};
+
+/// Reads rights.
+pub(super) fn access(bits: u32) -> Result<Access, Failure> {
+    let known = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ | MLX5MK_REMOTE_ATOMIC;
+    only(bits, known, "access")?;
+    let right = |bit, right| if bits & bit != 0 { right } else { Access::NONE };
+    Ok(right(MLX5MK_LOCAL_WRITE, Access::LOCAL_WRITE)
+        | right(MLX5MK_REMOTE_WRITE, Access::REMOTE_WRITE)
+        | right(MLX5MK_REMOTE_READ, Access::REMOTE_READ)
+        | right(MLX5MK_REMOTE_ATOMIC, Access::REMOTE_ATOMIC))
+}
+
+/// Refuses bits that mean nothing.
+#[inline]
+pub(super) fn only(bits: u32, known: u32, what: &'static str) -> Result<(), Failure> {
+    if bits & !known == 0 { Ok(()) } else { Err(Failure::Value { what, value: bits.into() }) }
+}
+
+/// Returns an array of the caller's, which may be NULL where it is empty.
+///
+/// # Safety
+/// `first` is NULL, or leads to `count` values, which nobody changes while the slice lives. `T` may have any bytes.
+#[inline]
+pub(super) unsafe fn array<'a, T>(
+    first: *const T,
+    count: usize,
+    name: &'static str,
+) -> Result<&'a [T], Failure> {
+    match (count, first.is_null()) {
+        (0, _) => Ok(&[]),
+        (_, true) => Err(Failure::Null(name)),
+        // SAFETY: the caller vouches for it.
+        _ => Ok(unsafe { core::slice::from_raw_parts(first, count) }),
+    }
+}
+
+/// Returns an array of the caller's that is written to; see [`array`].
+///
+/// # Safety
+/// `first` is NULL, or leads to room for `count` values, which nobody else uses while the slice lives.
+#[inline]
+pub(super) unsafe fn room<'a, T>(
+    first: *mut MaybeUninit<T>,
+    count: usize,
+    name: &'static str,
+) -> Result<&'a mut [MaybeUninit<T>], Failure> {
+    match (count, first.is_null()) {
+        (0, _) => Ok(&mut []),
+        (_, true) => Err(Failure::Null(name)),
+        // SAFETY: the caller vouches for it.
+        _ => Ok(unsafe { core::slice::from_raw_parts_mut(first, count) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_have_the_bits_of_verbs() {
+        assert_eq!(access(0).unwrap(), Access::NONE);
+        assert_eq!(access(15).unwrap(), Access::ALL);
+        assert_eq!(access(MLX5MK_REMOTE_READ).unwrap(), Access::REMOTE_READ);
+        assert!(access(16).is_err());
+    }
+}

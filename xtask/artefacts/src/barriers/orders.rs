@@ -1,0 +1,281 @@
+//! The orders in which barriers and accesses stand.
+
+use super::code::{Access, Code, Step};
+use std::collections::BTreeSet;
+
+fn is_word(register: &str) -> bool {
+    register.starts_with('w')
+}
+
+/// Returns the barrier that code begins with, and what comes behind it.
+fn barrier(code: &[Step]) -> Option<(&str, &[Step])> {
+    match code {
+        [Step::Barrier(barrier), rest @ ..] => Some((barrier, rest)),
+        _ => None,
+    }
+}
+
+/// Returns the first store of code, and what comes behind it. Reads before it show a device nothing: the queue is read, and the
+/// doorbell's bytes from the ring.
+fn store(code: &[Step]) -> Option<(&Access, &[Step])> {
+    match code {
+        [Step::Store(access), rest @ ..] => Some((access, rest)),
+        [Step::Load(_), rest @ ..] => store(rest),
+        _ => None,
+    }
+}
+
+/// Returns what comes behind `dsb st`, the doorbell and `dsb st`. A doorbell is a store of eight bytes, or a call of what is no
+/// device's.
+fn bell(code: &[Step]) -> Option<&[Step]> {
+    let (before, code) = barrier(code)?;
+    let reads = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
+    let code = match code.get(reads..)? {
+        [Step::Store(bytes), rest @ ..] if !is_word(&bytes.register) => rest,
+        [Step::Call, rest @ ..] => rest,
+        _ => return None,
+    };
+    let (behind, rest) = barrier(code)?;
+    (before == "dsb st" && behind == "dsb st").then_some(rest)
+}
+
+/// Returns what comes behind `dmb oshst`, the record's second word, and the doorbell with its barriers, without a branch between,
+/// where a function goes on so.
+fn rung(code: &[Step]) -> Option<&[Step]> {
+    let (first, code) = barrier(code)?;
+    let (counter, code) = store(code)?;
+    let is_record = first == "dmb oshst" && is_word(&counter.register) && counter.place.ends_with(", #6]");
+    if is_record { bell(code) } else { None }
+}
+
+/// As [`rung`], and nothing else that a device sees behind the first barrier: the code behind the function's end goes back to
+/// that barrier when it has written anything.
+pub(super) fn doorbell(code: &[Step]) -> Result<(), String> {
+    let start =
+        code.iter().position(|step| *step == Step::Barrier("dmb oshst".into())).ok_or("no dmb oshst")?;
+    let published = code.get(start..).unwrap_or_default();
+    let ends = |rest: &[Step]| {
+        let mut parts = rest.split_inclusive(|step| matches!(step, Step::Return | Step::Again(_)));
+        let seen =
+            |step: &Step| !matches!(step, Step::Branch(_) | Step::Jump(_) | Step::Return | Step::Again(_));
+        let first = parts.next().unwrap_or_default();
+        !first.iter().any(seen)
+            && parts.all(|part| {
+                let writes =
+                    part.iter().position(seen).map_or(&[][..], |at| part.get(at..).unwrap_or_default());
+                match writes {
+                    [] => true,
+                    [accesses @ .., Step::Again(_)] => {
+                        accesses.iter().all(|step| matches!(step, Step::Load(_) | Step::Store(_)))
+                    }
+                    _ => false,
+                }
+            })
+    };
+    if rung(published).is_some_and(ends) { Ok(()) } else { Err(format!("{published:?}")) }
+}
+
+/// A barrier, then the record's first word.
+pub(super) fn record(code: &[Step], barrier: &str) -> Result<(), String> {
+    match code {
+        [Step::Barrier(first), Step::Store(counter), Step::Return]
+            if first == barrier && counter.is_progress() =>
+        {
+            Ok(())
+        }
+        other => Err(format!("{other:?}")),
+    }
+}
+
+/// The owner bit of an entry, `dmb oshld`, then the rest of it.
+pub(super) fn entry(code: &[Step]) -> Result<(), String> {
+    let (mut loads, mut others) = (0, Vec::new());
+    for step in code {
+        match step {
+            Step::Load(_) if !others.is_empty() => loads += 1,
+            Step::Load(access) if access.is_owner() => {}
+            Step::Barrier(barrier) => others.push(barrier.as_str()),
+            Step::Load(access) => return Err(format!("{} is read before the barrier", access.place)),
+            _ => {}
+        }
+    }
+    if others == ["dmb oshld"] && loads > 0 {
+        Ok(())
+    } else {
+        Err(format!("{loads} loads behind {others:?}"))
+    }
+}
+
+/// Whatever way a function returns, `dmb oshst` is the last that it does: what it wrote into blocks is seen before the device is
+/// told to go on, by other means.
+pub(super) fn cancels(code: &[Step]) -> Result<(), String> {
+    let is_end = |at: usize| matches!(code.get(at), Some(Step::Return));
+    let ends: Vec<_> = (0..code.len()).filter(|at| is_end(*at)).collect();
+    let is_behind_barrier = |end: &usize| {
+        let before = end.checked_sub(1).and_then(|before| code.get(before));
+        before == Some(&Step::Barrier("dmb oshst".into()))
+    };
+    if !ends.is_empty() && ends.iter().all(is_behind_barrier) {
+        Ok(())
+    } else {
+        Err("returns without dmb oshst before".into())
+    }
+}
+
+/// Where a completion queue's doorbell record has the arm word.
+const ARM_WORD: &str = ", #4]";
+
+/// Returns what comes behind `dmb osh`, the record's first word and its second, and the doorbell with its barriers, without a
+/// branch between, where a function goes on so.
+fn armed(code: &[Step]) -> Option<&[Step]> {
+    let (first, code) = barrier(code)?;
+    let (index, code) = store(code)?;
+    let (word, code) = store(code)?;
+    let record = index.place.strip_suffix(']').filter(|record| !record.contains(','));
+    let is_record = is_word(&index.register)
+        && is_word(&word.register)
+        && record.and_then(|record| word.place.strip_prefix(record)) == Some(ARM_WORD);
+    if first == "dmb osh" && is_record { bell(code) } else { None }
+}
+
+/// A completion queue is armed, and nothing else is done.
+pub(super) fn arms(code: &[Step]) -> Result<(), String> {
+    let start = code.iter().position(|step| matches!(step, Step::Barrier(_))).unwrap_or_default();
+    let rest = armed(code.get(start..).unwrap_or_default());
+    if rest.is_some_and(|rest| !rest.iter().any(|step| matches!(step, Step::Barrier(_)))) {
+        Ok(())
+    } else {
+        Err(format!("no arm word between a consumer index and a doorbell: {code:?}"))
+    }
+}
+
+/// Each barrier in a known order, and none missing where an entry is read or a record is written, whatever else the function
+/// does.
+pub(super) fn orders(code: &Code) -> Result<(), String> {
+    known(code)?;
+    for (at, step) in code.steps.iter().enumerate() {
+        match step {
+            Step::Load(owner) if owner.is_owner() && owner.is_in_ring() => read_behind(code, at, owner)?,
+            Step::Store(record) if record.is_progress() => written_behind(code, at, record)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Each barrier in a known order.
+fn known(code: &Code) -> Result<(), String> {
+    let mut at = 0;
+    // What read an owner bit last, and nothing else of that struct since.
+    let mut owner: Option<&Access> = None;
+    while let Some(step) = code.steps.get(at) {
+        at += 1;
+        match step {
+            Step::Barrier(_) => {
+                let straight = code.straight(at - 1);
+                let rest = order(&straight, owner).ok_or_else(|| {
+                    format!("no known order of a barrier: {:?}", straight.get(..6).unwrap_or(&straight))
+                })?;
+                // What is in the order and in the same place is known; what is elsewhere is looked at there.
+                let ordered = straight.len() - rest.len();
+                let same = straight.iter().zip(code.steps.get(at - 1..).unwrap_or_default());
+                at += same.take(ordered).take_while(|(one, other)| one == other).count() - 1;
+                owner = None;
+            }
+            Step::Load(access)
+                if owner.is_some_and(|owner| access.is_of_entry(owner) && access.place != owner.place) =>
+            {
+                owner = None;
+            }
+            Step::Load(access) if access.is_owner() => owner = Some(access),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// No way from an owner bit to the rest of its entry but by `dmb oshld`.
+fn read_behind(code: &Code, at: usize, owner: &Access) -> Result<(), String> {
+    let (mut seen, mut waiting) = (BTreeSet::new(), code.behind(at));
+    while let Some(at) = waiting.pop() {
+        match code.steps.get(at) {
+            Some(Step::Barrier(barrier)) if barrier == "dmb oshld" => continue,
+            Some(Step::Load(access)) if access.is_of_entry(owner) && access.place != owner.place => {
+                let (read, tested) = (&access.place, &owner.place);
+                return Err(format!("{read} is read behind the owner bit ({tested}), no dmb oshld between"));
+            }
+            _ if seen.insert(at) => waiting.extend(code.behind(at)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// No way to a record but by a barrier that orders what was before.
+fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String> {
+    let before = |at: usize| (0..code.steps.len()).filter(move |from| code.behind(*from).contains(&at));
+    let (mut seen, mut waiting) = (BTreeSet::new(), vec![at]);
+    while let Some(at) = waiting.pop() {
+        let mut ways = before(at).peekable();
+        if ways.peek().is_none() {
+            return Err(format!("{} of a record is written, no barrier before", record.place));
+        }
+        for from in ways {
+            match code.steps.get(from) {
+                Some(Step::Barrier(barrier)) if ["dmb osh", "dmb oshst"].contains(&barrier.as_str()) => {}
+                Some(Step::Load(_) | Step::Branch(_) | Step::Jump(_) | Step::Again(_)) => {
+                    if seen.insert(from) {
+                        waiting.push(from);
+                    }
+                }
+                _ => return Err(format!("{} of a record is written, no barrier before", record.place)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns what comes behind the order that begins with this barrier, if it is known; `owner` read an owner bit before.
+fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
+    let [Step::Barrier(first), behind @ ..] = code else { return None };
+    if let Some(rest) = armed(code).or_else(|| rung(code)) {
+        return Some(rest);
+    }
+    match (first.as_str(), behind) {
+        ("dmb oshst" | "dmb osh", [Step::Store(counter), rest @ ..])
+            if is_word(&counter.register) && !counter.place.contains(',') =>
+        {
+            Some(rest)
+        }
+        // First where the record is.
+        ("dmb oshst" | "dmb osh", [Step::Load(pointer), Step::Store(counter), rest @ ..])
+            if is_word(&counter.register) && counter.place == format!("[{}]", pointer.register) =>
+        {
+            Some(rest)
+        }
+        // And the counter, in any order.
+        ("dmb oshst" | "dmb osh", [Step::Load(one), Step::Load(other), Step::Store(counter), rest @ ..])
+            if is_word(&counter.register)
+                && [(one, other), (other, one)].iter().any(|(own, pointer)| {
+                    own.register == counter.register && counter.place == format!("[{}]", pointer.register)
+                }) =>
+        {
+            Some(rest)
+        }
+        // A doorbell of which nothing is left.
+        ("dmb oshst", [Step::Store(counter), Step::Barrier(before), Step::Barrier(behind), rest @ ..])
+            if is_word(&counter.register)
+                && counter.place.ends_with(", #6]")
+                && before == "dsb st"
+                && behind == "dsb st" =>
+        {
+            Some(rest)
+        }
+        // Requests were cancelled; the device is told by other means.
+        ("dmb oshst", [Step::Return, ..]) => Some(behind),
+        ("dmb oshld", [Step::Load(access), ..]) if owner.is_some_and(|owner| access.is_of_entry(owner)) => {
+            Some(behind)
+        }
+        _ => None,
+    }
+}

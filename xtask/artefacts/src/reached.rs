@@ -1,0 +1,309 @@
+//! Every public function of the library is among those that are checked.
+//!
+//! rustdoc lists the functions, as JSON. One without type or size is in the library that is checked with all its code. Any other
+//! has to be called by the freestanding program, and where it takes a type that users have of their own, with such a type: of that
+//! program, built without optimisation, the symbols tell.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// A public function, or one of an implementation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Function {
+    /// The type that it belongs to, without path and parameters; none for a free function.
+    of: String,
+    /// The trait that it implements.
+    by: String,
+    name: String,
+}
+
+/// What of a function has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// It is one function.
+    One,
+    /// One for each size.
+    OfSize,
+    /// One for each type of a user.
+    OfType,
+}
+
+/// The crate whose types are a user's.
+const USER: &str = "hil_freestanding::";
+
+/// Checks that all public functions are there: in the library's symbols, or the program's, all of them demangled.
+///
+/// # Errors
+/// Those that are missing, or that there are too few functions to be all.
+pub(super) fn check(
+    json: &str,
+    library: &BTreeSet<&str>,
+    program: &BTreeSet<&str>,
+) -> Result<String, String> {
+    let wanted = public(json).ok_or("rustdoc's JSON has another format")?;
+    let in_library: BTreeSet<Function> = library.iter().filter_map(|name| parse(name)).collect();
+    let in_program: BTreeSet<Function> = program.iter().filter_map(|name| parse(name)).collect();
+    let of_users = program.iter().filter(|name| name.contains(USER));
+    let of_users: BTreeSet<Function> = of_users.filter_map(|name| parse(name)).collect();
+    let is_there = |function: &Function, wanted: Wanted| match wanted {
+        Wanted::One => in_library.contains(function) || in_program.contains(function),
+        Wanted::OfSize => in_program.contains(function),
+        Wanted::OfType => of_users.contains(function),
+    };
+    let missing: Vec<String> = wanted
+        .iter()
+        .filter(|(function, wanted)| !is_there(function, *wanted))
+        .map(|(function, _)| function.to_string())
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!(
+            "called by nothing that is checked (hil-tests/freestanding): {}",
+            missing.join(", ")
+        ));
+    }
+    let count = |kind| wanted.iter().filter(|(_, wanted)| *wanted == kind).count();
+    let (all, sizes, types) = (wanted.len(), count(Wanted::OfSize), count(Wanted::OfType));
+    if sizes == 0 || types == 0 {
+        return Err("no function depends on a size or a type: the check does not work".into());
+    }
+    Ok(format!(
+        "all {all} public functions are among them, {types} for types of a user and {sizes} for a size"
+    ))
+}
+
+impl std::fmt::Display for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.of.as_str(), self.by.as_str()) {
+            ("", _) => write!(f, "{}", self.name),
+            (of, "") => write!(f, "{of}::{}", self.name),
+            (of, by) => write!(f, "<{of} as {by}>::{}", self.name),
+        }
+    }
+}
+
+/// Returns all public functions that rustdoc knows of, but those that the compiler derives or implements for every type.
+fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
+    let json: Value = serde_json::from_str(json).ok()?;
+    let index = json.get("index")?.as_object()?;
+    let item = |id: &Value| index.get(&id.to_string());
+    let mut found = Vec::new();
+    let mut owned = BTreeSet::new();
+    for entry in index.values() {
+        let inner = entry.get("inner")?;
+        if let Some(of_trait) = inner.get("trait") {
+            owned.extend(of_trait.get("items")?.as_array()?.iter().map(Value::to_string));
+        }
+        let Some(block) = inner.get("impl") else { continue };
+        let items = block.get("items")?.as_array()?;
+        owned.extend(items.iter().map(Value::to_string));
+        let is_derived = entry.get("attrs")?.as_array()?.iter().any(|one| one == "automatically_derived");
+        if is_derived || block.get("is_synthetic")? == true || !block.get("blanket_impl")?.is_null() {
+            continue;
+        }
+        let of = type_name(block.get("for")?)?;
+        let by = block.get("trait")?.get("path").and_then(Value::as_str).map_or("", last).to_owned();
+        let own_trait = block.get("trait")?.get("id").and_then(item);
+        let provided = own_trait.and_then(|found| found.get("inner")?.get("trait")?.get("items")?.as_array());
+        let outer = wanted(block.get("generics")?)?;
+        let mut add = |function: &Value| {
+            let name = function.get("name")?.as_str()?.to_owned();
+            let inner = function.get("inner")?.get("function")?;
+            if inner.get("has_body")? == true {
+                let wanted = outer.max_of(wanted(inner.get("generics")?)?);
+                let function = Function { of: of.clone(), by: by.clone(), name };
+                if !found.iter().any(|(known, _)| *known == function) {
+                    found.push((function, wanted));
+                }
+            }
+            Some(())
+        };
+        // Methods that a trait of ours provides, and those that are written here.
+        for id in provided.into_iter().flatten().chain(items) {
+            if let Some(function) = item(id).filter(|found| found.pointer("/inner/function").is_some()) {
+                add(function)?;
+            }
+        }
+    }
+    for (id, entry) in index.iter().filter(|(id, _)| !owned.contains(*id)) {
+        if let (Some(inner), false) = (entry.pointer("/inner/function"), id.is_empty()) {
+            let name = entry.get("name")?.as_str()?.to_owned();
+            found.push((
+                Function { of: String::new(), by: String::new(), name },
+                wanted(inner.get("generics")?)?,
+            ));
+        }
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Some(found)
+}
+
+impl Wanted {
+    fn max_of(self, other: Self) -> Self {
+        if self == Self::OfType || other == Self::One { self } else { other }
+    }
+}
+
+/// Returns what parameters ask for.
+fn wanted(generics: &Value) -> Option<Wanted> {
+    let kinds = generics.get("params")?.as_array()?.iter().map(|parameter| parameter.get("kind"));
+    kinds.into_iter().try_fold(Wanted::One, |before, kind| {
+        let kind = kind?;
+        let this = match () {
+            () if kind.get("type").is_some() => Wanted::OfType,
+            () if kind.get("const").is_some() => Wanted::OfSize,
+            () => Wanted::One,
+        };
+        Some(before.max_of(this))
+    })
+}
+
+/// Returns the name of a type as rustdoc writes it.
+fn type_name(value: &Value) -> Option<String> {
+    let (kind, inner) = value.as_object()?.iter().next()?;
+    Some(match kind.as_str() {
+        "resolved_path" => last(inner.get("path")?.as_str()?).to_owned(),
+        "borrowed_ref" => format!("&{}", type_name(inner.get("type")?)?),
+        // Whatever they stand for.
+        "generic" => "?".into(),
+        "tuple" => "()".into(),
+        "primitive" => inner.as_str()?.to_owned(),
+        other => other.into(),
+    })
+}
+
+/// Returns the last part of a path.
+fn last(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// Reads the name of a symbol. References to a type are those to a parameter, since the library implements nothing else for them.
+fn parse(symbol: &str) -> Option<Function> {
+    let free = |name: &str| Function { of: String::new(), by: String::new(), name: last(name).to_owned() };
+    let Some(rest) = symbol.strip_prefix('<') else {
+        return symbol.starts_with("mlx5_mkey::").then(|| free(&plain(symbol)));
+    };
+    let end = closing(rest)?;
+    let (inside, behind) = (rest.get(..end)?, rest.get(end + 1..)?);
+    let name = plain(behind.strip_prefix("::")?);
+    // A closure is part of what it stands in.
+    if name.contains("::") {
+        return None;
+    }
+    let (of, by) = top_level(inside, " as ").map_or((inside, ""), |at| (&inside[..at], &inside[at + 4..]));
+    let of = match of.strip_prefix('&') {
+        Some(_) => "&?".to_owned(),
+        None if of.starts_with('(') => "()".into(),
+        None => last(&plain(of)).to_owned(),
+    };
+    Some(Function { of, by: last(&plain(by)).to_owned(), name })
+}
+
+/// Returns how much deeper in angle brackets a text is behind each of its bytes.
+fn depths(text: &str) -> impl Iterator<Item = (usize, char, i32)> {
+    let (mut depth, mut before) = (0, ' ');
+    text.char_indices().map(move |(at, letter)| {
+        // An arrow closes nothing.
+        depth += i32::from(letter == '<') - i32::from(letter == '>' && before != '-');
+        before = letter;
+        (at, letter, depth)
+    })
+}
+
+/// Returns a path without what is in angle brackets.
+fn plain(path: &str) -> String {
+    let outside = depths(path).filter(|(_, letter, depth)| *depth == 0 && *letter != '>');
+    let kept: String = outside.map(|(_, letter, _)| letter).collect();
+    kept.trim_end_matches("::").to_owned()
+}
+
+/// Returns where the bracket closes that was opened before.
+fn closing(text: &str) -> Option<usize> {
+    depths(text).find(|(_, _, depth)| *depth < 0).map(|(at, _, _)| at)
+}
+
+/// Returns where a word stands that is in no bracket.
+fn top_level(text: &str, word: &str) -> Option<usize> {
+    text.match_indices(word).map(|(at, _)| at).find(|at| {
+        let before = text.get(..*at).unwrap_or_default();
+        depths(before).last().is_none_or(|(_, _, depth)| depth == 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue of any doorbell with a function of its own, one that takes a callback and one of a trait of ours, which another type
+    /// implements and leaves to the trait; a free function; what is derived.
+    const JSON: &str = r#"{"index": {
+        "0": {"name": "ring", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
+        "1": {"name": "restart", "inner": {"function": {"generics": {"params": [{"kind": {"type": {}}}]}, "has_body": true}}},
+        "2": {"name": "encode", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
+        "3": {"name": "write", "inner": {"function": {"generics": {"params": []}, "has_body": false}}},
+        "4": {"name": "write", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
+        "5": {"name": "wipe", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
+        "6": {"name": "Command", "inner": {"trait": {"items": [2, 3]}}},
+        "7": {"attrs": [], "inner": {"impl": {"items": [0], "is_synthetic": false, "blanket_impl": null, "trait": null,
+            "generics": {"params": [{"kind": {"const": {}}}]}, "for": {"resolved_path": {"path": "Queue"}}}}},
+        "8": {"attrs": [], "inner": {"impl": {"items": [1], "is_synthetic": false, "blanket_impl": null, "trait": null,
+            "generics": {"params": [{"kind": {"lifetime": {}}}]}, "for": {"resolved_path": {"path": "Queue"}}}}},
+        "9": {"attrs": [], "inner": {"impl": {"items": [4], "is_synthetic": false, "blanket_impl": null,
+            "trait": {"path": "super::Command", "id": 6}, "generics": {"params": []}, "for": {"resolved_path": {"path": "Make"}}}}},
+        "10": {"name": "fmt", "inner": {"function": {"generics": {"params": []}, "has_body": true}}},
+        "11": {"attrs": ["automatically_derived"], "inner": {"impl": {"items": [10], "is_synthetic": false, "blanket_impl": null,
+            "trait": {"path": "Debug", "id": 99}, "generics": {"params": []}, "for": {"resolved_path": {"path": "Make"}}}}}
+    }}"#;
+
+    const LIBRARY: [&str; 2] =
+        ["<mlx5_mkey::command::Make as mlx5_mkey::command::Command>::write", "mlx5_mkey::wipe"];
+    const PROGRAM: [&str; 3] = [
+        "<mlx5_mkey::command::Make as mlx5_mkey::command::Command>::encode",
+        "<mlx5_mkey::queue::Queue<mlx5_mkey::queue::Bell, 64>>::ring",
+        "<mlx5_mkey::queue::Queue<u8, 64>>::restart::<hil_freestanding::entry::{closure#0}>",
+    ];
+
+    #[test]
+    fn a_function_that_nothing_calls_is_named() {
+        let (library, program) = (BTreeSet::from(LIBRARY), BTreeSet::from(PROGRAM));
+        let all = check(JSON, &library, &program).unwrap();
+        assert_eq!(all, "all 5 public functions are among them, 1 for types of a user and 1 for a size");
+        for (absent, name) in LIBRARY.iter().chain(&PROGRAM).zip([
+            "<Make as Command>::write",
+            "wipe",
+            "<Make as Command>::encode",
+            "Queue::ring",
+            "Queue::restart",
+        ]) {
+            let without =
+                |names: &BTreeSet<&'static str>| names.iter().copied().filter(|one| one != absent).collect();
+            let what = check(JSON, &without(&library), &without(&program)).unwrap_err();
+            assert!(what.ends_with(&format!(": {name}")), "{what}");
+        }
+        // It has a size, and is not one function; a type of ours is no user's.
+        let moved: BTreeSet<_> = LIBRARY.into_iter().chain([PROGRAM[1]]).collect();
+        let rest = BTreeSet::from([PROGRAM[0], PROGRAM[2]]);
+        assert!(check(JSON, &moved, &rest).unwrap_err().ends_with(": Queue::ring"));
+        let ours =
+            BTreeSet::from([PROGRAM[0], PROGRAM[1], "<mlx5_mkey::queue::Queue<u8, 64>>::restart::<fn(u64)>"]);
+        assert!(check(JSON, &library, &ours).unwrap_err().ends_with(": Queue::restart"));
+        assert!(
+            check("{}", &library, &program).is_err() && check("{\"index\": {}}", &library, &program).is_err()
+        );
+    }
+
+    #[test]
+    fn names_are_read_without_what_is_in_brackets() {
+        let read = |symbol| parse(symbol).map(|function| function.to_string());
+        for (symbol, name) in [
+            ("<mlx5_mkey::queue::send::SendQueue<D, 64>>::cancel", Some("SendQueue::cancel")),
+            ("<mlx5_mkey::a::B<fn() -> u8>>::c::<fn(&D) -> E>", Some("B::c")),
+            ("<&mut mlx5_mkey::a::B as mlx5_mkey::a::T<u8>>::c", Some("<&? as T>::c")),
+            ("<(A, <B as C>::D) as mlx5_mkey::a::T>::c", Some("<() as T>::c")),
+            ("mlx5_mkey::a::b::<u8>", Some("b")),
+            ("<mlx5_mkey::a::B>::c::{closure#0}", None),
+            ("core::fmt::write", None),
+        ] {
+            assert_eq!(read(symbol).as_deref(), name, "{symbol}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `mlx5_mkey.h`, made of the sources of `src/capi`.
+
+use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
+use std::fs;
+use xtask::run::root;
+
+/// The files in the order in which a reader wants them.
+const FILES: &[&str] =
+    &["error", "values", "device", "memory", "group", "cq", "qp", "pool", "config", "post", "inspect"];
+
+/// What the types are called in Rust and, behind the prefix of all names, in C.
+const TYPES: &[(&str, &str)] = &[
+    ("Address", "address"),
+    ("BadBlock", "bad_block"),
+    ("Completion", "completion"),
+    ("Config", "config"),
+    ("ConnectSpec", "connect_spec"),
+    ("Cq", "cq"),
+    ("CryptoSpec", "crypto_spec"),
+    ("Dek", "dek"),
+    ("Device", "device"),
+    ("Error", "error"),
+    ("KeySpec", "key_spec"),
+    ("Mr", "mr"),
+    ("Names", "names"),
+    ("Pd", "pd"),
+    ("Pool", "pool"),
+    ("PoolSpec", "pool_spec"),
+    ("Prepared", "prepared"),
+    ("Qp", "qp"),
+    ("QpSpec", "qp_spec"),
+    ("Range", "range"),
+    ("Request", "request"),
+    ("SignatureSpec", "signature_spec"),
+];
+
+/// Makes the header.
+///
+/// # Errors
+/// What cannot be read or is no C, in a sentence.
+pub(super) fn make() -> Result<String, String> {
+    let folder = root().join("src/capi");
+    let page = fs::read_to_string(folder.join("mod.rs")).map_err(|error| format!("src/capi: {error}"))?;
+    let rename = TYPES.iter().map(|(rust, c)| ((*rust).to_owned(), format!("mlx5mk_{c}"))).collect();
+    let config = Config {
+        language: Language::C,
+        style: Style::Both,
+        header: Some(comment(&page)),
+        include_guard: Some("MLX5_MKEY_H".into()),
+        cpp_compat: true,
+        no_includes: true,
+        sys_includes: ["stddef.h", "stdint.h"].map(Into::into).into(),
+        usize_is_size_t: true,
+        documentation_style: DocumentationStyle::C99,
+        export: ExportConfig { rename, ..ExportConfig::default() },
+        ..Config::default()
+    };
+    let mut builder = Builder::new().with_config(config);
+    for file in FILES {
+        builder = builder.with_src(folder.join(file).with_extension("rs"));
+    }
+    let bindings = builder.generate().map_err(|error| error.to_string())?;
+    let mut header = Vec::new();
+    bindings.write(&mut header);
+    String::from_utf8(header).map_err(|error| error.to_string())
+}
+
+/// Returns the page of the module, up to its example, as a comment of C.
+fn comment(page: &str) -> String {
+    let lines = page.lines().map_while(|line| line.strip_prefix("//!")).take_while(|line| *line != " ```");
+    let text: Vec<String> = lines
+        .map(|line| format!("//{line}").replace("[`", "`").replace("`]", "`").trim_end().into())
+        .collect();
+    let licence = "// SPDX-License-Identifier: MIT OR Apache-2.0\n// Made by `cargo xtask capi`.\n//\n";
+    format!("{licence}{}", text.join("\n").trim_end_matches("\n//"))
+}

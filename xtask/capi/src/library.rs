@@ -1,0 +1,195 @@
+//! The libraries, the header and the file for pkg-config, as they lie where they are installed.
+
+use crate::header;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::run::{self, cargo, check, program, root};
+use xtask::toolchain::{Board, System, Toolchain};
+
+/// What a program asks the dynamic linker for. The number is to change with each change that breaks compiled programs.
+const SONAME: &str = "libmlx5_mkey.so.0";
+const SHARED: &str = "libmlx5_mkey.so";
+pub(super) const STATIC: &str = "libmlx5_mkey.a";
+
+/// A program in C that takes over what libibverbs has made.
+pub(super) const ADOPT: &str = "hil-tests/capi/adopt.c";
+
+/// What the static library needs beside itself: `rustc --print native-static-libs`, on Linux with glibc.
+const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+
+/// For whom a library is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Architecture {
+    X86,
+    Arm64,
+}
+
+impl Architecture {
+    pub(super) const ALL: [Self; 2] = [Self::X86, Self::Arm64];
+
+    /// Its name on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::X86 => "x86-64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    fn is_this_machine(self) -> bool {
+        let own = match std::env::consts::ARCH {
+            "aarch64" => Self::Arm64,
+            _ => Self::X86,
+        };
+        self == own
+    }
+
+    /// This machine's.
+    pub(super) fn own() -> Option<Self> {
+        Self::ALL.into_iter().find(|architecture| architecture.is_this_machine())
+    }
+
+    /// Builds the libraries, and returns the folder in which cargo has left them.
+    fn build(self) -> Result<PathBuf, String> {
+        let soname = format!("-Clink-arg=-Wl,-soname,{SONAME}");
+        let arguments = [
+            "rustc",
+            "--quiet",
+            "--release",
+            "--lib",
+            "--package",
+            "mlx5-mkey",
+            "--features",
+            "capi",
+            "--crate-type",
+            "cdylib,staticlib",
+        ];
+        if self.is_this_machine() {
+            let mut command = cargo(&arguments);
+            command.args(["--", &soname]);
+            check(command)?;
+            let file = run::built("release", SHARED)?;
+            return file.parent().map(Path::to_path_buf).ok_or_else(|| "no folder".into());
+        }
+        if self == Self::X86 {
+            return Err("x86-64 is built on such a machine only".into());
+        }
+        // The same flags as for the runner of the scenarios, so that what is below is built once.
+        let toolchain = Toolchain::find(Board::BlueField2, System::Linux)?;
+        let mut command = toolchain.cargo(&arguments);
+        command.args(["--", &soname]);
+        check(command)?;
+        Ok(root().join("target/cross").join(&toolchain.triple).join("release"))
+    }
+
+    /// The compiler of C for it.
+    pub(super) fn compiler(self) -> &'static str {
+        if self.is_this_machine() { "gcc" } else { "aarch64-linux-gnu-gcc" }
+    }
+}
+
+/// What is installed, in a folder as `/usr/local` is one.
+pub(super) struct Installed {
+    pub(super) architecture: Architecture,
+    pub(super) folder: PathBuf,
+    pub(super) header: String,
+}
+
+/// How a program takes the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Linked {
+    Static,
+    Shared,
+}
+
+impl Installed {
+    /// Builds all of it.
+    ///
+    /// # Errors
+    /// What went wrong, in a sentence.
+    pub(super) fn make(architecture: Architecture) -> Result<Self, String> {
+        let folder = root().join("target/capi").join(architecture.name());
+        let built = architecture.build()?;
+        let lost = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let (include, lib) = (folder.join("include"), folder.join("lib"));
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(lost)?;
+        }
+        for folder in [&include, &lib.join("pkgconfig")] {
+            fs::create_dir_all(folder).map_err(lost)?;
+        }
+        let header = header::make()?;
+        fs::write(include.join("mlx5_mkey.h"), &header).map_err(lost)?;
+        fs::copy(built.join(STATIC), lib.join(STATIC)).map_err(lost)?;
+        fs::copy(built.join(SHARED), lib.join(SONAME)).map_err(lost)?;
+        symlink(SONAME, lib.join(SHARED)).map_err(lost)?;
+        fs::write(lib.join("pkgconfig/mlx5-mkey.pc"), pkg_config()).map_err(lost)?;
+        Ok(Self { architecture, folder, header })
+    }
+
+    /// Compiles a program, as who has the file for pkg-config would, without a warning.
+    ///
+    /// # Errors
+    /// What the compiler said goes where its output goes.
+    pub(super) fn compile(&self, source: &Path, linked: Linked, to: &Path) -> Result<(), String> {
+        let mut compiler = match source.extension().and_then(|extension| extension.to_str()) {
+            Some("cpp") => program("g++", &["-std=c++11"]),
+            _ => program(self.architecture.compiler(), &["-std=c11"]),
+        };
+        compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(to).arg(source);
+        compiler.args(self.flags(source, linked)?);
+        check(compiler)
+    }
+
+    /// Asks pkg-config. One program uses libibverbs, too.
+    fn flags(&self, source: &Path, linked: Linked) -> Result<Vec<String>, String> {
+        let mut ask = Command::new("pkg-config");
+        ask.env("PKG_CONFIG_PATH", self.folder.join("lib/pkgconfig"));
+        ask.args(["--cflags", "--libs", "mlx5-mkey"]);
+        if source.ends_with(ADOPT) {
+            ask.arg("libibverbs");
+        }
+        if linked == Linked::Static {
+            ask.arg("--static");
+        }
+        let flags = run::answer(ask)?;
+        let word = |word: &str| match (word, linked) {
+            // Where both are in one folder, the linker prefers the shared one.
+            ("-lmlx5_mkey", Linked::Static) => format!("-l:{STATIC}"),
+            _ => word.into(),
+        };
+        let mut words: Vec<String> = flags.split_whitespace().map(word).collect();
+        if linked == Linked::Shared {
+            words.push(format!("-Wl,-rpath,{}", self.folder.join("lib").display()));
+        }
+        Ok(words)
+    }
+
+    /// Returns the names that the shared library exports.
+    ///
+    /// # Errors
+    /// What nm said, in a sentence.
+    pub(super) fn exports(&self) -> Result<Vec<String>, String> {
+        let library = self.folder.join("lib").join(SHARED);
+        let listed =
+            run::answer(program("nm", &["--dynamic", "--defined-only", &library.to_string_lossy()]))?;
+        Ok(listed.lines().filter_map(|line| line.rsplit(' ').next()).map(str::to_owned).collect())
+    }
+}
+
+/// Its folder may be moved: paths count from the file.
+fn pkg_config() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "prefix=${{pcfiledir}}/../..\n\
+         includedir=${{prefix}}/include\n\
+         libdir=${{prefix}}/lib\n\n\
+         Name: mlx5-mkey\n\
+         Description: Memory keys of NVIDIA mlx5 devices: layouts, T10-DIF and CRC signatures, AES-XTS\n\
+         Version: {version}\n\
+         Cflags: -I${{includedir}}\n\
+         Libs: -L${{libdir}} -lmlx5_mkey\n\
+         Libs.private: {PRIVATE}\n"
+    )
+}

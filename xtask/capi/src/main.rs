@@ -1,0 +1,73 @@
+//! `cargo xtask capi`: the library for C and C++, its header, and their tests.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod abi;
+mod header;
+mod library;
+mod test;
+
+use library::{Architecture, Installed};
+use std::process::ExitCode;
+use xtask::run;
+
+const HELP: &str = "\
+cargo xtask capi [--arch x86-64|arm64] [--test] [--record]
+
+Makes target/capi/ARCH: include/mlx5_mkey.h, lib/libmlx5_mkey.a and .so, and lib/pkgconfig, to be
+copied to a place such as /usr/local. The guide's page for C says how to use it.
+
+  --arch NAME           x86-64 or arm64 (default: this machine's); arm64 is for the cores of
+                        BlueField-2 on
+  --test                also compares what compiled programs rely on with hil-tests/capi/abi.txt,
+                        and has programs in C compiled, for arm64 too, and run on the software
+                        device, under valgrind and under qemu-aarch64
+  --record              writes hil-tests/capi/abi.txt
+  --help                this text
+";
+
+fn main() -> ExitCode {
+    // Asked again where the libraries lie, when this very program may have been built anew.
+    let _ = run::itself();
+    let arguments = run::arguments();
+    match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
+        Some(("capi", rest)) => task(rest),
+        _ => run::misuse("not called by `cargo xtask`"),
+    }
+}
+
+fn task(arguments: &[String]) -> ExitCode {
+    let (mut architecture, mut action) = (Architecture::own(), None);
+    let mut words = arguments.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--help" | "-h" => return run::print(HELP, 0),
+            "--test" => action = Some(test::run as fn() -> Result<(), String>),
+            "--record" => action = Some(test::record),
+            "--arch" => {
+                let name = words.next().unwrap_or_default();
+                architecture = Architecture::ALL.into_iter().find(|known| known.name() == name);
+                if architecture.is_none() {
+                    return run::misuse(&format!("unknown architecture `{name}`\n\n{HELP}"));
+                }
+            }
+            other => return run::misuse(&format!("unexpected argument `{other}`\n\n{HELP}")),
+        }
+    }
+    let Some(architecture) = architecture else {
+        return run::misuse("this machine is neither x86-64 nor arm64: name one with --arch");
+    };
+    let done = match action {
+        Some(action) => action(),
+        None => Installed::make(architecture).map(|installed| println!("{}", installed.folder.display())),
+    };
+    done.map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_fits_a_line() {
+        assert_eq!(super::HELP.lines().find(|line| line.chars().count() > 100), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! What holds of the library for C.
+
+use crate::abi::{self, Declared};
+use crate::library::{ADOPT, Architecture, Installed, Linked};
+use mlx5_mkey::capi;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xtask::run::{self, check, root};
+use xtask::toolchain::Board;
+use xtask::{debian, emulate, qemu_user};
+
+/// What compiled programs rely on.
+const LISTING: &str = "hil-tests/capi/abi.txt";
+/// The example that the guide explains.
+const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
+/// What else is called, and what is refused.
+const EVERY_CALL: &str = "hil-tests/capi/every_call.c";
+const GUIDE: &str = "src/guide/c.md";
+
+/// What programs are compiled with, and run under.
+pub(super) fn packages() -> Vec<debian::Package> {
+    [debian::C, debian::VERBS_HEADERS, debian::VERBS, debian::VALGRIND, debian::LINKER, debian::EMULATORS]
+        .concat()
+}
+
+/// A folder with programs, which stays for whoever wants to look at one.
+struct Programs(PathBuf);
+
+impl Programs {
+    fn new() -> Result<Self, String> {
+        let folder = root().join("target/capi/test");
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self(folder))
+    }
+
+    /// Compiles a source and returns the program.
+    fn compile(&self, library: &Installed, source: &Path, linked: Linked) -> Result<PathBuf, String> {
+        let name = source.file_name().unwrap_or_default().to_string_lossy();
+        let program = self.0.join(format!("{name}-{}-{linked:?}", library.architecture.name()));
+        library.compile(source, linked, &program)?;
+        Ok(program)
+    }
+
+    /// Writes a source.
+    fn source(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let file = self.0.join(name);
+        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(file)
+    }
+
+    /// Returns what compiled programs rely on, as lines.
+    fn listing(&self, library: &Installed, declared: &Declared) -> Result<String, String> {
+        let source = self.source("sizes.c", &declared.program())?;
+        let program = self.compile(library, &source, Linked::Shared)?;
+        Ok(declared.listing(&run::answer(Command::new(program))?))
+    }
+}
+
+/// Writes the listing.
+pub(super) fn record() -> Result<(), String> {
+    let library = own()?;
+    let declared = Declared::read(&library.header)?;
+    let listing = Programs::new()?.listing(&library, &declared)?;
+    fs::write(root().join(LISTING), listing).map_err(|error| format!("{LISTING}: {error}"))
+}
+
+/// Checks all of it.
+pub(super) fn run() -> Result<(), String> {
+    debian::install(&packages())?;
+    let (library, programs) = (own()?, Programs::new()?);
+    let declared = Declared::read(&library.header)?;
+    let listing = programs.listing(&library, &declared)?;
+    layouts(&listing)?;
+    compare(&listing)?;
+    exports(&library, &declared)?;
+    called(&declared)?;
+    guide()?;
+    both_languages(&programs, &library)?;
+    let example = root().join(EXAMPLE);
+    let by_itself = programs.compile(&library, &example, Linked::Static)?;
+    software_device(&[&by_itself.to_string_lossy()])?;
+    for source in [example, root().join(EVERY_CALL), root().join(ADOPT)] {
+        let program = programs.compile(&library, &source, Linked::Shared)?;
+        software_device(&[VALGRIND, &[&*program.to_string_lossy()]].concat())?;
+    }
+    arm64(&programs)
+}
+
+fn own() -> Result<Installed, String> {
+    Installed::make(Architecture::own().ok_or("this machine is neither x86-64 nor arm64")?)
+}
+
+/// The compiler of C has made of each struct what the compiler of Rust has.
+fn layouts(listing: &str) -> Result<(), String> {
+    macro_rules! sizes {
+        ($($name:literal: $rust:ident,)+) => { [$(($name, size_of::<capi::$rust>())),+] };
+    }
+    let sizes = sizes! {
+        "address": Address,
+        "bad_block": BadBlock,
+        "completion": Completion,
+        "config": Config,
+        "connect_spec": ConnectSpec,
+        "crypto_spec": CryptoSpec,
+        "error": Error,
+        "key_spec": KeySpec,
+        "names": Names,
+        "pool_spec": PoolSpec,
+        "qp_spec": QpSpec,
+        "range": Range,
+        "request": Request,
+        "signature_spec": SignatureSpec,
+    };
+    let lines: Vec<&str> = listing.lines().filter(|line| line.starts_with("struct ")).collect();
+    for (name, size) in sizes {
+        let wanted = format!("struct mlx5mk_{name}: {size} bytes;");
+        if !lines.iter().any(|line| line.starts_with(&wanted)) {
+            return Err(format!("the header has no `{wanted}`"));
+        }
+    }
+    if lines.len() == sizes.len() {
+        Ok(())
+    } else {
+        Err("the header has structs that are not compared".into())
+    }
+}
+
+/// Compares what compiled programs rely on with what was recorded.
+fn compare(found: &str) -> Result<(), String> {
+    let recorded = fs::read_to_string(root().join(LISTING)).map_err(|error| format!("{LISTING}: {error}"))?;
+    match abi::difference(&recorded, found) {
+        None => Ok(()),
+        Some(lines) => Err(format!(
+            "what compiled programs rely on has changed. If that is meant, `cargo xtask capi --record`, and the number in the \
+             library's SONAME grows where a line is gone:\n{lines}"
+        )),
+    }
+}
+
+/// The shared library exports the header's functions, and nothing else.
+fn exports(library: &Installed, declared: &Declared) -> Result<(), String> {
+    let (mut exported, mut wanted) = (library.exports()?, declared.functions());
+    exported.sort_unstable();
+    wanted.sort_unstable();
+    if exported == wanted {
+        Ok(())
+    } else {
+        Err(format!("the library exports {exported:?}, the header has {wanted:?}"))
+    }
+}
+
+/// Each function is called in a program that is run.
+fn called(declared: &Declared) -> Result<(), String> {
+    let read = |file| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
+    let text = read(EXAMPLE)? + &read(EVERY_CALL)? + &read(ADOPT)?;
+    let functions = declared.functions();
+    let left: Vec<_> = functions.iter().filter(|name| !text.contains(&format!("{name}("))).collect();
+    if left.is_empty() { Ok(()) } else { Err(format!("no program in C calls {left:?}")) }
+}
+
+/// What the guide shows is in the example, line by line.
+fn guide() -> Result<(), String> {
+    let read = |file: &str| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+    };
+    let (page, example) = (read(GUIDE)?, lines(&read(EXAMPLE)?));
+    let snippets: Vec<_> = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    for snippet in &snippets {
+        let wanted = lines(snippet);
+        if !example.windows(wanted.len()).any(|found| found == wanted) {
+            return Err(format!("{GUIDE} shows what is not in {EXAMPLE}:\n{snippet}"));
+        }
+    }
+    if snippets.is_empty() { Err(format!("{GUIDE} shows nothing")) } else { Ok(()) }
+}
+
+/// The header alone, twice, in both languages, and a program in C++ that calls the library.
+fn both_languages(programs: &Programs, library: &Installed) -> Result<(), String> {
+    let text = "#include <mlx5_mkey.h>\n#include <mlx5_mkey.h>\n\n\
+                int main()\n{\n    return mlx5mk_code_words(MLX5MK_OK)[0] == 'a' ? 0 : 1;\n}\n";
+    for (name, text) in [("header.cpp", text), ("header.c", &text.replace("main()", "main(void)"))] {
+        let program = programs.compile(library, &programs.source(name, text)?, Linked::Shared)?;
+        check(Command::new(program))?;
+    }
+    Ok(())
+}
+
+/// Errors of memory, and what was not freed though nothing leads to it any more, end the program with a status of its own.
+const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+];
+
+/// Runs a program on the software device.
+fn software_device(words: &[&str]) -> Result<(), String> {
+    let words = words.iter().map(|word| (*word).to_owned()).collect();
+    check(emulate::command(words, "plaintext", "multi-block")?)
+}
+
+/// The same for the Arm cores.
+fn arm64(programs: &Programs) -> Result<(), String> {
+    let library = Installed::make(Architecture::Arm64)?;
+    let program = programs.compile(&library, &root().join(EXAMPLE), Linked::Shared)?;
+    let mut words = qemu_user::words(Board::BlueField2, "plaintext")?;
+    words.push(program.display().to_string());
+    check(qemu_user::command(&words)?)
+}
