@@ -100,7 +100,9 @@ fn signature(
         if selector == 0 {
             return Ok(None);
         }
-        let block = BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes();
+        // 1 MiB is a data unit of a cipher, and no block of a signature.
+        let block = BlockSize::from_selector(selector).filter(|block| *block != BlockSize::MIB1);
+        let block = block.ok_or(Refusal::Bsf)?.bytes();
         let word = BfsPsv::from_bits(word);
         let psv = psv_of(mkey.pd, word, objects, faults)?;
         Ok(Some(Domain { block, rule: rule(word.bfs(), inline, psv.transient, faults)?, psv: word.psv() }))
