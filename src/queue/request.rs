@@ -89,9 +89,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
             let configuration = Configuration::new(prepared, layout);
             // A function for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4 entries).
             let posted = match prepared.psv_count() {
-                0 => self.configure_fast::<0>(mkey, &configuration),
-                1 => self.configure_fast::<1>(mkey, &configuration),
-                _ => self.configure_fast::<2>(mkey, &configuration),
+                0 => self.configure_fast(mkey, &configuration, 0),
+                1 => self.configure_fast(mkey, &configuration, 1),
+                _ => self.configure_fast(mkey, &configuration, 2),
             };
             if posted.is_some() {
                 return Ok(());
@@ -116,23 +116,23 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         self.configure_checked(mkey, prepared, Layout::List(entries))
     }
 
-    /// Posts a UMR and `PSVS` SET_PSVs, if nothing stands against it.
+    /// Posts a UMR and `psvs` SET_PSVs, if nothing stands against it.
     // As a call, a list of 1 entry takes twice as many instructions (x86-64).
     #[inline(always)]
-    fn configure_fast<const PSVS: usize>(
+    fn configure_fast(
         &mut self,
         mkey: &mut Mkey,
         configuration: &Configuration<'_>,
+        psvs: usize,
     ) -> Option<()> {
         let Self { state, in_flight, id, flags } = self;
         if !state.has_room_for(configuration) {
             return None;
         }
-        let (fields, blocks) = (state.control_fields(*flags), configuration.umr_blocks + PSVS);
-        let length =
-            configuration.write::<PSVS>(state.reserve_fast(blocks, in_flight)?, fields, mkey).ok()?;
+        let (fields, blocks) = (state.control_fields(*flags), configuration.umr_blocks + psvs);
+        let length = configuration.write(state.reserve_fast(blocks, in_flight)?, fields, mkey, psvs).ok()?;
         state.producer.commit_fast(fields.begin + blocks as u64);
-        file::<PSVS>(state, in_flight, fields.begin, configuration.umr_blocks, *id);
+        file(state, in_flight, fields.begin, configuration.umr_blocks, *id, psvs);
         mkey.note_configured(configuration.prepared.config(), length);
         Some(())
     }
@@ -158,31 +158,28 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let configuration = Configuration::new(prepared, layout);
         state.check_layout(&configuration)?;
         let request = SendRequest { state, in_flight, id, flags };
-        match prepared.psv_count() {
-            0 => request.post_checked::<0>(mkey, &configuration),
-            1 => request.post_checked::<1>(mkey, &configuration),
-            _ => request.post_checked::<2>(mkey, &configuration),
-        }
+        request.post_checked(mkey, &configuration, usize::from(prepared.psv_count()))
     }
 
-    /// Posts a UMR and `PSVS` SET_PSVs, or says why not.
-    fn post_checked<const PSVS: usize>(
+    /// Posts a UMR and `psvs` SET_PSVs, or says why not.
+    fn post_checked(
         self,
         mkey: &mut Mkey,
         configuration: &Configuration<'_>,
+        psvs: usize,
     ) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
-        let (fields, blocks) = (state.control_fields(flags), configuration.umr_blocks + PSVS);
-        let (target, room) = state.reserve_checked(1 + PSVS, blocks, in_flight)?;
+        let (fields, blocks) = (state.control_fields(flags), configuration.umr_blocks + psvs);
+        let (target, room) = state.reserve_checked(1 + psvs, blocks, in_flight)?;
         // What can never be posted is refused for that, whether there is room or not.
-        let length = configuration.write::<PSVS>(target, fields, mkey)?;
+        let length = configuration.write(target, fields, mkey, psvs)?;
         configuration.finish(target, mkey, length)?;
         if let Some(count) = mkey.pending_error_count() {
             umr::write_error_count(target, count);
         }
         room?;
         state.producer.commit_checked(blocks);
-        file::<PSVS>(state, in_flight, fields.begin, configuration.umr_blocks, id);
+        file(state, in_flight, fields.begin, configuration.umr_blocks, id, psvs);
         mkey.note_configured(configuration.prepared.config(), length);
         mkey.clear_flags();
         Ok(())
@@ -191,17 +188,18 @@ impl<'q, 'r> SendRequest<'q, 'r> {
 
 /// Files the UMR and the SET_PSVs of a configuration. The last of them is what the user waits for.
 #[inline]
-fn file<const PSVS: usize>(
+fn file(
     state: &mut SendState<'_>,
     in_flight: &mut InFlight,
     begin: u64,
     umr_blocks: usize,
     id: u64,
+    psvs: usize,
 ) {
-    let kind = |at| if at == PSVS { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
+    let kind = |at| if at == psvs { RequestKind::MkeyConfigure } else { RequestKind::MkeyConfigurePart };
     in_flight.file(begin, id, kind(0), umr_blocks);
     let mut last = begin;
-    for at in 0..PSVS {
+    for at in 0..psvs {
         last = begin + (umr_blocks + at) as u64;
         in_flight.file(last, id, kind(at + 1), 1);
     }

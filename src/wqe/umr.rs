@@ -43,18 +43,19 @@ impl<'a> Configuration<'a> {
         Self { prepared, layout, layout_blocks, umr_blocks }
     }
 
-    /// Writes the UMR and `PSVS` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
+    /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
     /// requests gets the flag for a completion.
     ///
     /// # Errors
     /// [`ConfigError`] for an entry of the layout that cannot be, or for a length that the BSFs cannot have.
     // As a call, a list of 4 entries takes 75 % more instructions (x86-64).
     #[inline(always)]
-    pub(crate) fn write<const PSVS: usize>(
+    pub(crate) fn write(
         &self,
         blocks: &mut [Block],
         fields: ControlFields,
         mkey: &Mkey,
+        psvs: usize,
     ) -> Result<u64, ConfigError> {
         let Self { prepared, layout, layout_blocks, .. } = *self;
         let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
@@ -65,7 +66,7 @@ impl<'a> Configuration<'a> {
         if length > prepared.max_length {
             return Err(prepared.too_long(length));
         }
-        self.write_head(head, if PSVS == 0 { fields } else { fields.silent() }, mkey.key(), mapped);
+        self.write_head(head, if psvs == 0 { fields } else { fields.silent() }, mkey.key(), mapped);
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
@@ -77,8 +78,8 @@ impl<'a> Configuration<'a> {
             let [memory, wire] = mkey.psvs();
             bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
         }
-        for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).take(PSVS).enumerate() {
-            let flags = if at + 1 == PSVS { fields.flags } else { fields.flags.silent() };
+        for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).take(psvs).enumerate() {
+            let flags = if at + 1 == psvs { fields.flags } else { fields.flags.silent() };
             let begin = fields.begin + (self.umr_blocks + at) as u64;
             let fields = ControlFields { begin, flags, fence: RequestFlags::AFTER_UMR, ..fields };
             write_set_psv(block, fields, mkey.psv(domain), prepared.psv_start(domain));
