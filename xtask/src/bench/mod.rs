@@ -21,9 +21,9 @@ cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
 cargo xtask bench --emulator [--json]
 
 Counts the instructions of each request under callgrind: what the library executes, from native
-values to the doorbell; what the installed libmlx5 does for the same request in the same process, as
-it comes and stripped (for one thread and without BlueFlame: MLX5_SINGLE_THREADED=1,
-MLX5_SHUT_UP_BF=1); a bare copy of the same bytes with its doorbell; and a floor, the least that was
+values to the doorbell; what the installed libmlx5 does for the same request in the same process,
+for one thread and without BlueFlame (MLX5_SINGLE_THREADED=1, MLX5_SHUT_UP_BF=1: in its locks it
+would be counted together with the software device, which takes its turns there); a bare copy of the same bytes with its doorbell; and a floor, the least that was
 written by hand for a few works. The program is built in two profiles: release, as cargo builds by
 default, and lto, with fat LTO and one codegen unit ([profile.bench]). libmlx5 is counted once, and
 has the same counts in both.
@@ -38,7 +38,7 @@ the moment.
 
   --host       on this machine only
   --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"profile\":
-               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\", \"floor\",
+               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"copy\", \"floor\",
                \"time\"}]}: instructions for a request, null where a side does not do the work; time
                is that of libmlx5 divided by the library's, null where it is not measured
   --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
@@ -60,14 +60,13 @@ const COUNTED: &str = "bench::bench_counted_region";
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
-/// The arguments of the program that counts everything on this machine, that counts what depends on the profile, and that
-/// counts libmlx5 alone.
+/// The arguments of the program that counts everything on this machine, and that counts what depends on the profile.
 const ALL_SIDES: &[&str] = &["count"];
 const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
-const LIBMLX5: &[&str] = &["count", "libmlx5"];
 
-/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
-const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
+/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes. The software device takes its turns in its locks, and would
+/// be counted with it.
+const ALONE: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
 
 /// Which functions of the C library there are depends on the machine, unless it is told: those of SSE2.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
@@ -119,18 +118,12 @@ fn everywhere() -> Result<Counts, String> {
 fn native() -> Result<Counts, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
-    let mut rows = count(Profile::Release, ALL_SIDES, &[])?;
-    let stripped = count(Profile::Release, LIBMLX5, &STRIPPED)?;
-    for row in &mut rows {
-        if let Some(stripped) = stripped.iter().find(|stripped| stripped.is_work_of(row)) {
-            row.counts[2] = stripped.count("libmlx5");
-        }
-    }
-    let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5, &[])?;
+    let mut rows = count(Profile::Release, ALL_SIDES)?;
+    let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5)?;
     for row in &mut optimised {
         if let Some(same) = rows.iter().find(|same| same.is_work_of(row)) {
             // What is installed does not depend on how the program was built.
-            (row.counts[1], row.counts[2]) = (same.counts[1], same.counts[2]);
+            row.counts[1] = same.counts[1];
         }
     }
     rows.extend(optimised);
@@ -195,7 +188,7 @@ fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
 
 /// Counts for each number of scatter entries and draws it.
 fn draw(file: &str) -> Result<String, String> {
-    let rows = count(Profile::Lto, &["plot"], &[])?;
+    let rows = count(Profile::Lto, &["plot"])?;
     let picture = plot::svg(&rows)?;
     fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
     plot::slopes(&rows)
@@ -211,8 +204,8 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Counts instructions of what the program does with these arguments and this environment.
-fn count(profile: Profile, arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Row>, String> {
+/// Counts instructions of what the program does with these arguments.
+fn count(profile: Profile, arguments: &[&str]) -> Result<Vec<Row>, String> {
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
     // Dumps of an earlier run would be taken for those of this one.
@@ -231,10 +224,7 @@ fn count(profile: Profile, arguments: &[&str], environment: &[(&str, &str)]) -> 
     ];
     words.extend(arguments.iter().copied().map(String::from));
     let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
-    for (name, _) in STRIPPED {
-        command.env_remove(name);
-    }
-    command.envs(environment.iter().copied());
+    command.envs(ALONE);
     // Functions are found when the program starts, not in what is counted.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
     let lines = run::answer(command)?;
@@ -253,7 +243,9 @@ fn count(profile: Profile, arguments: &[&str], environment: &[(&str, &str)]) -> 
 fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
         let words = vec![program(profile)?.display().to_string(), "time".into()];
-        let lines = run::answer(emulate::command(words, PLAIN_KEYS, ENGINE)?)?;
+        let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
+        command.envs(ALONE);
+        let lines = run::answer(command)?;
         for line in lines.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let [work, batch, ratio] = words[..] else { continue };

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run;
 
-/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 as it comes, and for one thread and without
-/// BlueFlame; a bare copy of the same bytes; and the least that is written by hand.
-pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "copy", "floor"];
+/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 for one thread and without BlueFlame; a bare
+/// copy of the same bytes; and the least that is written by hand.
+pub(super) const SIDES: [&str; 4] = ["ours", "libmlx5", "copy", "floor"];
 
 /// How the program that is counted was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) struct Row {
     /// Requests for each doorbell, completions for each poll.
     pub(super) batch: u32,
     /// Of each side, where it does the work.
-    pub(super) counts: [Option<f64>; 5],
+    pub(super) counts: [Option<f64>; 4],
     /// How many times longer libmlx5 takes than the library, where that was measured. It is not recorded.
     pub(super) time: Option<f64>,
 }
@@ -103,7 +103,7 @@ pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Resu
         let count = long.saturating_sub(*short) as f64 / f64::from(requests);
         if rows.last().is_none_or(|row| row.work != work || row.batch != batch) {
             let (arch, work) = (arch.into(), work.into());
-            rows.push(Row { arch, profile, work, batch, counts: [None; 5], time: None });
+            rows.push(Row { arch, profile, work, batch, counts: [None; 4], time: None });
         }
         if let Some(place) = rows.last_mut().and_then(|row| row.counts.get_mut(side)) {
             // As many digits as are kept.
@@ -127,7 +127,7 @@ impl Counts {
     }
 }
 
-const HEAD: &str = "arch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor";
+const HEAD: &str = "arch,profile,work,batch,ours,libmlx5,copy,floor";
 
 fn file() -> PathBuf {
     run::root().join("hil-tests/benches/counts.csv")
@@ -179,7 +179,7 @@ fn parse(text: &str) -> Option<Counts> {
     }
     let row = |line: &str| {
         let words: Vec<&str> = line.split(',').collect();
-        let [arch, profile, work, batch, ours, libmlx5, stripped, copy, floor] = words[..] else {
+        let [arch, profile, work, batch, ours, libmlx5, copy, floor] = words[..] else {
             return None;
         };
         let count = |word: &str| match word {
@@ -191,7 +191,7 @@ fn parse(text: &str) -> Option<Counts> {
             profile: Profile::named(profile)?,
             work: work.into(),
             batch: batch.parse().ok()?,
-            counts: [count(ours)?, count(libmlx5)?, count(stripped)?, count(copy)?, count(floor)?],
+            counts: [count(ours)?, count(libmlx5)?, count(copy)?, count(floor)?],
             time: None,
         })
     };
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn row(work: &str, ours: f64) -> Row {
-        let counts = [Some(ours), None, None, Some(41.0), None];
+        let counts = [Some(ours), None, Some(41.0), None];
         let profile = Profile::Release;
         Row { arch: "x86_64".into(), profile, work: work.into(), batch: 1, counts, time: None }
     }
@@ -242,7 +242,7 @@ mod tests {
         for text in [
             "",
             "# x86_64: rustc 1\n",
-            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor\nx86_64,release,list1,1,2,3\n",
+            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,copy,floor\nx86_64,release,list1,1,2,3\n",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(compare(&recorded[..1], &[row("list1", 100.0), row("list4", 100.0)]).len(), 1);
         let lto = Row { profile: Profile::Lto, ..row("list1", 100.0) };
         assert_eq!(compare(&recorded[..1], &[lto]).len(), 2);
-        let uncounted = Row { counts: [None; 5], ..row("list1", 1.0) };
+        let uncounted = Row { counts: [None; 4], ..row("list1", 1.0) };
         assert_eq!(compare(&recorded[..1], &[uncounted]).len(), 1);
     }
 }
