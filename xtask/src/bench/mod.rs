@@ -23,10 +23,10 @@ cargo xtask bench --emulator [--json]
 Counts the instructions of each request under callgrind: what the library executes, from native
 values to the doorbell; what the installed libmlx5 does for the same request in the same process,
 for one thread and without BlueFlame (MLX5_SINGLE_THREADED=1, MLX5_SHUT_UP_BF=1: in its locks it
-would be counted together with the software device, which takes its turns there); a bare copy of the same bytes with its doorbell; and a floor, the least that was
-written by hand for a few works. The program is built in two profiles: release, as cargo builds by
-default, and lto, with fat LTO and one codegen unit ([profile.bench]). libmlx5 is counted once, and
-has the same counts in both.
+would be counted together with the software device, which takes its turns there); a bare copy of the
+same bytes with its doorbell; and a floor, the least that was written by hand for a few works. The
+program is built in two profiles: release, as cargo builds by default, and lto, with fat LTO and one
+codegen unit ([profile.bench]). libmlx5 is counted once, and has the same counts in both.
 
 The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there, release only): a bare-metal image
 in QEMU, which counts instructions as a clock.
