@@ -12,13 +12,14 @@ use crate::wire::{
 use crate::wqe::Payload;
 use crate::wqe::control::{self, ControlFields, RequestFlags};
 use crate::wqe::umr::Configuration;
+use zerocopy::big_endian::U32;
 
 /// The part of a send queue that requests work on.
 pub(super) struct SendState<'r> {
     pub(super) producer: SqProducer<'r>,
     qpn: Qpn,
     /// As control segments have it.
-    qpn_dword: u32,
+    qpn_dword: U32,
     /// What each request asks for (`signal_all`), and the fence of the next one.
     signal_all: RequestFlags,
     next_fence: RequestFlags,

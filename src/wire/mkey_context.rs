@@ -128,6 +128,13 @@ impl MkeyContext {
         QpnMkey::from_bits(self.qpn_mkey.get())
     }
 
+    /// Replaces the tag, the last byte of its word.
+    #[inline]
+    pub(crate) fn set_tag(&mut self, tag: u8) {
+        let [_, _, _, last]: &mut [u8; 4] = zerocopy::transmute_mut!(&mut self.qpn_mkey);
+        *last = tag;
+    }
+
     /// Returns flags and protection domain in their fields.
     pub const fn flags_pd_word(&self) -> FlagsPd {
         FlagsPd::from_bits(self.flags_pd.get())

@@ -56,7 +56,7 @@ impl RequestFlags {
 #[derive(Clone, Copy)]
 pub(crate) struct ControlFields {
     /// As a control segment has it, see [`qpn_dword`].
-    pub(crate) qpn: u32,
+    pub(crate) qpn: U32,
     /// The number of its first block.
     pub(crate) begin: u64,
     /// What the request asks for.
@@ -76,8 +76,8 @@ impl ControlFields {
 }
 
 /// Returns the number of a queue pair where the second dword of a control segment has it.
-pub(crate) const fn qpn_dword(qpn: Qpn) -> u32 {
-    qpn.get() << 8
+pub(crate) const fn qpn_dword(qpn: Qpn) -> U32 {
+    U32::new(qpn.get() << 8)
 }
 
 /// Writes a control segment.
@@ -90,13 +90,16 @@ pub(crate) fn write(
     imm: u32,
 ) {
     let ControlFields { qpn, begin, flags, always, fence } = fields;
-    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
+    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16. The size is the low byte of the second word, and has six
+    // bits.
     *segment = transmute!([
         U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),
-        U32::new(qpn | octowords as u32),
+        qpn,
         U32::new(flags.or_fence(fence).with(always).0.into()),
         U32::new(imm),
     ]);
+    let [_, _, _, _, _, _, _, size, ..] = segment;
+    *size = octowords as u8;
 }
 
 /// Returns the first dword of a NOP that begins at block number `begin`.

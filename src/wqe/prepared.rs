@@ -8,7 +8,7 @@ use crate::mkey::{
 };
 use crate::types::{DekId, DomainKind, Tweak};
 use crate::wire::bsf::{BsfSize, CryptoBsf, InlineDif, SignatureBsf};
-use crate::wire::mkey_context::{FlagsPd, MkeyContext};
+use crate::wire::mkey_context::{FlagsPd, MkeyContext, QpnMkey};
 use crate::wire::psv::TransientSignature;
 use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags};
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, ZEROS};
@@ -133,6 +133,7 @@ impl PreparedConfig {
             },
             context: MkeyContext {
                 access: plan.config.access.unwrap_or_default().to_wire().into_bits(),
+                qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits()),
                 flags_pd: U32::new(flags.into_bits()),
                 ..MkeyContext::default()
             },

@@ -122,7 +122,7 @@ impl<'a> Configuration<'a> {
         let [start, ..]: [Octoword; 4] = transmute!(self.prepared.context);
         *context = [start, transmute!([U64::ZERO, U64::new(length)]), ZERO, ZERO];
         let context: &mut MkeyContext = transmute_mut!(context);
-        context.qpn_mkey = U32::new(QPN_ANY | u32::from(key.tag()));
+        context.set_tag(key.tag());
     }
 }
 
@@ -171,12 +171,9 @@ fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: Tran
     const OCTOWORDS: usize = 1 + size_of::<SetPsvSegment>() / OCTOWORD_BYTES;
     let [ctrl, segment, ..] = block;
     control::write(ctrl, Opcode::SET_PSV, OCTOWORDS, fields, 0);
-    *segment = transmute!(SetPsvSegment {
-        psv_index: U32::new(psv),
-        syndrome: U16::ZERO,
-        reserved: U16::ZERO,
-        transient_signature: transmute!(start),
-    });
+    // See SetPsvSegment: the number of the PSV, zeros, and what it starts with.
+    let start: U64 = transmute!(start);
+    *segment = transmute!([U64::new(u64::from(psv) << 32), start]);
 }
 
 /// Takes blocks from the front. A request reserves what it writes: there are as many.

@@ -1,0 +1,85 @@
+//! What an mkey takes in each state, and how its errors are read.
+
+use super::*;
+use crate::mkey::{Access, Domain, Signature};
+use crate::types::{BlockSize, Seed};
+use crate::wire::cqe::SignatureErrorCqe;
+
+/// What an mkey without signature and crypto takes as it was prepared.
+const PLAIN: KindWord = KindWord::new(MkeyAttributes::plain(Key::from_raw(0), 16).kind());
+
+const PSVS: (PsvIndex, PsvIndex) = (PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
+
+fn signature_mkey(key: Key) -> Mkey {
+    let signature = Some(SignatureAttributes::new(PSVS.0, PSVS.1));
+    Mkey::new(MkeyAttributes { signature, ..MkeyAttributes::plain(key, 16) })
+}
+
+#[test]
+fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured() {
+    let attributes = MkeyAttributes::plain(Key::from_raw(0x0012_3456), 16);
+    let mut mkey = Mkey::new(attributes);
+    assert_eq!(mkey.key(), attributes.key);
+    let refused = ConfigError::TagUpdateUnsupported { tag: 0x56 };
+    let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+    assert_ne!(mkey.kind_word(), PLAIN, "not taken without a look at it");
+    assert_eq!(mkey.check_state(&config, &Layout::List(&[])), Err(refused));
+    assert_eq!(mkey.set_tag(0x56), Err(refused));
+    // The tag that it was created with can be written.
+    mkey.set_tag(0).unwrap();
+    assert_eq!((mkey.kind_word(), mkey.check_state(&config, &Layout::List(&[]))), (PLAIN, Ok(())));
+    let able = MkeyAttributes { tag_update: true, ..attributes };
+    assert_eq!(Mkey::new(able).kind_word(), PLAIN);
+}
+
+#[test]
+fn reporting_the_error_count_leaves_nothing_pending() {
+    let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
+    let kind_word = KindWord::new(mkey.kind());
+    assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(1), false));
+    mkey.clear_flags();
+    assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (None, true));
+    let mut known = mkey.clone();
+    known.clear_flags();
+    assert_eq!(mkey, known);
+}
+
+#[test]
+fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
+    let key = Key::from_raw(0x0012_3400);
+    let mut mkey = signature_mkey(key);
+    let domain = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B512 };
+    let set = SignatureChange::Set(BlockSignature::memory(domain));
+    let config = MkeyConfig { signature: set, ..MkeyConfig::UNCHANGED };
+    let fault = SignatureFault {
+        mkey: key.index(),
+        syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+        sig_type: SignatureErrorCqe::TYPE_BLOCK,
+        domain: SignatureErrorCqe::DOMAIN_MEMORY,
+        expected: 0x1111_1111 << 32,
+        actual: 0x2222_2222 << 32,
+        offset: 2 * 516 - 1,
+    };
+    let says = |error: SignatureError| (error.block_index(), error.found, error.computed);
+    let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
+    for forget in forgets {
+        mkey.note_configured(&config, 516);
+        mkey.clear_flags();
+        forget(&mut mkey);
+        // Twice: what is known of the old signature outlives it.
+        forget(&mut mkey);
+        assert_eq!((mkey.signature(), mkey.length(), mkey.wire_length()), (None, 0, Some(0)));
+        assert!(mkey.record(&fault));
+        assert_eq!(mkey.check().map(|error| error.map(says)), Ok(Some((1, 0x2222_2222, 0x1111_1111))));
+    }
+    // Whether the device has been told the count is not known, but for an invalidation.
+    let counts = forgets.map(|forget| {
+        mkey.clear_flags();
+        forget(&mut mkey);
+        mkey.pending_error_count()
+    });
+    assert_eq!(counts, [None, Some(3)]);
+    // The next configuration has no signature, and so none to read an error by.
+    mkey.note_configured(&MkeyConfig { signature: SignatureChange::Reset, ..config }, 516);
+    assert!(mkey.record(&fault) && mkey.check().is_err());
+}
