@@ -193,7 +193,7 @@ impl Command for CreateMkey {
             .with_relaxed_ordering_write(features.relaxed_ordering_write)
             .with_access_mode_1_0(MkcFlags::KLM);
         input.mkc.flags.set(flags.into_bits());
-        input.mkc.qpn_mkey.set(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(self.tag).into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
         let bsfs = u32::from(features.block_signature) + u32::from(features.crypto);
         let pd = MkcPd::new()
             .with_pd(self.pd.get())
@@ -281,7 +281,7 @@ impl Command for CreateMemoryRegion {
             .with_atomic(rights.atomic())
             .with_access_mode_1_0(MkcFlags::MTT);
         input.mkc.flags.set(flags.into_bits());
-        input.mkc.qpn_mkey.set(QpnMkey::new().with_qpn(QpnMkey::ANY).with_tag(self.tag).into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
         input.mkc.pd.set(MkcPd::new().with_pd(self.pd.get()).into_bits());
         input.mkc.start_addr.set(self.address);
         input.mkc.len.set(self.length);

@@ -51,6 +51,8 @@ pub struct QpnMkey {
 impl QpnMkey {
     /// Bound to no queue pair.
     pub const ANY: u32 = 0x00ff_ffff;
+    /// Bound to no queue pair, with tag 0.
+    pub(crate) const UNBOUND: Self = Self::new().with_qpn(Self::ANY);
 }
 
 /// Word with mkey flags and the protection domain (PRM `mkc.length64` to `mkc.pd`).

@@ -90,16 +90,13 @@ pub(crate) fn write(
     imm: u32,
 ) {
     let ControlFields { qpn, begin, flags, always, fence } = fields;
-    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16. The size is the low byte of the second word, and has six
-    // bits.
+    // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
     *segment = transmute!([
         U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),
-        qpn,
+        qpn | U32::new(octowords as u32),
         U32::new(flags.or_fence(fence).with(always).0.into()),
         U32::new(imm),
     ]);
-    let [_, _, _, _, _, _, _, size, ..] = segment;
-    *size = octowords as u8;
 }
 
 /// Returns the first dword of a NOP that begins at block number `begin`.

@@ -133,7 +133,7 @@ impl PreparedConfig {
             },
             context: MkeyContext {
                 access: plan.config.access.unwrap_or_default().to_wire().into_bits(),
-                qpn_mkey: U32::new(QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits()),
+                qpn_mkey: U32::new(QpnMkey::UNBOUND.into_bits()),
                 flags_pd: U32::new(flags.into_bits()),
                 ..MkeyContext::default()
             },

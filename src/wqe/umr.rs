@@ -17,9 +17,6 @@ use zerocopy::{transmute, transmute_mut};
 /// Blocks of a request that takes a key out of service.
 pub(crate) const INVALIDATE_BLOCKS: usize = UMR_HEAD_BLOCKS;
 
-/// Bound to no queue pair, with tag 0.
-const QPN_ANY: u32 = QpnMkey::new().with_qpn(QpnMkey::ANY).into_bits();
-
 const ZERO: Octoword = [0; OCTOWORD_BYTES];
 
 /// The bit of the length in a mask.
@@ -194,7 +191,7 @@ pub(crate) fn invalidate(blocks: &mut [Block], fields: ControlFields, key: Key) 
     };
     let new_context = MkeyContext {
         free: FreeByte::new().with_free(true).into_bits(),
-        qpn_mkey: U32::new(QPN_ANY),
+        qpn_mkey: U32::new(QpnMkey::UNBOUND.into_bits()),
         ..MkeyContext::default()
     };
     let [head, context, ..] = blocks else { return };
