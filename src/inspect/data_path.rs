@@ -1,9 +1,9 @@
 //! Requests that move data, in parts.
 
-use super::segment::{data_path_octowords, inline_length};
+use super::segment::{MEMCPY_OCTOWORDS, data_path_octowords, inline_length, is_memcpy};
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::ctrl::Opcode;
-use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, MmoMetadataSegment, RemoteAddressSegment};
 use zerocopy::FromBytes;
 
 /// A send, RDMA or atomic request.
@@ -107,5 +107,56 @@ impl<'a> Iterator for DataSegments<'a> {
         self.rest = self.rest.get(length..).unwrap_or_default();
         self.offset += length;
         Some((offset, segment))
+    }
+}
+
+/// A copy from memory to memory, without a peer.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Memcpy<'a> {
+    metadata: &'a MmoMetadataSegment,
+    source: &'a DataSegment,
+    target: &'a DataSegment,
+}
+
+impl<'a> Memcpy<'a> {
+    /// Where in the request the segment of the source begins, and that of the target.
+    pub(super) const SEGMENTS: [usize; 2] =
+        [(MEMCPY_OCTOWORDS - 2) * OCTOWORD_BYTES, (MEMCPY_OCTOWORDS - 1) * OCTOWORD_BYTES];
+    /// Bytes of a segment that has length 0.
+    const MOST_BYTES: u64 = 1 << 31;
+
+    /// Takes up a memory-to-memory request; `None` where it does something else, or ends too soon.
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+        if !is_memcpy(bytes) {
+            return None;
+        }
+        let (metadata, rest) = MmoMetadataSegment::ref_from_prefix(bytes.get(OCTOWORD_BYTES..)?).ok()?;
+        let (source, rest) = DataSegment::ref_from_prefix(rest).ok()?;
+        let (target, _) = DataSegment::ref_from_prefix(rest).ok()?;
+        Some(Self { metadata, source, target })
+    }
+
+    /// Returns the segment with the opaque buffer.
+    pub const fn metadata(&self) -> &'a MmoMetadataSegment {
+        self.metadata
+    }
+
+    /// Returns the source.
+    pub const fn source(&self) -> &'a DataSegment {
+        self.source
+    }
+
+    /// Returns the target.
+    pub const fn target(&self) -> &'a DataSegment {
+        self.target
+    }
+
+    /// Returns how many bytes are read: 0 in the segment stands for 2 GiB.
+    pub const fn length(&self) -> u64 {
+        match self.source.byte_count.get() {
+            0 => Self::MOST_BYTES,
+            length => length as u64,
+        }
     }
 }

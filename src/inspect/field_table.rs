@@ -5,7 +5,7 @@ use super::segment_kind::SegmentKind;
 use super::spec::{Meaning, Named, REST, Spec, code, flag, part, reserved, spec, total};
 use crate::wire::bsf::{CryptoBsf, InlineDif, SignatureBsf};
 use crate::wire::ctrl::ControlSegment;
-use crate::wire::data::{AtomicSegment, DataSegment, RemoteAddressSegment};
+use crate::wire::data::{AtomicSegment, DataSegment, MmoMetadataSegment, RemoteAddressSegment};
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::MkeyContext;
 use crate::wire::psv::SetPsvSegment;
@@ -288,6 +288,13 @@ const _: () = assert!(total(REMOTE) == size_of::<RemoteAddressSegment>());
 const ATOMIC: &[Spec] = &[spec(8, "swap_add", Meaning::Hex), spec(8, "compare", Meaning::Hex)];
 const _: () = assert!(total(ATOMIC) == size_of::<AtomicSegment>());
 
+const MMO_METADATA: &[Spec] = &[
+    spec(4, "mmo_control_31_0", Meaning::Hex),
+    spec(4, "opaque_lkey", Meaning::Key),
+    spec(8, "opaque_address", Meaning::Hex),
+];
+const _: () = assert!(total(MMO_METADATA) == size_of::<MmoMetadataSegment>());
+
 const DATA: &[Spec] = &[
     spec(4, "byte_count", Meaning::Count("bytes")),
     spec(4, "lkey", Meaning::Key),
@@ -317,6 +324,7 @@ pub(super) const fn table(kind: SegmentKind) -> &'static [Spec] {
         SegmentKind::SetPsv => SET_PSV,
         SegmentKind::RemoteAddress => REMOTE,
         SegmentKind::Atomic => ATOMIC,
+        SegmentKind::MmoMetadata => MMO_METADATA,
         SegmentKind::Data => DATA,
         SegmentKind::Inline => INLINE,
         SegmentKind::Unknown => UNKNOWN,

@@ -221,6 +221,8 @@ problems! {
         "{length} bytes of inline data, the request has room for {room}";
     InlineNotAllowed Refused "DEVICE.md 4.3" "inline data in a request that brings data in";
     AtomicOperand Suspicious "DEVICE.md 4.3" "an atomic brings 8 bytes into one data segment";
+    MemcpyLengths { from: u32, to: u32 } Suspicious "DEVICE.md 8.5"
+        "a copy reads {from} bytes and writes {to}";
     DataInNop Note "M17, DEVICE.md 6.1" "a NOP with more than its control segment: a cancelled request, or padding";
     NopFlags { bits: u64 } Note "DEVICE.md 6.1" "bits {bits:#x} of the NOP's flags are not known: left from an older request";
 

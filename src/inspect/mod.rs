@@ -44,7 +44,7 @@ mod umr;
 mod tests;
 
 pub use columns::Style;
-pub use data_path::{DataPath, DataSegmentView};
+pub use data_path::{DataPath, DataSegmentView, Memcpy};
 pub use device_context::DeviceContext;
 pub use error::ParseError;
 pub use field::Field;

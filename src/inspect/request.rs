@@ -1,6 +1,6 @@
 //! Send work requests, and rings of them.
 
-use super::data_path::DataPath;
+use super::data_path::{DataPath, Memcpy};
 use super::error::ParseError;
 use super::field::Field;
 use super::segment::{Segment, Segments};
@@ -42,6 +42,8 @@ pub enum Body<'a> {
     SetPsv(&'a SetPsvSegment),
     /// Moves data.
     DataPath(DataPath<'a>),
+    /// Copies memory, without a peer.
+    Memcpy(Memcpy<'a>),
     /// Does nothing.
     Nop,
     /// Not known here, or cut off before its fixed part ends.
@@ -98,6 +100,7 @@ impl<'a> WorkRequest<'a> {
                     _ => Body::Unknown,
                 }
             }
+            Opcode::MMO => Memcpy::new(self.bytes).map_or(Body::Unknown, Body::Memcpy),
             opcode => DataPath::new(opcode, self.bytes).map_or(Body::Unknown, Body::DataPath),
         }
     }

@@ -3,7 +3,7 @@
 use super::field::{Field, Fields};
 use super::segment_kind::SegmentKind;
 use crate::wire::bsf::{BsfSize, SignatureBsf};
-use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::ctrl::{ControlSegment, Opcode, OpcodeWord};
 use crate::wire::data::InlineHeader;
 use crate::wire::strided::StridedHeader;
 use crate::wire::umr::{UmrControlSegment, UmrHead};
@@ -48,6 +48,7 @@ enum Shape {
         head_end: usize,
         atomic: bool,
     },
+    Memcpy,
     Other,
 }
 
@@ -68,6 +69,7 @@ impl<'a> Segments<'a> {
         let shape = match opcode {
             Opcode::UMR => umr_shape(bytes),
             Opcode::SET_PSV => Shape::SetPsv,
+            Opcode::MMO if is_memcpy(bytes) => Shape::Memcpy,
             _ => match data_path_octowords(opcode) {
                 Some((head, atomic)) => Shape::DataPath { head_end: head * OCTOWORD_BYTES, atomic },
                 None => Shape::Other,
@@ -132,7 +134,11 @@ impl<'a> Segments<'a> {
                     None => (SegmentKind::Data, index, OCTOWORD_BYTES),
                 }
             }
-            Shape::Umr { .. } | Shape::UmrByPointer | Shape::SetPsv | Shape::Other => {
+            Shape::Memcpy if offset < 2 * OCTOWORD_BYTES => (SegmentKind::MmoMetadata, 0, OCTOWORD_BYTES),
+            Shape::Memcpy if offset < MEMCPY_OCTOWORDS * OCTOWORD_BYTES => {
+                (SegmentKind::Data, offset / OCTOWORD_BYTES - 2, OCTOWORD_BYTES)
+            }
+            Shape::Umr { .. } | Shape::UmrByPointer | Shape::SetPsv | Shape::Memcpy | Shape::Other => {
                 (SegmentKind::Unknown, 0, rest.len())
             }
         }
@@ -160,6 +166,14 @@ pub(super) const fn data_path_octowords(opcode: Opcode) -> Option<(usize, bool)>
         Opcode::ATOMIC_CS | Opcode::ATOMIC_FA => Some((3, true)),
         _ => None,
     }
+}
+
+/// Octowords of a copy in memory: control, metadata, source, target.
+pub(super) const MEMCPY_OCTOWORDS: usize = 4;
+
+/// Returns whether a memory-to-memory operation copies.
+pub(super) fn is_memcpy(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&OpcodeWord::OPMOD_MEMCPY)
 }
 
 /// Returns the length of the inline data that begins here, `None` where a data segment does.

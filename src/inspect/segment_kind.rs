@@ -35,6 +35,8 @@ pub enum SegmentKind {
     RemoteAddress,
     /// Operands of an atomic.
     Atomic,
+    /// What a memory-to-memory operation is told.
+    MmoMetadata,
     /// A range of local memory.
     Data,
     /// Data inside the request.
@@ -67,6 +69,7 @@ impl SegmentKind {
             Self::SetPsv => "SET_PSV segment",
             Self::RemoteAddress => "remote address segment",
             Self::Atomic => "atomic segment",
+            Self::MmoMetadata => "MMO metadata segment",
             Self::Data => "data segment",
             Self::Inline => "inline data segment",
             Self::Unknown => "unknown",

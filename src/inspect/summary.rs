@@ -1,7 +1,7 @@
 //! A request in words, on one line.
 
 use super::crypto::unit_bytes;
-use super::data_path::{DataPath, DataSegmentView};
+use super::data_path::{DataPath, DataSegmentView, Memcpy};
 use super::device_context::DeviceContext;
 use super::request::{Body, WorkRequest};
 use super::transaction::TransactionCrc;
@@ -11,6 +11,7 @@ use crate::mkey::{Access, BlockSignature, Domain, Escape, Guard, Signature};
 use crate::types::{DomainKind, Seed};
 use crate::wire::bsf::{CryptoBsf, EncryptionOrder};
 use crate::wire::ctrl::FmCeSe;
+use crate::wire::data::DataSegment;
 use core::fmt;
 
 /// A request in words: made by [`WorkRequest::summary`].
@@ -48,6 +49,7 @@ impl fmt::Display for Summary<'_> {
                 write!(f, "SET_PSV {:#08x}: start value {value:#018x}", segment.psv_index.get())?;
             }
             Body::DataPath(transfer) => data_path(&transfer, request.control().imm.get(), f)?,
+            Body::Memcpy(copy) => memcpy(&copy, f)?,
             Body::Nop => f.write_str("NOP")?,
             Body::Unknown => write!(f, "{}, not decoded", request.opcode())?,
         }
@@ -273,4 +275,11 @@ fn data_path(transfer: &DataPath<'_>, imm: u32, f: &mut fmt::Formatter<'_>) -> f
         }
     }
     Ok(())
+}
+
+fn memcpy(copy: &Memcpy<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let place = |segment: &DataSegment| (segment.address.get(), segment.lkey.get());
+    let ((from, from_key), (to, to_key)) = (place(copy.source()), place(copy.target()));
+    let bytes = copy.length();
+    write!(f, "MMO memcpy: {bytes} bytes from {from:#x} key {from_key:#010x} to {to:#x} key {to_key:#010x}")
 }

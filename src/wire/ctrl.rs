@@ -42,7 +42,7 @@ codes! {
     RGET_PSV = 0x26, "RGET_PSV";
     /// Checks protection signatures of the peer.
     RCHECK_PSV = 0x27, "RCHECK_PSV";
-    /// Memory-to-memory operation (DMA copy and others).
+    /// Memory-to-memory operation; `opmod` says which.
     MMO = 0x2f, "MMO";
 }
 
@@ -54,8 +54,13 @@ pub struct OpcodeWord {
     pub opcode: u8,
     /// Number of the first 64-byte block, counted from the queue's start and modulo 2^16.
     pub wqe_index: u16,
-    /// Opcode modifier; 0 for all that this library posts.
+    /// Opcode modifier: [`OpcodeWord::OPMOD_MEMCPY`] for a copy in memory, and 0 for all else that this library posts.
     pub opmod: u8,
+}
+
+impl OpcodeWord {
+    /// `opmod` of [`Opcode::MMO`]: copies memory (`MLX5_OPC_MOD_MMO_DMA`).
+    pub const OPMOD_MEMCPY: u8 = 1;
 }
 
 /// Second word of the control segment (PRM `qpn_ds`).

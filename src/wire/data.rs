@@ -1,4 +1,4 @@
-//! Segments of the data path: local data, inline data, remote address, atomic operands.
+//! Segments of the data path: local data, inline data, remote address, atomic operands, what a copy in memory has.
 
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -71,8 +71,31 @@ pub struct AtomicSegment {
     pub compare: U64,
 }
 
-crate::fmt::defmt_as_bytes!(DataSegment, InlineHeader, RemoteAddressSegment, AtomicSegment);
+/// What a memory-to-memory request has before its data segments, 16 bytes (`struct mlx5_mmo_metadata_seg`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct MmoMetadataSegment {
+    /// Low half of what the operation is told, 0 for a copy (`mmo_control_31_0`); DPDK has the high half in the control segment's
+    /// immediate data.
+    pub control: U32,
+    /// Key of the opaque buffer, where the device may leave what it has to say of the operation (rdma-core: 64 bytes).
+    pub opaque_lkey: U32,
+    /// Address of the opaque buffer.
+    pub opaque_address: U64,
+}
+
+crate::fmt::defmt_as_bytes!(
+    DataSegment,
+    InlineHeader,
+    RemoteAddressSegment,
+    AtomicSegment,
+    MmoMetadataSegment
+);
 
 const _: () = assert!(size_of::<DataSegment>() == 16 && size_of::<InlineHeader>() == 4);
 const _: () = assert!(size_of::<RemoteAddressSegment>() == 16 && size_of::<AtomicSegment>() == 16);
 const _: () = assert!(core::mem::offset_of!(RemoteAddressSegment, rkey) == 8);
+const _: () = assert!(size_of::<MmoMetadataSegment>() == 16);
+const _: () = assert!(core::mem::offset_of!(MmoMetadataSegment, opaque_address) == 8);

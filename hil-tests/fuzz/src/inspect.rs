@@ -3,7 +3,7 @@
 use crate::input::Input;
 use hil_tests::vectors;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
-use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Style, WorkRequest};
+use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Severity, Style, WorkRequest};
 use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
 use std::fmt::{self, Write};
 
@@ -69,6 +69,8 @@ fn look(request: &WorkRequest<'_>, device: DeviceContext, style: Style) {
         say(finding);
     });
     assert_eq!(worst, request.worst(&device));
+    let refused = worst == Some(Severity::Refused);
+    assert_eq!(request.refusal(&device).is_some(), refused);
     say(request.summary(device));
     say(request.pretty(device, style));
     look_at_body(&request.body());
@@ -88,6 +90,9 @@ fn look_at_body(body: &Body<'_>) {
         }
         Body::DataPath(transfer) => {
             let _ = (transfer.length(), transfer.data_segments().count());
+        }
+        Body::Memcpy(copy) => {
+            let _ = (copy.length(), copy.metadata());
         }
         _ => {}
     }

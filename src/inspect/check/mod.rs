@@ -7,16 +7,16 @@ mod report;
 mod transaction;
 mod umr;
 
-use super::data_path::{DataPath, DataSegmentView};
+use super::data_path::{DataPath, DataSegmentView, Memcpy};
 use super::device_context::DeviceContext;
 use super::finding::{Finding, Problem, Severity};
 use super::request::{Body, WorkRequest};
-use super::segment::{UMR_ENTRIES, by_pointer, data_path_octowords};
+use super::segment::{MEMCPY_OCTOWORDS, UMR_ENTRIES, by_pointer, data_path_octowords, is_memcpy};
 use super::segment_kind::SegmentKind;
 use super::umr::Umr;
 use crate::types::PsvIndex;
 use crate::wire::ctrl::{ControlSegment, Opcode};
-use crate::wire::data::AtomicSegment;
+use crate::wire::data::{AtomicSegment, InlineHeader};
 use crate::wire::psv::SetPsvSegment;
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES};
 use core::mem::offset_of;
@@ -31,6 +31,18 @@ impl WorkRequest<'_> {
     /// Reports what a device would refuse, and what else is odd.
     pub fn findings(&self, device: &DeviceContext, mut report: impl FnMut(Finding)) {
         request(self, device, &mut report);
+    }
+
+    /// Returns the first finding for which the device refuses the request, `None` if there is none. It may refuse what is not known
+    /// here, too.
+    pub fn refusal(&self, device: &DeviceContext) -> Option<Finding> {
+        let mut first = None;
+        self.findings(device, |finding| {
+            if finding.severity() == Severity::Refused {
+                first.get_or_insert(finding);
+            }
+        });
+        first
     }
 
     /// Returns how bad the worst finding is, `None` if there is none.
@@ -53,6 +65,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
         }
         Body::SetPsv(segment) => set_psv(segment, report),
         Body::DataPath(transfer) => data_path(&transfer, report),
+        Body::Memcpy(copy) => memcpy(&copy, report),
         Body::Nop => {
             let longer = request.bytes().len() > OCTOWORD_BYTES;
             report.when(longer, OCTOWORD_BYTES, Problem::DataInNop);
@@ -106,6 +119,7 @@ fn wanted_octowords(request: &WorkRequest<'_>) -> Option<usize> {
             Some(UMR_ENTRIES / OCTOWORD_BYTES + usize::from(control.klm_octowords.get()) + bsf)
         }
         Opcode::SET_PSV => Some(2),
+        Opcode::MMO if is_memcpy(bytes) => Some(MEMCPY_OCTOWORDS),
         opcode => {
             let (head, _) = data_path_octowords(opcode)?;
             let whole = bytes.len() / OCTOWORD_BYTES;
@@ -172,4 +186,14 @@ fn data_path(transfer: &DataPath<'_>, report: &mut Report<'_>) {
         let at = 2 * OCTOWORD_BYTES + size_of::<AtomicSegment>();
         report.when(!one, at, Problem::AtomicOperand);
     }
+}
+
+fn memcpy(copy: &Memcpy<'_>, report: &mut Report<'_>) {
+    let lengths = [copy.source(), copy.target()].map(|segment| segment.byte_count.get());
+    let [from, to] = lengths;
+    for (at, length) in Memcpy::SEGMENTS.into_iter().zip(lengths) {
+        report.when(length & InlineHeader::INLINE != 0, at, Problem::InlineNotAllowed);
+    }
+    let [_, target] = Memcpy::SEGMENTS;
+    report.when(from != to, target, Problem::MemcpyLengths { from, to });
 }

@@ -251,6 +251,34 @@ fn set_psv_and_transfers_are_checked() {
     assert_eq!(found, [Problem::InlineOverrun { length: 13, room: 12 }]);
 }
 
+#[test]
+fn copies_are_checked() {
+    assert_eq!(problems(&memcpy(), &DeviceContext::UNKNOWN), []);
+    let longer = [memcpy(), std::vec![0; 16]].concat();
+    for (bytes, at, new, problem) in [
+        (memcpy(), 35, [63], Problem::MemcpyLengths { from: 63, to: 64 }),
+        (memcpy(), 48, [0x80], Problem::InlineNotAllowed),
+        (memcpy(), 7, [3], Problem::SizeMismatch { ds: 3, wanted: 4 }),
+        (longer, 7, [5], Problem::SizeMismatch { ds: 5, wanted: 4 }),
+    ] {
+        let found = problems(&patched(bytes, at, &new), &DeviceContext::UNKNOWN);
+        assert!(found.contains(&problem), "{problem}\nfound {found:?}");
+    }
+    // What other operations mean by the same segments is not known here.
+    assert!(matches!(parse(&patched(memcpy(), 0, &[6])).body(), Body::Unknown));
+}
+
+#[test]
+fn a_refusal_is_told_from_what_is_only_odd() {
+    let refusal = |bytes: &[u8]| parse(bytes).refusal(&DeviceContext::UNKNOWN).map(|finding| finding.problem);
+    assert_eq!(refusal(&memcpy()), None);
+    let odd = patched(memcpy(), 35, &[63]);
+    assert!(!problems(&odd, &DeviceContext::UNKNOWN).is_empty());
+    assert_eq!(refusal(&odd), None);
+    let refused = patched(patched(memcpy(), 35, &[63]), 7, &[64]);
+    assert_eq!(refusal(&refused), Some(Problem::SizeOverLimit { ds: 64 }));
+}
+
 /// What is after the length does not count, nor what a raw data size says that is exact.
 #[test]
 fn exact_sizes_and_old_entries_are_nothing() {

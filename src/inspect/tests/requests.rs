@@ -84,3 +84,11 @@ pub(super) fn wire_only() -> Vec<u8> {
 pub(super) fn alike() -> Vec<u8> {
     full_with(BlockSignature::both(dif(1, 2), dif(1, 2)), CRYPTO)
 }
+
+/// A copy of 64 bytes, as rdma-core writes it (`mlx5_wr_memcpy`); the opaque buffer is of key 0x5200.
+pub(super) fn memcpy() -> Vec<u8> {
+    let control = [1, 0, 5, 0x2f, 0, 1, 0x23, 4, 0, 0, 0, 8, 0, 0, 0, 0];
+    let metadata = [0, 0, 0, 0, 0, 0, 0x52, 0, 0, 0, 0, 0, 0, 0, 0x70, 0];
+    let segment = |key: u8, address: u8| [0, 0, 0, 64, 0, 0, key, 0, 0, 0, 0, 0, 0, 0, address, 0];
+    [control, metadata, segment(0x53, 0x10), segment(0x54, 0x20)].concat()
+}

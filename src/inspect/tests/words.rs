@@ -26,6 +26,26 @@ fn a_request_reads_in_words() {
 }
 
 #[test]
+fn a_copy_reads_in_words() {
+    let words = |bytes: &[u8]| parse(bytes).summary(DeviceContext::UNKNOWN).to_string();
+    let text = "bytes from 0x1000 key 0x00005300 to 0x2000 key 0x00005400, signalled";
+    assert_eq!(words(&memcpy()), std::format!("MMO memcpy: 64 {text}"));
+    // In both segments 0 stands for 2 GiB.
+    let most = patched(patched(memcpy(), 35, &[0]), 51, &[0]);
+    assert_eq!(words(&most), std::format!("MMO memcpy: 2147483648 {text}"));
+    assert_eq!(parse(&most).worst(&DeviceContext::UNKNOWN), None);
+    let copy = memcpy();
+    let kinds = parse(&copy).segments().map(|segment| (segment.kind, segment.index)).collect::<Vec<_>>();
+    let want = [
+        (SegmentKind::Control, 0),
+        (SegmentKind::MmoMetadata, 0),
+        (SegmentKind::Data, 0),
+        (SegmentKind::Data, 1),
+    ];
+    assert_eq!(kinds, want);
+}
+
+#[test]
 fn a_page_shows_bytes_fields_and_findings() {
     let psv = patched(full().split_off(320), 20, &[0, 1]);
     let want = "\

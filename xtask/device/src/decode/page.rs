@@ -121,7 +121,7 @@ pub(super) const fn colour(kind: SegmentKind) -> &'static str {
         SegmentKind::TransactionBsf => "transaction",
         SegmentKind::CryptoBsf => "crypto",
         SegmentKind::SetPsv => "psv",
-        SegmentKind::RemoteAddress => "remote",
+        SegmentKind::RemoteAddress | SegmentKind::MmoMetadata => "remote",
         SegmentKind::Atomic => "atomic",
         SegmentKind::Data => "data",
         SegmentKind::Inline => "inline",
