@@ -124,8 +124,12 @@ pub struct GeneralCapabilities {
     pub uars_per_page: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
-    /// Queue pairs copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without.
+    /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without. See
+    /// [`GeneralCapabilities::max_memcpy_bytes`].
     pub log_max_copy: Option<u8>,
+    /// A queue pair that copies memory has to be told so ([`crate::command::Init2Init::memcpy`]; PRM `dma_mmo_qp`). Where it is false
+    /// and there are copies, each may (`dma_mmo_sq`).
+    pub memcpy_per_qp: bool,
     /// Number of the virtual device.
     pub vhca_id: u16,
     /// There is a second page of general capabilities.
@@ -148,7 +152,8 @@ impl GeneralCapabilities {
         let blue_flame = CapBlueFlame::from_bits(bits.blue_flame.get());
         let ports = CapPorts::from_bits(bits.ports.get());
         let identity = CapIdentity::from_bits(bits.identity.get());
-        let copies = CapDmaQueues::from_bits(bits.dma_queues.get()).dma_mmo_qp();
+        let memcpy_per_qp = CapDmaQueues::from_bits(bits.dma_queues.get()).dma_mmo_qp();
+        let copies = memcpy_per_qp || types.dma_mmo_sq();
         Self {
             log_max_qps: queue_pairs.log_max_qp(),
             log_max_qp_entries: queue_pairs.log_max_qp_sz(),
@@ -202,6 +207,7 @@ impl GeneralCapabilities {
             uars_per_page: bits.num_of_uars_per_page.get(),
             log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
             log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),
+            memcpy_per_qp,
             vhca_id: identity.vhca_id(),
             has_second_page: identity.hca_cap_2(),
         }
@@ -238,6 +244,15 @@ impl GeneralCapabilities {
             Some(XtsEngine::SingleBlock)
         } else {
             None
+        }
+    }
+
+    /// Returns how many bytes a request copies in memory at most, `None` where none does (the rule is rdma-core's).
+    pub const fn max_memcpy_bytes(&self) -> Option<u32> {
+        match self.log_max_copy {
+            None => None,
+            Some(0) => Some(1 << 31),
+            Some(log) => Some(1_u32.unbounded_shl(log as u32)),
         }
     }
 

@@ -215,7 +215,7 @@ impl Device {
 
 /// Returns what turns draining on signature errors on or off.
 const fn drain(qp: Qpn, on: bool) -> Init2Init {
-    Init2Init { qp, drain_signature_errors: Some(on), access: None }
+    Init2Init { drain_signature_errors: Some(on), ..Init2Init::new(qp) }
 }
 
 impl QpControl {

@@ -62,7 +62,9 @@ impl Case<'_> {
             }
             24 => {
                 let drain = (number & 4 != 0).then_some(number & 8 != 0);
-                self.check(&Init2Init { qp, drain_signature_errors: drain, access: change.access });
+                let memcpy = (number & 16 != 0).then_some(number & 32 != 0);
+                let access = change.access;
+                self.check(&Init2Init { qp, drain_signature_errors: drain, memcpy, access });
             }
             25 => self.check(&Rts2Rts { qp, change }),
             26 => self.check(&Sqd2Rts { qp, change }),

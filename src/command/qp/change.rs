@@ -5,7 +5,7 @@ use crate::command::{Command, GeneralCapabilities, RnrTimer};
 use crate::error::CommandError;
 use crate::types::Qpn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
-use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional};
+use crate::wire::prm::qp::{AdjustQpRequest, ModifyQpRequest, QpOptional, QpcExtension};
 use crate::wire::prm::qp_context::{Qpc, QpcPd, QpcReceive};
 
 /// What may change about a queue pair that sends. What is `None` stays as it is.
@@ -92,13 +92,15 @@ changes! {
     SqErr2Rts = SQERR2RTS_QP, ModifyQpRequest;
 }
 
-/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain the send queue,
-/// since neither rdma-core nor the kernel asks for it earlier (`mlx5_modify_qp_drain_sigerr`).
+/// Changes a queue pair that is initialised (INIT2INIT_QP): this is how signature errors are made to drain the send queue, and how
+/// copies in memory are allowed, since neither rdma-core nor the kernel asks for them earlier (`mlx5_modify_qp_drain_sigerr`,
+/// `qp_enable_mmo`).
 ///
 /// ```
 /// use mlx5_mkey::command::{Command, Init2Init};
 /// use mlx5_mkey::types::Qpn;
-/// let command = Init2Init { qp: Qpn::new(0x11)?, drain_signature_errors: Some(true), access: None };
+/// let qp = Qpn::new(0x11)?;
+/// let command = Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(qp) };
 /// let mut mailbox = [0; Init2Init::INPUT];
 /// assert_eq!(command.encode(&mut mailbox)?[..2], [0x05, 0x0e]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -111,22 +113,31 @@ pub struct Init2Init {
     /// Whether a signature error stops the send queue. Needs
     /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
     pub drain_signature_errors: Option<bool>,
+    /// Whether requests may copy memory (opcode MMO). Needs [`crate::command::GeneralCapabilities::memcpy_per_qp`].
+    pub memcpy: Option<bool>,
     /// What the peer may do.
     pub access: Option<QpAccess>,
 }
 
 impl Init2Init {
+    /// Changes nothing.
+    pub const fn new(qp: Qpn) -> Self {
+        Self { qp, drain_signature_errors: None, memcpy: None, access: None }
+    }
+
     /// Refuses what the device cannot do.
     ///
     /// # Errors
     /// [`CommandError::Unsupported`].
     pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
-        match self.drain_signature_errors {
-            Some(true) if !device.drain_signature_errors => {
-                Err(CommandError::Unsupported { command: Self::OPCODE, what: "draining on signature errors" })
-            }
-            _ => Ok(()),
-        }
+        let what = if matches!(self.drain_signature_errors, Some(true)) && !device.drain_signature_errors {
+            "draining on signature errors"
+        } else if matches!(self.memcpy, Some(true)) && !device.memcpy_per_qp {
+            "copies in memory by queue pairs"
+        } else {
+            return Ok(());
+        };
+        Err(CommandError::Unsupported { command: Self::OPCODE, what })
     }
 }
 
@@ -143,6 +154,11 @@ impl Command for Init2Init {
         if let Some(drain) = self.drain_signature_errors {
             input.qpc.pd.set(QpcPd::new().with_drain_sigerr(drain).into_bits());
             mask.set_drain_sigerr(true);
+        }
+        if let Some(allowed) = self.memcpy {
+            input.qpn.set(self.qp.get() | AdjustQpRequest::EXTENDED);
+            input.extension.set(QpcExtension::new().with_mmo(allowed).into_bits());
+            input.opt_param_mask_95_32.set(AdjustQpRequest::SELECT_MMO);
         }
         input.opt_param_mask.set(mask.into_bits());
     }

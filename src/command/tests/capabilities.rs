@@ -94,6 +94,7 @@ fn m52_m54_general_capabilities() {
         uars_per_page: 2,
         log_blue_flame: Some(9),
         log_max_copy: Some(21),
+        memcpy_per_qp: true,
         vhca_id: 0x1234,
         has_second_page: true,
     };
@@ -129,9 +130,19 @@ fn m52_m54_general_capabilities() {
         ((0x30, 0x0000_0040), GeneralCapabilities { null_mkey: true, ..none }),
         ((0x58, 0x0080_0000), GeneralCapabilities { loopback_without_roce: true, ..none }),
     ];
+    let copies = GeneralCapabilities { log_max_copy: Some(0), ..none };
+    let one_bit = one_bit.into_iter().chain([
+        ((0x38, 0x0000_1000), copies),
+        ((0xf8, 0x0080_0000), GeneralCapabilities { memcpy_per_qp: true, ..copies }),
+    ]);
     for (word, expected) in one_bit {
         assert_eq!(general(&[word]), expected, "{word:x?}");
     }
+    let most = |log_max_copy| GeneralCapabilities { log_max_copy, ..none }.max_memcpy_bytes();
+    assert_eq!(
+        [None, Some(0), Some(21), Some(31)].map(most),
+        [None, Some(1 << 31), Some(1 << 21), Some(1 << 31)]
+    );
     assert_eq!(GeneralCapabilities { crypto: true, ..single }.xts_engine(), Some(XtsEngine::SingleBlock));
     let little = GeneralCapabilities { crypto: true, xts_multi_block_little_endian: true, ..single };
     assert_eq!(little.xts_engine(), Some(XtsEngine::MultiBlockLittleEndian));

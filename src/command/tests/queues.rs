@@ -183,25 +183,39 @@ fn m55_from_reset_to_ready() {
 
 #[test]
 fn m19_draining_is_asked_for_as_rdma_core_does() {
-    let drain = Init2Init { qp: qp(), drain_signature_errors: Some(true), access: None };
+    let drain = Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(qp()) };
     let golden = [(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0x0000_0800), (0x1c, 0x0400_0000)];
     words(&drain, &golden);
     let stop = Init2Init { drain_signature_errors: Some(false), ..drain };
     words(&stop, &[(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0x0000_0800)]);
-    let access = Init2Init { drain_signature_errors: None, access: Some(QpAccess::READ_WRITE), ..drain };
+    let access = Init2Init { access: Some(QpAccess::READ_WRITE), ..Init2Init::new(qp()) };
     words(&access, &[(0, 0x050e_0000), (0x8, 0x0012_3456), (0x10, 0xe), (0xa8, 0x0000_c000)]);
 }
 
 #[test]
 fn m42_draining_is_refused_where_there_is_none() {
     let (none, drain) =
-        (general(&[]), Init2Init { qp: qp(), drain_signature_errors: Some(true), access: None });
+        (general(&[]), Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(qp()) });
     let missing = drain.check(&none).unwrap_err().to_string();
     assert_eq!(missing, "INIT2INIT_QP: the device has no draining on signature errors");
     let able = GeneralCapabilities { drain_signature_errors: true, ..none };
     assert_eq!(drain.check(&able), Ok(()));
     assert_eq!(Init2Init { drain_signature_errors: Some(false), ..drain }.check(&none), Ok(()));
     assert_eq!(Init2Init { drain_signature_errors: None, ..drain }.check(&none), Ok(()));
+}
+
+#[test]
+fn m45_copies_are_asked_for_as_rdma_core_does() {
+    // `qp_enable_mmo`: the extension is announced, and its bit selected.
+    let copies = Init2Init { memcpy: Some(true), ..Init2Init::new(qp()) };
+    words(&copies, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8), (0x110, 0x2000_0000)]);
+    let none = Init2Init { memcpy: Some(false), ..copies };
+    words(&none, &[(0, 0x050e_0000), (0x8, 0x8012_3456), (0x10c, 8)]);
+    let missing = copies.check(&general(&[])).unwrap_err().to_string();
+    assert_eq!(missing, "INIT2INIT_QP: the device has no copies in memory by queue pairs");
+    assert_eq!(none.check(&general(&[])), Ok(()));
+    let able = GeneralCapabilities { memcpy_per_qp: true, ..general(&[]) };
+    assert_eq!(copies.check(&able), Ok(()));
 }
 
 #[test]

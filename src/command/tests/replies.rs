@@ -78,7 +78,7 @@ fn all_survive(length: usize, reply: &[u8], number: u32) {
     survives(CreatePsv::<4>::new(pd()), length, reply);
     survives(create_qp(), length, reply);
     survives(Rst2Init { qp, port: 1, pkey_index: 0, access: QpAccess::default() }, length, reply);
-    survives(Init2Init { qp, drain_signature_errors: Some(true), access: None }, length, reply);
+    survives(Init2Init { drain_signature_errors: Some(true), ..Init2Init::new(qp) }, length, reply);
     survives(Rts2Rts { qp, change }, length, reply);
     survives(Sqd2Rts { qp, change }, length, reply);
     survives(QueryQp(qp), length, reply);

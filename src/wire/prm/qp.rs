@@ -84,7 +84,7 @@ pub struct ModifyQpRequest {
 pub struct AdjustQpRequest {
     /// Command.
     pub header: RequestHeader,
-    /// Queue pair, in the low 24 bits.
+    /// Queue pair, in the low 24 bits, and [`AdjustQpRequest::EXTENDED`].
     pub qpn: U32,
     /// Reserved.
     pub reserved0: U32,
@@ -96,10 +96,31 @@ pub struct AdjustQpRequest {
     pub qpc: Qpc,
     /// Reserved.
     pub reserved2: [U32; 2],
-    /// Bits 32 to 95 of the optional fields; unused here.
+    /// Bits 32 to 95 of the optional fields: [`AdjustQpRequest::SELECT_MMO`].
     pub opt_param_mask_95_32: U64,
-    /// Extension of the context (PRM `qpc_ext`), unused here.
-    pub extension: [U32; 48],
+    /// First word of the context's extension, see [`QpcExtension`].
+    pub extension: U32,
+    /// The rest of it, unused here.
+    pub extension_rest: [U32; 47],
+}
+
+impl AdjustQpRequest {
+    /// `qpn`: the context has an extension (PRM `qpc_ext`).
+    pub const EXTENDED: u32 = 1 << 31;
+    /// `opt_param_mask_95_32`: [`QpcExtension::mmo`] counts (`MLX5_QPC_OPT_MASK_32_INIT2INIT_MMO`).
+    pub const SELECT_MMO: u64 = 1 << 3;
+}
+
+/// First word of the extension of a context (PRM `qpc_ext`).
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QpcExtension {
+    #[bits(29)]
+    __: u32,
+    /// Memory-to-memory operations may be posted.
+    pub mmo: bool,
+    #[bits(2)]
+    __: u8,
 }
 
 /// Reply to QUERY_QP, 272 bytes without a list of pages (PRM `query_qp_out`).
@@ -130,6 +151,8 @@ const _: () = assert!(size_of::<ModifyQpRequest>() == 272);
 const _: () = assert!(core::mem::offset_of!(ModifyQpRequest, qpc) == 0x18);
 const _: () = assert!(size_of::<AdjustQpRequest>() == 464);
 const _: () = assert!(core::mem::offset_of!(AdjustQpRequest, opt_param_mask_95_32) == 0x108);
+const _: () = assert!(core::mem::offset_of!(AdjustQpRequest, extension) == 0x110);
+const _: () = assert!(QpcExtension::new().with_mmo(true).into_bits() == 1 << 29);
 const _: () = assert!(size_of::<QueryQpReply>() == 272);
 const _: () = assert!(core::mem::offset_of!(QueryQpReply, qpc) == 0x18);
 const _: () = assert!(QpOptional::new().with_drain_sigerr(true).into_bits() == 1 << 11);
