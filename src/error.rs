@@ -479,6 +479,31 @@ pub enum CommandError {
         /// Why, as a number that the vendor can look up.
         syndrome: u32,
     },
+    /// An address is not aligned as the device wants it. Nothing was written.
+    Misaligned {
+        /// What begins there.
+        what: &'static str,
+        /// The address.
+        address: u64,
+        /// What it has to be a multiple of, in bytes.
+        alignment: u64,
+    },
+    /// Firmware takes no page at address 0. Nothing was written.
+    PageAtZero,
+    /// A queue does not fit into its pages. Nothing was written.
+    TooFewPages {
+        /// Bytes of the pages.
+        bytes: u64,
+        /// Bytes of the queue.
+        needed: u64,
+    },
+    /// The device gives more pages back than were asked for.
+    TooManyPages {
+        /// Pages of the reply.
+        pages: u32,
+        /// Pages that were asked for.
+        asked: u32,
+    },
     /// The device cannot do what the command asks for; it was not asked.
     Unsupported {
         /// The command.
@@ -499,6 +524,16 @@ impl fmt::Display for CommandError {
             }
             Self::Status { command, status, syndrome } => {
                 write!(f, "{command} refused: {status}, syndrome {syndrome:#010x}")
+            }
+            Self::Misaligned { what, address, alignment } => {
+                write!(f, "{what} at {address:#x}: its address is no multiple of {alignment}")
+            }
+            Self::PageAtZero => f.write_str("firmware takes no page at address 0"),
+            Self::TooFewPages { bytes, needed } => {
+                write!(f, "pages of {bytes} bytes in all, the queue has {needed}")
+            }
+            Self::TooManyPages { pages, asked } => {
+                write!(f, "the device gives {pages} pages back, {asked} were asked for")
             }
             Self::Unsupported { command, what } => write!(f, "{command}: the device has no {what}"),
         }

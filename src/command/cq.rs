@@ -1,10 +1,12 @@
 //! Completion queues.
 
-use super::{Command, LogPageSize, UarPage, UmemSlice, number_commands};
+use super::pages::aligned;
+use super::{Command, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
 use crate::error::{CommandError, QueueError};
 use crate::types::Cqn;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
-use crate::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
+use crate::wire::prm::cq::{Cqc, CqcFlags, CqcSize, CreateCqRequest};
+use crate::wire::prm::pages::WithPages;
 
 /// The number of entries of a completion queue: a power of two up to 2^22.
 ///
@@ -37,6 +39,17 @@ impl CqSize {
     pub const fn entries(self) -> u32 {
         1 << self.0
     }
+}
+
+/// Bytes of an entry, and of a doorbell record.
+const ENTRY: u64 = 64;
+const RECORD: u64 = 8;
+
+/// Fills in what is the same wherever the entries are.
+fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
+    cqc.flags.set(flags.with_cqe_sz(CqcFlags::BYTES_64).into_bits());
+    cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.0).into_bits());
+    cqc.log_page_size = page_size.over_4k();
 }
 
 /// Creates a completion queue of 64-byte entries in user memory (CREATE_CQ).
@@ -85,20 +98,75 @@ impl Command for CreateCq {
 
     fn write(&self, input: &mut CreateCqRequest) {
         input.header = RequestHeader::new(Self::OPCODE);
-        let flags = CqcFlags::new()
-            .with_cqe_sz(CqcFlags::BYTES_64)
-            .with_oi(self.ignore_overrun)
-            .with_dbr_umem_valid(true);
-        input.cqc.flags.set(flags.into_bits());
+        let flags = CqcFlags::new().with_oi(self.ignore_overrun).with_dbr_umem_valid(true);
+        context(&mut input.cqc, flags, self.size, self.uar, self.page_size);
         input.cqc.dbr_umem_id.set(self.doorbell.umem.0);
         input.cqc.dbr_addr.set(self.doorbell.offset);
-        let size = CqcSize::new().with_uar_page(self.uar.get()).with_log_cq_size(self.size.0);
-        input.cqc.size.set(size.into_bits());
         input.cqc.c_eqn.set(self.event_queue);
-        input.cqc.log_page_size = self.page_size.over_4k();
         input.cq_umem_offset.set(self.entries.offset);
         input.cq_umem_id.set(self.entries.umem.0);
         input.cq_umem_valid.set(CreateCqRequest::UMEM_VALID);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Cqn, CommandError> {
+        Ok(Cqn::from_low_bits(output.number.get()))
+    }
+}
+
+/// Creates a completion queue of 64-byte entries in pages of memory (CREATE_CQ): without a system, where nobody registers user memory.
+///
+/// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CqSize, CreateCqOnPages, Eqn, LogPageSize, PageList, UarPage};
+/// let command = CreateCqOnPages {
+///     size: CqSize::new(128)?,
+///     uar: UarPage::new(3)?,
+///     event_queue: Eqn::new(1)?,
+///     entries: PageList::new(LogPageSize::P4K, [0x8000_0000, 0x8000_1000])?,
+///     doorbell: 0x8000_2000,
+///     ignore_overrun: false,
+/// };
+/// let mut mailbox = [0; CreateCqOnPages::<2>::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 288);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateCqOnPages<const PAGES: usize> {
+    /// Entries.
+    pub size: CqSize,
+    /// Doorbell page, for arming.
+    pub uar: UarPage,
+    /// Event queue that an armed queue reports to.
+    pub event_queue: Eqn,
+    /// Where the entries are.
+    pub entries: PageList<PAGES>,
+    /// Where the doorbell record is: the address of 8 bytes, a multiple of 8.
+    pub doorbell: u64,
+    /// The device overwrites entries that were not taken, instead of failing.
+    pub ignore_overrun: bool,
+}
+
+impl<const PAGES: usize> Command for CreateCqOnPages<PAGES> {
+    const OPCODE: Opcode = Opcode::CREATE_CQ;
+    type Input = WithPages<CreateCqRequest, PAGES>;
+    type Output = NumberReply;
+    type Reply = Cqn;
+
+    fn verify(&self) -> Result<(), CommandError> {
+        aligned("doorbell record", self.doorbell, RECORD)?;
+        self.entries.hold(u64::from(self.size.entries()) * ENTRY)
+    }
+
+    fn write(&self, input: &mut Self::Input) {
+        let WithPages { first, pages } = input;
+        first.header = RequestHeader::new(Self::OPCODE);
+        let flags = CqcFlags::new().with_oi(self.ignore_overrun);
+        context(&mut first.cqc, flags, self.size, self.uar, self.entries.size());
+        first.cqc.c_eqn.set(self.event_queue.get());
+        first.cqc.dbr_addr.set(self.doorbell);
+        *pages = self.entries.to_wire();
     }
 
     fn read(&self, output: &NumberReply) -> Result<Cqn, CommandError> {

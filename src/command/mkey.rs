@@ -172,6 +172,17 @@ impl CreateMkey {
     }
 }
 
+/// Returns rights as an mkey's context has them; reading by the owner is among them.
+const fn rights(access: Access) -> MkcFlags {
+    let rights = access.to_wire();
+    MkcFlags::new()
+        .with_local_read(true)
+        .with_local_write(rights.local_write())
+        .with_remote_read(rights.remote_read())
+        .with_remote_write(rights.remote_write())
+        .with_atomic(rights.atomic())
+}
+
 impl Command for CreateMkey {
     const OPCODE: Opcode = Opcode::CREATE_MKEY;
     type Input = CreateMkeyRequest;
@@ -181,15 +192,9 @@ impl Command for CreateMkey {
     fn write(&self, input: &mut CreateMkeyRequest) {
         let features = &self.features;
         input.header = RequestHeader::new(Self::OPCODE);
-        let rights = features.access.to_wire();
-        let flags = MkcFlags::new()
+        let flags = rights(features.access)
             .with_free(true)
             .with_umr_en(true)
-            .with_local_read(true)
-            .with_local_write(rights.local_write())
-            .with_remote_read(rights.remote_read())
-            .with_remote_write(rights.remote_write())
-            .with_atomic(rights.atomic())
             .with_relaxed_ordering_write(features.relaxed_ordering_write)
             .with_access_mode_1_0(MkcFlags::KLM);
         input.mkc.flags.set(flags.into_bits());
@@ -272,15 +277,7 @@ impl Command for CreateMemoryRegion {
     fn write(&self, input: &mut CreateMkeyRequest) {
         input.header = RequestHeader::new(Self::OPCODE);
         input.source.set(MkeySource::new().with_pg_access(true).with_mkey_umem_valid(true).into_bits());
-        let rights = self.access.to_wire();
-        let flags = MkcFlags::new()
-            .with_local_read(true)
-            .with_local_write(rights.local_write())
-            .with_remote_read(rights.remote_read())
-            .with_remote_write(rights.remote_write())
-            .with_atomic(rights.atomic())
-            .with_access_mode_1_0(MkcFlags::MTT);
-        input.mkc.flags.set(flags.into_bits());
+        input.mkc.flags.set(rights(self.access).with_access_mode_1_0(MkcFlags::MTT).into_bits());
         input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
         input.mkc.pd.set(MkcPd::new().with_pd(self.pd.get()).into_bits());
         input.mkc.start_addr.set(self.address);
@@ -290,6 +287,49 @@ impl Command for CreateMemoryRegion {
         input.translations_octword_actual_size.set(self.octowords());
         input.umem_id.set(self.memory.umem.0);
         input.umem_offset.set(self.memory.offset);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Key, CommandError> {
+        Ok(Key::new(MkeyIndex::from_low_bits(output.number.get()), self.tag))
+    }
+}
+
+/// Creates a key of all memory that the device reaches, by its address on the bus (CREATE_MKEY without translation; source: Linux
+/// `mlx5_ib_get_dma_mr`, `mlx5e_create_mkey`). The reply is its key.
+///
+/// Without a system there is nobody who registers memory, and none that has to be kept apart: this key is the local key of everything.
+/// A peer that is given it, or an mkey laid over it without limits, reaches everything too.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CreatePhysicalRegion, Pdn};
+/// use mlx5_mkey::mkey::Access;
+/// let command = CreatePhysicalRegion { pd: Pdn::new(7)?, access: Access::LOCAL_WRITE, tag: 0 };
+/// let mut mailbox = [0; CreatePhysicalRegion::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 272);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreatePhysicalRegion {
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Rights; reading by the owner is always allowed.
+    pub access: Access,
+    /// Tag of its key.
+    pub tag: u8,
+}
+
+impl Command for CreatePhysicalRegion {
+    const OPCODE: Opcode = Opcode::CREATE_MKEY;
+    type Input = CreateMkeyRequest;
+    type Output = NumberReply;
+    type Reply = Key;
+
+    fn write(&self, input: &mut CreateMkeyRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.mkc.flags.set(rights(self.access).with_access_mode_1_0(MkcFlags::PA).into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
+        input.mkc.pd.set(MkcPd::new().with_pd(self.pd.get()).with_length64(true).into_bits());
     }
 
     fn read(&self, output: &NumberReply) -> Result<Key, CommandError> {

@@ -39,13 +39,16 @@ mod bits;
 mod capabilities;
 mod cq;
 mod dek;
+mod eq;
 mod login;
 mod mkey;
 mod numbers;
+mod pages;
 mod psv;
 mod qp;
 mod resources;
 mod secret;
+mod startup;
 #[cfg(test)]
 mod tests;
 
@@ -53,22 +56,28 @@ pub use capabilities::{
     CryptoCapabilities, CryptoReport, GeneralCapabilities, KeyImport, PortType, QueryCryptoCapabilities,
     QueryGeneralCapabilities,
 };
-pub use cq::{CqSize, CreateCq, DestroyCq};
+pub use cq::{CqSize, CreateCq, CreateCqOnPages, DestroyCq};
 pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek, XtsKey};
+pub use eq::{CreateEq, DestroyEq, EqSize};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
-pub use mkey::{CreateMemoryRegion, CreateMkey, DestroyMkey, EntryCount, MkeyFeatures};
+pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{
-    AckTimeout, CredentialId, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage, LogPageSize, Pdn, Priority,
-    Psn, Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
+    AckTimeout, CredentialId, Eqn, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage, LogPageSize, Pdn,
+    Priority, Psn, Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
 };
+pub use pages::PageList;
 pub use psv::{CreatePsv, DestroyPsv};
 pub use qp::{
-    CreateQp, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, QpAccess, QpChange, QpInfo,
-    QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init, Rtr2Rts, Rts2Rts, SendRingSize,
-    SlotCount, SlotStride, SqErr2Rts, Sqd2Rts, TimestampFormat,
+    CreateQp, CreateQpOnPages, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, QpAccess,
+    QpChange, QpInfo, QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init, Rtr2Rts,
+    Rts2Rts, SendRingSize, SlotCount, SlotStride, SqErr2Rts, Sqd2Rts, TimestampFormat,
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
 pub use secret::{EncodedRequest, Secret, wipe};
+pub use startup::{
+    DisableHca, EnableHca, FIRMWARE_PAGE, Function, GivePages, InitHca, Issi, IssiInfo, PagePhase,
+    PageRequest, QueryIssi, QueryPages, SetIssi, TakePages, TakenPages, TeardownHca,
+};
 
 use crate::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};
@@ -99,6 +108,14 @@ pub trait Command {
     /// Bytes of a reply: the room that the device must be given.
     const OUTPUT: usize = size_of::<Self::Output>();
 
+    /// Refuses a request that no device could carry out; [`Command::encode`] asks before it writes. By default there is none.
+    ///
+    /// # Errors
+    /// [`CommandError`] that says why.
+    fn verify(&self) -> Result<(), CommandError> {
+        Ok(())
+    }
+
     /// Fills in a request whose bytes are all 0.
     fn write(&self, input: &mut Self::Input);
 
@@ -111,8 +128,9 @@ pub trait Command {
     /// Writes the request to the start of a mailbox, every byte of it, and nothing after it.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`]; then nothing is written.
+    /// [`CommandError::MailboxTooShort`], or what [`Command::verify`] says; then nothing is written.
     fn encode<'m>(&self, mailbox: &'m mut [u8]) -> Result<EncodedRequest<'m>, CommandError> {
+        self.verify()?;
         let length = mailbox.len();
         let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed: Self::INPUT };
         let bytes = mailbox.get_mut(..Self::INPUT).ok_or(too_short)?;

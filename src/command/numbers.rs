@@ -44,6 +44,8 @@ numbers! {
     Pdn(u32) = "protection domain number", 0xff_ffff;
     /// The number of a doorbell page (PRM `uar_page`, 24 bits).
     UarPage(u32) = "UAR page number", 0xff_ffff;
+    /// The number of an event queue (PRM `eqn`, 8 bits).
+    Eqn(u32) = "event queue number", 0xff;
     /// A number of the user's choice that completions carry (PRM `user_index`, 24 bits).
     UserIndex(u32) = "user index", 0xff_ffff;
     /// The number of a packet in a connection (PRM `next_send_psn`, `next_rcv_psn`, 24 bits).
@@ -67,6 +69,15 @@ numbers! {
     LogMessage(u8) = "logarithm of the message size", 31;
     /// InfiniBand service level or Ethernet priority (PRM `sl`, `eth_prio`; 3 bits, the smaller of the two).
     Priority(u8) = "priority", 7;
+}
+
+impl UarPage {
+    /// Returns where the page begins in BAR 0, in bytes: its number counts pages of 4 KiB (rdma-core `uar2iova`).
+    ///
+    /// Assumption: as long as SET_HCA_CAP has not set `log_uar_page_sz`, which a kernel with larger pages does.
+    pub const fn offset(self) -> u64 {
+        self.0 as u64 * 4096
+    }
 }
 
 impl AckTimeout {

@@ -24,16 +24,38 @@ macro_rules! commands {
 }
 
 commands! {
-    AllocPd, AllocUar, CreateCq, CreateDek<'a>, CreateLogin<'a>, CreateMemoryRegion, CreateMkey, CreatePsv<2>, CreateQp,
-    DeallocPd, DeallocUar, DestroyCq, DestroyDek, DestroyLogin, DestroyMkey, DestroyPsv, DestroyQp, Init2Init, Init2Rtr,
-    QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryLogin, QueryQp, Rst2Init,
-    Rtr2Rts, Rts2Rts, Sqd2Rts, SqErr2Rts,
+    AllocPd, AllocUar, CreateCq, CreateCqOnPages<4>, CreateDek<'a>, CreateEq<4>, CreateLogin<'a>, CreateMemoryRegion,
+    CreateMkey, CreatePhysicalRegion, CreatePsv<2>, CreateQp, CreateQpOnPages<4>, DeallocPd, DeallocUar, DestroyCq,
+    DestroyDek, DestroyEq, DestroyLogin, DestroyMkey, DestroyPsv, DestroyQp, DisableHca, EnableHca, GivePages<4>, Init2Init,
+    Init2Rtr, InitHca, QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi,
+    QueryLogin, QueryPages, QueryQp, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts, SqErr2Rts, TakePages<4>, TeardownHca,
 }
 
 fn run(command: &impl Command, mailbox: &mut [u8], reply: &[u8]) -> Option<usize> {
     let length = command.encode(mailbox).ok()?.len();
     command.decode(reply).ok()?;
     Some(length)
+}
+
+/// Makes lists of pages.
+#[unsafe(no_mangle)]
+pub fn entry_pages(size: LogPageSize, addresses: [u64; 4]) -> Option<PageList<4>> {
+    let list = PageList::new(size, addresses).ok()?;
+    let first = list.addresses().first()?;
+    let contiguous = PageList::<4>::contiguous(list.size(), *first).ok()?;
+    (contiguous.bytes() == list.bytes()).then_some(contiguous)
+}
+
+/// What a reply says of pages that come back.
+#[unsafe(no_mangle)]
+pub fn entry_taken_pages(command: &TakePages<4>, reply: &[u8]) -> Option<u64> {
+    command.decode(reply).ok()?.addresses().last().copied()
+}
+
+/// Where the send ring is.
+#[unsafe(no_mangle)]
+pub fn entry_send_ring(command: &CreateQpOnPages<4>) -> u64 {
+    command.send_ring_offset()
 }
 
 /// Makes PSVs.

@@ -1,12 +1,14 @@
 //! Queue pairs and their rings are created.
 
-use crate::command::{Command, LogPageSize, Pdn, UarPage, UmemSlice, UserIndex};
+use crate::command::pages::aligned;
+use crate::command::{Command, LogPageSize, PageList, Pdn, UarPage, UmemSlice, UserIndex};
 use crate::error::{CommandError, QueueError};
 use crate::types::{Cqn, Qpn};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::pages::WithPages;
 use crate::wire::prm::qp::CreateQpRequest;
 use crate::wire::prm::qp_context::{
-    QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcScatter, QpcSizes, QpcState, QpcUar,
+    Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcScatter, QpcSizes, QpcState, QpcUar,
 };
 
 macro_rules! powers_of_two {
@@ -99,6 +101,52 @@ pub enum TimestampFormat {
     RealTime,
 }
 
+/// Bytes of a block of the send ring, and of a doorbell record.
+const BLOCK: u64 = 64;
+const RECORD: u64 = 8;
+
+/// What is the same wherever the rings are.
+struct Parts {
+    pd: Pdn,
+    uar: UarPage,
+    /// Of the send queue, and of the receive queue.
+    cqs: [Cqn; 2],
+    user_index: UserIndex,
+    send_ring: SendRingSize,
+    receive_ring: Option<ReceiveRing>,
+    page_size: LogPageSize,
+    timestamps: TimestampFormat,
+}
+
+impl Parts {
+    fn write(&self, qpc: &mut Qpc) {
+        let [send_cq, receive_cq] = self.cqs;
+        let state = QpcState::new().with_st(QpcState::RELIABLE_CONNECTION).with_pm_state(QpcState::MIGRATED);
+        qpc.state.set(state.into_bits());
+        qpc.pd.set(QpcPd::new().with_pd(self.pd.get()).into_bits());
+        let mut sizes =
+            QpcSizes::new().with_log_sq_size(self.send_ring.0).with_ts_format(match self.timestamps {
+                TimestampFormat::FreeRunning => 0,
+                TimestampFormat::DeviceDefault => 1,
+                TimestampFormat::RealTime => 2,
+            });
+        let mut kind = QpcReceiveQueue::NONE;
+        if let Some(ring) = &self.receive_ring {
+            // The stride counts octowords: 16 bytes are 0.
+            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0 - 4);
+            kind = QpcReceiveQueue::REGULAR;
+        }
+        qpc.sizes.set(sizes.into_bits());
+        qpc.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
+        qpc.uar.set(QpcUar::new().with_uar_page(self.uar.get()).into_bits());
+        qpc.user_index.set(self.user_index.get());
+        qpc.peer.set(QpcPeer::new().with_log_page_size(self.page_size.over_4k()).into_bits());
+        qpc.cqn_snd.set(send_cq.get());
+        qpc.cqn_rcv.set(receive_cq.get());
+        qpc.scatter.set(QpcScatter::new().with_cs_req(0).with_cs_res(0).into_bits());
+    }
+}
+
 /// Creates a queue pair of a reliable connection, its rings in user memory (CREATE_QP).
 ///
 /// The receive ring is first, the send ring after it. Received data never goes into completion entries: addresses of an
@@ -162,35 +210,119 @@ impl Command for CreateQp {
     fn write(&self, input: &mut CreateQpRequest) {
         input.header = RequestHeader::new(Self::OPCODE);
         let qpc = &mut input.qpc;
-        let state = QpcState::new().with_st(QpcState::RELIABLE_CONNECTION).with_pm_state(QpcState::MIGRATED);
-        qpc.state.set(state.into_bits());
-        qpc.pd.set(QpcPd::new().with_pd(self.pd.get()).into_bits());
-        let mut sizes =
-            QpcSizes::new().with_log_sq_size(self.send_ring.0).with_ts_format(match self.timestamps {
-                TimestampFormat::FreeRunning => 0,
-                TimestampFormat::DeviceDefault => 1,
-                TimestampFormat::RealTime => 2,
-            });
-        let mut kind = QpcReceiveQueue::NONE;
-        if let Some(ring) = &self.receive_ring {
-            // The stride counts octowords: 16 bytes are 0.
-            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0 - 4);
-            kind = QpcReceiveQueue::REGULAR;
-        }
-        qpc.sizes.set(sizes.into_bits());
-        qpc.receive_queue.set(QpcReceiveQueue::new().with_rq_type(kind).into_bits());
-        qpc.uar.set(QpcUar::new().with_uar_page(self.uar.get()).into_bits());
-        qpc.user_index.set(self.user_index.get());
-        qpc.peer.set(QpcPeer::new().with_log_page_size(self.page_size.over_4k()).into_bits());
-        qpc.cqn_snd.set(self.send_cq.get());
-        qpc.cqn_rcv.set(self.receive_cq.get());
-        qpc.scatter.set(QpcScatter::new().with_cs_req(0).with_cs_res(0).into_bits());
+        let parts = Parts {
+            pd: self.pd,
+            uar: self.uar,
+            cqs: [self.send_cq, self.receive_cq],
+            user_index: self.user_index,
+            send_ring: self.send_ring,
+            receive_ring: self.receive_ring,
+            page_size: self.page_size,
+            timestamps: self.timestamps,
+        };
+        parts.write(qpc);
         qpc.doorbell.set(QpcDoorbell::new().with_dbr_umem_valid(true).into_bits());
         qpc.dbr_umem_id.set(self.doorbell.umem.0);
         qpc.dbr_addr.set(self.doorbell.offset);
         input.wq_umem_offset.set(self.rings.offset);
         input.wq_umem_id.set(self.rings.umem.0);
         input.wq_umem_valid.set(CreateQpRequest::UMEM_VALID);
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Qpn, CommandError> {
+        Ok(Qpn::from_low_bits(output.number.get()))
+    }
+}
+
+/// Creates a queue pair of a reliable connection, its rings in pages of memory (CREATE_QP): without a system, where nobody registers
+/// user memory.
+///
+/// The receive ring is first; the send ring begins at the next multiple of 64 bytes behind it. As with [`CreateQp`], received data
+/// never goes into completion entries. The reply is the queue pair's number; it is in reset.
+///
+/// ```
+/// use mlx5_mkey::command::{
+///     Command, CreateQpOnPages, LogPageSize, PageList, Pdn, SendRingSize, TimestampFormat, UarPage, UserIndex,
+/// };
+/// use mlx5_mkey::types::Cqn;
+/// let command = CreateQpOnPages {
+///     pd: Pdn::new(7)?,
+///     uar: UarPage::new(3)?,
+///     send_cq: Cqn::new(0x40)?,
+///     receive_cq: Cqn::new(0x40)?,
+///     user_index: UserIndex::new(1)?,
+///     send_ring: SendRingSize::new(64)?,
+///     receive_ring: None,
+///     rings: PageList::new(LogPageSize::P4K, [0x8000_0000])?,
+///     doorbell: 0x8000_1000,
+///     timestamps: TimestampFormat::FreeRunning,
+/// };
+/// let mut mailbox = [0; CreateQpOnPages::<1>::INPUT];
+/// assert_eq!(command.encode(&mut mailbox)?.len(), 280);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateQpOnPages<const PAGES: usize> {
+    /// Protection domain.
+    pub pd: Pdn,
+    /// Doorbell page.
+    pub uar: UarPage,
+    /// Completion queue of the send queue.
+    pub send_cq: Cqn,
+    /// Completion queue of the receive queue.
+    pub receive_cq: Cqn,
+    /// What completions will carry.
+    pub user_index: UserIndex,
+    /// Size of the send queue.
+    pub send_ring: SendRingSize,
+    /// Size of the receive queue, `None` for none.
+    pub receive_ring: Option<ReceiveRing>,
+    /// Where the rings are.
+    pub rings: PageList<PAGES>,
+    /// Where the doorbell record is: the address of 8 bytes, a multiple of 8, receive counter first.
+    pub doorbell: u64,
+    /// Format of the time stamps.
+    pub timestamps: TimestampFormat,
+}
+
+impl<const PAGES: usize> CreateQpOnPages<PAGES> {
+    /// Returns where the send ring begins, in bytes from the beginning of the first page.
+    pub const fn send_ring_offset(&self) -> u64 {
+        match &self.receive_ring {
+            Some(ring) => ring.bytes().next_multiple_of(BLOCK),
+            None => 0,
+        }
+    }
+}
+
+impl<const PAGES: usize> Command for CreateQpOnPages<PAGES> {
+    const OPCODE: Opcode = Opcode::CREATE_QP;
+    type Input = WithPages<CreateQpRequest, PAGES>;
+    type Output = NumberReply;
+    type Reply = Qpn;
+
+    fn verify(&self) -> Result<(), CommandError> {
+        aligned("doorbell record", self.doorbell, RECORD)?;
+        self.rings.hold(self.send_ring_offset() + u64::from(self.send_ring.get()) * BLOCK)
+    }
+
+    fn write(&self, input: &mut Self::Input) {
+        let WithPages { first, pages } = input;
+        first.header = RequestHeader::new(Self::OPCODE);
+        let parts = Parts {
+            pd: self.pd,
+            uar: self.uar,
+            cqs: [self.send_cq, self.receive_cq],
+            user_index: self.user_index,
+            send_ring: self.send_ring,
+            receive_ring: self.receive_ring,
+            page_size: self.rings.size(),
+            timestamps: self.timestamps,
+        };
+        parts.write(&mut first.qpc);
+        first.qpc.dbr_addr.set(self.doorbell);
+        *pages = self.rings.to_wire();
     }
 
     fn read(&self, output: &NumberReply) -> Result<Qpn, CommandError> {

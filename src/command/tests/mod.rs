@@ -14,6 +14,7 @@ mod mkey;
 mod queues;
 mod replies;
 mod resources;
+mod startup;
 
 use super::bits::{Field, Word, assert_encodes, from_fields, from_words};
 use super::*;

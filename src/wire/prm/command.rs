@@ -11,10 +11,30 @@ codes! {
 
     /// Ask what the device can do.
     QUERY_HCA_CAP = 0x100, "QUERY_HCA_CAP";
+    /// Start the device.
+    INIT_HCA = 0x102, "INIT_HCA";
+    /// Stop it.
+    TEARDOWN_HCA = 0x103, "TEARDOWN_HCA";
+    /// Let a function's commands through.
+    ENABLE_HCA = 0x104, "ENABLE_HCA";
+    /// End that.
+    DISABLE_HCA = 0x105, "DISABLE_HCA";
+    /// Ask how many pages of memory the firmware wants.
+    QUERY_PAGES = 0x107, "QUERY_PAGES";
+    /// Give it pages, or take them back.
+    MANAGE_PAGES = 0x108, "MANAGE_PAGES";
+    /// Ask which versions of the interface the firmware knows.
+    QUERY_ISSI = 0x10a, "QUERY_ISSI";
+    /// Choose one.
+    SET_ISSI = 0x10b, "SET_ISSI";
     /// Create an mkey.
     CREATE_MKEY = 0x200, "CREATE_MKEY";
     /// Destroy an mkey.
     DESTROY_MKEY = 0x202, "DESTROY_MKEY";
+    /// Create an event queue.
+    CREATE_EQ = 0x301, "CREATE_EQ";
+    /// Destroy it.
+    DESTROY_EQ = 0x302, "DESTROY_EQ";
     /// Create a completion queue.
     CREATE_CQ = 0x400, "CREATE_CQ";
     /// Destroy a completion queue.

@@ -37,6 +37,25 @@ pub struct EventEntry {
     pub owner: u8,
 }
 
+impl EventEntry {
+    /// What entries hold before the device learns of them: they are its own in the first lap (`MLX5_EQE_OWNER_INIT_VAL`).
+    pub const UNWRITTEN: Self = Self {
+        reserved0: 0,
+        event_type: 0,
+        reserved1: 0,
+        sub_type: 0,
+        reserved2: [U32::ZERO; 7],
+        cqn: U32::ZERO,
+        reserved3: [0; 7],
+        syndrome: 0,
+        reserved4: [U32::ZERO; 3],
+        number: U32::ZERO,
+        reserved5: [0; 2],
+        signature: 0,
+        owner: 1,
+    };
+}
+
 crate::fmt::defmt_as_bytes!(EventEntry);
 
 const _: () = assert!(size_of::<EventEntry>() == 64);

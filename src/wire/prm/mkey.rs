@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct MkcFlags {
     __: u8,
-    /// How addresses are translated: [`MkcFlags::MTT`] or [`MkcFlags::KLM`].
+    /// How addresses are translated: [`MkcFlags::PA`], [`MkcFlags::MTT`] or [`MkcFlags::KLM`].
     #[bits(2, into = low8::<2>)]
     pub access_mode_1_0: u8,
     /// Local reads.
@@ -46,6 +46,8 @@ pub struct MkcFlags {
 }
 
 impl MkcFlags {
+    /// No translation: addresses are those of the bus (`MLX5_MKC_ACCESS_MODE_PA`).
+    pub const PA: u8 = 0;
     /// Translation by pages (`MLX5_MKC_ACCESS_MODE_MTT`).
     pub const MTT: u8 = 1;
     /// Translation by entries of key, length and address (`MLX5_MKC_ACCESS_MODE_KLMS`).

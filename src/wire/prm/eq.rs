@@ -1,0 +1,80 @@
+//! CREATE_EQ: the context of an event queue (PRM `eqc`).
+
+use super::command::RequestHeader;
+use crate::wire::low::{low8, low32};
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size and doorbell page of an event queue.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct EqcSize {
+    /// Number of the UAR page.
+    #[bits(24, into = low32::<24>)]
+    pub uar_page: u32,
+    /// Logarithm of the entries.
+    #[bits(5, into = low8::<5>)]
+    pub log_eq_size: u8,
+    #[bits(3)]
+    __: u8,
+}
+
+/// The context of an event queue, 64 bytes (PRM `eqc`).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Eqc {
+    /// Status and state, set by the device; overrun is ignored with bit 17.
+    pub flags: U32,
+    /// Reserved.
+    pub reserved0: U32,
+    /// Offset of the entries in their first page, in blocks of 64 bytes, at bit 6; unused here.
+    pub page_offset: U32,
+    /// See [`EqcSize`].
+    pub size: U32,
+    /// Reserved.
+    pub reserved1: U32,
+    /// Interrupt vector, in the low 8 bits.
+    pub intr: U32,
+    /// Logarithm of the page size of the entries, less 12, in the low 5 bits.
+    pub log_page_size: u8,
+    /// Reserved.
+    pub reserved2: [u8; 3],
+    /// Reserved.
+    pub reserved3: [U32; 3],
+    /// Counters of the device.
+    pub counters: [U32; 2],
+    /// Reserved.
+    pub reserved4: [U32; 4],
+}
+
+/// Request, 272 bytes without the list of pages (PRM `create_eq_in`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CreateEqRequest {
+    /// Command.
+    pub header: RequestHeader,
+    /// Reserved.
+    pub reserved0: [U32; 2],
+    /// The context.
+    pub eqc: Eqc,
+    /// Reserved.
+    pub reserved1: [U32; 2],
+    /// Which events it gets: bit n of word m stands for type 64 m + n. Completions of a queue that names it come without.
+    pub event_bitmask: [U64; 4],
+    /// Reserved.
+    pub reserved2: [U32; 38],
+}
+
+crate::fmt::defmt_as_bytes!(Eqc, CreateEqRequest);
+
+const _: () = assert!(size_of::<Eqc>() == 64);
+const _: () = assert!(core::mem::offset_of!(Eqc, size) == 0xc);
+const _: () = assert!(core::mem::offset_of!(Eqc, intr) == 0x14);
+const _: () = assert!(core::mem::offset_of!(Eqc, log_page_size) == 0x18);
+const _: () = assert!(core::mem::offset_of!(Eqc, counters) == 0x28);
+const _: () = assert!(size_of::<CreateEqRequest>() == 272);
+const _: () = assert!(core::mem::offset_of!(CreateEqRequest, eqc) == 0x10);
+const _: () = assert!(core::mem::offset_of!(CreateEqRequest, event_bitmask) == 0x58);
