@@ -4,6 +4,7 @@ use super::pages::aligned;
 use super::{Command, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
 use crate::error::{CommandError, QueueError};
 use crate::types::Cqn;
+use crate::wire::cqe::{Cqe, Cqe128};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::cq::{Cqc, CqcFlags, CqcSize, CreateCqRequest};
 use crate::wire::prm::pages::WithPages;
@@ -41,25 +42,64 @@ impl CqSize {
     }
 }
 
-/// Bytes of an entry, and of a doorbell record.
-const ENTRY: u64 = 64;
+/// Bytes of a doorbell record.
 const RECORD: u64 = 8;
+
+/// The size of a completion queue's entries (PRM `cqc.cqe_sz`). Compressed entries are not asked for, see [`CreateCq`].
+///
+/// ```
+/// use mlx5_mkey::command::CqeSize;
+/// use mlx5_mkey::wire::cqe::Cqe128;
+/// assert_eq!(CqeSize::B128.bytes(), size_of::<Cqe128>());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum CqeSize {
+    /// 64 bytes: [`Cqe`].
+    #[default]
+    B64,
+    /// 128 bytes: [`Cqe128`]. Hosts with cache lines of that size take them, so that two entries never share one.
+    B128,
+}
+
+impl CqeSize {
+    /// Returns the bytes of an entry.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::B64 => size_of::<Cqe>(),
+            Self::B128 => size_of::<Cqe128>(),
+        }
+    }
+
+    /// Returns `cqe_sz`.
+    const fn code(self) -> u8 {
+        match self {
+            Self::B64 => CqcFlags::BYTES_64,
+            Self::B128 => CqcFlags::BYTES_128,
+        }
+    }
+}
 
 /// Fills in what is the same wherever the entries are.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
-    cqc.flags.set(flags.with_cqe_sz(CqcFlags::BYTES_64).into_bits());
+    cqc.flags.set(flags.into_bits());
     cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.0).into_bits());
     cqc.log_page_size = page_size.over_4k();
 }
 
-/// Creates a completion queue of 64-byte entries in user memory (CREATE_CQ).
+/// Creates a completion queue in user memory (CREATE_CQ).
 ///
-/// The entries must hold [`crate::wire::cqe::Cqe::UNWRITTEN`]. The reply is the queue's number.
+/// The entries must hold [`Cqe::UNWRITTEN`] or [`Cqe128::UNWRITTEN`]. The reply is the queue's number.
+///
+/// Entries are not compressed (`cqe_comp_en`): what is left of one then is the hash, the checksum or the stride of a received packet
+/// (`mlx5dv_create_cq`, `cqe_comp_res_format`), of which requests of mkeys have none, and rdma-core's own polling reads no such
+/// entry. A queue of this library reports one as [`crate::error::CompletionError::UnsupportedFormat`].
 ///
 /// ```
-/// use mlx5_mkey::command::{Command, CqSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
+/// use mlx5_mkey::command::{Command, CqSize, CqeSize, CreateCq, LogPageSize, UarPage, UmemId, UmemSlice};
 /// let command = CreateCq {
 ///     size: CqSize::new(256)?,
+///     cqe_size: CqeSize::B64,
 ///     uar: UarPage::new(3)?,
 ///     event_queue: 0,
 ///     entries: UmemSlice { umem: UmemId(9), offset: 0 },
@@ -76,6 +116,8 @@ fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size
 pub struct CreateCq {
     /// Entries.
     pub size: CqSize,
+    /// The size of each.
+    pub cqe_size: CqeSize,
     /// Doorbell page, for arming.
     pub uar: UarPage,
     /// Event queue that an armed queue reports to.
@@ -98,7 +140,10 @@ impl Command for CreateCq {
 
     fn write(&self, input: &mut CreateCqRequest) {
         input.header = RequestHeader::new(Self::OPCODE);
-        let flags = CqcFlags::new().with_oi(self.ignore_overrun).with_dbr_umem_valid(true);
+        let flags = CqcFlags::new()
+            .with_cqe_sz(self.cqe_size.code())
+            .with_oi(self.ignore_overrun)
+            .with_dbr_umem_valid(true);
         context(&mut input.cqc, flags, self.size, self.uar, self.page_size);
         input.cqc.dbr_umem_id.set(self.doorbell.umem.0);
         input.cqc.dbr_addr.set(self.doorbell.offset);
@@ -156,13 +201,13 @@ impl<const PAGES: usize> Command for CreateCqOnPages<PAGES> {
 
     fn verify(&self) -> Result<(), CommandError> {
         aligned("doorbell record", self.doorbell, RECORD)?;
-        self.entries.hold(u64::from(self.size.entries()) * ENTRY)
+        self.entries.hold(u64::from(self.size.entries()) * size_of::<Cqe>() as u64)
     }
 
     fn write(&self, input: &mut Self::Input) {
         let WithPages { first, pages } = input;
         first.header = RequestHeader::new(Self::OPCODE);
-        let flags = CqcFlags::new().with_oi(self.ignore_overrun);
+        let flags = CqcFlags::new().with_cqe_sz(CqcFlags::BYTES_64).with_oi(self.ignore_overrun);
         context(&mut first.cqc, flags, self.size, self.uar, self.entries.size());
         first.cqc.c_eqn.set(self.event_queue.get());
         first.cqc.dbr_addr.set(self.doorbell);

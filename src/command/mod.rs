@@ -56,7 +56,7 @@ pub use capabilities::{
     CryptoCapabilities, CryptoReport, GeneralCapabilities, KeyImport, PortType, QueryCryptoCapabilities,
     QueryGeneralCapabilities,
 };
-pub use cq::{CqSize, CreateCq, CreateCqOnPages, DestroyCq};
+pub use cq::{CqSize, CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
 pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek, XtsKey};
 pub use eq::{CreateEq, DestroyEq, EqSize};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};

@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::cq::Writer;
+use super::cq::{AnyCq, Writer};
 use super::queue_pair::{QpMemory, QpObject};
-use super::sys::{CqParts, QpParts};
+use super::sys::{CqParts, CqSlots, QpParts};
 use super::{
     AdoptError, Cq, CqReader, Device, DevxError, ProtectionDomain, QueuePair, QueuePairSpec, RingAddresses,
     carry, sys,
@@ -61,8 +61,17 @@ impl Device {
     pub unsafe fn adopt_cq(&self, cq: NonNull<c_void>) -> Result<(Cq, CqReader), DevxError> {
         // SAFETY: the caller vouches for the same.
         let CqParts { cqn, record, ring, uar_page } = unsafe { self.context.describe_cq(cq)? };
-        let (entries, words) = (ring.len() as u32, record.bytes().map(u32::from_be_bytes));
-        let queue = CompletionQueue::new(ring, record)?.starting_at(words);
+        let words = record.bytes().map(u32::from_be_bytes);
+        let (queue, entries) = match ring {
+            CqSlots::B64(ring) => {
+                let entries = ring.len();
+                (AnyCq::B64(CompletionQueue::new(ring, record)?.starting_at(words)), entries)
+            }
+            CqSlots::B128(ring) => {
+                let entries = ring.len();
+                (AnyCq::B128(CompletionQueue::new(ring, record)?.starting_at(words)), entries)
+            }
+        };
         if !queue.is_empty() {
             return Err(AdoptError::CompletionsWaiting.into());
         }
@@ -71,7 +80,7 @@ impl Device {
         // SAFETY: libmlx5 arms the queue in this page, which is mapped as long as the context is open. The doorbell is a single
         // store of 8 bytes, which cannot mix on 64-bit hosts.
         let doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
-        Ok(Cq::new(cqn, entries, object, queue, doorbell))
+        Ok(Cq::new(cqn, entries as u32, object, queue, doorbell))
     }
 
     /// Uses an idle queue pair that another library has made and connected (`struct ibv_qp`): its rings, doorbell record and

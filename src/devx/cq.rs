@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::{Device, DevxError, carry, sys};
-use crate::command::{CqSize, CreateCq, LogPageSize, UarPage};
+use crate::command::{CqSize, CqeSize, CreateCq, LogPageSize, UarPage};
 use crate::error::CompletionError;
-use crate::queue::{Completion, CompletionQueue, CompletionRouter, UarCqDoorbell};
+use crate::queue::{ArmFor, Completion, CompletionQueue, CompletionRouter, UarCqDoorbell};
 use crate::types::{Cqn, MkeyIndex, Qpn};
-use crate::wire::cqe::{Cqe, CqeOpcode};
+use crate::wire::cqe::{Cqe, Cqe128, CqeOpcode};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(super) const RECORD_BYTES: usize = 64;
 /// /// For two queue pairs of 256 blocks and 64 slots, and for 32 mkeys with signatures.
 /// fn create(device: &Device) -> Result<(Cq, CqReader), DevxError> {
 ///     let entries = CqSpec::entries_for(2, 256, 64, 32);
-///     device.create_cq(CqSpec { entries, ignore_overrun: false })
+///     device.create_cq(CqSpec { entries, ..CqSpec::default() })
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,15 @@ pub struct CqSpec {
     pub entries: u32,
     /// Entries are not counted, and the device overwrites those that were not taken in time (PRM `oi`).
     pub ignore_overrun: bool,
+    /// The size of an entry.
+    pub cqe_size: CqeSize,
+}
+
+impl Default for CqSpec {
+    /// One entry of 64 bytes.
+    fn default() -> Self {
+        Self::from(1)
+    }
 }
 
 impl CqSpec {
@@ -61,7 +70,7 @@ impl CqSpec {
 
 impl From<u32> for CqSpec {
     fn from(entries: u32) -> Self {
-        Self { entries, ignore_overrun: false }
+        Self { entries, ignore_overrun: false, cqe_size: CqeSize::B64 }
     }
 }
 
@@ -165,16 +174,27 @@ impl Device {
     /// # Errors
     /// [`DevxError::Queue`] for a number of entries that is no power of two, [`DevxError::Call`], [`DevxError::Command`].
     pub fn create_cq(&self, spec: impl Into<CqSpec>) -> Result<(Cq, CqReader), DevxError> {
-        let CqSpec { entries, ignore_overrun } = spec.into();
+        let CqSpec { entries, ignore_overrun, cqe_size } = spec.into();
         let size = CqSize::new(entries)?;
         let uar = sys::Uar::alloc(&self.context)?;
-        let ring_bytes = entries as usize * size_of::<Cqe>();
+        let count = entries as usize;
+        let ring_bytes = count * cqe_size.bytes();
         let memory = sys::Dma::alloc(&self.context, ring_bytes + RECORD_BYTES)?;
         // SAFETY: the reader owns the object that owns the memory, and these are handed out once.
-        let (ring, record) =
-            unsafe { (memory.slots(0, entries as usize, Cqe::UNWRITTEN)?, memory.record(ring_bytes)?) };
+        let queue = unsafe {
+            let record = memory.record(ring_bytes)?;
+            match cqe_size {
+                CqeSize::B64 => {
+                    AnyCq::B64(CompletionQueue::new(memory.slots(0, count, Cqe::UNWRITTEN)?, record)?)
+                }
+                CqeSize::B128 => {
+                    AnyCq::B128(CompletionQueue::new(memory.slots(0, count, Cqe128::UNWRITTEN)?, record)?)
+                }
+            }
+        };
         let command = CreateCq {
             size,
+            cqe_size,
             uar: UarPage::new(uar.page())?,
             event_queue: self.context.event_queue(0)?,
             entries: memory.at(0),
@@ -182,7 +202,6 @@ impl Device {
             page_size: LogPageSize::P4K,
             ignore_overrun,
         };
-        let queue = CompletionQueue::new(ring, record)?;
         let page = uar.base()?;
         let kept = Some(CqMemory { _ring: memory, _uar: uar });
         let (object, number) =
@@ -200,7 +219,7 @@ impl Cq {
         number: Cqn,
         entries: u32,
         object: sys::Object<Option<CqMemory>>,
-        queue: CompletionQueue<'static>,
+        queue: AnyCq,
         doorbell: UarCqDoorbell,
     ) -> (Self, CqReader) {
         let room = Room {
@@ -271,6 +290,57 @@ impl fmt::Debug for Cq {
     }
 }
 
+/// The core's completion queue, by the size of its entries.
+pub(super) enum AnyCq {
+    B64(CompletionQueue<'static>),
+    B128(CompletionQueue<'static, Cqe128>),
+}
+
+/// Does the same with a queue of either size.
+macro_rules! with_queue {
+    ($any:expr, $queue:ident => $body:expr) => {
+        match $any {
+            AnyCq::B64($queue) => $body,
+            AnyCq::B128($queue) => $body,
+        }
+    };
+}
+
+impl AnyCq {
+    pub(super) fn is_empty(&self) -> bool {
+        with_queue!(self, queue => queue.is_empty())
+    }
+
+    pub(super) fn arm(&mut self, doorbell: &mut UarCqDoorbell, entries: ArmFor) {
+        with_queue!(self, queue => queue.arm(doorbell, entries));
+    }
+
+    pub(super) const fn event_received(&mut self) {
+        with_queue!(self, queue => queue.event_received());
+    }
+
+    fn take_entry(&mut self) -> Option<Cqe> {
+        with_queue!(self, queue => {
+            let entry = queue.take_entry()?;
+            queue.release();
+            Some(entry)
+        })
+    }
+
+    fn discard(&mut self, is_stale: impl FnMut(&Cqe) -> bool) {
+        with_queue!(self, queue => queue.discard(is_stale));
+    }
+}
+
+/// Not inlined where [`CqReader::poll`] is: programs have this kind seldom.
+#[inline(never)]
+fn poll_long(
+    queue: &mut CompletionQueue<'static, Cqe128>,
+    router: &mut impl CompletionRouter,
+) -> Option<Result<Completion, CompletionError>> {
+    queue.poll(router)
+}
+
 /// The reading end of a completion queue. It keeps the queue alive.
 ///
 /// [`CqReader::poll`] looks whether there is a completion; [`CqReader::wait`] sleeps until there is one. Who waits for other things
@@ -304,7 +374,7 @@ impl fmt::Debug for Cq {
 /// }
 /// ```
 pub struct CqReader {
-    pub(super) queue: CompletionQueue<'static>,
+    pub(super) queue: AnyCq,
     pub(super) doorbell: UarCqDoorbell,
     /// Made when it is first needed.
     pub(super) channel: Option<Arc<sys::EventChannel>>,
@@ -329,7 +399,10 @@ impl CqReader {
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
         self.forget_departed();
-        self.queue.poll(router)
+        match &mut self.queue {
+            AnyCq::B64(queue) => queue.poll(router),
+            AnyCq::B128(queue) => poll_long(queue, router),
+        }
     }
 
     /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
@@ -341,15 +414,13 @@ impl CqReader {
         each: impl FnMut(Result<Completion, CompletionError>),
     ) -> usize {
         self.forget_departed();
-        self.queue.poll_batch(max, router, each)
+        with_queue!(&mut self.queue, queue => queue.poll_batch(max, router, each))
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`], and gives its slot back to the device. The request that it is
     /// about stays outstanding.
     pub fn take_entry(&mut self) -> Option<Cqe> {
-        let entry = self.queue.take_entry()?;
-        self.queue.release();
-        Some(entry)
+        self.queue.take_entry()
     }
 
     /// Drops the entries of a queue pair.

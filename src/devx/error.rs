@@ -90,7 +90,7 @@ pub enum AdoptError {
     ScatterToCqe,
     /// Work requests must carry a checksum.
     ChecksRequests,
-    /// The entries of the completion queue are not of 64 bytes.
+    /// The entries of the completion queue are neither of 64 nor of 128 bytes.
     EntryBytes(u32),
     /// Rings, doorbell record or register are not where the library can use them.
     Layout(&'static str),
@@ -128,7 +128,7 @@ impl fmt::Display for AdoptError {
             ),
             Self::ChecksRequests => f.write_str("work requests must carry a checksum: unset MLX5_QP_SIGNATURE"),
             Self::EntryBytes(bytes) => {
-                write!(f, "entries of the completion queue have {bytes} bytes, not 64: set MLX5_CQE_SIZE=64")
+                write!(f, "entries of the completion queue have {bytes} bytes, neither 64 nor 128")
             }
             Self::Layout(what) => write!(f, "{what} of the object cannot be used"),
             Self::NotMadeHere => f.write_str("this works for objects only that the library made itself"),

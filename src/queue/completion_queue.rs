@@ -14,7 +14,7 @@ use super::router::{CompletionRouter, CqeOrigin, QpQueues};
 use super::{MAX_COMPLETIONS, barrier};
 use crate::error::{CompletionError, QueueError};
 use crate::types::Qpn;
-use crate::wire::cqe::{Cqe, CqeOpcode, CqeTail, OpOwn};
+use crate::wire::cqe::{Cqe, CqeOpcode, CqeSlot, CqeTail, OpOwn};
 use embedded_hal::delay::DelayNs;
 use zerocopy::transmute;
 
@@ -52,7 +52,8 @@ pub enum ArmFor {
     Solicited,
 }
 
-/// A completion queue over the caller's ring of 64-byte entries.
+/// A completion queue over the caller's ring, of entries of 64 bytes, or of 128 bytes
+/// ([`Cqe128`](crate::wire::cqe::Cqe128)).
 ///
 /// # Events
 /// Who does not want to poll all the time has the device raise an event. One [`CompletionQueue::arm`] asks for one event:
@@ -82,8 +83,8 @@ pub enum ArmFor {
 /// written, raises the event at once where there are more. It raises one event for each sequence number of the arm word. That
 /// number advances with each event received ([`CompletionQueue::event_received`]), and only then: a queue that is armed again
 /// before its event has come asks for the same event, not for a second one.
-pub struct CompletionQueue<'r> {
-    ring: Ring<'r, Cqe>,
+pub struct CompletionQueue<'r, E = Cqe> {
+    ring: Ring<'r, E>,
     record: &'r CqDoorbellRecord,
     /// Entries taken, counted from the queue's start.
     consumer: u64,
@@ -91,13 +92,13 @@ pub struct CompletionQueue<'r> {
     events: u8,
 }
 
-impl<'r> CompletionQueue<'r> {
+impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// Makes a completion queue over `ring`, whose entries are [`Cqe::UNWRITTEN`] but for what the device wrote since it was
     /// created. It begins at the first entry; where another has taken entries before, see [`CompletionQueue::starting_at`].
     ///
     /// # Errors
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
-    pub fn new(ring: &'r mut [Cqe], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
+    pub fn new(ring: &'r mut [E], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
     }
 
@@ -114,14 +115,14 @@ impl<'r> CompletionQueue<'r> {
 
     /// Returns whether the device has written no entry that was not taken.
     pub fn is_empty(&self) -> bool {
-        entry(self.ring.peek(self.consumer)).is_none()
+        entry(self.ring.peek(self.consumer).cqe()).is_none()
     }
 
     /// Takes the next entry as it is, for [`crate::inspect`] or a decoder of one's own, if the device has written one.
     /// It retires nothing, and polling will not see the entry. Its slot stays taken until [`CompletionQueue::release`].
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
-        let entry = entry(self.ring.peek(self.consumer))?;
+        let entry = entry(self.ring.peek(self.consumer).cqe())?;
         self.consumer += 1;
         Some(entry)
     }
@@ -145,19 +146,20 @@ impl<'r> CompletionQueue<'r> {
     /// As [`CompletionQueue::discard`], which is compiled where it is called, with the caller's overflow checks.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let written = (self.consumer..self.consumer + u64::from(self.ring.len()))
-            .take_while(|index| entry(self.ring.peek(*index)).is_some())
+            .take_while(|index| entry(self.ring.peek(*index).cqe()).is_some())
             .count() as u64;
         // From the last back: what stays moves towards it, over what goes.
         let mut target = self.consumer + written;
         for index in (self.consumer..self.consumer + written).rev() {
-            let Some(mut found) = entry(self.ring.peek(index)) else { continue };
-            if is_stale(&found) {
+            if entry(self.ring.peek(index).cqe()).is_none_or(|found| is_stale(&found)) {
                 continue;
             }
             target -= 1;
             let owner = self.ring.peek(target).owner() as u8;
+            let mut slot = self.ring.read(index);
+            let found = slot.cqe_mut();
             found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
-            self.ring.write(target, found);
+            self.ring.write(target, slot);
         }
         let discarded = target - self.consumer;
         if discarded > 0 {
@@ -293,7 +295,7 @@ impl<'r> CompletionQueue<'r> {
     /// nothing for a part of a configuration, which is taken all the same. Its slot stays taken.
     #[inline]
     fn next_success(&mut self, router: &mut impl CompletionRouter) -> Option<WorkCompletion> {
-        let slot = self.ring.peek(self.consumer);
+        let slot = self.ring.peek(self.consumer).cqe();
         let tail = CqeTail::from_bytes(slot.read_u64::<{ CqeTail::OFFSET }>());
         if !tail.is_send_success(slot.owner()) {
             return None;
@@ -399,7 +401,7 @@ fn complete_work(
     Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))
 }
 
-crate::fmt::format_counters!(['r] CompletionQueue ['r] { consumer, events });
+crate::fmt::format_counters!(['r, E] CompletionQueue ['r, E] { consumer, events });
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::QueueError;
+use crate::wire::cqe::{Cqe, CqeSlot};
 use crate::wire::{Block, Wqebb};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -132,6 +133,17 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
     }
 }
 
+impl<'q, E: CqeSlot> Slot<'q, E> {
+    /// Returns the completion entry in the slot.
+    #[inline]
+    pub(super) fn cqe(self) -> Slot<'q, Cqe> {
+        const { assert!(E::OFFSET.is_multiple_of(align_of::<Cqe>()) && E::OFFSET + 64 == size_of::<E>()) };
+        // SAFETY: within the slot, see `Ring::peek`, and aligned as entries are.
+        let at = unsafe { self.at.byte_add(E::OFFSET) };
+        Slot { at: at.cast(), owner: self.owner, memory: PhantomData }
+    }
+}
+
 /// A slot that a test writes as a device does, while a queue reads it.
 #[cfg(test)]
 #[derive(Default)]
@@ -139,7 +151,7 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
 pub(super) struct Line(pub(super) [core::sync::atomic::AtomicU64; 8]);
 
 #[cfg(test)]
-impl<'r> Ring<'r, crate::wire::cqe::Cqe> {
+impl<'r> Ring<'r, Cqe> {
     /// A ring for reading alone.
     pub(super) fn over(lines: &'r [Line]) -> Self {
         assert!(lines.len().is_power_of_two());

@@ -215,6 +215,72 @@ impl Default for Cqe {
     }
 }
 
+/// A completion entry of 128 bytes: a [`Cqe`] behind 64 bytes of which this library asks for none (`struct mlx5_cqe64` in the second
+/// half of a slot, `mlx5_poll_one` in rdma-core's `cq.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct Cqe128 {
+    /// Data of a message that was received into the entry (`inline_64`), where a queue pair was made for that; unused here.
+    pub inline_64: [u8; 64],
+    /// The entry.
+    pub cqe: Cqe,
+}
+
+impl Cqe128 {
+    /// An entry that the device has not written, as [`Cqe::UNWRITTEN`].
+    pub const UNWRITTEN: Self = Self { inline_64: [0; 64], cqe: Cqe::UNWRITTEN };
+}
+
+impl Default for Cqe128 {
+    fn default() -> Self {
+        Self::UNWRITTEN
+    }
+}
+
+/// What a completion ring has slots of: [`Cqe`] or [`Cqe128`].
+pub trait CqeSlot:
+    Copy + Send + FromBytes + IntoBytes + KnownLayout + Immutable + sealed::Sealed + 'static
+{
+    /// Where the entry is in a slot, in bytes.
+    const OFFSET: usize;
+
+    /// Returns the entry.
+    fn cqe(&self) -> &Cqe;
+
+    /// Returns the entry, to be changed.
+    fn cqe_mut(&mut self) -> &mut Cqe;
+}
+
+impl CqeSlot for Cqe {
+    const OFFSET: usize = 0;
+
+    fn cqe(&self) -> &Cqe {
+        self
+    }
+
+    fn cqe_mut(&mut self) -> &mut Cqe {
+        self
+    }
+}
+
+impl CqeSlot for Cqe128 {
+    const OFFSET: usize = core::mem::offset_of!(Self, cqe);
+
+    fn cqe(&self) -> &Cqe {
+        &self.cqe
+    }
+
+    fn cqe_mut(&mut self) -> &mut Cqe {
+        &mut self.cqe
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Cqe {}
+    impl Sealed for super::Cqe128 {}
+}
+
 /// A completion entry for a failed request, 64 bytes (`struct mlx5_err_cqe`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
@@ -301,10 +367,11 @@ impl SignatureErrorCqe {
     pub const FIELD_MASK: u8 = 7;
 }
 
-crate::fmt::defmt_as_bytes!(Cqe, ErrorCqe, SignatureErrorCqe);
+crate::fmt::defmt_as_bytes!(Cqe, Cqe128, ErrorCqe, SignatureErrorCqe);
 
 const _: () =
     assert!(size_of::<Cqe>() == 64 && size_of::<ErrorCqe>() == 64 && size_of::<SignatureErrorCqe>() == 64);
+const _: () = assert!(size_of::<Cqe128>() == 128 && Cqe128::OFFSET == 64);
 const _: () = assert!(core::mem::offset_of!(Cqe, byte_count) == 44);
 const _: () = assert!(core::mem::offset_of!(Cqe, sop_qpn) == 56);
 const _: () = assert!(core::mem::offset_of!(Cqe, user_index) == 32);

@@ -26,7 +26,7 @@ use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
     Wqebb,
     bsf::SignatureBsf,
-    cqe::{Cqe, CqeTail},
+    cqe::{Cqe, Cqe128, CqeTail},
     data::DataSegment,
 };
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
@@ -270,6 +270,17 @@ poll! {
 poll! {
     entry_poll_table, entry_poll_batch_table, entry_wait_table:
     &mut QpTable<Queues<'_, '_>, 64>, |table, mkeys| table.router(mkeys)
+}
+
+/// Takes one of the long entries, and drops others.
+#[unsafe(no_mangle)]
+pub fn entry_poll_long(
+    completions: &mut CompletionQueue<'_, Cqe128>,
+    queues: Queues<'_, '_>,
+    mkeys: &mut [Mkey],
+) -> Option<Result<u64, CompletionError>> {
+    completions.discard(|entry| entry.wqe_counter.get() == 0);
+    completions.poll(&mut QpRouter { queues, mkeys }).map(|completion| completion.map(sum))
 }
 
 /// Drops the entries of a queue pair.

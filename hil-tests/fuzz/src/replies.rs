@@ -174,6 +174,7 @@ impl Case<'_> {
     fn cq(&self) -> CreateCq {
         CreateCq {
             size: CqSize::new(1 << (self.number % 23)).unwrap(),
+            cqe_size: if self.number & 2 != 0 { CqeSize::B128 } else { CqeSize::B64 },
             uar: UarPage::new(self.number & 0xff_ffff).unwrap(),
             event_queue: self.number,
             entries: UmemSlice { umem: UmemId(self.number), offset: u64::from(self.number) },

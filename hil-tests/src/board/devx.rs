@@ -14,8 +14,9 @@ use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpAccess, QpState, XtsKey,
 };
 use mlx5_mkey::devx::{
-    Cq, CqReader, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle, MkeyObject,
-    MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl, QueuePair, QueuePairSpec,
+    Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle,
+    MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl, QueuePair,
+    QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
@@ -211,8 +212,9 @@ impl DevxBoard {
     }
 
     fn create_end(&mut self, spec: EndSpec) -> Result<QpEnd, DevxError> {
-        let (cq, completions) = self.device.create_cq(COMPLETIONS as u32)?;
-        let EndSpec { drain_on_signature_error, denied } = spec;
+        let EndSpec { drain_on_signature_error, denied, cqe_size } = spec;
+        let (cq, completions) =
+            self.device.create_cq(CqSpec { cqe_size, ..CqSpec::from(COMPLETIONS as u32) })?;
         let access = QpAccess {
             remote_read: !denied.contains(Access::REMOTE_READ),
             remote_write: !denied.contains(Access::REMOTE_WRITE),

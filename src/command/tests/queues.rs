@@ -7,6 +7,7 @@ use super::*;
 fn m56_completion_queues() {
     let command = CreateCq {
         size: CqSize::new(512).unwrap(),
+        cqe_size: CqeSize::B64,
         uar: UarPage::new(0x12_3456).unwrap(),
         event_queue: 0x9a,
         entries: UmemSlice { umem: UmemId(0x1357_9bdf), offset: 0x0102_0304_0506_0708 },
@@ -16,24 +17,27 @@ fn m56_completion_queues() {
     };
     // The kernel's and DPDK's `cqc` and `create_cq_in`.
     const CQC: usize = 0x80;
-    fields(
-        &command,
-        &[
-            (0, 16, 0x400),
-            (CQC + 0x06, 1, 1),                       // dbr_umem_valid
-            (CQC + 0x08, 3, 0),                       // cqe_sz
-            (CQC + 0x0e, 1, 1),                       // oi
-            (CQC + 0x20, 32, 0x89ab_cdef),            // dbr_umem_id
-            (CQC + 0x63, 5, 9),                       // log_cq_size
-            (CQC + 0x68, 24, 0x12_3456),              // uar_page
-            (CQC + 0xb8, 8, 0x9a),                    // c_eqn
-            (CQC + 0xc3, 5, 4),                       // log_page_size
-            (CQC + 0x1c0, 64, 0x1122_3344_5566_7788), // dbr_addr
-            (0x280, 64, 0x0102_0304_0506_0708),       // cq_umem_offset
-            (0x2c0, 32, 0x1357_9bdf),                 // cq_umem_id
-            (0x2e0, 1, 1),                            // cq_umem_valid
-        ],
-    );
+    for (cqe_size, cqe_sz) in [(CqeSize::B64, 0), (CqeSize::B128, 1)] {
+        let command = CreateCq { cqe_size, ..command };
+        fields(
+            &command,
+            &[
+                (0, 16, 0x400),
+                (CQC + 0x06, 1, 1),                       // dbr_umem_valid
+                (CQC + 0x08, 3, cqe_sz),                  // cqe_sz
+                (CQC + 0x0e, 1, 1),                       // oi
+                (CQC + 0x20, 32, 0x89ab_cdef),            // dbr_umem_id
+                (CQC + 0x63, 5, 9),                       // log_cq_size
+                (CQC + 0x68, 24, 0x12_3456),              // uar_page
+                (CQC + 0xb8, 8, 0x9a),                    // c_eqn
+                (CQC + 0xc3, 5, 4),                       // log_page_size
+                (CQC + 0x1c0, 64, 0x1122_3344_5566_7788), // dbr_addr
+                (0x280, 64, 0x0102_0304_0506_0708),       // cq_umem_offset
+                (0x2c0, 32, 0x1357_9bdf),                 // cq_umem_id
+                (0x2e0, 1, 1),                            // cq_umem_valid
+            ],
+        );
+    }
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])).unwrap(), Cqn::new(0x12_3456).unwrap());
     words(&DestroyCq(Cqn::new(0x12_3456).unwrap()), &[(0, 0x0401_0000), (8, 0x12_3456)]);
 }

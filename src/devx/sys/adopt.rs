@@ -7,7 +7,7 @@ use super::context::Context;
 use super::errno::check;
 use crate::devx::error::{AdoptError, DevxError};
 use crate::queue::{CqDoorbellRecord, DoorbellRecord};
-use crate::wire::cqe::Cqe;
+use crate::wire::cqe::{Cqe, Cqe128};
 use crate::wire::data::DataSegment;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
 use core::ffi::c_void;
@@ -26,11 +26,17 @@ pub(in crate::devx) struct QpParts {
     pub(in crate::devx) register: NonNull<u64>,
 }
 
+/// The slots of a completion ring, of either size.
+pub(in crate::devx) enum CqSlots {
+    B64(&'static mut [Cqe]),
+    B128(&'static mut [Cqe128]),
+}
+
 /// A completion queue of another library.
 pub(in crate::devx) struct CqParts {
     pub(in crate::devx) cqn: u32,
     pub(in crate::devx) record: &'static CqDoorbellRecord,
-    pub(in crate::devx) ring: &'static mut [Cqe],
+    pub(in crate::devx) ring: CqSlots,
     /// The beginning of its UAR page.
     pub(in crate::devx) uar_page: NonNull<u64>,
 }
@@ -127,12 +133,15 @@ impl Context {
         // writes.
         check("mlx5dv_init_obj", unsafe { (self.api.mlx5dv_init_obj)(&mut obj, OBJ_CQ) })?;
         let Mlx5dvCq { buf, dbrec, cqe_cnt, cqe_size, cq_uar, cqn, .. } = out;
-        if cqe_size as usize != size_of::<Cqe>() {
-            return Err(AdoptError::EntryBytes(cqe_size).into());
-        }
+        let (count, nowhere) = (cqe_cnt as usize, AdoptError::Layout("the ring"));
         // SAFETY: as for queue pairs.
         unsafe {
-            let ring = slots(buf, cqe_cnt as usize).ok_or(AdoptError::Layout("the ring"))?;
+            let ring = match cqe_size as usize {
+                64 => slots(buf, count).map(CqSlots::B64),
+                128 => slots(buf, count).map(CqSlots::B128),
+                _ => return Err(AdoptError::EntryBytes(cqe_size).into()),
+            };
+            let ring = ring.ok_or(nowhere)?;
             let uar_page = place(cq_uar).ok_or(AdoptError::Layout("the UAR page"))?;
             Ok(CqParts { cqn, record: record(dbrec)?, ring, uar_page })
         }

@@ -19,7 +19,7 @@ mod uar;
 mod wait;
 
 pub(super) use address::Route;
-pub(super) use adopt::{CqParts, QpParts};
+pub(super) use adopt::{CqParts, CqSlots, QpParts};
 pub(super) use allocation::Allocation;
 pub(super) use context::Context;
 pub(super) use dma::Dma;

@@ -14,7 +14,7 @@ use crate::queue::{
 };
 use crate::types::{BlockSize, DomainKind, Key, MkeyIndex, PsvIndex, Seed};
 use crate::wire::Wqebb;
-use crate::wire::cqe::{SignatureErrorCqe, Syndrome};
+use crate::wire::cqe::{Cqe128, SignatureErrorCqe, Syndrome};
 use crate::wire::ctrl::Opcode;
 use crate::wire::data::DataSegment;
 use crate::wqe::{PreparedConfig, Sge};
@@ -81,6 +81,28 @@ fn m56_entries_of_the_other_lap_are_not_there_yet() {
     assert_eq!(record.bytes()[0], [0, 0, 0, 2]);
     let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 2]);
     assert_eq!(CompletionQueue::new(&mut ring, &record).unwrap().take_entry(), None);
+}
+
+#[test]
+fn m56_entries_of_128_bytes_are_read_in_their_second_half() {
+    let long = |counter, owner| Cqe128 {
+        inline_64: [counter as u8; 64],
+        cqe: cqe(CqeOpcode::RESPONDER_ERROR, counter, owner),
+    };
+    let (mut ring, record) =
+        ([long(0, 0), long(1, 0), long(2, 0), Cqe128::UNWRITTEN], CqDoorbellRecord::new());
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let counters = |completions: &mut CompletionQueue<'_, Cqe128>| -> Vec<u16> {
+        core::iter::from_fn(|| completions.take_entry()).map(|entry| entry.wqe_counter.get()).collect()
+    };
+    // What stays moves with the half before it.
+    assert_eq!(completions.discard(|entry| entry.wqe_counter.get() == 1), 1);
+    assert_eq!((counters(&mut completions), completions.is_empty()), (vec![0, 2], true));
+    assert_eq!(ring.map(|slot| slot.inline_64[0]), [0, 0, 2, 0]);
+    // In the second lap.
+    let mut ring = [long(4, 1), long(1, 0), long(2, 0), long(3, 0)];
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at([3, 0]);
+    assert_eq!(counters(&mut completions), [3, 4]);
 }
 
 #[test]

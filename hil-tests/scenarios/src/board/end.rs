@@ -14,7 +14,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wire::cqe::Cqe;
+use mlx5_mkey::wire::cqe::{Cqe, CqeSlot};
 use mlx5_mkey::wqe::Sge;
 
 /// Requests on their way, one by one or in a batch.
@@ -99,16 +99,16 @@ pub trait EndQueues {
 }
 
 /// The library's own queues.
-pub struct CoreQueues<D> {
+pub struct CoreQueues<D, E: CqeSlot = Cqe> {
     /// Where work is posted.
     pub send: SendQueue<'static, D, SEND_BLOCKS>,
     /// Where buffers for the peer's messages are posted.
     pub receive: ReceiveQueue<'static, RECEIVE_SLOTS>,
     /// Where both report.
-    pub completions: CompletionQueue<'static>,
+    pub completions: CompletionQueue<'static, E>,
 }
 
-impl<D: Doorbell> EndQueues for CoreQueues<D> {
+impl<D: Doorbell, E: CqeSlot> EndQueues for CoreQueues<D, E> {
     fn qpn(&self) -> Qpn {
         self.send.qpn()
     }

@@ -12,6 +12,7 @@ use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::string::String;
 use alloc::vec::Vec;
+use mlx5_mkey::command::CqeSize;
 use mlx5_mkey::mkey::{Access, Mkey, UmrForm, XtsEngine};
 use mlx5_mkey::types::{DekId, Key};
 
@@ -29,6 +30,8 @@ pub struct EndSpec {
     pub drain_on_signature_error: bool,
     /// What its peer may not do, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
     pub denied: Access,
+    /// The size of its completion entries.
+    pub cqe_size: CqeSize,
 }
 
 /// One of the two protection domains that each board has.

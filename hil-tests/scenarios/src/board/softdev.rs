@@ -11,13 +11,14 @@ use crate::way::Way;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use mlx5_mkey::command::CqeSize;
 use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
     CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wire::cqe::Cqe;
+use mlx5_mkey::wire::cqe::{Cqe, Cqe128, CqeSlot};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_softdev as softdev;
 use softdev::factory;
@@ -104,13 +105,20 @@ impl SoftBoard {
     }
 
     fn create_end(&mut self, spec: EndSpec) -> QpEnd {
+        match spec.cqe_size {
+            CqeSize::B64 => self.create_end_with(spec, Cqe::UNWRITTEN),
+            CqeSize::B128 => self.create_end_with(spec, Cqe128::UNWRITTEN),
+        }
+    }
+
+    fn create_end_with<E: CqeSlot>(&mut self, spec: EndSpec, unwritten: E) -> QpEnd {
         let memory = self.device.memory_mut();
         // SAFETY: rings and records go into the queues below and nowhere else; the device only reads records.
         let ((sq, sq_address), (rq, rq_address), (cq, cq_address)) = unsafe {
             (
                 memory.share(Wqebb::ZERO, SEND_BLOCKS),
                 memory.share(DataSegment::default(), RECEIVE_SLOTS * ENTRIES_PER_SLOT),
-                memory.share(Cqe::UNWRITTEN, COMPLETIONS),
+                memory.share(unwritten, COMPLETIONS),
             )
         };
         // SAFETY: as above.
@@ -121,7 +129,7 @@ impl SoftBoard {
             .create_cq(softdev::CqAttributes {
                 ring: cq_address,
                 log_entries: COMPLETIONS.ilog2() as u8,
-                entry_bytes: 64,
+                entry_bytes: size_of::<E>() as u8,
                 doorbell_record: cq_record_address,
                 ignore_overrun: false,
             })

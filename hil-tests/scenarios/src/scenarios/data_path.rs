@@ -1,21 +1,25 @@
 //! Requests that move data: every opcode through an mkey, lists of entries, failures and what is behind them.
 
-use super::fixture::{DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, same};
+use super::fixture::{
+    DIF, MkeyFixture, PLAIN, SIGNATURE, domain, entry, flipped, part, pattern, reports, same,
+};
 use super::{Scenario, scenario};
-use crate::board::{Board, COMPLETIONS};
+use crate::board::{Board, COMPLETIONS, EndSpec};
 use crate::expected;
-use crate::qp_pair::{QpPairFixture, Region, Tx, Verdict};
+use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, ensure_eq};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange};
+use mlx5_mkey::command::CqeSize;
+use mlx5_mkey::mkey::{Access, BlockSignature, MkeyConfig, Signature, SignatureChange, SignatureErrorKind};
 use mlx5_mkey::queue::{Failure, Message, Outcome, RequestKind};
-use mlx5_mkey::types::Seed;
+use mlx5_mkey::types::{DomainKind, Key, Seed};
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r001_completions_lap_their_queue, NOTHING, ["R1"]),
+    scenario!(r001_completions_of_128_bytes, SIGNATURE, ["R1", "M56"]),
     scenario!(r016_atomics_through_an_mkey, NOTHING, ["R16"]),
     scenario!(r016_inline_data_through_the_peers_mkey, NOTHING, ["R16"]),
     scenario!(r016_immediate_data_beside_an_mkey, NOTHING, ["R16"]),
@@ -43,7 +47,10 @@ fn ring_and_run(pair: &mut QpPairFixture<'_>) -> Verdict {
 
 /// More completions than the queue has entries: the owner bit tells old from new in every lap.
 fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
-    let mut pair = QpPairFixture::new(board);
+    lap_completions(&mut QpPairFixture::new(board))
+}
+
+fn lap_completions(pair: &mut QpPairFixture<'_>) -> Verdict {
     let mut next = 0u64;
     while next < 5 * COMPLETIONS as u64 {
         let first = next;
@@ -53,10 +60,37 @@ fn r001_completions_lap_their_queue(board: &mut dyn Board) -> Verdict {
             next += 1;
         }
         ensure!(pair.poll_near()?.is_empty(), "completed before it was rung");
-        ring_and_run(&mut pair)?;
+        ring_and_run(pair)?;
         let ids: Vec<u64> = pair.wait_near(97)?.iter().map(|completion| completion.id).collect();
         ensure_eq!(ids, (first..next).collect::<Vec<_>>(), "completions");
     }
+    Ok(())
+}
+
+/// Entries of 128 bytes hold what those of 64 do: successes over many laps, receives, a signature error, and a failure.
+fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, SIGNATURE);
+    fixture.pair.reconnect_as(EndSpec { cqe_size: CqeSize::B128, ..EndSpec::default() });
+    lap_completions(&mut fixture.pair)?;
+    let own = domain(Signature::T10Dif(DIF));
+    let stream = expected::sign(&pattern(512, 1), Some(&own));
+    fixture.install(&flipped(&stream, 9, 1), Some(&BlockSignature::memory(own)), None)?;
+    let error = fixture.out_bad(Tx::Write, 512)?;
+    reports(&error, SignatureErrorKind::Guard, DomainKind::Memory, 0, 520)?;
+    fixture.install(&stream, Some(&BlockSignature::memory(own)), None)?;
+    fixture.out(Tx::Send, 0, part(&stream, 0..512))?;
+    fixture.store(Rx::Receive, part(&stream, 0..512), &stream)?;
+    let target = fixture.pair.region(&[0; 8]);
+    let remote = Remote { address: target.address, rkey: Key::from_raw(!0) };
+    fixture.pair.near.request(1).rdma_write(remote, &[whole(&target)]).map_err(text)?;
+    fixture.pair.near.request(2).signaled().nop().map_err(text)?;
+    ring_and_run(&mut fixture.pair)?;
+    let failed = fixture.pair.wait_near(2)?.into_iter().map(|completion| match completion.outcome {
+        Outcome::Failed(failure) => (completion.id, Some(failure.syndrome)),
+        _ => (completion.id, None),
+    });
+    let expected = [(1, Some(Syndrome::REMOTE_ACCESS)), (2, Some(Syndrome::FLUSHED))];
+    ensure_eq!(failed.collect::<Vec<_>>(), expected, "failures");
     Ok(())
 }
 

@@ -101,12 +101,17 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let flags = CqcFlags::from_bits(request.cqc.flags.get());
     let size = CqcSize::from_bits(request.cqc.size.get());
-    // 64-byte entries, not compressed: all that the library asks for.
-    if flags.cqe_sz() != 0 || flags.cqe_comp_en() || size.log_cq_size() > 22 {
+    // Not compressed: all that the library asks for.
+    let entry_bytes: u8 = match flags.cqe_sz() {
+        CqcFlags::BYTES_64 => 64,
+        CqcFlags::BYTES_128 => 128,
+        _ => return Err(Status::BAD_PARAMETER),
+    };
+    if flags.cqe_comp_en() || size.log_cq_size() > 22 {
         return Err(Status::BAD_PARAMETER);
     }
     let entries = 1_u32 << size.log_cq_size();
-    let bytes = u64::from(entries) * BLOCK;
+    let bytes = u64::from(entries) * u64::from(entry_bytes);
     let ring = place(call, request.cq_umem_id.get(), request.cq_umem_offset.get(), bytes)?;
     let record = place(call, request.cqc.dbr_umem_id.get(), request.cqc.dbr_addr.get(), RECORD)?;
     let umems = [request.cq_umem_id.get(), request.cqc.dbr_umem_id.get()];
@@ -115,7 +120,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
     let number = call.state.device.create_cq(CqAttributes {
         ring,
         log_entries: size.log_cq_size(),
-        entry_bytes: BLOCK as u8,
+        entry_bytes,
         doorbell_record: record,
         ignore_overrun: flags.oi(),
     })?;
@@ -126,7 +131,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         channel: None,
         ring,
         entries,
-        entry_bytes: BLOCK as u32,
+        entry_bytes: entry_bytes.into(),
         record,
         fired: None,
         completion_events: 0,

@@ -288,10 +288,31 @@ fn queues_that_receive_into_completions_are_refused() {
 }
 
 #[test]
-fn long_completion_entries_are_refused() {
-    with("MLX5_CQE_SIZE", "128", "adopt::long_completion_entries_are_refused", || {
-        let theirs = VerbsQp::connected(Sizes::SMALL);
-        assert_eq!(adoption(&theirs), AdoptError::EntryBytes(128));
-        theirs.destroy();
+fn long_completion_entries_are_read_as_short_ones() {
+    let prepare = |command: &mut Command, _: &Path| {
+        command.env("MLX5_SCATTER_TO_CQE", "0").env("MLX5_CQE_SIZE", "128");
+    };
+    prepared("adopt::long_completion_entries_are_read_as_short_ones", prepare, || {
+        for before in [0, 3, 16, 17] {
+            let mut theirs = VerbsQp::connected(Sizes::SMALL);
+            for _ in 0..before {
+                theirs.post_write();
+                theirs.poll(1);
+            }
+            let (mut queue, mut completions, device) = theirs.adopt::<64, 16>(SPEC).unwrap();
+            for id in 0..40 {
+                completions.arm(ArmFor::Any).unwrap();
+                theirs.fill(id);
+                queue.request(id).signaled().rdma_write(theirs.remote(), &[theirs.sge()]).unwrap();
+                queue.ring_doorbell();
+                theirs.take_event();
+                completions.event_received().unwrap();
+                assert_eq!(next(&mut completions, &mut queue).id, id, "after {before}");
+                assert_eq!(theirs.written(), id);
+            }
+            drop((queue, completions, device));
+            theirs.destroy();
+        }
+        assert_eq!(Counts::now(), Counts::NONE);
     });
 }

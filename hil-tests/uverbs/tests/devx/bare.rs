@@ -6,9 +6,9 @@ use crate::common::preloaded;
 use crate::verbs::Opened;
 use crate::{MOMENT, TIMEOUT};
 use mlx5_mkey::command::{
-    AckTimeout, Command, CqSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage, LogPageSize, Path,
-    PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat,
-    UarPage, UmemId, UmemSlice, UserIndex,
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage,
+    LogPageSize, Path, PathMtu, Pdn, Psn, QpAccess, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize,
+    TimestampFormat, UarPage, UmemId, UmemSlice, UserIndex,
 };
 use mlx5_mkey::queue::{
     ArmFor, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig,
@@ -125,6 +125,7 @@ impl Bare {
             &opened,
             &CreateCq {
                 size: CqSize::new(64).unwrap(),
+                cqe_size: CqeSize::B64,
                 uar: page,
                 event_queue: eqn,
                 entries: at(0),

@@ -60,7 +60,8 @@ fn what_may_complete_is_counted() {
         assert_eq!(cq.free_entries(), 88);
         drop(queue);
         // Who asks for it may overrun.
-        let (unbounded, _reader) = device.create_cq(CqSpec { entries: 4, ignore_overrun: true }).unwrap();
+        let (unbounded, _reader) =
+            device.create_cq(CqSpec { ignore_overrun: true, ..CqSpec::from(4) }).unwrap();
         connected(&device, &pd, &unbounded, spec).unwrap();
     });
 }
