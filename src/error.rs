@@ -511,6 +511,33 @@ pub enum CommandError {
         /// What is missing.
         what: &'static str,
     },
+    /// More translation entries than an mkey of this device can have; it was not asked.
+    TooManyEntries {
+        /// The command.
+        command: Opcode,
+        /// Entries asked for.
+        entries: u32,
+        /// The most that the device takes.
+        max: u32,
+    },
+    /// An entry of a list has a length that the device does not take; it was not asked.
+    EntryLength {
+        /// The command.
+        command: Opcode,
+        /// Which entry.
+        index: u32,
+        /// Its length in bytes; the most is [`crate::mkey::KlmEntry::MAX_BYTES`].
+        length: u32,
+    },
+    /// A space that its entries do not cover, or that ends behind address 2^64 - 1.
+    SpaceLength {
+        /// The command.
+        command: Opcode,
+        /// Bytes of the space.
+        length: u64,
+        /// The most that it can have.
+        max: u64,
+    },
 }
 
 impl fmt::Display for CommandError {
@@ -536,6 +563,16 @@ impl fmt::Display for CommandError {
                 write!(f, "the device gives {pages} pages back, {asked} were asked for")
             }
             Self::Unsupported { command, what } => write!(f, "{command}: the device has no {what}"),
+            Self::TooManyEntries { command, entries, max } => {
+                write!(f, "{command}: {entries} translation entries, the device takes {max}")
+            }
+            Self::EntryLength { command, index, length } => {
+                let max = Klm::MAX_BYTES;
+                write!(f, "{command}: entry {index} has {length} bytes, an entry has 1 to {max}")
+            }
+            Self::SpaceLength { command, length, max } => {
+                write!(f, "{command}: a space of {length} bytes, it can have {max}")
+            }
         }
     }
 }

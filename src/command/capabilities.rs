@@ -100,6 +100,16 @@ pub struct GeneralCapabilities {
     pub umr_fence: UmrFence,
     /// Mkeys may allow writes to pass one another.
     pub relaxed_ordering_write: bool,
+    /// Mkeys may allow reads to pass writes.
+    pub relaxed_ordering_read: bool,
+    /// UMRs may change whether writes may pass one another (ConnectX-7 and later).
+    pub relaxed_ordering_write_umr: bool,
+    /// UMRs may change whether reads may pass writes (ConnectX-7 and later).
+    pub relaxed_ordering_read_umr: bool,
+    /// The entries of an mkey may all be of one length (PRM `fixed_buffer_size`).
+    pub fixed_entry_size: bool,
+    /// Memory windows: keys behind an mkey need not give the peer's rights (PRM `imaicl`; the kernel offers windows by it).
+    pub memory_windows: bool,
     /// There is an mkey that reads and writes nothing.
     pub null_mkey: bool,
     /// Atomics.
@@ -143,6 +153,7 @@ impl GeneralCapabilities {
         let completion_queues = CapCompletionQueues::from_bits(bits.completion_queues.get());
         let mkeys = CapMkeys::from_bits(bits.mkeys.get());
         let limits = CapMkeyLimits::from_bits(bits.mkey_limits.get());
+        let transports = CapTransports::from_bits(bits.transports.get());
         let types = CapSignatureTypes::from_bits(bits.signature_types.get());
         let blocks = CapBlocks::from_bits(bits.blocks.get());
         let offloads = CapOffloads::from_bits(bits.offloads.get());
@@ -194,9 +205,14 @@ impl GeneralCapabilities {
                 _ => UmrFence::Strong,
             },
             relaxed_ordering_write: mkeys.relaxed_ordering_write(),
+            relaxed_ordering_read: mkeys.relaxed_ordering_read(),
+            relaxed_ordering_write_umr: completion_queues.relaxed_ordering_write_umr(),
+            relaxed_ordering_read_umr: completion_queues.relaxed_ordering_read_umr(),
+            fixed_entry_size: limits.fixed_buffer_size(),
+            memory_windows: transports.imaicl(),
             null_mkey: limits.null_mkey(),
             atomic: offloads.atomic(),
-            reliable_connection: CapTransports::from_bits(bits.transports.get()).rc(),
+            reliable_connection: transports.rc(),
             roce: offloads.roce(),
             loopback_without_roce: pages.fl_rc_qp_when_roce_disabled(),
             port_type: PortType(ports.port_type()),
@@ -253,6 +269,14 @@ impl GeneralCapabilities {
             None => None,
             Some(0) => Some(1 << 31),
             Some(log) => Some(1_u32.unbounded_shl(log as u32)),
+        }
+    }
+
+    /// Returns the most translation entries of an mkey ([`GeneralCapabilities::log_max_entries`]).
+    pub const fn max_entries(&self) -> u32 {
+        match 1_u32.checked_shl(self.log_max_entries as u32) {
+            Some(max) => max,
+            None => u32::MAX,
         }
     }
 

@@ -119,8 +119,12 @@ impl CreateMkey {
     /// Refuses what the device cannot do (whether tags can be changed is the kernel's to say, not a capability).
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] with the name of what is missing.
+    /// [`CommandError::Unsupported`] with the name of what is missing, [`CommandError::TooManyEntries`] with the device's limit.
     pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
+        let (entries, max) = (self.max_entries.0 as u32, device.max_entries());
+        if entries > max {
+            return Err(CommandError::TooManyEntries { command: Self::OPCODE, entries, max });
+        }
         let what = if self.features.block_signature && device.signatures().is_none() {
             "block signatures"
         } else if self.features.crypto && device.xts_engine().is_none() {

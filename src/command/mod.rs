@@ -40,6 +40,7 @@ mod capabilities;
 mod cq;
 mod dek;
 mod eq;
+mod list_mkey;
 mod login;
 mod mkey;
 mod numbers;
@@ -59,6 +60,7 @@ pub use capabilities::{
 pub use cq::{CqSize, CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
 pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek, XtsKey};
 pub use eq::{CreateEq, DestroyEq, EqSize};
+pub use list_mkey::{CreateListMkey, EntrySize, FixedEntry, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{
@@ -119,6 +121,14 @@ pub trait Command {
     /// Fills in a request whose bytes are all 0.
     fn write(&self, input: &mut Self::Input);
 
+    /// Returns how many bytes this request has: more than [`Command::INPUT`] where a list follows the structure.
+    fn input_bytes(&self) -> usize {
+        Self::INPUT
+    }
+
+    /// Fills in what follows the structure, bytes that are all 0.
+    fn write_list(&self, _list: &mut [u8]) {}
+
     /// Reads a reply whose status is good.
     ///
     /// # Errors
@@ -131,14 +141,15 @@ pub trait Command {
     /// [`CommandError::MailboxTooShort`], or what [`Command::verify`] says; then nothing is written.
     fn encode<'m>(&self, mailbox: &'m mut [u8]) -> Result<EncodedRequest<'m>, CommandError> {
         self.verify()?;
-        let length = mailbox.len();
-        let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed: Self::INPUT };
-        let bytes = mailbox.get_mut(..Self::INPUT).ok_or(too_short)?;
+        let (length, needed) = (mailbox.len(), self.input_bytes());
+        let too_short = CommandError::MailboxTooShort { command: Self::OPCODE, length, needed };
+        let bytes = mailbox.get_mut(..needed).ok_or(too_short)?;
         bytes.fill(0);
         // From here on the bytes are wiped whatever happens.
         let mut request = EncodedRequest::new(bytes, Self::SECRET);
-        let input = Self::Input::mut_from_bytes(&mut request).map_err(|_| too_short)?;
+        let (input, list) = Self::Input::mut_from_prefix(&mut request).map_err(|_| too_short)?;
         self.write(input);
+        self.write_list(list);
         Ok(request)
     }
 

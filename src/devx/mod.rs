@@ -48,7 +48,7 @@ pub use error::{AdoptError, DevxError, LibraryError, on_drop_error};
 pub use events::{Event, EventKind, Events, EventsCloser};
 pub use mkey_cache::{InvalidatedMkey, MkeyCache, MkeyStore};
 pub use objects::{
-    Dek, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain, Psvs,
+    Dek, ListMkey, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain, Psvs,
 };
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 
@@ -153,7 +153,7 @@ fn carry<C: Command, T>(
     command: &C,
     carrier: impl FnOnce(&[u8], &mut [u8]) -> Result<T, DevxError>,
 ) -> Result<(T, C::Reply), DevxError> {
-    let (mut mailbox, mut reply) = (vec![0; C::INPUT], vec![0; C::OUTPUT]);
+    let (mut mailbox, mut reply) = (vec![0; command.input_bytes()], vec![0; C::OUTPUT]);
     let request = command.encode(&mut mailbox)?;
     match carrier(&request, &mut reply) {
         Ok(carried) => Ok((carried, command.decode(&reply)?)),

@@ -84,7 +84,7 @@ const CONTEXT_FLAGS: &[Named] = &[
 ];
 const MKEY_CONTEXT: &[Spec] = &[
     spec(1, "free", Meaning::Bits(&[flag(6, "refuses all traffic")])),
-    reserved(1),
+    spec(1, "relaxed_ordering_write", Meaning::Bits(&[flag(2, "writes may pass one another")])),
     spec(1, "access", Meaning::Bits(ACCESS)),
     reserved(1),
     spec(3, "qpn", Meaning::Named(&[code(0xff_ffff, "any")])),
@@ -99,7 +99,7 @@ const MKEY_CONTEXT: &[Spec] = &[
     reserved(8),
     spec(4, "translations_octwords", Meaning::Octowords),
     reserved(3),
-    spec(1, "log_page_size", Meaning::Count("")),
+    spec(1, "log_page_size", Meaning::Named(&[part(0x40, 0x40, "reads may pass writes")])),
     reserved(4),
 ];
 const _: () = assert!(total(MKEY_CONTEXT) == size_of::<MkeyContext>());

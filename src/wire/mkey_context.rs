@@ -1,6 +1,6 @@
 //! The mkey context segment: the new values of the fields that the UMR mask selects (PRM `mkc`).
 
-use super::low::low32;
+use super::low::{low8, low32};
 use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,6 +13,33 @@ pub struct FreeByte {
     __: u8,
     /// The key refuses all traffic.
     pub free: bool,
+    #[bits(1)]
+    __: u8,
+}
+
+/// Second byte of the mkey context (PRM `mkc.relaxed_ordering_write`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct OrderingByte {
+    #[bits(2)]
+    __: u8,
+    /// Writes may pass one another.
+    pub relaxed_ordering_write: bool,
+    #[bits(5)]
+    __: u8,
+}
+
+/// Byte with the page size (PRM `mkc.relaxed_ordering_read` and `mkc.log_page_size`).
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct PageByte {
+    /// Logarithm of the page size in bytes; of the bytes of each entry, where all have the same.
+    #[bits(5, into = low8::<5>)]
+    pub log_page_size: u8,
+    #[bits(1)]
+    __: u8,
+    /// Reads may pass writes.
+    pub relaxed_ordering_read: bool,
     #[bits(1)]
     __: u8,
 }
@@ -84,8 +111,8 @@ pub struct FlagsPd {
 pub struct MkeyContext {
     /// See [`FreeByte`].
     pub free: u8,
-    /// Reserved.
-    pub reserved0: u8,
+    /// See [`OrderingByte`].
+    pub ordering: u8,
     /// See [`AccessByte`].
     pub access: u8,
     /// Reserved.
@@ -108,8 +135,8 @@ pub struct MkeyContext {
     pub translations_octowords: U32,
     /// Reserved.
     pub reserved3: [u8; 3],
-    /// Logarithm of the page size; unused for KLM keys.
-    pub log_page_size: u8,
+    /// See [`PageByte`].
+    pub page: u8,
     /// Reserved.
     pub reserved4: U32,
 }
@@ -149,8 +176,14 @@ const _: () = assert!(size_of::<MkeyContext>() == 64);
 const _: () = assert!(core::mem::offset_of!(MkeyContext, flags_pd) == 12);
 const _: () = assert!(core::mem::offset_of!(MkeyContext, len) == 24);
 const _: () = assert!(core::mem::offset_of!(MkeyContext, translations_octowords) == 52);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, ordering) == 1);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, start_addr) == 16);
+const _: () = assert!(core::mem::offset_of!(MkeyContext, page) == 0x3b);
+const _: () = assert!(OrderingByte::new().with_relaxed_ordering_write(true).into_bits() == 1 << 2);
+const _: () = assert!(PageByte::new().with_relaxed_ordering_read(true).into_bits() == 1 << 6);
 const _: () = assert!(FreeByte::new().with_free(true).into_bits() == 1 << 6);
 const _: () = assert!(AccessByte::new().with_local_write(true).into_bits() == 0x08);
 const _: () = assert!(AccessByte::new().with_atomic(true).into_bits() == 0x40);
+const _: () = assert!(FlagsPd::new().with_remote_invalidate(true).into_bits() == 1 << 24);
 const _: () = assert!(FlagsPd::new().with_sig_err_count(true).into_bits() == 1 << 26);
 const _: () = assert!(FlagsPd::new().with_bsf_enable(true).into_bits() == 1 << 30);

@@ -33,8 +33,10 @@ pub struct MkeyMask {
     __: u8,
     /// Start address.
     pub start_addr: bool,
-    #[bits(2)]
+    #[bits(1)]
     __: u8,
+    /// Whether the peer may invalidate the key.
+    pub en_rinval: bool,
     /// Bit 0 of the signature error count.
     pub sig_err: bool,
     #[bits(2)]
@@ -55,12 +57,20 @@ pub struct MkeyMask {
     pub remote_write: bool,
     /// Remote atomic right.
     pub atomic: bool,
-    #[bits(7)]
+    #[bits(3)]
+    __: u8,
+    /// Whether writes may pass one another.
+    pub relaxed_ordering_write: bool,
+    #[bits(3)]
     __: u8,
     /// Whether the mkey is free, that is refuses all traffic.
     pub free: bool,
-    #[bits(34)]
-    __: u64,
+    #[bits(17)]
+    __: u32,
+    /// Whether reads may pass writes.
+    pub relaxed_ordering_read: bool,
+    #[bits(16)]
+    __: u16,
 }
 
 const _: () = {
@@ -72,6 +82,10 @@ const _: () = {
     assert!(MkeyMask::new().with_local_write(true).into_bits() == 1 << 18);
     assert!(MkeyMask::new().with_atomic(true).into_bits() == 1 << 21);
     assert!(MkeyMask::new().with_free(true).into_bits() == 1 << 29);
+    // Those of the kernel (`MLX5_MKEY_MASK_*`), which rdma-core lacks.
+    assert!(MkeyMask::new().with_en_rinval(true).into_bits() == 1 << 8);
+    assert!(MkeyMask::new().with_relaxed_ordering_write(true).into_bits() == 1 << 25);
+    assert!(MkeyMask::new().with_relaxed_ordering_read(true).into_bits() == 1 << 47);
 };
 
 /// The UMR control segment, 48 bytes (PRM `umr_ctrl_seg`, `struct mlx5_wqe_umr_ctrl_seg`).
@@ -86,7 +100,8 @@ pub struct UmrControlSegment {
     pub reserved0: [u8; 3],
     /// Size of the translation entries that follow, in octowords, padded to whole blocks.
     pub klm_octowords: U16,
-    /// Size of the BSFs that follow, in octowords.
+    /// Size of the BSFs that follow, in octowords; or the first translation entry that is written, in octowords as well, see
+    /// [`UmrFlags::translation_offset`] (`translation_offset`).
     pub bsf_octowords: U16,
     /// See [`MkeyMask`].
     pub mkey_mask: U64,
@@ -95,6 +110,9 @@ pub struct UmrControlSegment {
 }
 
 impl UmrControlSegment {
+    /// Where translation entries and BSFs in memory have to begin, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
+    pub const POINTER_ALIGNMENT: u64 = 2048;
+
     /// Returns the flags in their fields.
     pub const fn flag_bits(&self) -> UmrFlags {
         UmrFlags::from_bits(self.flags)

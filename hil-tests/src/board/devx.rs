@@ -11,12 +11,13 @@ use crate::assumption::Finding;
 use crate::way::Way;
 use libloading::os::unix::Library;
 use mlx5_mkey::command::{
-    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpAccess, QpState, XtsKey,
+    Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, MkeyEntries, QpAccess, QpState,
+    XtsKey,
 };
 use mlx5_mkey::devx::{
-    Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, Login, MemoryRegion, MkeyHandle,
-    MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl, QueuePair,
-    QueuePairSpec,
+    Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, ListMkey, Login, MemoryRegion,
+    MkeyHandle, MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl,
+    QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
@@ -55,6 +56,7 @@ pub struct DevxBoard {
     // What lives as long as the board.
     regions: Vec<MemoryRegion>,
     mkeys: Vec<MkeyHandle>,
+    lists: Vec<ListMkey>,
     deks: Vec<Dek>,
     queues: Vec<Watched>,
     events: Events,
@@ -180,6 +182,7 @@ impl DevxBoard {
             domain: ProtectionDomain::default(),
             regions: vec![],
             mkeys: vec![],
+            lists: vec![],
             deks: vec![],
             queues: vec![],
             events,
@@ -276,6 +279,7 @@ impl Board for DevxBoard {
             login: self.factory.is_some(),
             // Whoever names a device means one.
             hardware: self.name != UVERBS,
+            fixed_entries: general.fixed_entry_size,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
         }
     }
@@ -350,6 +354,18 @@ impl Board for DevxBoard {
         let MkeyObject { mkey, handle } = self.pd().create_mkey(spec).expect("create mkey");
         self.mkeys.push(handle);
         mkey
+    }
+
+    fn create_list_mkey(
+        &mut self,
+        access: Access,
+        address: u64,
+        entries: MkeyEntries<'_>,
+    ) -> Result<Key, String> {
+        let mkey = self.pd().create_list_mkey(access, address, entries).map_err(|error| error.to_string())?;
+        let key = mkey.key();
+        self.lists.push(mkey);
+        Ok(key)
     }
 
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {

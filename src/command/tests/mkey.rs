@@ -2,7 +2,7 @@
 
 use super::capabilities::{GENERAL, general};
 use super::*;
-use crate::mkey::UmrForm;
+use crate::mkey::{KlmEntry, UmrForm};
 
 #[test]
 fn m1_mkeys_are_those_of_rdma_core_for_each_flag() {
@@ -105,7 +105,7 @@ fn mkeys_come_back_as_keys_and_become_shadows() {
     assert!(!attributes.tag_update, "the kernel's to say");
     assert_eq!(Mkey::new(attributes).key(), key);
 
-    let none = general(&[]);
+    let none = GeneralCapabilities { log_max_entries: 5, ..general(&[]) };
     let missing = |features: MkeyFeatures| mkey(features).check(&none).unwrap_err().to_string();
     assert_eq!(
         missing(MkeyFeatures { block_signature: true, ..Default::default() }),
@@ -163,4 +163,116 @@ fn memory_regions() {
     assert_eq!(octowords(0x1fff, 0x1002), 2, "three pages");
     assert_eq!(octowords(u64::MAX, u64::MAX), u32::MAX);
     words(&DestroyMkey(MkeyIndex::new(0x12_3456).unwrap()), &[(0, 0x0202_0000), (8, 0x12_3456)]);
+}
+
+#[test]
+fn mkeys_have_no_more_entries_than_the_device_takes() {
+    let device = GeneralCapabilities { log_max_entries: 4, ..general(&[]) };
+    let refused = mkey(MkeyFeatures::default()).check(&device).unwrap_err();
+    assert_eq!(refused.to_string(), "CREATE_MKEY: 20 translation entries, the device takes 16");
+    let list = [KlmEntry { address: 0, length: 1, key: Key::from_raw(0x5600) }; 17];
+    let new =
+        |count: usize| CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Own(&list[..count]), &device);
+    assert_eq!(new(16).unwrap().length(), 16);
+    assert_eq!(new(17).unwrap_err().to_string(), "CREATE_MKEY: 17 translation entries, the device takes 16");
+    assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
+}
+
+#[test]
+fn an_mkey_brings_its_list() {
+    let device = GeneralCapabilities { fixed_entry_size: true, ..general(GENERAL) };
+    let keys = [0x0102_0304, 0x1112_1314, 0x2122_2324, 0x3132_3334, 0x4142_4344].map(Key::from_raw);
+    let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    let new = |entries| CreateListMkey::new(pd(), access, 0x7000_0000_1234, entries, &device).unwrap();
+    // As DPDK's `mlx5_devx_cmd_mkey_create` fills the command in: five entries, padded to eight.
+    let command = new(MkeyEntries::Own(&entries)).with_tag(0x5a);
+    assert_eq!((command.address(), command.length()), (0x7000_0000_1234, 0x5000_0005));
+    let mut golden = vec![
+        (0, 0x0200_0000),
+        (0x10, 0x0000_1e00),
+        (0x14, 0xffff_ff5a),
+        (0x1c, 0x00ab_cdef),
+        (0x20, 0x0000_7000),
+        (0x24, 0x0000_1234),
+        (0x2c, 0x5000_0005),
+        (0x44, 8),
+        (0x60, 8),
+    ];
+    for (key, at) in keys.iter().zip((0x110..).step_by(16)) {
+        golden.extend([
+            (at, 0x1000_0001),
+            (at + 4, key.get()),
+            (at + 8, 0x1122_3344),
+            (at + 12, 0x5566_7788),
+        ]);
+    }
+    assert_eq!(command.input_bytes(), 0x110 + 8 * 16);
+    assert_encodes(&command, &from_words(command.input_bytes(), &golden));
+    assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Key::from_raw(0x1234_565a)));
+
+    // All of one length: access mode 3, the length where pages have theirs, and no length in the entries (kernel `mlx5_ksm`).
+    let fixed = keys.map(|key| FixedEntry { address: 0x1122_3344_5566_7788, key });
+    let command = new(MkeyEntries::Fixed(EntrySize::new(1 << 21).unwrap(), &fixed[..2]))
+        .with_length((2 << 21) - 1)
+        .unwrap()
+        .with_relaxed_ordering(&device)
+        .unwrap();
+    assert_encodes(
+        &command,
+        &from_words(
+            0x110 + 4 * 16,
+            &[
+                (0, 0x0200_0000),
+                (0x10, 0x0004_1f00),
+                (0x14, 0xffff_ff00),
+                (0x1c, 0x00ab_cdef),
+                (0x20, 0x0000_7000),
+                (0x24, 0x0000_1234),
+                (0x2c, 0x003f_ffff),
+                (0x44, 4),
+                (0x48, 0x55),
+                (0x60, 4),
+                (0x114, keys[0].get()),
+                (0x118, 0x1122_3344),
+                (0x11c, 0x5566_7788),
+                (0x124, keys[1].get()),
+                (0x128, 0x1122_3344),
+                (0x12c, 0x5566_7788),
+            ],
+        ),
+    );
+}
+
+#[test]
+fn lists_that_no_mkey_can_have_are_refused() {
+    let device = GeneralCapabilities { relaxed_ordering_write: false, ..general(GENERAL) };
+    let entry = KlmEntry { address: 0, length: 1 << 31, key: Key::from_raw(0x5600) };
+    let new = |address, entries: &[KlmEntry]| {
+        CreateListMkey::new(pd(), Access::NONE, address, MkeyEntries::Own(entries), &device)
+            .map(|mkey| mkey.length())
+            .map_err(|error| error.to_string())
+    };
+    let refused = |text: &str| Err(format!("CREATE_MKEY: {text}"));
+    assert_eq!(new(0, &[entry; 4]), Ok(4 << 31));
+    for length in [0, (1 << 31) + 1] {
+        let text = format!("entry 1 has {length} bytes, an entry has 1 to 2147483648");
+        assert_eq!(new(0, &[entry, KlmEntry { length, ..entry }]), refused(&text));
+    }
+    assert_eq!(new(0, &[]), refused("a space of 0 bytes, it can have 0"));
+    assert_eq!(new(u64::MAX - (1 << 31), &[entry]), Ok(1 << 31));
+    assert_eq!(new(u64::MAX - 7, &[entry]), refused("a space of 2147483648 bytes, it can have 7"));
+    let whole = [entry];
+    let list = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Own(&whole), &device).unwrap();
+    assert_eq!(list.with_length(1).unwrap().length(), 1);
+    assert!(list.with_length((1 << 31) + 1).is_err() && list.with_length(0).is_err());
+    assert!(list.with_relaxed_ordering(&device).is_err());
+    let fixed = [FixedEntry::default()];
+    let size = EntrySize::new(4096).unwrap();
+    let refused = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Fixed(size, &fixed), &device);
+    assert_eq!(refused.unwrap_err().to_string(), "CREATE_MKEY: the device has no entries of one length");
+    assert_eq!((EntrySize::new(EntrySize::MAX).unwrap().bytes(), size.bytes()), (1 << 31, 4096));
+    for bytes in [0, 2048, 4097, 3 << 20, u32::MAX] {
+        assert!(EntrySize::new(bytes).is_err(), "{bytes}");
+    }
 }

@@ -50,8 +50,12 @@ pub struct CapCompletionQueues {
     /// Logarithm of the most queues.
     #[bits(5, into = low8::<5>)]
     pub log_max_cq: u8,
-    #[bits(11)]
+    #[bits(9)]
     __: u16,
+    /// UMRs may change whether reads may pass writes.
+    pub relaxed_ordering_read_umr: bool,
+    /// UMRs may change whether writes may pass one another.
+    pub relaxed_ordering_write_umr: bool,
     /// Logarithm of the most entries of a queue.
     pub log_max_cq_sz: u8,
     __: u8,
@@ -65,8 +69,8 @@ pub struct CapMkeys {
     /// Logarithm of the most mkeys.
     #[bits(6, into = low8::<6>)]
     pub log_max_mkey: u8,
-    #[bits(1)]
-    __: u8,
+    /// Mkeys may allow reads to pass writes.
+    pub relaxed_ordering_read: bool,
     /// Mkeys may allow writes to pass one another.
     pub relaxed_ordering_write: bool,
     __: u8,
@@ -91,8 +95,8 @@ pub struct CapMkeyLimits {
     /// Logarithm of the longest mkey in bytes.
     #[bits(7, into = low8::<7>)]
     pub log_max_mrw_sz: u8,
-    #[bits(1)]
-    __: u8,
+    /// Translation entries may all be of one length.
+    pub fixed_buffer_size: bool,
     /// How deep indirect mkeys may nest.
     pub max_indirection: u8,
 }
@@ -238,8 +242,12 @@ pub struct CapOffloads {
 pub struct CapTransports {
     /// Reliable connections.
     pub rc: bool,
-    #[bits(30)]
-    __: u32,
+    #[bits(13)]
+    __: u16,
+    /// Keys behind an indirect key need not give the peer's rights.
+    pub imaicl: bool,
+    #[bits(16)]
+    __: u16,
     /// Completion queues may ignore overrun.
     pub cq_oi: bool,
 }
@@ -489,6 +497,11 @@ const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, extension) ==
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, signature_types) == 0x28);
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, tables) == 0x2c);
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, ports) == 0x34);
+const _: () =
+    assert!(CapCompletionQueues::new().with_relaxed_ordering_write_umr(true).into_bits() == 1 << 15);
+const _: () = assert!(CapMkeys::new().with_relaxed_ordering_write(true).into_bits() == 1 << 23);
+const _: () = assert!(CapMkeyLimits::new().with_fixed_buffer_size(true).into_bits() == 1 << 23);
+const _: () = assert!(CapTransports::new().with_imaicl(true).into_bits() == 1 << 14);
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, messages) == 0x38);
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, blocks) == 0x3c);
 const _: () = assert!(core::mem::offset_of!(GeneralCapabilityBits, offloads) == 0x40);

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(PartialEq, Eq)]
 pub struct MkcFlags {
     __: u8,
-    /// How addresses are translated: [`MkcFlags::PA`], [`MkcFlags::MTT`] or [`MkcFlags::KLM`].
+    /// How addresses are translated: [`MkcFlags::PA`], [`MkcFlags::MTT`], [`MkcFlags::KLM`] or [`MkcFlags::KSM`].
     #[bits(2, into = low8::<2>)]
     pub access_mode_1_0: u8,
     /// Local reads.
@@ -52,6 +52,9 @@ impl MkcFlags {
     pub const MTT: u8 = 1;
     /// Translation by entries of key, length and address (`MLX5_MKC_ACCESS_MODE_KLMS`).
     pub const KLM: u8 = 2;
+    /// Translation by entries of key and address, all of one length (kernel `MLX5_MKC_ACCESS_MODE_KSM`, DPDK
+    /// `MLX5_MKC_ACCESS_MODE_KLM_FBS`).
+    pub const KSM: u8 = 3;
 }
 
 /// Word with flags and the protection domain.
@@ -79,7 +82,7 @@ pub struct MkcPd {
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct MkcPages {
-    /// Logarithm of the page size in bytes.
+    /// Logarithm of the page size in bytes; with [`MkcFlags::KSM`] of the bytes of each entry (`log_entity_size`).
     #[bits(5, into = low8::<5>)]
     pub log_page_size: u8,
     #[bits(1)]

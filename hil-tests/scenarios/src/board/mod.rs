@@ -12,7 +12,7 @@ use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::command::CqeSize;
+use mlx5_mkey::command::{CqeSize, MkeyEntries};
 use mlx5_mkey::mkey::{Access, Mkey, UmrForm, XtsEngine};
 use mlx5_mkey::types::{DekId, Key};
 
@@ -111,19 +111,30 @@ pub struct Capabilities {
     pub login: bool,
     /// Other programs run on it: those of the storage example are there ([`Board::serve`]).
     pub programs: bool,
+    /// The entries of an mkey may all be of one length.
+    pub fixed_entries: bool,
 }
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 8] =
-        ["signature", "xts", "xts-many", "xts-single", "drain", "hardware", "login", "programs"];
+    pub const NAMES: [&'static str; 9] = [
+        "signature",
+        "xts",
+        "xts-many",
+        "xts-single",
+        "drain",
+        "hardware",
+        "login",
+        "programs",
+        "fixed-entries",
+    ];
 
     /// Returns the names of what the board has.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
-        let Self { signature, drain, hardware, login, programs, .. } = *self;
-        let has = [signature, xts, xts && !single, single, drain, hardware, login, programs];
+        let Self { signature, drain, hardware, login, programs, fixed_entries, .. } = *self;
+        let has = [signature, xts, xts && !single, single, drain, hardware, login, programs, fixed_entries];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
     }
 }
@@ -159,6 +170,17 @@ pub trait Board {
 
     /// Makes an mkey.
     fn create_mkey(&mut self, spec: MkeySpec) -> Mkey;
+
+    /// Makes an mkey with its list: a space from `address` on that no request changes.
+    ///
+    /// # Errors
+    /// Why there can be no such mkey.
+    fn create_list_mkey(
+        &mut self,
+        access: Access,
+        address: u64,
+        entries: MkeyEntries<'_>,
+    ) -> Result<Key, String>;
 
     /// Loads a data encryption key.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;

@@ -11,8 +11,10 @@ use crate::way::Way;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use mlx5_mkey::command::CqeSize;
-use mlx5_mkey::mkey::{Access, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::command::{
+    Command, CqeSize, CreateListMkey, FixedEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
+};
+use mlx5_mkey::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
     CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
 };
@@ -20,6 +22,7 @@ use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, Cqe128, CqeSlot};
 use mlx5_mkey::wire::data::DataSegment;
+use mlx5_mkey::wire::klm::Klm;
 use mlx5_softdev as softdev;
 use softdev::factory;
 use softdev::{
@@ -179,6 +182,10 @@ impl SoftBoard {
     }
 }
 
+fn klm(entry: &KlmEntry) -> Klm {
+    Klm { byte_count: entry.length.into(), mkey: entry.key.get().into(), address: entry.address.into() }
+}
+
 fn rights(access: Access) -> softdev::Access {
     softdev::Access {
         local_read: true,
@@ -202,7 +209,15 @@ impl Board for SoftBoard {
         };
         let xts = xts.filter(|_| self.device.profile().crypto != CryptoMode::None);
         let login = self.factory.is_some();
-        Capabilities { xts, signature: true, drain: true, login, hardware: self.hardware, programs: false }
+        Capabilities {
+            xts,
+            signature: true,
+            drain: true,
+            login,
+            hardware: self.hardware,
+            programs: false,
+            fixed_entries: true,
+        }
     }
 
     fn way(&mut self) -> &mut Way {
@@ -257,6 +272,40 @@ impl Board for SoftBoard {
             ..MkeyAttributes::plain(key, spec.entries)
         };
         Mkey::new(attributes)
+    }
+
+    fn create_list_mkey(
+        &mut self,
+        access: Access,
+        address: u64,
+        entries: MkeyEntries<'_>,
+    ) -> Result<Key, String> {
+        // What the device has to know of the command, for which this board has no words.
+        let mut capabilities = QueryGeneralCapabilities
+            .decode(&[0; QueryGeneralCapabilities::OUTPUT])
+            .map_err(|error| error.to_string())?;
+        (capabilities.log_max_entries, capabilities.fixed_entry_size) = (16, true);
+        let pd = Pdn::new(self.pd).map_err(|error| error.to_string())?;
+        let command = CreateListMkey::new(pd, access, address, entries, &capabilities)
+            .map_err(|error| error.to_string())?;
+        let (log_entry, entries): (_, Vec<Klm>) = match entries {
+            MkeyEntries::Own(entries) => (None, entries.iter().map(klm).collect()),
+            MkeyEntries::Fixed(size, entries) => {
+                let entry =
+                    |entry: &FixedEntry| KlmEntry { address: entry.address, length: 0, key: entry.key };
+                (
+                    Some(size.bytes().ilog2() as u8),
+                    entries.iter().map(entry).map(|entry| klm(&entry)).collect(),
+                )
+            }
+        };
+        let attributes = softdev::MkeyAttributes {
+            access: rights(access),
+            free: false,
+            ..softdev::MkeyAttributes::new(self.pd, entries.len() as u32)
+        };
+        let space = softdev::MkeySpace { start: address, length: command.length(), entries, log_entry };
+        self.device.create_mkey_over(attributes, space).map_err(|error| error.to_string())
     }
 
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {

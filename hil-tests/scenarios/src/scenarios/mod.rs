@@ -14,6 +14,7 @@ mod domains;
 mod fixture;
 mod keys;
 mod layout;
+mod lists;
 mod login;
 pub mod measured;
 mod peer;
@@ -69,6 +70,8 @@ pub struct Needs {
     pub login: bool,
     /// Programs of its own.
     pub programs: bool,
+    /// Mkeys whose entries are all of one length.
+    pub fixed_entries: bool,
 }
 
 impl Needs {
@@ -80,6 +83,7 @@ impl Needs {
         login: false,
         hardware: false,
         programs: false,
+        fixed_entries: false,
     };
     /// Block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
@@ -99,6 +103,8 @@ impl Needs {
     pub const DRAIN: Self = Self { drain: true, ..Self::SIGNATURE };
     /// Block signatures and AES-XTS over single data units, and programs that use both.
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
+    /// Mkeys whose entries are all of one length.
+    pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
@@ -122,6 +128,7 @@ impl Needs {
             (self.signature, "signature", "block signatures"),
             (self.drain, "drain", "draining on signature errors"),
             (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
+            (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
@@ -144,6 +151,7 @@ use scenario;
 const TABLES: &[&[Scenario]] = &[
     access::ALL,
     layout::ALL,
+    lists::ALL,
     signature::ALL,
     digest::ALL,
     crypto::ALL,

@@ -55,6 +55,7 @@ Capabilities are
   xts-single            one for single data units and no more
   drain                 a queue drains on signature errors
   login                 keys are wrapped, and the board knows what to log in with
+  fixed-entries         entries of an mkey may all be of one length
   programs              the storage example runs there, two programs beside the runner
   hardware              no software device
 
@@ -298,7 +299,8 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs";
+        let known =
+            "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text = "softdev  signature xts xts-many drain\nmlx5_0\n";
+        let text = "softdev  signature xts xts-many drain fixed-entries\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 

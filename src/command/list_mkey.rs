@@ -1,0 +1,292 @@
+//! Mkeys that are created with their list: no work request changes them.
+
+use super::{Command, GeneralCapabilities, Pdn};
+use crate::error::CommandError;
+use crate::mkey::{Access, KlmEntry};
+use crate::types::{Key, MkeyIndex, OutOfRange};
+use crate::wire::klm::Klm;
+use crate::wire::mkey_context::QpnMkey;
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::mkey::{CreateMkeyRequest, MkcFlags, MkcPages, MkcPd};
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
+use zerocopy::transmute;
+
+/// The bytes that each entry of a list has, where all have the same: a power of two from 4 KiB to 2 GiB.
+///
+/// ```
+/// use mlx5_mkey::command::EntrySize;
+/// assert_eq!(EntrySize::new(2 << 20)?.bytes(), 2 << 20);
+/// assert!(EntrySize::new(3 << 20).is_err());
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EntrySize(u8);
+
+impl EntrySize {
+    /// The smallest, in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
+    pub const MIN: u32 = 1 << 12;
+    /// The largest, in bytes.
+    pub const MAX: u32 = KlmEntry::MAX_BYTES;
+
+    /// Takes a size in bytes.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside of [`EntrySize::MIN`] to [`EntrySize::MAX`], and for what is no power of two.
+    pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
+        if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
+            return Err(OutOfRange {
+                what: "bytes of each entry (a power of two)",
+                value: bytes as u64,
+                min: Self::MIN as u64,
+                max: Self::MAX as u64,
+            });
+        }
+        Ok(Self(bytes.trailing_zeros() as u8))
+    }
+
+    /// Returns the size in bytes.
+    pub const fn bytes(self) -> u32 {
+        1 << self.0
+    }
+}
+
+/// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`).
+///
+/// ```
+/// use mlx5_mkey::{command::FixedEntry, types::Key};
+/// let entry = FixedEntry { address: 0x7f00_0020_0000, key: Key::from_raw(0x1234_00) };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct FixedEntry {
+    /// Address of the first byte, as in [`KlmEntry::address`].
+    pub address: u64,
+    /// Local key (`lkey`) of the memory region.
+    pub key: Key,
+}
+
+/// What an mkey is made of that is created with its list, one entry after the other.
+///
+/// ```
+/// use mlx5_mkey::command::{EntrySize, FixedEntry, MkeyEntries};
+/// use mlx5_mkey::types::Key;
+/// // Two huge pages, far from each other.
+/// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| FixedEntry { address, key: Key::from_raw(0x5600) });
+/// let list = MkeyEntries::Fixed(EntrySize::new(2 << 20)?, &entries);
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum MkeyEntries<'a> {
+    /// Each has a length of its own (access mode KLM). The device goes through them to find an address.
+    Own(&'a [KlmEntry]),
+    /// All have this length (access mode KSM, also called KLM of fixed buffer size). The device finds an address at once, however long
+    /// the list is. Only where [`GeneralCapabilities::fixed_entry_size`] is set.
+    Fixed(EntrySize, &'a [FixedEntry]),
+}
+
+impl MkeyEntries<'_> {
+    const fn count(&self) -> usize {
+        match self {
+            Self::Own(entries) => entries.len(),
+            Self::Fixed(_, entries) => entries.len(),
+        }
+    }
+
+    /// Returns how many bytes they have together.
+    fn bytes(&self) -> u64 {
+        match self {
+            // Fewer than 2^32 entries of at most 2^31 bytes: see `CreateListMkey::new`.
+            Self::Own(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
+            Self::Fixed(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
+        }
+    }
+
+    fn wire(&self) -> impl Iterator<Item = Klm> {
+        let (own, fixed): (&[KlmEntry], &[FixedEntry]) = match self {
+            Self::Own(entries) => (entries, &[]),
+            Self::Fixed(_, entries) => (&[], entries),
+        };
+        let own = own.iter().map(|entry| (entry.length, entry.key, entry.address));
+        // The kernel leaves the length 0: the device does not look at it.
+        let fixed = fixed.iter().map(|entry| (0, entry.key, entry.address));
+        own.chain(fixed).map(|(length, key, address)| Klm {
+            byte_count: length.into(),
+            mkey: key.get().into(),
+            address: address.into(),
+        })
+    }
+}
+
+/// Creates an mkey with its list: the entries are in the command, and no work request changes them (CREATE_MKEY; sources: DPDK
+/// `mlx5_devx_cmd_mkey_create`, UCX `uct_ib_mlx5_devx_reg_ksm`).
+///
+/// It can be used at once. The reply is its key. The request is longer than [`CreateListMkey::INPUT`](Command::INPUT), see
+/// [`Command::input_bytes`].
+///
+/// ```
+/// use mlx5_mkey::command::{Command, CreateListMkey, GeneralCapabilities, MkeyEntries, Pdn};
+/// use mlx5_mkey::error::CommandError;
+/// use mlx5_mkey::mkey::{Access, KlmEntry};
+///
+/// /// One space, from `address` on, over registered memory.
+/// fn encode(
+///     device: &GeneralCapabilities,
+///     pd: Pdn,
+///     address: u64,
+///     memory: &[KlmEntry],
+///     mailbox: &mut [u8],
+/// ) -> Result<usize, CommandError> {
+///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+///     let command = CreateListMkey::new(pd, access, address, MkeyEntries::Own(memory), device)?;
+///     let request = command.encode(mailbox)?;
+///     Ok(request.len())
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CreateListMkey<'a> {
+    pd: Pdn,
+    access: Access,
+    address: u64,
+    length: u64,
+    entries: MkeyEntries<'a>,
+    tag: u8,
+    relaxed_ordering: bool,
+}
+
+impl<'a> CreateListMkey<'a> {
+    /// An mkey of tag 0 whose space begins at `address`, and is as long as its entries. Reading by the owner is always allowed.
+    ///
+    /// # Errors
+    /// [`CommandError::TooManyEntries`] for more than this device takes
+    /// ([`GeneralCapabilities::log_max_entries`]), [`CommandError::EntryLength`] for an entry of 0 bytes or over 2 GiB,
+    /// [`CommandError::SpaceLength`] for a space without bytes or that ends behind address 2^64 - 1,
+    /// [`CommandError::Unsupported`] for entries of one length where the device has none.
+    pub fn new(
+        pd: Pdn,
+        access: Access,
+        address: u64,
+        entries: MkeyEntries<'a>,
+        device: &GeneralCapabilities,
+    ) -> Result<Self, CommandError> {
+        let command = Self::OPCODE;
+        let (count, max) = (entries.count(), device.max_entries());
+        if count as u64 > u64::from(max) {
+            let entries = u32::try_from(count).unwrap_or(u32::MAX);
+            return Err(CommandError::TooManyEntries { command, entries, max });
+        }
+        match entries {
+            MkeyEntries::Fixed(..) if !device.fixed_entry_size => {
+                return Err(CommandError::Unsupported { command, what: "entries of one length" });
+            }
+            MkeyEntries::Fixed(..) => {}
+            MkeyEntries::Own(entries) => {
+                let wrong = |entry: &KlmEntry| !(1..=KlmEntry::MAX_BYTES).contains(&entry.length);
+                if let Some((entry, index)) = entries.iter().zip(0..).find(|(entry, _)| wrong(entry)) {
+                    return Err(CommandError::EntryLength { command, index, length: entry.length });
+                }
+            }
+        }
+        let length = entries.bytes();
+        let mkey = Self { pd, access, address, length, entries, tag: 0, relaxed_ordering: false };
+        mkey.with_length(length)
+    }
+
+    /// Ends the space after `length` bytes, within the last entries.
+    ///
+    /// # Errors
+    /// [`CommandError::SpaceLength`] for 0, more than the entries have, or an end behind address 2^64 - 1.
+    pub fn with_length(self, length: u64) -> Result<Self, CommandError> {
+        let max = self.entries.bytes().min(u64::MAX - self.address);
+        if length == 0 || length > max {
+            return Err(CommandError::SpaceLength { command: Self::OPCODE, length, max });
+        }
+        Ok(Self { length, ..self })
+    }
+
+    /// Gives its key this tag.
+    pub const fn with_tag(self, tag: u8) -> Self {
+        Self { tag, ..self }
+    }
+
+    /// Lets writes through it pass one another, and reads pass writes.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`] where the device knows neither.
+    pub const fn with_relaxed_ordering(self, device: &GeneralCapabilities) -> Result<Self, CommandError> {
+        if !device.relaxed_ordering_write {
+            return Err(CommandError::Unsupported {
+                command: Self::OPCODE,
+                what: "relaxed ordering of writes",
+            });
+        }
+        Ok(Self { relaxed_ordering: true, ..self })
+    }
+
+    /// Returns the first address of its space.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns how many bytes its space has.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns the octowords of the entries, padded to whole blocks as DPDK does.
+    const fn octowords(&self) -> usize {
+        self.entries.count().next_multiple_of(OCTOWORDS_PER_BLOCK)
+    }
+}
+
+impl Command for CreateListMkey<'_> {
+    const OPCODE: Opcode = Opcode::CREATE_MKEY;
+    type Input = CreateMkeyRequest;
+    type Output = NumberReply;
+    type Reply = Key;
+
+    fn input_bytes(&self) -> usize {
+        Self::INPUT + self.octowords() * OCTOWORD_BYTES
+    }
+
+    fn write(&self, input: &mut CreateMkeyRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        let rights = self.access.to_wire();
+        let (mode, log_size) = match self.entries {
+            MkeyEntries::Own(_) => (MkcFlags::KLM, 0),
+            MkeyEntries::Fixed(size, _) => (MkcFlags::KSM, size.0),
+        };
+        let flags = MkcFlags::new()
+            .with_local_read(true)
+            .with_local_write(rights.local_write())
+            .with_remote_read(rights.remote_read())
+            .with_remote_write(rights.remote_write())
+            .with_atomic(rights.atomic())
+            .with_relaxed_ordering_write(self.relaxed_ordering)
+            .with_access_mode_1_0(mode);
+        let octowords = self.octowords() as u32;
+        input.mkc.flags.set(flags.into_bits());
+        input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
+        input.mkc.pd.set(MkcPd::new().with_pd(self.pd.get()).into_bits());
+        input.mkc.start_addr.set(self.address);
+        input.mkc.len.set(self.length);
+        input.mkc.translations_octword_size.set(octowords);
+        let pages =
+            MkcPages::new().with_log_page_size(log_size).with_relaxed_ordering_read(self.relaxed_ordering);
+        input.mkc.pages.set(pages.into_bits());
+        input.translations_octword_actual_size.set(octowords);
+    }
+
+    fn write_list(&self, list: &mut [u8]) {
+        let (slots, _) = list.as_chunks_mut::<OCTOWORD_BYTES>();
+        for (slot, entry) in slots.iter_mut().zip(self.entries.wire()) {
+            *slot = transmute!(entry);
+        }
+    }
+
+    fn read(&self, output: &NumberReply) -> Result<Key, CommandError> {
+        Ok(Key::new(MkeyIndex::from_low_bits(output.number.get()), self.tag))
+    }
+}
