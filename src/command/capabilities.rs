@@ -298,6 +298,8 @@ pub struct CryptoCapabilities {
     pub xts_keys_wrapped: bool,
     /// All bits that say which keys must be wrapped.
     pub import_methods: u8,
+    /// Keys can be given another value after they were used ([`super::SyncCrypto`]).
+    pub synchronizes_deks: bool,
     /// Logarithm of the most keys.
     pub log_max_deks: u8,
     /// Logarithm of the most import keys.
@@ -322,6 +324,7 @@ impl CryptoCapabilities {
             going_to_commissioning: mode.wrapped_crypto_going_to_commissioning(),
             xts_keys_wrapped: mode.wrapped_import_method() & CryptoMode::IMPORT_AES_XTS != 0,
             import_methods: mode.wrapped_import_method(),
+            synchronizes_deks: mode.synchronize_dek(),
             log_max_deks: limits.log_max_num_deks(),
             log_max_import_keks: limits.log_max_num_import_keks(),
             log_max_credentials: limits.log_max_num_creds(),

@@ -5,8 +5,10 @@ use crate::error::{CommandError, EqualHalves};
 use crate::mkey::Keytag;
 use crate::types::DekId;
 use crate::wire::codes::codes;
-use crate::wire::prm::command::Opcode;
-use crate::wire::prm::encryption_key::{CreateKeyRequest, KeyFlags, QueryKeyReply};
+use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
+use crate::wire::prm::encryption_key::{
+    CreateKeyRequest, EncryptionKey, KeyFlags, QueryKeyReply, SyncCryptoRequest,
+};
 use crate::wire::prm::object::{ObjectReplyHeader, ObjectRequestHeader, ObjectType};
 use core::fmt;
 use subtle::ConstantTimeEq;
@@ -135,6 +137,34 @@ impl<'a> DekKey<'a> {
         }
     }
 
+    /// Refuses a key in a form that the device does not take.
+    fn check(&self, device: &CryptoReport, command: Opcode) -> Result<(), CommandError> {
+        let what = match (device.key_import(), self.is_wrapped()) {
+            (KeyImport::Plaintext, false) | (KeyImport::Wrapped, true) => return Ok(()),
+            (KeyImport::Plaintext, true) => "wrapped keys: it is not commissioned",
+            (KeyImport::Wrapped, false) => "plaintext keys: it is commissioned",
+            (KeyImport::Unavailable(_), _) => "keys for AES-XTS",
+        };
+        Err(CommandError::Unsupported { command, what })
+    }
+
+    /// Writes the key as objects have it.
+    fn write(&self, pd: Pdn, object: &mut EncryptionKey) {
+        let size = if self.bits() == 128 { KeyFlags::SIZE_128 } else { KeyFlags::SIZE_256 };
+        let flags = KeyFlags::new()
+            .with_key_size(size)
+            .with_has_keytag(self.has_keytag())
+            .with_key_purpose(KeyFlags::PURPOSE_AES_XTS);
+        object.flags.set(flags.into_bits());
+        object.pd.set(pd.get());
+        let (key, keytag) = self.parts();
+        let tag = keytag.as_ref().map_or(&[][..], |tag| &tag.0);
+        // At most 80 of 128 bytes.
+        for (byte, value) in object.key.0.iter_mut().zip(key.iter().chain(tag)) {
+            *byte = *value;
+        }
+    }
+
     const fn kind(&self) -> &'static str {
         match self {
             Self::Plain128 { .. } => "Plain128(..)",
@@ -227,13 +257,7 @@ impl CreateDek<'_> {
     /// # Errors
     /// [`CommandError::Unsupported`] with the form that is missing.
     pub fn check(&self, device: &CryptoReport) -> Result<(), CommandError> {
-        let what = match (device.key_import(), self.key.is_wrapped()) {
-            (KeyImport::Plaintext, false) | (KeyImport::Wrapped, true) => return Ok(()),
-            (KeyImport::Plaintext, true) => "wrapped keys: it is not commissioned",
-            (KeyImport::Wrapped, false) => "plaintext keys: it is commissioned",
-            (KeyImport::Unavailable(_), _) => "keys for AES-XTS",
-        };
-        Err(CommandError::Unsupported { command: Self::OPCODE, what })
+        self.key.check(device, Self::OPCODE)
     }
 }
 
@@ -246,24 +270,116 @@ impl Command for CreateDek<'_> {
 
     fn write(&self, input: &mut CreateKeyRequest) {
         input.header = ObjectRequestHeader::new(Self::OPCODE, ObjectType::DEK, 0);
-        let size = if self.key.bits() == 128 { KeyFlags::SIZE_128 } else { KeyFlags::SIZE_256 };
-        let flags = KeyFlags::new()
-            .with_key_size(size)
-            .with_has_keytag(self.key.has_keytag())
-            .with_key_purpose(KeyFlags::PURPOSE_AES_XTS);
-        input.key.flags.set(flags.into_bits());
-        input.key.pd.set(self.pd.get());
+        self.key.write(self.pd, &mut input.key);
         input.key.opaque = self.opaque;
-        let (key, keytag) = self.key.parts();
-        let tag = keytag.as_ref().map_or(&[][..], |tag| &tag.0);
-        // At most 80 of 128 bytes.
-        for (byte, value) in input.key.key.0.iter_mut().zip(key.iter().chain(tag)) {
-            *byte = *value;
-        }
     }
 
     fn read(&self, output: &ObjectReplyHeader) -> Result<DekObject, CommandError> {
         Ok(DekObject(output.obj_id.get()))
+    }
+}
+
+/// Gives a key on the device another value (MODIFY_GENERAL_OBJECT of a DEK). Its number, and what its owner wanted to remember,
+/// stay.
+///
+/// A value that the device has used may go on to be used until [`SyncCrypto`]: let all transfers with it complete, send that command,
+/// and then change the key. A wrapped key needs a login. The mailbox is wiped when the request is dropped.
+///
+/// Source: the kernel's `lib/crypto.c`, which changes keys of TLS so, in plaintext. Assumption: keys of AES-XTS can be changed as
+/// well, and wrapped ones as they are loaded.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, DekKey, DekObject, ModifyDek, Pdn, Secret, XtsKey};
+///
+/// let key = Secret::new(core::array::from_fn(|index| index as u8));
+/// let command = ModifyDek {
+///     dek: DekObject::new(7),
+///     pd: Pdn::new(7)?,
+///     key: DekKey::Plain128 { key: XtsKey::new(key.expose())?, keytag: None },
+/// };
+/// let mut mailbox = [0; ModifyDek::INPUT];
+/// drop(command.encode(&mut mailbox)?);
+/// assert_eq!(mailbox, [0; ModifyDek::INPUT]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ModifyDek<'a> {
+    /// Which key.
+    pub dek: DekObject,
+    /// Its protection domain.
+    pub pd: Pdn,
+    /// Its new value.
+    pub key: DekKey<'a>,
+}
+
+impl ModifyDek<'_> {
+    /// Refuses a key in a form that the device does not take, and a device that cannot forget the value before.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`].
+    pub fn check(&self, device: &CryptoReport) -> Result<(), CommandError> {
+        self.key.check(device, Self::OPCODE)?;
+        SyncCrypto.check(device)
+    }
+}
+
+impl Command for ModifyDek<'_> {
+    const OPCODE: Opcode = Opcode::MODIFY_GENERAL_OBJECT;
+    const SECRET: bool = true;
+    type Input = CreateKeyRequest;
+    type Output = ObjectReplyHeader;
+    type Reply = ();
+
+    fn write(&self, input: &mut CreateKeyRequest) {
+        input.header = ObjectRequestHeader::new(Self::OPCODE, ObjectType::DEK, self.dek.0);
+        input.key.modify_field_select.set(EncryptionKey::MODIFY_KEY);
+        self.key.write(self.pd, &mut input.key);
+    }
+
+    fn read(&self, _: &ObjectReplyHeader) -> Result<(), CommandError> {
+        Ok(())
+    }
+}
+
+/// Has the device forget the values of keys that it has used (SYNC_CRYPTO): behind it, [`ModifyDek`] is in force.
+///
+/// ```
+/// use mlx5_mkey::command::{Command, SyncCrypto};
+/// let mut mailbox = [0; SyncCrypto::INPUT];
+/// assert_eq!(SyncCrypto.encode(&mut mailbox)?[..2], [0x0b, 0x12]);
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct SyncCrypto;
+
+impl SyncCrypto {
+    /// Refuses a device that has no such command.
+    ///
+    /// # Errors
+    /// [`CommandError::Unsupported`].
+    pub fn check(&self, device: &CryptoReport) -> Result<(), CommandError> {
+        match device.crypto {
+            Some(crypto) if crypto.synchronizes_deks => Ok(()),
+            _ => Err(CommandError::Unsupported { command: Self::OPCODE, what: "other values for keys" }),
+        }
+    }
+}
+
+impl Command for SyncCrypto {
+    const OPCODE: Opcode = Opcode::SYNC_CRYPTO;
+    type Input = SyncCryptoRequest;
+    type Output = NumberReply;
+    type Reply = ();
+
+    fn write(&self, input: &mut SyncCryptoRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+        input.crypto_type.set(SyncCryptoRequest::ALL);
+    }
+
+    fn read(&self, _: &NumberReply) -> Result<(), CommandError> {
+        Ok(())
     }
 }
 

@@ -58,7 +58,9 @@ pub use capabilities::{
     QueryGeneralCapabilities,
 };
 pub use cq::{CqSize, CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
-pub use dek::{CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, QueryDek, XtsKey};
+pub use dek::{
+    CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, ModifyDek, QueryDek, SyncCrypto, XtsKey,
+};
 pub use eq::{CreateEq, DestroyEq, EqSize};
 pub use list_mkey::{CreateListMkey, EntrySize, FixedEntry, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};

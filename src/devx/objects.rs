@@ -6,8 +6,8 @@ use super::cq::{Cq, SetAside, Writer};
 use super::{Device, DevxError, carry, create_unlike, sys};
 use crate::command::{
     CreateDek, CreateListMkey, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId, CryptoReport,
-    DekKey, DekObject, EntryCount, ImportKekId, LoginObject, LoginState, MkeyEntries, MkeyFeatures, Pdn,
-    QueryLogin,
+    DekInfo, DekKey, DekObject, EntryCount, ImportKekId, LoginObject, LoginState, MkeyEntries, MkeyFeatures,
+    ModifyDek, Pdn, QueryDek, QueryLogin, SyncCrypto,
 };
 use crate::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::{DekId, Key, PsvIndex};
@@ -81,6 +81,17 @@ impl Device {
         let (object, login) =
             carry(&command, |request, reply| sys::Object::create(&self.context, (), request, reply))?;
         Ok(Login { object, login })
+    }
+}
+
+impl Device {
+    /// Has the device forget the values of keys that it has used (SYNC_CRYPTO), see [`Dek::replace`].
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device cannot, or refuses.
+    pub fn sync_crypto(&self) -> Result<(), DevxError> {
+        SyncCrypto.check(&self.report)?;
+        self.execute(&SyncCrypto)
     }
 }
 
@@ -338,7 +349,8 @@ impl ListMkey {
 
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 pub struct Dek {
-    id: DekId,
+    id: DekObject,
+    domain: ProtectionDomain,
     object: sys::Object<Arc<sys::Pd>>,
 }
 
@@ -348,13 +360,42 @@ impl Dek {
     /// # Errors
     /// [`DevxError::Call`], and the key, which is still there.
     pub fn destroy(self) -> Result<(), (DevxError, Self)> {
-        let Self { id, object } = self;
-        object.destroy().map_err(|(error, object)| (error, Self { id, object }))
+        let Self { id, domain, object } = self;
+        object.destroy().map_err(|(error, object)| (error, Self { id, domain, object }))
     }
 
     /// Returns the number that [`crate::mkey::Crypto`] takes.
     pub const fn id(&self) -> DekId {
-        self.id
+        self.id.dek_id()
+    }
+
+    /// Asks the device for the key's state, and for what was to be remembered of it (`mlx5dv_dek_query`).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`]: of a wrapped key, without a login, say.
+    pub fn query(&self) -> Result<DekInfo, DevxError> {
+        Ok(carry(&QueryDek(self.id), |request, reply| self.object.query(request, reply))?.1)
+    }
+
+    /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When the key was used,
+    /// [`Device::sync_crypto`] comes between the last completion with the old value and this.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device cannot, or refuses: the key is as before.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::command::DekKey;
+    /// use mlx5_mkey::devx::{Dek, Device, DevxError};
+    /// /// All transfers with the key have completed.
+    /// fn rotate(device: &Device, dek: &mut Dek, key: DekKey<'_>) -> Result<(), DevxError> {
+    ///     device.sync_crypto()?;
+    ///     dek.replace(key)
+    /// }
+    /// ```
+    pub fn replace(&mut self, key: DekKey<'_>) -> Result<(), DevxError> {
+        let command = ModifyDek { dek: self.id, pd: self.domain.number()?, key };
+        command.check(&self.domain.report)?;
+        Ok(carry(&command, |request, reply| self.object.modify(request, reply))?.1)
     }
 }
 
@@ -573,6 +614,6 @@ impl ProtectionDomain {
         let (object, dek): (_, DekObject) = carry(&command, |request, reply| {
             sys::Object::create(&self.context, self.pd.clone(), request, reply)
         })?;
-        Ok(Dek { id: dek.dek_id(), object })
+        Ok(Dek { id: dek, domain: self.clone(), object })
     }
 }

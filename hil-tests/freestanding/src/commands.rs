@@ -27,8 +27,8 @@ commands! {
     AllocPd, AllocUar, CreateCq, CreateCqOnPages<4>, CreateDek<'a>, CreateEq<4>, CreateListMkey<'a>, CreateLogin<'a>,
     CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, CreatePsv<2>, CreateQp, CreateQpOnPages<4>, DeallocPd, DeallocUar, DestroyCq,
     DestroyDek, DestroyEq, DestroyLogin, DestroyMkey, DestroyPsv, DestroyQp, DisableHca, EnableHca, GivePages<4>, Init2Init,
-    Init2Rtr, InitHca, QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi,
-    QueryLogin, QueryPages, QueryQp, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts, SqErr2Rts, TakePages<4>, TeardownHca,
+    Init2Rtr, ModifyDek<'a>, InitHca, QpToError, QpToReset, QueryCryptoCapabilities, QueryDek, QueryGeneralCapabilities, QueryIssi,
+    QueryLogin, QueryPages, QueryQp, Rst2Init, Rtr2Rts, Rts2Rts, SetIssi, Sqd2Rts, SqErr2Rts, SyncCrypto, TakePages<4>, TeardownHca,
 }
 
 fn run(command: &impl Command, mailbox: &mut [u8], reply: &[u8]) -> Option<usize> {

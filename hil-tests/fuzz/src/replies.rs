@@ -49,7 +49,12 @@ impl Case<'_> {
             12 => self.check(&self.region()),
             13 => self.check(&CreateDek { pd, key: DekKey::Wrapped256Tagged(&[0x55; 80]), opaque: [1; 8] }),
             14 => self.check(&QueryDek(DekObject::new(number))),
-            15 => self.check(&DestroyDek(DekObject::new(number))),
+            15 => {
+                self.check(&DestroyDek(DekObject::new(number)));
+                let (dek, key) = (DekObject::new(number), DekKey::Wrapped128(&[0x55; 40]));
+                self.check(&ModifyDek { dek, pd, key });
+                self.check(&SyncCrypto);
+            }
             16 => self.login(),
             17 => self.check(&QueryLogin(LoginObject::new(number))),
             18 => self.check(&DestroyLogin(LoginObject::new(number))),

@@ -5,6 +5,7 @@ use crate::faults::Faults;
 use crate::memory::Memory;
 use crate::object::dek::{Dek, DekAttributes, KeyMaterial, Login, LoginState, Secret};
 use crate::profile::CryptoMode;
+use alloc::boxed::Box;
 
 impl<M: Memory> Device<M> {
     /// Imports a key encryption key of 16 or 32 bytes and returns its number.
@@ -100,6 +101,42 @@ impl<M: Memory> Device<M> {
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method, [`Error::NoLogin`],
     /// [`Error::BadKey`].
     pub fn create_dek(&mut self, attributes: DekAttributes<'_>) -> Result<u32, Error> {
+        let dek = self.load(attributes)?;
+        self.objects.deks.insert(dek).ok_or(Error::Exhausted)
+    }
+
+    /// Gives a DEK another value (MODIFY_GENERAL_OBJECT).
+    ///
+    /// Assumption: one that was used since [`Device::sync_crypto`] goes on with the value that it had until the next of these.
+    ///
+    /// # Errors
+    /// As [`Device::create_dek`], and [`Error::NoSuchObject`] for the DEK; [`Error::BadAttribute`] for another domain.
+    pub fn modify_dek(&mut self, number: u32, attributes: DekAttributes<'_>) -> Result<(), Error> {
+        let new = self.load(attributes)?;
+        let dek = self.objects.deks.get_mut(number).ok_or(Error::NoSuchObject { what: "DEK", number })?;
+        if dek.pd != new.pd {
+            return Err(Error::BadAttribute("domain of a DEK"));
+        }
+        if *dek.used.get_mut() {
+            dek.next = Some(Box::new(new))
+        } else {
+            *dek = new
+        }
+        Ok(())
+    }
+
+    /// Forgets the values of DEKs that were used (SYNC_CRYPTO).
+    pub fn sync_crypto(&mut self) {
+        for number in self.objects.deks.numbers() {
+            let Some(dek) = self.objects.deks.get_mut(number) else { continue };
+            *dek.used.get_mut() = false;
+            if let Some(next) = dek.next.take() {
+                *dek = *next;
+            }
+        }
+    }
+
+    fn load(&self, attributes: DekAttributes<'_>) -> Result<Dek, Error> {
         self.known_pd(attributes.pd)?;
         let DekAttributes { pd, size, has_keytag, key } = attributes;
         let dek = match key {
@@ -117,7 +154,7 @@ impl<M: Memory> Device<M> {
                     .map(|dek| Dek { login: Some(login), ..dek })
             }
         };
-        self.objects.deks.insert(dek.ok_or(Error::BadKey)?).ok_or(Error::Exhausted)
+        dek.ok_or(Error::BadKey)
     }
 
     /// Destroys a DEK and wipes its key.

@@ -10,6 +10,7 @@ use crate::profile::{DeviceProfile, XtsEngine};
 use crate::refusal::Refusal;
 use crate::signature::{CrcKind, Dif, GuardKind, Rule, crc32c};
 use crate::transaction::{CRC_BYTES, Transaction};
+use core::sync::atomic::Ordering;
 use mlx5_mkey::types::BlockSize;
 use mlx5_mkey::wire::bsf::{
     BfsPsv, BsfSize, CryptoBsf, DifFlags, EncryptionOrder, InlineDif, InlineValid, RepeatSeed, SignatureBsf,
@@ -241,6 +242,7 @@ fn cipher<'a>(
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {
         return Err(Refusal::Keytag);
     }
+    dek.used.store(true, Ordering::Relaxed);
     let tweak = match profile.xts {
         XtsEngine::MultiBlock => u128::from_be_bytes(bsf.xts_initial_tweak),
         XtsEngine::MultiBlockLittleEndian | XtsEngine::SingleBlock => {

@@ -124,6 +124,7 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
                 put(&mut bytes, &flag(0, 0)); // wrapped_crypto_operational
                 put(&mut bytes, &number(3, 0, 8, 4)); // wrapped_import_method: AES-XTS
             }
+            put(&mut bytes, &flag(0, 3)); // synchronize_dek
             put(&mut bytes, &number(5, 3, 5, 12)); // log_max_num_deks
             put(&mut bytes, &number(6, 3, 5, 1)); // log_max_num_import_keks
             put(&mut bytes, &number(7, 3, 5, 1)); // log_max_num_creds

@@ -171,6 +171,7 @@ fn m53_crypto_capabilities() {
         going_to_commissioning: false,
         xts_keys_wrapped: true,
         import_methods: 0x14,
+        synchronizes_deks: false,
         log_max_deks: 18,
         log_max_import_keks: 3,
         log_max_credentials: 5,
@@ -180,6 +181,7 @@ fn m53_crypto_capabilities() {
     };
     assert_eq!(caps, expected);
     assert!(crypto(&[(0x10, 0x4000_0000)]).going_to_commissioning);
+    assert!(crypto(&[(0x10, 0x1000_0000)]).synchronizes_deks);
 }
 
 #[test]

@@ -102,6 +102,27 @@ fn deks_and_logins_are_those_of_rdma_core() {
     assert_eq!(dek.dek_id(), DekId::new(0xab_cdef).unwrap());
 }
 
+/// As the kernel's `mlx5_crypto_modify_dek_key` and `mlx5_crypto_cmd_sync_crypto` fill them in.
+#[test]
+fn keys_get_other_values() {
+    let key: [u8; 32] = core::array::from_fn(|index| index as u8 + 1);
+    let key = DekKey::Plain128 { key: XtsKey::new(&key).unwrap(), keytag: None };
+    let command = ModifyDek { dek: DekObject::new(0x89ab_cdef), pd: pd(), key };
+    let mut expected = vec![
+        (0, 16, 0xa01),
+        (0x30, 16, 0x0c),
+        (0x40, 32, 0x89ab_cdef),
+        (0x80, 64, 1),       // modify_field_select
+        (0x80 + 0x5c, 4, 3), // key_purpose
+        (0x80 + 0x68, 24, 0xab_cdef),
+    ];
+    expected.extend((0..32).map(|index| (0x80 + 0x200 + 8 * index, 8, index as u64 + 1)));
+    fields(&command, &expected);
+    assert_eq!(command.decode(&[0; 16]), Ok(()));
+    fields(&SyncCrypto, &[(0, 16, 0xb12), (0x70, 16, 1)]);
+    assert_eq!(SyncCrypto.decode(&[0; 16]), Ok(()));
+}
+
 #[test]
 fn objects_reply() {
     let dek = CreateDek { pd: pd(), key: DekKey::Wrapped128(&[0; 40]), opaque: [0; 8] };

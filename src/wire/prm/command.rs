@@ -77,10 +77,14 @@ codes! {
     DEALLOC_UAR = 0x803, "DEALLOC_UAR";
     /// Create a general object.
     CREATE_GENERAL_OBJECT = 0xa00, "CREATE_GENERAL_OBJECT";
+    /// Change it.
+    MODIFY_GENERAL_OBJECT = 0xa01, "MODIFY_GENERAL_OBJECT";
     /// Ask for it.
     QUERY_GENERAL_OBJECT = 0xa02, "QUERY_GENERAL_OBJECT";
     /// Destroy it.
     DESTROY_GENERAL_OBJECT = 0xa03, "DESTROY_GENERAL_OBJECT";
+    /// Have the device forget the values of keys that it has used.
+    SYNC_CRYPTO = 0xb12, "SYNC_CRYPTO";
 }
 
 /// How a command ended (PRM `status`, `MLX5_CMD_STAT_*`). An open set.

@@ -11,8 +11,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct CryptoMode {
     /// Which keys must be wrapped: see [`CryptoMode::IMPORT_AES_XTS`].
     pub wrapped_import_method: u8,
-    #[bits(22)]
+    #[bits(20)]
     __: u32,
+    /// The device has SYNC_CRYPTO.
+    pub synchronize_dek: bool,
+    #[bits(1)]
+    __: u8,
     /// The device is on its way to that state.
     pub wrapped_crypto_going_to_commissioning: bool,
     /// The device is commissioned: keys must be wrapped, and a login opens them.
@@ -67,4 +71,5 @@ crate::fmt::defmt_as_bytes!(CryptoCapabilityBits);
 
 const _: () = assert!(size_of::<CryptoCapabilityBits>() == 256);
 const _: () = assert!(core::mem::offset_of!(CryptoCapabilityBits, failed_selftests) == 8);
+const _: () = assert!(CryptoMode::new().with_synchronize_dek(true).into_bits() == 1 << 28);
 const _: () = assert!(CryptoMode::new().with_wrapped_crypto_operational(true).into_bits() == 1 << 31);

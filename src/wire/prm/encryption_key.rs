@@ -1,5 +1,6 @@
 //! Data encryption keys (PRM `encryption_key_obj`).
 
+use super::command::RequestHeader;
 use super::object::{ObjectReplyHeader, ObjectRequestHeader};
 use crate::wire::low::low8;
 use bitfield_struct::bitfield;
@@ -55,7 +56,7 @@ impl fmt::Debug for KeyBytes {
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct EncryptionKey {
-    /// Unused here.
+    /// What a change is about: [`EncryptionKey::MODIFY_KEY`]. 0 when a key is created.
     pub modify_field_select: U64,
     /// See [`KeyFlags`].
     pub flags: U32,
@@ -73,7 +74,13 @@ pub struct EncryptionKey {
     pub reserved2: [U32; 16],
 }
 
-/// CREATE_GENERAL_OBJECT of a key, 272 bytes (PRM `create_encryption_key_obj_in`).
+impl EncryptionKey {
+    /// `modify_field_select`: the key and its size (kernel, `mlx5_crypto_modify_dek_key`).
+    pub const MODIFY_KEY: u64 = 1;
+}
+
+/// CREATE_GENERAL_OBJECT and MODIFY_GENERAL_OBJECT of a key, 272 bytes (PRM `create_encryption_key_obj_in`,
+/// `modify_encryption_key_in`).
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct CreateKeyRequest {
@@ -81,6 +88,25 @@ pub struct CreateKeyRequest {
     pub header: ObjectRequestHeader,
     /// The key.
     pub key: EncryptionKey,
+}
+
+/// SYNC_CRYPTO, 32 bytes (PRM `sync_crypto_in`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct SyncCryptoRequest {
+    /// Command.
+    pub header: RequestHeader,
+    /// Reserved.
+    pub reserved0: U32,
+    /// Keys of which purposes, in the low 16 bits: [`SyncCryptoRequest::ALL`].
+    pub crypto_type: U32,
+    /// Reserved.
+    pub reserved1: [U32; 4],
+}
+
+impl SyncCryptoRequest {
+    /// `crypto_type`: keys of all purposes (kernel, `MLX5_CRYPTO_DEK_ALL_TYPE`).
+    pub const ALL: u32 = 1;
 }
 
 /// Reply to QUERY_GENERAL_OBJECT of a key, 272 bytes (PRM `query_encryption_key_obj_out`).
@@ -95,6 +121,10 @@ pub struct QueryKeyReply {
 
 crate::fmt::defmt_redacted!(KeyBytes, EncryptionKey, CreateKeyRequest, QueryKeyReply);
 
+crate::fmt::defmt_as_bytes!(SyncCryptoRequest);
+
+const _: () = assert!(size_of::<SyncCryptoRequest>() == 32);
+const _: () = assert!(core::mem::offset_of!(SyncCryptoRequest, crypto_type) == 0xc);
 const _: () = assert!(size_of::<EncryptionKey>() == 256);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, flags) == 8);
 const _: () = assert!(core::mem::offset_of!(EncryptionKey, pd) == 0xc);

@@ -2,7 +2,9 @@
 
 use crate::crypto::{UnwrapError, Xts, unwrap_key};
 use crate::faults::Faults;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
 use zeroize::Zeroizing;
 
 /// AES key size (PRM `encryption_key.key_size`).
@@ -84,6 +86,10 @@ pub(crate) struct Dek {
     pub(crate) keytag: Option<[u8; 8]>,
     /// The login that it was loaded under. It need not be there any more.
     pub(crate) login: Option<u32>,
+    /// It was used since [`crate::Device::sync_crypto`].
+    pub(crate) used: AtomicBool,
+    /// The value that it has from the next of those on.
+    pub(crate) next: Option<Box<Dek>>,
 }
 
 impl Dek {
@@ -107,7 +113,7 @@ impl Dek {
         } else {
             Xts::new(keys)?
         };
-        Some(Self { pd, cipher, keytag, login: None })
+        Some(Self { pd, cipher, keytag, login: None, used: AtomicBool::new(false), next: None })
     }
 
     /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong (M32).

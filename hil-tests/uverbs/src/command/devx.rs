@@ -32,6 +32,8 @@ pub(super) mod opcode {
     pub(super) const QUERY_NIC_VPORT_CONTEXT: u16 = 0x754;
     pub(super) const QUERY_LAG: u16 = 0x842;
     pub(super) const CREATE_OBJECT: u16 = 0xa00;
+    pub(super) const MODIFY_OBJECT: u16 = 0xa01;
+    pub(super) const SYNC_CRYPTO: u16 = 0xb12;
     pub(in super::super) const QUERY_OBJECT: u16 = 0xa02;
 }
 
@@ -170,6 +172,13 @@ pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
         },
         // One port is bound to no other.
         opcode::QUERY_LAG => Ok(vec![0; HEADER]),
+        opcode::SYNC_CRYPTO => match command.u16(0xe) {
+            Ok(1) if call.state.device.profile().crypto != CryptoMode::None => {
+                call.state.device.sync_crypto();
+                Ok(vec![0; HEADER])
+            }
+            _ => Err(Status::BAD_PARAMETER),
+        },
         // The kernel lets through only commands that it knows to be harmless.
         _ => return Err(unknown(&command)),
     };
@@ -298,6 +307,25 @@ fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
 }
 
 fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
+    let attributes = dek_attributes(call, command)?;
+    let number = call.state.device.create_dek(attributes)?;
+    let mut opaque = [0; 8];
+    opaque.copy_from_slice(command.bytes(HEADER + 0x30, 8)?);
+    Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
+}
+
+/// MODIFY_GENERAL_OBJECT of a key: its value, and nothing else of it.
+fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
+    const KEY: u64 = 1;
+    if command.u64(HEADER)? != KEY {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let attributes = dek_attributes(call, command)?;
+    Ok(call.state.device.modify_dek(number, attributes)?)
+}
+
+/// Returns the key in a command.
+fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAttributes<'c>, Status> {
     let at = |offset: usize| HEADER + offset;
     let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
     if flags & 0xf != PURPOSE_XTS {
@@ -320,10 +348,7 @@ fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
         }
         _ => KeyMaterial::Plaintext(command.bytes(at(0x40), length)?),
     };
-    let number = call.state.device.create_dek(DekAttributes { pd, size, has_keytag, key })?;
-    let mut opaque = [0; 8];
-    opaque.copy_from_slice(command.bytes(at(0x30), 8)?);
-    Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
+    Ok(DekAttributes { pd, size, has_keytag, key })
 }
 
 /// Finds a login of this context that holds.
@@ -360,7 +385,7 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
     })
 }
 
-/// OBJ_MODIFY: of a queue pair or a shared receive queue, by its own handle.
+/// OBJ_MODIFY: of a queue pair, a shared receive queue or a key, by its own handle.
 pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(IN)?.into());
     let handle = call.request.handle(HANDLE)?;
@@ -370,6 +395,17 @@ pub(super) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
             return Err(Errno::INVAL);
         }
         let outcome = devx_shared_receive::modify(call, number, &command).map(|()| vec![0; HEADER]);
+        return answer(call, OUT, outcome);
+    }
+    if command.opcode() == opcode::MODIFY_OBJECT {
+        let number = match call.object(handle)? {
+            Object::Devx(Devx::Dek { number, .. }) => *number,
+            _ => return Err(Errno::INVAL),
+        };
+        if command.u16(6).ok() != Some(TYPE_DEK) || command.u32(8).ok() != Some(number) {
+            return Err(Errno::INVAL);
+        }
+        let outcome = modify_dek(call, number, &command).map(|()| vec![0; HEADER]);
         return answer(call, OUT, outcome);
     }
     let number = call.qp(handle)?.number;
