@@ -202,6 +202,8 @@ pub enum DevxError {
         /// Its number.
         wanted: Cqn,
     },
+    /// The context has a login, and can have one only.
+    LoggedIn,
     /// The peer's address cannot be connected to.
     Address(AddressError),
     /// An object of another library cannot be taken over, or not be used like that.
@@ -285,6 +287,9 @@ impl fmt::Display for DevxError {
             Self::Address(error) => error.fmt(f),
             Self::Adopt(error) => error.fmt(f),
             Self::Completion(error) => error.fmt(f),
+            Self::LoggedIn => {
+                f.write_str("this context has a login already, and can have one only: drop it first")
+            }
             Self::ShortEvent => f.write_str("the kernel delivered an event without a header"),
             Self::EventsLost => {
                 f.write_str("the kernel had no memory for events and dropped some: query the objects' states")
@@ -357,6 +362,7 @@ impl Error for DevxError {
             Self::NoDevice { .. }
             | Self::CompletionQueueTooSmall { .. }
             | Self::OtherCompletionQueue { .. }
+            | Self::LoggedIn
             | Self::ShortEvent
             | Self::EventsLost
             | Self::EventsClosed => None,

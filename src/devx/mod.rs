@@ -34,6 +34,7 @@ mod events;
 mod execute;
 mod mkey_cache;
 mod objects;
+mod queries;
 mod queue_pair;
 mod sys;
 
@@ -50,6 +51,7 @@ pub use mkey_cache::{InvalidatedMkey, MkeyCache, MkeyStore};
 pub use objects::{
     Dek, ListMkey, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain, Psvs,
 };
+pub use queries::{Queries, QueryAnswer};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 
 use crate::command::{

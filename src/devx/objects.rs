@@ -15,6 +15,7 @@ use crate::wqe::Sge;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
+use std::boxed::Box;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -66,10 +67,11 @@ impl Device {
         Ok(ProtectionDomain { pd, context: self.context.clone(), report: self.report })
     }
 
-    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`).
+    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at a time: the next one may
+    /// come when this is dropped. Threads share it, and keys that were loaded under it outlive it.
     ///
     /// # Errors
-    /// [`DevxError::Command`]; the kernel allows one login per open device.
+    /// [`DevxError::LoggedIn`] while there is a login; [`DevxError::Command`] where the device cannot, or refuses.
     pub fn login(
         &self,
         credential_id: CredentialId,
@@ -78,8 +80,9 @@ impl Device {
     ) -> Result<Login, DevxError> {
         let command = CreateLogin { credential_id, import_kek_id, credential };
         command.check(&self.report)?;
+        let place = self.context.login_place().ok_or(DevxError::LoggedIn)?;
         let (object, login) =
-            carry(&command, |request, reply| sys::Object::create(&self.context, (), request, reply))?;
+            carry(&command, |request, reply| sys::Object::create(&self.context, place, request, reply))?;
         Ok(Login { object, login })
     }
 }
@@ -350,7 +353,7 @@ impl ListMkey {
 /// A data encryption key on the device. It is gone from the device when the value is dropped.
 pub struct Dek {
     id: DekObject,
-    domain: ProtectionDomain,
+    domain: Box<ProtectionDomain>,
     object: sys::Object<Arc<sys::Pd>>,
 }
 
@@ -369,12 +372,25 @@ impl Dek {
         self.id.dek_id()
     }
 
+    /// Returns the object, as commands name it.
+    pub const fn object(&self) -> DekObject {
+        self.id
+    }
+
+    pub(super) const fn query_command(&self) -> QueryDek {
+        QueryDek(self.id)
+    }
+
+    pub(super) const fn devx(&self) -> &sys::Object<Arc<sys::Pd>> {
+        &self.object
+    }
+
     /// Asks the device for the key's state, and for what was to be remembered of it (`mlx5dv_dek_query`).
     ///
     /// # Errors
     /// [`DevxError::Command`]: of a wrapped key, without a login, say.
     pub fn query(&self) -> Result<DekInfo, DevxError> {
-        Ok(carry(&QueryDek(self.id), |request, reply| self.object.query(request, reply))?.1)
+        Ok(carry(&self.query_command(), |request, reply| self.object.query(request, reply))?.1)
     }
 
     /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When the key was used,
@@ -395,17 +411,26 @@ impl Dek {
     pub fn replace(&mut self, key: DekKey<'_>) -> Result<(), DevxError> {
         let command = ModifyDek { dek: self.id, pd: self.domain.number()?, key };
         command.check(&self.domain.report)?;
-        Ok(carry(&command, |request, reply| self.object.modify(request, reply))?.1)
+        carry(&command, |request, reply| self.object.modify(request, reply)).map(|_| ())
     }
 }
 
 /// A crypto login. Keys that were loaded under it outlive it.
 pub struct Login {
-    object: sys::Object,
+    object: sys::Object<sys::LoginPlace>,
     login: LoginObject,
 }
 
 impl Login {
+    /// Logs out.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`], and the login, which is still there.
+    pub fn log_out(self) -> Result<(), (DevxError, Self)> {
+        let Self { object, login } = self;
+        object.destroy().map_err(|(error, object)| (error, Self { object, login }))
+    }
+
     /// Asks the device whether the login is still valid.
     ///
     /// # Errors
@@ -418,7 +443,10 @@ impl Login {
 
 impl ProtectionDomain {
     /// Returns the number that commands carry.
-    pub(super) fn number(&self) -> Result<Pdn, DevxError> {
+    ///
+    /// # Errors
+    /// [`DevxError::OutOfRange`] where it is none that commands can have.
+    pub fn number(&self) -> Result<Pdn, DevxError> {
         Ok(Pdn::new(self.pd.number())?)
     }
 
@@ -614,6 +642,6 @@ impl ProtectionDomain {
         let (object, dek): (_, DekObject) = carry(&command, |request, reply| {
             sys::Object::create(&self.context, self.pd.clone(), request, reply)
         })?;
-        Ok(Dek { id: dek, domain: self.clone(), object })
+        Ok(Dek { id: dek, domain: Box::new(self.clone()), object })
     }
 }

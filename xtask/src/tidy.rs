@@ -60,6 +60,7 @@ const UNSAFE: &[&str] = &[
     "src/devx/sys/library.rs",
     "src/devx/sys/memory.rs",
     "src/devx/sys/object.rs",
+    "src/devx/sys/queries.rs",
     "src/devx/sys/uar.rs",
     "src/devx/sys/wait.rs",
     "src/queue/barrier.rs",

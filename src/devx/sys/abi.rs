@@ -239,6 +239,12 @@ pub(super) struct DevxUar {
     pub(super) comp_mask: u64,
 }
 
+/// `struct mlx5dv_devx_cmd_comp`.
+#[repr(C)]
+pub(super) struct CommandChannelRaw {
+    pub(super) fd: c_int,
+}
+
 /// `struct mlx5dv_devx_event_channel`.
 #[repr(C)]
 pub(super) struct EventChannelRaw {

@@ -9,6 +9,7 @@ use crate::command::PathMtu;
 use crate::devx::error::{AdoptError, DevxError, drop_failed};
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::string::String;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -20,6 +21,17 @@ pub(in crate::devx) struct Context {
     pub(super) raw: NonNull<IbvContext>,
     /// Opened here, so closed here; else the caller's.
     owned: bool,
+    /// There is a [`LoginPlace`].
+    logged_in: AtomicBool,
+}
+
+/// The place of a context's one login. It is free again when this is dropped.
+pub(in crate::devx) struct LoginPlace(Arc<Context>);
+
+impl Drop for LoginPlace {
+    fn drop(&mut self) {
+        self.0.logged_in.store(false, Ordering::Release);
+    }
 }
 
 // SAFETY: libibverbs and libmlx5 lock their contexts; all their functions may be called from any thread.
@@ -82,7 +94,7 @@ impl Context {
                 let raw = unsafe { (api.mlx5dv_open_device)(device, &mut attr) };
                 let raw = NonNull::new(raw)
                     .ok_or_else(|| DevxError::Open { device: found, cause: io::Error::last_os_error() })?;
-                return Ok(Arc::new(Self { api, raw, owned: true }));
+                return Ok(Arc::new(Self::new(api, raw, true)));
             }
             seen.push(if mlx5 { found } else { format!("{found} (not mlx5)") });
         }
@@ -95,7 +107,17 @@ impl Context {
     /// `raw` is an open `struct ibv_context` of an mlx5 device with DEVX, and stays open while the value and all that is
     /// made from it live.
     pub(in crate::devx) unsafe fn adopt(raw: NonNull<c_void>) -> Result<Arc<Self>, DevxError> {
-        Ok(Arc::new(Self { api: api()?, raw: raw.cast(), owned: false }))
+        Ok(Arc::new(Self::new(api()?, raw.cast(), false)))
+    }
+
+    fn new(api: &'static Api, raw: NonNull<IbvContext>, owned: bool) -> Self {
+        Self { api, raw, owned, logged_in: AtomicBool::new(false) }
+    }
+
+    /// Takes the place of the login, if it is free.
+    pub(in crate::devx) fn login_place(self: &Arc<Self>) -> Option<LoginPlace> {
+        let taken = self.logged_in.swap(true, Ordering::Acquire);
+        (!taken).then(|| LoginPlace(self.clone()))
     }
 
     /// Refuses an object of another context.

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::abi::{
-    ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr,
-    IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
+    CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvAh, IbvAhAttr,
+    IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -104,6 +104,10 @@ api! {
         mlx5dv_devx_destroy_event_channel: fn(*mut EventChannelRaw);
         mlx5dv_devx_subscribe_devx_event: fn(*mut EventChannelRaw, *mut DevxObj, u16, *const u16, u64) -> c_int;
         mlx5dv_devx_get_event: fn(*mut EventChannelRaw, *mut c_void, usize) -> isize;
+        mlx5dv_devx_create_cmd_comp: fn(*mut IbvContext) -> *mut CommandChannelRaw;
+        mlx5dv_devx_destroy_cmd_comp: fn(*mut CommandChannelRaw);
+        mlx5dv_devx_obj_query_async: fn(*mut DevxObj, *const c_void, usize, usize, u64, *mut CommandChannelRaw) -> c_int;
+        mlx5dv_devx_get_async_cmd_comp: fn(*mut CommandChannelRaw, *mut c_void, usize) -> c_int;
     }
 }
 

@@ -58,6 +58,7 @@ impl Status {
     pub(super) const BAD_PARAMETER: Self = Self(3, 0x2);
     pub(super) const BAD_LENGTH: Self = Self(0x50, 0x3);
     pub(super) const BAD_RESOURCE: Self = Self(5, 0x4);
+    pub(super) const LIMIT: Self = Self(8, 0x19);
     pub(super) const BAD_STATE: Self = Self(0x10, 0x18);
 }
 
@@ -352,7 +353,7 @@ fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAt
 }
 
 /// Finds a login of this context that holds.
-fn valid_login(call: &mut Call<'_>) -> Option<u32> {
+pub(super) fn valid_login(call: &mut Call<'_>) -> Option<u32> {
     let logins: Vec<u32> = call.context().ok()?.objects().filter_map(login_number).collect();
     logins.into_iter().find(|login| call.state.device.query_login(*login) == Ok(LoginState::Valid))
 }
@@ -367,6 +368,10 @@ const fn login_number(object: &Object) -> Option<u32> {
 fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
     let at = |offset: usize| HEADER + offset;
     let factory = call.state.factory.ok_or(Status::BAD_OPCODE)?;
+    // `mlx5dv_crypto_login_create(3)`: one for each context. Assumption: who else asks gets this status.
+    if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
+        return Err(Status::LIMIT);
+    }
     // What the device was built with is numbered from 0.
     let known =
         |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);

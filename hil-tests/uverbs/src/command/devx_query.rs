@@ -1,12 +1,14 @@
 //! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a descriptor.
 
 use super::Call;
-use super::devx::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
+use super::devx::{
+    BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply, valid_login,
+};
 use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::object::{Devx, Object, Qp};
 use mlx5_mkey::wire::prm::qp_context::QpcState;
-use mlx5_softdev::{LoginState, QpState};
+use mlx5_softdev::{CryptoMode, Error, LoginState, QpState};
 use zerocopy::IntoBytes;
 
 /// Attributes of OBJ_ASYNC_QUERY (`mlx5_ib_devx_obj_query_async_attrs`).
@@ -62,8 +64,14 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     Ok(match (command.opcode(), object) {
         (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // State 0: ready. The key itself stays inside.
-            Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
+            // A wrapped key is asked for under a login (M39).
+            let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
+            if wrapped && valid_login(call).is_none() {
+                Err(Status::from(Error::NoLogin))
+            } else {
+                // State 0: ready. The key itself stays inside.
+                Ok(reply(HEADER + BODY, HEADER + 0x30, &opaque))
+            }
         }
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Login(number))) => {
             call.state.device.query_login(number).map_err(Status::from).map(|state| {

@@ -1,11 +1,13 @@
 //! Keys by the user's own names.
 
 use super::{Bench, Counts, Outcome, page, preloaded, prepared, verbs};
-use mlx5_mkey::command::{Credential, CredentialId, DekKey, ImportKekId, LoginState, XtsKey};
-use mlx5_mkey::devx::{Dek, DekCache, DekLease, Device, MkeySpec, ProtectionDomain, QueuePairSpec};
+use mlx5_mkey::command::{Credential, CredentialId, DekKey, DekState, ImportKekId, LoginState, XtsKey};
+use mlx5_mkey::devx::{
+    Dek, DekCache, DekLease, Device, DevxError, MkeySpec, ProtectionDomain, QueuePairSpec,
+};
 use mlx5_mkey::mkey::{Access, Crypto, Direction, Keytag, MkeyConfig, SignatureOrder};
 use mlx5_mkey::queue::{self, QpRouter};
-use mlx5_mkey::types::{BlockSize, Tweak};
+use mlx5_mkey::types::{BlockSize, DekId, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use mlx5_softdev::{crypto, factory};
 use std::path::Path;
@@ -26,6 +28,10 @@ pub(super) fn encrypts(bench: &mut Bench, lease: &DekLease) -> bool {
 
 /// Encrypts a block of 512 bytes, which are all [`PLAIN`], with a key, and returns what has arrived.
 fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
+    encrypted_by(bench, lease.id())
+}
+
+fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
     let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
     let crypto = Crypto {
@@ -33,7 +39,7 @@ fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
         order: SignatureOrder::BeforeCryptoOnTx,
         data_unit: BlockSize::B512,
         tweak: Tweak::from_lba(0),
-        dek: lease.id(),
+        dek,
         keytag: Keytag::default(),
     };
     let config = MkeyConfig { access: Some(Access::ALL), crypto: Some(crypto), ..MkeyConfig::UNCHANGED };
@@ -102,6 +108,35 @@ fn keys_are_loaded_once_and_erased_at_once() {
     });
 }
 
+/// Its number stays, and so do the mkeys that have it; what was used is in force until the device is told to forget it.
+#[test]
+fn a_key_gets_another_value() {
+    preloaded("deks::a_key_gets_another_value", || {
+        let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+        let (mut dek, other) = (load(&bench.pd, 1).unwrap(), load(&bench.pd, 2).unwrap());
+        let both: [[u8; 64]; 2] = [1, 2].map(|byte| std::array::from_fn(|index| byte ^ index as u8));
+        let [one, two] =
+            both.each_ref().map(|key| DekKey::Plain256 { key: XtsKey::new(key).unwrap(), keytag: None });
+        let info = dek.query().unwrap();
+        assert_eq!((info.state, info.opaque), (DekState::READY, [0; 8]));
+        let [ones, twos] = [&dek, &other].map(|dek| encrypted_by(&mut bench, dek.id()).unwrap());
+        assert_ne!(ones, twos);
+        dek.replace(two).unwrap();
+        assert_eq!(encrypted_by(&mut bench, dek.id()), Some(ones), "it was used");
+        bench.device.sync_crypto().unwrap();
+        assert_eq!(encrypted_by(&mut bench, dek.id()), Some(twos));
+        bench.device.sync_crypto().unwrap();
+        dek.replace(one).unwrap();
+        assert_eq!(encrypted_by(&mut bench, dek.id()), Some(ones), "at once, behind the command");
+
+        // What is refused changes nothing.
+        let wrapped = dek.replace(DekKey::Wrapped128(&[0; 40]));
+        assert!(matches!(wrapped, Err(DevxError::Command(_))), "{wrapped:?}");
+        bench.device.sync_crypto().unwrap();
+        assert_eq!(encrypted_by(&mut bench, dek.id()), Some(ones));
+    });
+}
+
 /// A commissioned device has two keys that wrap others, and a login names one of them.
 #[test]
 fn a_login_names_the_key_that_wraps() {
@@ -128,6 +163,8 @@ fn a_login_names_the_key_that_wraps() {
                 let other = 1 - number;
                 let wrong = login(number, other).unwrap();
                 assert_eq!(wrong.state().unwrap(), LoginState::INVALID, "{number}");
+                assert!(matches!(login(number, number), Err(DevxError::LoggedIn)), "one for each context");
+                wrong.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
                 let right = login(number, number).unwrap();
                 assert_eq!(right.state().unwrap(), LoginState::VALID, "{number}");
                 let load = |kek| {
@@ -137,6 +174,27 @@ fn a_login_names_the_key_that_wraps() {
                 assert_eq!((load(number), load(other)), (true, false), "{number}");
             }
             assert!(login(2, 0).is_err(), "there are two");
+            // A wrapped key is asked for, and changed, under a login.
+            let key = wrap(0, &[7; 64]);
+            let key = DekKey::Wrapped256(key.first_chunk().unwrap());
+            let session = login(0, 0).unwrap();
+            let mut dek = pd.create_dek(key, [9; 8]).unwrap();
+            assert_eq!(dek.query().unwrap().opaque, [9; 8]);
+            dek.replace(key).unwrap();
+            session.log_out().unwrap_or_else(|(error, _)| panic!("{error}"));
+            for refused in [dek.query().map(drop), dek.replace(key)] {
+                assert!(matches!(refused, Err(DevxError::Command(_))), "{refused:?}");
+            }
+            // What was refused has left the place free, and another context has its own.
+            let held = login(0, 0).unwrap();
+            let second = Device::open(None).unwrap();
+            let shown = wrap(0, &factory::CREDENTIAL);
+            let shown = Credential::wrapped(shown.first_chunk().unwrap());
+            let [credential, kek] = [CredentialId::new(0).unwrap().get(), 0];
+            let other =
+                second.login(CredentialId::new(credential).unwrap(), ImportKekId::new(kek).unwrap(), shown);
+            assert_eq!(other.unwrap().state().unwrap(), LoginState::VALID);
+            assert_eq!(held.state().unwrap(), LoginState::VALID);
         },
     );
 }

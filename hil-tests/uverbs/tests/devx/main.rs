@@ -23,6 +23,7 @@ mod pools;
 #[allow(dead_code)] // Its `main`.
 #[path = "../../../examples/protected_write.rs"]
 mod protected_write;
+mod queries;
 mod recovery;
 mod room;
 mod secrets;

@@ -1,0 +1,117 @@
+//! Queries that are not waited for.
+
+use super::{Dek, Device, DevxError, QpControl, sys};
+use crate::command::Command;
+use crate::error::CommandError;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+use std::vec;
+use std::vec::Vec;
+
+/// Where answers come to queries that nobody waits for (`mlx5dv_devx_create_cmd_comp`): a file descriptor, which becomes readable
+/// when there is one, and does not block. A program that asks for the state of many queue pairs asks for all of them, and takes the
+/// answers as they come.
+///
+/// The kernel keeps 64 KiB of answers for a channel, and refuses queries beyond (EAGAIN).
+///
+/// ```no_run
+/// use mlx5_mkey::command::QueryQp;
+/// use mlx5_mkey::devx::{Device, DevxError, QueuePair};
+/// /// Prints the states of some queue pairs.
+/// fn states(device: &Device, queues: &[QueuePair<256, 64>]) -> Result<(), DevxError> {
+///     let queries = device.queries()?;
+///     for (id, queue) in (0..).zip(queues) {
+///         queue.control().query_later(&queries, &QueryQp(queue.qpn()), id)?;
+///     }
+///     for _ in queues {
+///         let Some(answer) = queries.next(None)? else { break };
+///         let queue = &queues[answer.id as usize];
+///         println!("{}: {}", queue.qpn(), answer.decode(&QueryQp(queue.qpn()))?.state);
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Queries(sys::CommandChannel);
+
+/// The answer to a query that nobody has waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryAnswer {
+    /// What it was asked for with.
+    pub id: u64,
+    bytes: Vec<u8>,
+}
+
+impl QueryAnswer {
+    /// Reads what the device has replied to this command.
+    ///
+    /// # Errors
+    /// [`CommandError`]: the device has refused it.
+    pub fn decode<C: Command>(&self, command: &C) -> Result<C::Reply, CommandError> {
+        command.decode(&self.bytes)
+    }
+}
+
+impl Device {
+    /// Makes a channel for the answers to queries.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`].
+    pub fn queries(&self) -> Result<Queries, DevxError> {
+        Ok(Queries(sys::CommandChannel::create(&self.context)?))
+    }
+}
+
+impl Queries {
+    /// Returns the next answer; waits for it up to `timeout`, for ever if there is none. `None` when the time is over.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]; [`DevxError::EventsClosed`] when the device is gone.
+    pub fn next(&self, timeout: Option<Duration>) -> Result<Option<QueryAnswer>, DevxError> {
+        Ok(self.0.next(timeout)?.map(|(id, bytes)| QueryAnswer { id, bytes }))
+    }
+
+    fn ask<C: Command>(
+        &self,
+        object: &sys::Object<impl Sized>,
+        command: &C,
+        id: u64,
+    ) -> Result<(), DevxError> {
+        let mut mailbox = vec![0; C::INPUT];
+        let request = command.encode(&mut mailbox)?;
+        self.0.query(object, &request, C::OUTPUT, id)
+    }
+}
+
+impl AsFd for Queries {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Queries {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl QpControl {
+    /// Asks the device for something of this queue pair ([`crate::command::QueryQp`]), and does not wait for the answer
+    /// (`mlx5dv_devx_obj_query_async`). It comes to `queries` with this `id`.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`] where the kernel does not let the command through, or has no room for another answer;
+    /// [`DevxError::Adopt`] for a queue pair that was taken over.
+    pub fn query_later<C: Command>(&self, queries: &Queries, command: &C, id: u64) -> Result<(), DevxError> {
+        queries.ask(self.object(), command, id)
+    }
+}
+
+impl Dek {
+    /// Asks the device for the key's state ([`crate::command::QueryDek`] of [`Dek::object`]), as [`QpControl::query_later`] does.
+    ///
+    /// # Errors
+    /// As [`QpControl::query_later`].
+    pub fn query_later(&self, queries: &Queries, id: u64) -> Result<(), DevxError> {
+        queries.ask(self.devx(), &self.query_command(), id)
+    }
+}
