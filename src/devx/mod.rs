@@ -37,6 +37,7 @@ mod objects;
 mod queries;
 mod queue_pair;
 mod sys;
+mod umem;
 
 pub use address::{AddressError, QpAddress};
 pub use adopt::AdoptSpec;
@@ -53,6 +54,7 @@ pub use objects::{
 };
 pub use queries::{Queries, QueryAnswer};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
+pub use umem::{DevxObject, DoorbellPage, PageSizes, Umem, UmemSpec};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,

@@ -70,7 +70,7 @@ impl Queries {
         Ok(self.0.next(timeout)?.map(|(id, bytes)| QueryAnswer { id, bytes }))
     }
 
-    fn ask<C: Command>(
+    pub(super) fn ask<C: Command>(
         &self,
         object: &sys::Object<impl Sized>,
         command: &C,

@@ -112,12 +112,14 @@ pub(crate) enum Devx {
 }
 
 /// Memory that queues can be made in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Umem {
     /// First address.
     pub(crate) address: u64,
     /// Bytes.
     pub(crate) length: u64,
+    /// What is mapped for it alone, as long as it is there.
+    pub(crate) _mapping: Option<Arc<Mapping>>,
 }
 
 /// A registered region.

@@ -229,6 +229,22 @@ pub(super) struct DevxUmem {
     pub(super) umem_id: u32,
 }
 
+/// `struct mlx5dv_devx_umem_in`.
+#[repr(C)]
+pub(super) struct DevxUmemIn {
+    pub(super) addr: *mut c_void,
+    pub(super) size: usize,
+    pub(super) access: u32,
+    pub(super) pgsz_bitmap: u64,
+    pub(super) comp_mask: u64,
+    pub(super) dmabuf_fd: c_int,
+}
+
+/// `MLX5DV_UMEM_MASK_DMABUF`.
+pub(super) const UMEM_DMABUF: u64 = 1 << 0;
+
+const _: () = assert!(size_of::<DevxUmemIn>() == 48 && core::mem::offset_of!(DevxUmemIn, dmabuf_fd) == 40);
+
 /// `struct mlx5dv_devx_uar`.
 #[repr(C)]
 pub(super) struct DevxUar {

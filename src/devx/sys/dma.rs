@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::DevxUmem;
+use super::abi::{DevxUmem, DevxUmemIn, UMEM_DMABUF};
 use super::allocation::Allocation;
 use super::context::Context;
 use super::errno::{check, last_error};
@@ -11,11 +11,12 @@ use crate::devx::error::{DevxError, drop_failed};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use zerocopy::FromZeros;
 
 /// A registration of memory that the device may use for rings and records. Its owner ends it.
-pub(super) struct Umem {
+pub(in crate::devx) struct Umem {
     context: Arc<Context>,
     raw: NonNull<DevxUmem>,
 }
@@ -44,7 +45,38 @@ impl Umem {
         Ok(Self { context: context.clone(), raw })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    /// Registers memory, or with a dma-buf that piece of it, in pages of one of these sizes (a bit for each).
+    ///
+    /// # Safety
+    /// As for [`Mr::register`](super::Mr::register).
+    pub(in crate::devx) unsafe fn register_ex(
+        context: &Arc<Context>,
+        (address, length): (*mut u8, usize),
+        access: u32,
+        page_sizes: u64,
+        dmabuf: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, DevxError> {
+        const NAME: &str = "mlx5dv_devx_umem_reg_ex";
+        let register = context
+            .api
+            .mlx5dv_devx_umem_reg_ex
+            .as_ref()
+            .map_err(|error| DevxError::Library(error.clone()))?;
+        let mut input = DevxUmemIn {
+            addr: address.cast(),
+            size: length,
+            access,
+            pgsz_bitmap: page_sizes,
+            comp_mask: if dmabuf.is_some() { UMEM_DMABUF } else { 0 },
+            dmabuf_fd: dmabuf.map_or(-1, |dmabuf| dmabuf.as_raw_fd()),
+        };
+        // SAFETY: the context is open, and the structure is read during the call; the caller vouches for the memory.
+        let raw = unsafe { register(context.raw.as_ptr(), &mut input) };
+        let raw = NonNull::new(raw).ok_or_else(|| last_error(NAME))?;
+        Ok(Self { context: context.clone(), raw })
+    }
+
+    pub(in crate::devx) fn id(&self) -> u32 {
         // SAFETY: the structure lives until it is deregistered.
         unsafe { self.raw.as_ref().umem_id }
     }
@@ -53,7 +85,7 @@ impl Umem {
     ///
     /// # Safety
     /// Once, at the end.
-    unsafe fn deregister(&self) -> Result<(), DevxError> {
+    pub(in crate::devx) unsafe fn deregister(&self) -> Result<(), DevxError> {
         // SAFETY: registered by `register`, and the caller vouches that this is the end.
         let result = unsafe { (self.context.api.mlx5dv_devx_umem_dereg)(self.raw.as_ptr()) };
         check("mlx5dv_devx_umem_dereg", result)

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::abi::{
-    CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, EventChannelRaw, IbvAh, IbvAhAttr,
-    IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
+    CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, DevxUmemIn, EventChannelRaw, IbvAh,
+    IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -36,14 +36,14 @@ unsafe fn find<F: Copy>(
 macro_rules! api {
     ($($library:ident = $file:literal {
         $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)+
-        $([since $version:literal] $later:ident: fn($($later_argument:ty),*) -> $later_result:ty;)?
+        $([since $version:literal] $later:ident: fn($($later_argument:ty),*) -> $later_result:ty;)*
     })+) => {
         pub(super) struct Api {
             $($(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)+)+
             $($(
                 pub(super) $later:
                     Result<unsafe extern "C" fn($($later_argument),*) -> $later_result, LibraryError>,
-            )?)+
+            )*)+
             // Never unloaded: libibverbs has threads and handlers of its own.
             _libraries: ManuallyDrop<[libloading::Library; 2]>,
         }
@@ -60,7 +60,7 @@ macro_rules! api {
                     // shared object name stands for.
                     $($($name: unsafe { find(&$library, $file, stringify!($name), VERSION)? },)+)+
                     // SAFETY: as above.
-                    $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)?)+
+                    $($($later: unsafe { find(&$library, $file, stringify!($later), $version) },)*)+
                     _libraries: ManuallyDrop::new([$($library),+]),
                 })
             }
@@ -108,6 +108,7 @@ api! {
         mlx5dv_devx_destroy_cmd_comp: fn(*mut CommandChannelRaw);
         mlx5dv_devx_obj_query_async: fn(*mut DevxObj, *const c_void, usize, usize, u64, *mut CommandChannelRaw) -> c_int;
         mlx5dv_devx_get_async_cmd_comp: fn(*mut CommandChannelRaw, *mut c_void, usize) -> c_int;
+        [since 35] mlx5dv_devx_umem_reg_ex: fn(*mut IbvContext, *mut DevxUmemIn) -> *mut DevxUmem;
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) use address::Route;
 pub(super) use adopt::{CqParts, CqSlots, QpParts};
 pub(super) use allocation::Allocation;
 pub(super) use context::{Context, LoginPlace};
-pub(super) use dma::Dma;
+pub(super) use dma::{Dma, Umem};
 pub(super) use events::{EventChannel, EventData};
 pub(super) use memory::{Mr, Pd};
 pub(super) use object::Object;

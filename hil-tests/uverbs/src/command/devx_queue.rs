@@ -7,6 +7,7 @@ use crate::abi::{ModifyQp, QpCapabilities};
 use crate::errno::Errno;
 use crate::object::{Base, Cq, Object, Qp, Umem};
 use crate::process;
+use crate::sys::Mapping;
 use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
@@ -17,10 +18,13 @@ use mlx5_softdev::{
     Access, CqAttributes, DeviceProfile, Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries,
     Transport,
 };
+use std::sync::Arc;
 use zerocopy::FromBytes;
 
 /// Access flags of a umem: local write, remote write, remote read.
 const UMEM_ACCESS: u64 = 0x7;
+/// A page in bytes.
+const PAGE: u64 = 4096;
 /// A block of a send ring in bytes.
 const BLOCK: u64 = 64;
 /// Values of `rnr_retry` end with "for ever".
@@ -28,17 +32,28 @@ const FOR_EVER: u8 = 7;
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
 
-/// UMEM_REG.
+/// UMEM_REG: of memory of the program, or of a dma-buf, for which anything stands that can be mapped (REG_DMABUF_MR).
 pub(super) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
     if length == 0 || access & !UMEM_ACCESS != 0 {
         return Err(Errno::INVAL);
     }
-    if !process::mapped(address, length, access & 1 != 0) {
-        return Err(Errno::FAULT);
+    // Nobody here knows which pages lie together.
+    if call.request.has(0x1005) && call.request.number(0x1005) & PAGE == 0 {
+        return Err(Errno::INVAL);
     }
-    call.publish(Object::Umem(Umem { address, length }), |request, handle| {
+    let umem = match call.request.descriptor(0x1006) {
+        Some(descriptor) => {
+            let end = address.checked_add(length).ok_or(Errno::INVAL)?;
+            let mapping = Mapping::new(descriptor, end, access & 1 != 0)?;
+            let address = mapping.address() + address;
+            Umem { address, length, _mapping: Some(Arc::new(mapping)) }
+        }
+        None if process::mapped(address, length, access & 1 != 0) => Umem { address, length, _mapping: None },
+        None => return Err(Errno::FAULT),
+    };
+    call.publish(Object::Umem(umem), |request, handle| {
         request.answer(0x1004, &handle.wrapping_add(1).to_ne_bytes())?;
         request.answer_object(0x1000, handle.into())
     })

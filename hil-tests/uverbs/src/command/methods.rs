@@ -235,6 +235,7 @@ pub(super) const METHODS: &[Method] = &[
             needs(0x1003, In(4)),
             needs(0x1004, Out(4)),
             takes(0x1005, In(8)),
+            takes(0x1006, Handle),
         ],
         devx_queue::register_umem,
     ),

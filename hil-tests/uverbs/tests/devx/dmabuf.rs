@@ -24,7 +24,7 @@ const PIECE: Range<usize> = 5000..17000;
 const IOVA: u64 = (0xd0 << 40) + PIECE.start as u64 % 4096;
 
 /// Memory that can be shared by its descriptor, with bytes of which no two pages have the same.
-fn exporter() -> File {
+pub(crate) fn exporter() -> File {
     // SAFETY: the name ends with a zero.
     let descriptor = unsafe { libc::memfd_create(c"exporter".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0);

@@ -27,6 +27,7 @@ mod queries;
 mod recovery;
 mod room;
 mod secrets;
+mod umem;
 mod verbs_qp;
 
 use common::{built, preloaded, prepared};

@@ -1,0 +1,192 @@
+//! Queues that the program makes itself, in memory of a dma-buf, for which a memfd stands.
+#![allow(unsafe_code)]
+
+use super::dmabuf::exporter;
+use super::{Counts, TIMEOUT, preloaded};
+use mlx5_mkey::command::{
+    AckTimeout, Command, CqSize, CqeSize, CreateCq, CreateQp, Init2Rtr, LogMaxRdAtomic, LogMessage,
+    LogPageSize, Path, PathMtu, Psn, QpAccess, QpState, QueryQp, Retries, RnrTimer, Rst2Init, Rtr2Rts,
+    SendRingSize, TimestampFormat, UserIndex,
+};
+use mlx5_mkey::devx::{Device, DevxError, DevxObject, PageSizes, UmemSpec};
+use mlx5_mkey::mkey::Access;
+use mlx5_mkey::queue::{
+    CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, SendQueue, SendQueueConfig, UarDoorbell,
+};
+use mlx5_mkey::types::{Cqn, Qpn};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wire::cqe::Cqe;
+use std::ffi::c_int;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+use std::time::Instant;
+
+/// What of the dma-buf is registered, and where in it the rings and records are.
+const FIRST: usize = 4096;
+const SEND_RING: usize = 4096;
+const CQ_RECORD: usize = 8192;
+const QP_RECORD: usize = 8192 + 64;
+const LENGTH: usize = 3 * 4096;
+
+/// Why a registration is refused.
+fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
+    match outcome.map(drop) {
+        Err(DevxError::Call { cause, .. }) => cause.raw_os_error(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Maps the dma-buf, for good, and returns where the piece begins.
+fn mapped(file: &File) -> *mut u8 {
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the kernel finds a place that nobody else uses.
+    let base =
+        unsafe { libc::mmap(ptr::null_mut(), FIRST + LENGTH, rights, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    assert_ne!(base, libc::MAP_FAILED);
+    // SAFETY: inside of what was mapped.
+    unsafe { base.cast::<u8>().add(FIRST) }
+}
+
+/// Carries a command that changes nothing that was executed.
+fn change<K>(object: &DevxObject<K>, command: &impl Command) {
+    // SAFETY: nothing is posted yet.
+    unsafe { object.modify(command) }.map(drop).unwrap();
+}
+
+/// Connects a queue pair to itself.
+fn connect<K>(object: &DevxObject<K>, qp: Qpn) {
+    let (first_psn, log_max_rd_atomic) = (Psn::default(), LogMaxRdAtomic::new(4).unwrap());
+    change(object, &Rst2Init { qp, port: 1, pkey_index: 0, access: QpAccess::READ_WRITE });
+    let to_receive = Init2Rtr {
+        qp,
+        remote_qp: qp,
+        path: Path::Loopback,
+        port: 1,
+        mtu: PathMtu::B1024,
+        log_max_message: LogMessage::new(30).unwrap(),
+        first_psn,
+        log_max_rd_atomic,
+        rnr_timer: RnrTimer::new(12).unwrap(),
+    };
+    change(object, &to_receive);
+    let to_send = Rtr2Rts {
+        qp,
+        first_psn,
+        log_max_rd_atomic,
+        ack_timeout: AckTimeout::new(14).unwrap(),
+        retries: Retries::MAX,
+        rnr_retries: Retries::MAX,
+    };
+    change(object, &to_send);
+}
+
+#[test]
+fn rings_are_in_a_dma_buf() {
+    preloaded("umem::rings_are_in_a_dma_buf", || {
+        let device = Device::open(None).unwrap();
+        let pd = device.alloc_pd().unwrap();
+        let file = exporter();
+        let memory = mapped(&file);
+        // SAFETY: the program uses the memory through the queues below, which are those of the objects over it.
+        let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
+        let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
+        let doorbells = device.alloc_doorbells().unwrap();
+        // SAFETY: aligned, mapped for good, and each part goes to one queue.
+        let (ring, send_ring, cq_record, qp_record) = unsafe {
+            memory.write_bytes(0, LENGTH);
+            for entry in 0..64 {
+                memory.cast::<Cqe>().add(entry).write(Cqe::UNWRITTEN);
+            }
+            (
+                std::slice::from_raw_parts_mut(memory.cast::<Cqe>(), 64),
+                std::slice::from_raw_parts_mut(memory.add(SEND_RING).cast::<Wqebb>(), 16),
+                &*memory.add(CQ_RECORD).cast::<CqDoorbellRecord>(),
+                &*memory.add(QP_RECORD).cast::<DoorbellRecord>(),
+            )
+        };
+        let uar = doorbells.number().unwrap();
+        let create_cq = CreateCq {
+            size: CqSize::new(64).unwrap(),
+            cqe_size: CqeSize::B64,
+            uar,
+            event_queue: 1,
+            entries: umem.at(0),
+            doorbell: umem.at(CQ_RECORD as u64),
+            page_size: LogPageSize::P4K,
+            ignore_overrun: false,
+        };
+        // SAFETY: the memory outlives the program's use of the device.
+        let (cq, cqn): (_, Cqn) = unsafe { device.create_object(&create_cq, ()) }.unwrap();
+        let create_qp = CreateQp {
+            pd: pd.number().unwrap(),
+            uar,
+            send_cq: cqn,
+            receive_cq: cqn,
+            user_index: UserIndex::default(),
+            send_ring: SendRingSize::new(16).unwrap(),
+            receive_ring: None,
+            rings: umem.at(SEND_RING as u64),
+            doorbell: umem.at(QP_RECORD as u64),
+            page_size: LogPageSize::P4K,
+            timestamps: TimestampFormat::FreeRunning,
+        };
+        // SAFETY: as above.
+        let (qp, qpn): (_, Qpn) = unsafe { device.create_object(&create_qp, ()) }.unwrap();
+        connect(&qp, qpn);
+        assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
+
+        // SAFETY: the register is of the page that the queue pair was made with, and rung here only.
+        let doorbell = unsafe { UarDoorbell::new(doorbells.register().unwrap()) };
+        let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
+        let mut send: SendQueue<'_, _, 16> =
+            SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, doorbell).unwrap();
+        let end = Instant::now() + TIMEOUT.unwrap();
+        for id in 0..200 {
+            send.request(id).signaled().nop().unwrap();
+            send.ring_doorbell();
+            let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
+            let done = loop {
+                match completions.poll(&mut router) {
+                    Some(done) => break done.unwrap().work().unwrap(),
+                    None => assert!(Instant::now() < end, "no completion"),
+                }
+            };
+            assert_eq!(done.id, id);
+        }
+        // What is in use stays registered.
+        let Err((_, umem)) = umem.deregister() else { panic!("queues are over it") };
+        for destroyed in [qp.destroy(), cq.destroy()] {
+            destroyed.unwrap_or_else(|(error, _)| panic!("{error}"));
+        }
+        umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+        drop((doorbells, pd, device));
+        assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
+    });
+}
+
+#[test]
+fn memory_of_commands_is_refused_where_it_does_not_fit() {
+    preloaded("umem::memory_of_commands_is_refused_where_it_does_not_fit", || {
+        let device = Device::open(None).unwrap();
+        let file = exporter();
+        let read_only = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        let (spec, before) = (UmemSpec::default(), Counts::now());
+        let huge = UmemSpec { page_sizes: PageSizes::new(2 << 20).unwrap(), ..spec };
+        // SAFETY: nothing is made over the memory.
+        let of = |file: &File, piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
+        assert_eq!(errno(of(&file, 0..4096, huge)), Some(libc::EINVAL), "pages of 2 MiB");
+        assert_eq!(errno(of(&file, 0..6 * 4096, spec)), Some(libc::EINVAL), "longer than the file");
+        assert_eq!(errno(of(&file, 0..0, spec)), None, "nothing, which the kernel is not asked about");
+        assert_eq!(errno(of(&read_only, 0..4096, spec)), Some(libc::EINVAL), "it cannot be written");
+        drop(of(&read_only, 0..4096, UmemSpec { access: Access::NONE, ..spec }).unwrap());
+        let mut page = vec![0_u8; 3 * 4096];
+        // SAFETY: as above.
+        let at = |address: *mut u8, spec| unsafe { device.register_umem(address, 4096, spec) };
+        let both = UmemSpec { page_sizes: PageSizes::new(4096 | 2 << 20).unwrap(), ..spec };
+        drop(at(page.as_mut_ptr(), both).unwrap());
+        assert_eq!(errno(at(page.as_mut_ptr(), huge)), Some(libc::EINVAL));
+        assert_eq!(errno(at(ptr::null_mut(), spec)), Some(libc::EFAULT));
+        assert_eq!(Counts { refused: before.refused, ..Counts::now() }, before);
+    });
+}
