@@ -29,10 +29,8 @@ impl SendRequest<'_, '_> {
     pub fn invalidate(self, key: Key) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
         let (fields, blocks) = (state.control_fields(flags), umr::INVALIDATE_BLOCKS);
-        let (target, room) = state.reserve_checked(1, blocks, in_flight)?;
-        umr::invalidate(target, fields, key);
-        room?;
-        state.producer.commit_checked(blocks);
+        umr::invalidate(state.producer.reserve(blocks, in_flight)?, fields, key);
+        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
         in_flight.file(fields.begin, id, RequestKind::LocalInvalidate, blocks);
         state.note_posted(fields.begin, state.umr_fence);
         Ok(())

@@ -19,10 +19,8 @@ impl SendRequest<'_, '_> {
     pub fn set_psv(self, psv: PsvIndex, seed: Seed) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
         let fields = state.control_fields(flags);
-        let (target, room) = state.reserve_checked(1, 1, in_flight)?;
-        umr::restart_digest(target, fields, psv, seed);
-        room?;
-        state.producer.commit_checked(1);
+        umr::restart_digest(state.producer.reserve(1, in_flight)?, fields, psv, seed);
+        state.producer.commit(fields.begin + 1, 1, in_flight)?;
         in_flight.file(fields.begin, id, RequestKind::SetPsv, 1);
         state.note_posted(fields.begin, state.umr_fence);
         Ok(())

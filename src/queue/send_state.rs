@@ -1,13 +1,12 @@
 //! What all requests of a send queue read and change, whatever its size and its doorbell: the producer, limits, fences.
 
-use super::in_flight::InFlight;
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::error::{ConfigError, PostError};
 use crate::mkey::Layout;
 use crate::types::Qpn;
 use crate::wire::{
-    Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
+    MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
 use crate::wqe::Payload;
 use crate::wqe::control::{self, ControlFields, RequestFlags};
@@ -27,7 +26,6 @@ pub(super) struct SendState<'r> {
     pub(super) umr_fence: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     last: u64,
-    max_requests: u32,
     max_inline_data: usize,
     max_sge: usize,
     /// Octowords that layout and BSFs may have, and blocks that a UMR with them may have.
@@ -36,8 +34,7 @@ pub(super) struct SendState<'r> {
 }
 
 impl<'r> SendState<'r> {
-    pub(super) fn new(config: &SendQueueConfig, mut producer: SqProducer<'r>) -> Self {
-        producer.look(config.first_block.into(), config.max_requests);
+    pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>) -> Self {
         let max_octowords = config.max_octowords();
         let flags = |set, flags| if set { flags } else { RequestFlags::NONE };
         Self {
@@ -48,7 +45,6 @@ impl<'r> SendState<'r> {
             next_fence: flags(config.small_fence, config.umr_fence_flags()),
             umr_fence: config.umr_fence_flags(),
             last: config.first_block.into(),
-            max_requests: config.max_requests,
             max_inline_data: config.max_inline_data as usize,
             // Control, remote address and operands take three octowords. One segment is always allowed.
             max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
@@ -76,12 +72,6 @@ impl<'r> SendState<'r> {
     pub(super) const fn control_fields(&self, flags: RequestFlags) -> ControlFields {
         let begin = self.producer.producer();
         ControlFields { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
-    }
-
-    /// Returns how many work requests may still be posted.
-    #[inline]
-    pub(super) const fn free_requests(&self, in_flight: &InFlight) -> u32 {
-        self.max_requests.saturating_sub(in_flight.outstanding())
     }
 
     /// Returns whether a configuration has room in any request of this queue, and its layout in the mkey. Where this says no,
@@ -120,6 +110,7 @@ impl<'r> SendState<'r> {
     }
 
     /// Says what is too much of a payload.
+    #[cold]
     pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
         let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;
         match payload {
@@ -131,32 +122,6 @@ impl<'r> SendState<'r> {
                 PostError::InlineTooLong { length, max }
             }
         }
-    }
-
-    /// Reserves blocks, if they are free and contiguous.
-    #[inline]
-    pub(super) fn reserve_fast(&mut self, blocks: usize, in_flight: &InFlight) -> Option<&mut [Block]> {
-        if !self.producer.is_known_free(blocks) {
-            self.producer.look(in_flight.tail(), self.free_requests(in_flight));
-        }
-        self.producer.reserve_fast(blocks)
-    }
-
-    /// Reserves blocks for `requests` work requests, and says whether there is room for them, see [`SqProducer::reserve_checked`].
-    ///
-    /// # Errors
-    /// [`PostError::SendRingFull`] for more blocks than any request has.
-    pub(super) fn reserve_checked(
-        &mut self,
-        requests: usize,
-        blocks: usize,
-        in_flight: &InFlight,
-    ) -> Result<(&mut [Block], Result<(), PostError>), PostError> {
-        let free = self.free_requests(in_flight);
-        let few = PostError::TooManyRequests { needed: requests as u16, free: free as u16 };
-        let room = if requests as u32 > free { Err(few) } else { Ok(()) };
-        self.producer.look(in_flight.tail(), free);
-        self.producer.reserve_checked(blocks, in_flight.tail(), room)
     }
 
     /// Begins anew at block 0.

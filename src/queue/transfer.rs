@@ -17,7 +17,7 @@ impl SendRequest<'_, '_> {
     /// [`PostError::TooManySges`], [`PostError::InlineTooLong`], [`PostError::SgeEmpty`], [`PostError::SgeTooLong`],
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn send<'p>(self, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
-        self.data_path_checked(RequestKind::Send, &DataPath::new(Opcode::SEND, payload.into()))
+        self.data_path_call(RequestKind::Send, &DataPath::new(Opcode::SEND, payload.into()))
     }
 
     /// Sends a message with 32 bits for the receiver's completion, as a number (`imm_data` of libibverbs is big endian).
@@ -26,7 +26,7 @@ impl SendRequest<'_, '_> {
     /// As [`SendRequest::send`].
     pub fn send_imm<'p>(self, imm: u32, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         let request = DataPath { imm, ..DataPath::new(Opcode::SEND_IMM, payload.into()) };
-        self.data_path_checked(RequestKind::Send, &request)
+        self.data_path_call(RequestKind::Send, &request)
     }
 
     /// Sends a message, and the receiver's device takes one of the receiver's keys out of service.
@@ -35,7 +35,7 @@ impl SendRequest<'_, '_> {
     /// As [`SendRequest::send`].
     pub fn send_invalidate<'p>(self, key: Key, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         let request = DataPath { imm: key.get(), ..DataPath::new(Opcode::SEND_INVAL, payload.into()) };
-        self.data_path_checked(RequestKind::Send, &request)
+        self.data_path_call(RequestKind::Send, &request)
     }
 
     /// Writes to the peer's memory.
@@ -44,27 +44,9 @@ impl SendRequest<'_, '_> {
     /// As [`SendRequest::send`].
     // As a call, it takes 50 % more instructions (x86-64).
     #[inline(always)]
-    pub fn rdma_write<'p>(
-        mut self,
-        remote: Remote,
-        payload: impl Into<Payload<'p>>,
-    ) -> Result<(), PostError> {
+    pub fn rdma_write<'p>(self, remote: Remote, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         let request = DataPath { remote: Some(remote), ..DataPath::new(Opcode::RDMA_WRITE, payload.into()) };
-        match (self.data_path_fast(RequestKind::RdmaWrite, &request), request.payload) {
-            (Some(()), _) => Ok(()),
-            (None, Payload::Sges(sges)) => self.rdma_write_checked(remote, sges),
-            (None, Payload::Inline(_)) => self.data_path_checked(RequestKind::RdmaWrite, &request),
-        }
-    }
-
-    /// As [`SendRequest::data_path_checked`], for data segments.
-    // With the enum as the only way there, posting takes 10 % more instructions (x86-64).
-    #[cold]
-    #[inline(never)]
-    fn rdma_write_checked(self, remote: Remote, sges: &[Sge]) -> Result<(), PostError> {
-        let payload = Payload::Sges(sges);
-        let request = DataPath { remote: Some(remote), ..DataPath::new(Opcode::RDMA_WRITE, payload) };
-        self.data_path_checked(RequestKind::RdmaWrite, &request)
+        self.data_path(RequestKind::RdmaWrite, &request)
     }
 
     /// Writes to the peer's memory, and completes one of its receive requests with 32 bits, as a number.
@@ -79,7 +61,7 @@ impl SendRequest<'_, '_> {
     ) -> Result<(), PostError> {
         let request =
             DataPath { remote: Some(remote), imm, ..DataPath::new(Opcode::RDMA_WRITE_IMM, payload.into()) };
-        self.data_path_checked(RequestKind::RdmaWrite, &request)
+        self.data_path_call(RequestKind::RdmaWrite, &request)
     }
 
     /// Reads from the peer's memory.
@@ -89,7 +71,7 @@ impl SendRequest<'_, '_> {
     pub fn rdma_read(self, remote: Remote, sges: &[Sge]) -> Result<(), PostError> {
         let request =
             DataPath { remote: Some(remote), ..DataPath::new(Opcode::RDMA_READ, Payload::Sges(sges)) };
-        self.data_path_checked(RequestKind::RdmaRead, &request)
+        self.data_path_call(RequestKind::RdmaRead, &request)
     }
 
     /// Writes `swap` to 8 bytes of the peer's memory if they hold `compare`; the old value arrives in `sge`.
@@ -102,7 +84,7 @@ impl SendRequest<'_, '_> {
         let atomic = Some(Operands { swap_add: swap, compare });
         let payload = Payload::Sges(core::slice::from_ref(sge));
         let request = DataPath { remote: Some(remote), atomic, ..DataPath::new(Opcode::ATOMIC_CS, payload) };
-        self.data_path_checked(RequestKind::CompareSwap, &request)
+        self.data_path_call(RequestKind::CompareSwap, &request)
     }
 
     /// Adds `add` to 8 bytes of the peer's memory; the old value arrives in `sge`. Addresses are as for
@@ -114,7 +96,7 @@ impl SendRequest<'_, '_> {
         let atomic = Some(Operands { swap_add: add, compare: 0 });
         let payload = Payload::Sges(core::slice::from_ref(sge));
         let request = DataPath { remote: Some(remote), atomic, ..DataPath::new(Opcode::ATOMIC_FA, payload) };
-        self.data_path_checked(RequestKind::FetchAdd, &request)
+        self.data_path_call(RequestKind::FetchAdd, &request)
     }
 
     /// Does nothing, and completes if it is signalled.
@@ -122,39 +104,27 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn nop(self) -> Result<(), PostError> {
-        self.data_path_checked(RequestKind::Nop, &DataPath::new(Opcode::NOP, Payload::Sges(&[])))
+        self.data_path_call(RequestKind::Nop, &DataPath::new(Opcode::NOP, Payload::Sges(&[])))
     }
 
-    /// Posts a data-path request, or says why not.
-    fn data_path_checked(self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
+    /// As [`SendRequest::data_path`], once for all requests that may be a call.
+    fn data_path_call(self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
+        self.data_path(kind, request)
+    }
+
+    /// Posts a data-path request: reserves blocks, writes them, and commits them.
+    // As a call, an RDMA WRITE takes three times as many instructions (x86-64).
+    #[inline(always)]
+    fn data_path(self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
         let Self { state, in_flight, id, flags } = self;
         if !state.has_room_for_payload(&request.payload) {
             return Err(state.too_much(&request.payload));
         }
         let (fields, blocks) = (state.control_fields(flags), blocks_of(request.octowords()));
-        let (target, room) = state.reserve_checked(1, blocks, in_flight)?;
-        // What can never be posted is refused for that, whether there is room or not.
-        request.write(target, fields)?;
-        room?;
-        state.producer.commit_checked(blocks);
+        request.write(state.producer.reserve(blocks, in_flight)?, fields)?;
+        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
         in_flight.file(fields.begin, id, kind, blocks);
         state.note_posted(fields.begin, RequestFlags::NONE);
         Ok(())
-    }
-
-    /// Posts a data-path request, if nothing stands against it.
-    // As a call, an RDMA WRITE takes three times as many instructions (x86-64).
-    #[inline(always)]
-    fn data_path_fast(&mut self, kind: RequestKind, request: &DataPath<'_>) -> Option<()> {
-        let Self { state, in_flight, id, flags } = self;
-        if !state.has_room_for_payload(&request.payload) {
-            return None;
-        }
-        let (fields, blocks) = (state.control_fields(*flags), blocks_of(request.octowords()));
-        request.write(state.reserve_fast(blocks, in_flight)?, fields).ok()?;
-        state.producer.commit_fast(fields.begin + blocks as u64);
-        in_flight.file(fields.begin, *id, kind, blocks);
-        state.note_posted(fields.begin, RequestFlags::NONE);
-        Some(())
     }
 }

@@ -27,17 +27,18 @@ const LENGTH: u64 = MkeyMask::new().with_len(true).into_bits();
 pub(crate) struct Configuration<'a> {
     pub(crate) prepared: &'a PreparedConfig,
     pub(crate) layout: Layout<'a>,
-    /// Blocks of the layout and of the UMR.
+    /// Blocks of the layout, of the BSFs, and of the whole UMR.
     layout_blocks: usize,
+    bsf_blocks: usize,
     pub(crate) umr_blocks: usize,
 }
 
 impl<'a> Configuration<'a> {
     #[inline]
     pub(crate) fn new(prepared: &'a PreparedConfig, layout: Layout<'a>) -> Self {
-        let layout_blocks = blocks_of(layout.octowords());
-        let umr_blocks = UMR_HEAD_BLOCKS + layout_blocks + prepared.bsf_count();
-        Self { prepared, layout, layout_blocks, umr_blocks }
+        let (layout_blocks, bsf_blocks) = (blocks_of(layout.octowords()), prepared.bsf_count());
+        let umr_blocks = UMR_HEAD_BLOCKS + layout_blocks + bsf_blocks;
+        Self { prepared, layout, layout_blocks, bsf_blocks, umr_blocks }
     }
 
     /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
@@ -54,16 +55,14 @@ impl<'a> Configuration<'a> {
         mkey: &Mkey,
         psvs: usize,
     ) -> Result<u64, ConfigError> {
-        let Self { prepared, layout, layout_blocks, .. } = *self;
+        let Self { prepared, layout, layout_blocks, bsf_blocks, .. } = *self;
         let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
         let (entries, rest) = split(rest, layout_blocks);
-        let (bsfs, set_psvs) = split(rest, prepared.bsf_count());
-        let mapped = layout::write(entries, &layout)?;
-        let length = if matches!(layout, Layout::Unchanged) { mkey.length() } else { mapped };
-        if length > prepared.max_length {
-            return Err(prepared.too_long(length));
-        }
-        self.write_head(head, if psvs == 0 { fields } else { fields.silent() }, mkey.key(), mapped);
+        let (bsfs, set_psvs) = split(rest, bsf_blocks);
+        // There are two.
+        let [head, context] = head else { return Ok(0) };
+        let (key, head_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
+        self.write_head(head, head_fields, key);
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
@@ -75,7 +74,17 @@ impl<'a> Configuration<'a> {
             let [memory, wire] = mkey.psvs();
             bsf.add_psvs((u64::from(wire) << 32 | u64::from(memory)) & prepared.psv_mask);
         }
-        for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).take(psvs).enumerate() {
+        let mapped = layout::write(entries, &layout)?;
+        let length = if matches!(layout, Layout::Unchanged) { mkey.length() } else { mapped };
+        if length > prepared.max_length {
+            return Err(prepared.too_long(length));
+        }
+        let [start, ..]: [Octoword; 4] = transmute!(prepared.context);
+        *context = [start, transmute!([U64::ZERO, U64::new(mapped)]), ZERO, ZERO];
+        let context: &mut MkeyContext = transmute_mut!(context);
+        context.set_tag(key.tag());
+        for (at, &domain) in prepared.psv_domains.iter().enumerate().take(psvs) {
+            let Some(block) = set_psvs.get_mut(at) else { break };
             let flags = if at + 1 == psvs { fields.flags } else { fields.flags.silent() };
             let begin = fields.begin + (self.umr_blocks + at) as u64;
             let fields = ControlFields { begin, flags, fence: RequestFlags::AFTER_UMR, ..fields };
@@ -85,28 +94,30 @@ impl<'a> Configuration<'a> {
     }
 
     /// Finishes what [`Configuration::write`] has written of an mkey that maps `length` bytes, where few configurations need it: the
-    /// bytes of data in the BSFs of a digest or of a minimal UMR, and no tag.
+    /// bytes of data in the BSFs of a digest or of a minimal UMR, no tag, and the count of signature errors.
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
     pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
         let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
-        if let ([_, context], false) = (head, self.prepared.writes_tag()) {
+        if let (false, [_, context]) = (self.prepared.writes_tag(), &mut *head) {
             let context: &mut MkeyContext = transmute_mut!(context);
             context.qpn_mkey = U32::ZERO;
         }
         if self.prepared.has_exact_size() {
             let (_, rest) = split(rest, self.layout_blocks);
-            let (bsfs, _) = split(rest, self.prepared.bsf_count());
+            let (bsfs, _) = split(rest, self.bsf_blocks);
             write_sizes(bsfs, self.prepared, mkey, length)?;
+        }
+        if let Some(count) = mkey.pending_error_count() {
+            write_error_count(head, count);
         }
         Ok(())
     }
 
-    /// Writes the first two blocks of the UMR: control segments and mkey context.
+    /// Writes the first block of the UMR: its control segments.
     #[inline]
-    fn write_head(&self, blocks: &mut [Block], fields: ControlFields, key: Key, length: u64) {
-        let [[ctrl, umr @ ..], context] = blocks else { return };
+    fn write_head(&self, [ctrl, umr @ ..]: &mut Block, fields: ControlFields, key: Key) {
         control::write(ctrl, Opcode::UMR, self.umr_blocks * OCTOWORDS_PER_BLOCK, fields, key.get());
         // Octoword by octoword: field by field takes three times as long.
         let [start, ..]: [Octoword; 3] = transmute!(self.prepared.umr);
@@ -116,16 +127,12 @@ impl<'a> Configuration<'a> {
         if matches!(self.layout, Layout::Unchanged) {
             umr.mkey_mask = U64::new(self.prepared.umr.mkey_mask.get() & !LENGTH);
         }
-        let [start, ..]: [Octoword; 4] = transmute!(self.prepared.context);
-        *context = [start, transmute!([U64::ZERO, U64::new(length)]), ZERO, ZERO];
-        let context: &mut MkeyContext = transmute_mut!(context);
-        context.set_tag(key.tag());
     }
 }
 
 /// Has a UMR that is written tell the device the count of signature errors, of which it has the low bit.
-pub(crate) fn write_error_count(blocks: &mut [Block], count: u32) {
-    let [[_, umr @ ..], context, ..] = blocks else { return };
+fn write_error_count(blocks: &mut [Block], count: u32) {
+    let [[_, umr @ ..], context] = blocks else { return };
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
     let context: &mut MkeyContext = transmute_mut!(context);
