@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The worker and the program's own threads are the device in turns. libmlx5 holds a lock while it posts or polls; whoever gives
-//! it back looks at the doorbells and at what peers have sent. Drivers with queues of their own take no such lock: theirs, and
-//! those of a program that sleeps, are the worker's.
+//! it back looks at the doorbells and at what peers have sent, and so does whoever calls the device. Drivers with queues of their
+//! own take no such lock: theirs, and those of a program that sleeps, are the worker's.
 //!
 //! Preloaded into any verbs program, it makes that program find and open `mlx5_0`. Everything that the program hands to
 //! the device is checked as the kernel and the device check it, and refused with their errno.

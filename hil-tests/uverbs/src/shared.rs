@@ -211,6 +211,7 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
         }
         let state = inside.state.as_mut().ok_or(Errno::IO)?;
         let context = state.context_of(descriptor).ok_or(Errno(libc::ENOTTY))?;
+        turn::work_before_call(state);
         let outcome = crate::command::dispatch(state, context, address);
         if let Some(made) = outcome.as_ref().ok().copied().flatten() {
             descriptors::give(made);

@@ -60,6 +60,15 @@ pub(crate) fn work() -> Found {
     Found { moved: moved || was_missed(), awake, descriptors }
 }
 
+/// Does what there is to do for a thread of the program that calls the device and has the lock: it may ask what has become of what
+/// it rang. On a busy machine it takes many milliseconds until another thread has its turn, and who asks again and again would
+/// wait for it each time.
+pub(crate) fn work_before_call(state: &mut State) {
+    if !by_hand() && !state.is_quiet() {
+        turn(state, caught);
+    }
+}
+
 /// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its turn. Signals and
 /// cancellation wait until that is done.
 pub(crate) fn look() {
@@ -91,7 +100,7 @@ fn has_just_looked() -> bool {
 fn look_once() -> Option<bool> {
     let work = |state: &mut State| {
         let begun = Instant::now();
-        let moved = catch_unwind(AssertUnwindSafe(|| state.work())).unwrap_or(false);
+        let moved = caught(state);
         let since = (state.awaits_answers() && begun.elapsed() < 2 * TOGETHER).then(Instant::now);
         let _ = AWAITING_SINCE.try_with(|awaiting| awaiting.set(since));
         moved
@@ -103,6 +112,11 @@ fn look_once() -> Option<bool> {
             None
         }
     }
+}
+
+/// Does the work, on a thread of the program, for which a panic is no end: it is a fault of the device.
+fn caught(state: &mut State) -> bool {
+    catch_unwind(AssertUnwindSafe(|| state.work())).unwrap_or(false)
 }
 
 /// Does the work, under the lock. Who comes meanwhile has missed it.
@@ -128,8 +142,7 @@ pub(crate) fn set_by_hand(on: bool) {
 
 /// Does what there is to do, once. Returns whether there was anything.
 pub(crate) fn work_by_hand() -> bool {
-    let work = |state: &mut State| catch_unwind(AssertUnwindSafe(|| state.work())).unwrap_or(false);
-    shared::in_turn(|state| turn(state, work)).unwrap_or(false)
+    shared::in_turn(|state| turn(state, caught)).unwrap_or(false)
 }
 
 /// Whether a thread found the lock taken since the last turn.

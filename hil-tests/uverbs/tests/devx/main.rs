@@ -121,6 +121,21 @@ fn executed(queue: &QueuePair<64, 16>) {
     }
 }
 
+#[test]
+fn who_asks_hears_what_has_become_of_what_it_rang() {
+    preloaded("who_asks_hears_what_has_become_of_what_it_rang", || {
+        // By no other thread, for whose turn the program would wait: each time, and long where the machine has much to do.
+        let Bench { mut queue, mut completions, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        for id in 0..500 {
+            queue.request(id).signaled().nop().unwrap();
+            queue.ring_doorbell();
+            let next = queue.control().query().unwrap().next_send_block;
+            assert_eq!(next, queue.producer() as u16, "round {id}");
+            assert_eq!(take(&mut completions, &mut queue, 1)[0].work().unwrap().id, id);
+        }
+    });
+}
+
 /// A page that is registered with all rights and holds these bytes.
 fn page(pd: &ProtectionDomain, bytes: &[u8]) -> Outcome<Buffer> {
     let mut page = pd.alloc_buffer(4096, Access::ALL)?;
