@@ -73,9 +73,8 @@ impl Channel {
         sys::end_socket(self.reader.as_fd());
     }
 
-    /// Whether more was appended than the socket holds.
-    pub(crate) fn is_behind(&mut self) -> bool {
-        self.flush();
+    /// Whether more was appended than the socket held when that was tried last.
+    pub(crate) fn is_behind(&self) -> bool {
         !self.backlog.is_empty()
     }
 

@@ -25,7 +25,7 @@ impl State {
             let Some(context) = self.contexts.get_mut(&number) else { continue };
             let is_first = context.fate.replace(fate).is_none();
             let (channel, objects) = match fate {
-                Fate::Removed => (context.async_channel, context.drain()),
+                Fate::Removed => (context.async_channel, context.bury()),
                 Fate::Failed => (context.async_channel, Vec::new()),
             };
             if is_first {
@@ -62,7 +62,7 @@ impl State {
     pub(crate) fn may_call(&self, context: u32, ends: bool) -> Result<(), Errno> {
         match self.contexts.get(&context).and_then(|context| context.fate) {
             None => Ok(()),
-            Some(Fate::Failed) if ends => Ok(()),
+            Some(_) if ends => Ok(()),
             Some(_) => Err(Errno::IO),
         }
     }

@@ -201,6 +201,8 @@ pub(crate) struct Context {
     /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,
+    /// What was destroyed when the device was taken out, until the program destroys it: the device knows none of it.
+    buried: BTreeMap<u32, Object>,
     next: u32,
 }
 
@@ -229,17 +231,24 @@ impl Context {
 
     /// Returns an object to change it.
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
-        self.queues.get_mut(&handle).or_else(|| self.others.get_mut(&handle))
+        let Self { queues, others, buried, .. } = self;
+        [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
     }
 
     /// Takes an object out.
     pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
-        self.queues.remove(&handle).or_else(|| self.others.remove(&handle))
+        let Self { queues, others, buried, .. } = self;
+        [queues, others, buried].into_iter().find_map(|objects| objects.remove(&handle))
     }
 
-    /// Returns all objects.
+    /// Returns all objects that the device has.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
         self.queues.values().chain(self.others.values())
+    }
+
+    /// Returns how many objects there are that the program has not destroyed.
+    pub(crate) fn count(&self) -> usize {
+        self.queues.len() + self.others.len() + self.buried.len()
     }
 
     /// Returns all queues: pairs, completion queues, shared receive queues.
@@ -250,6 +259,13 @@ impl Context {
     /// Returns all queues to change them.
     pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Object> {
         self.queues.values_mut()
+    }
+
+    /// Takes all objects out as [`Context::drain`] does. Their handles stay, to be destroyed.
+    pub(crate) fn bury(&mut self) -> Vec<Object> {
+        self.buried =
+            self.queues.iter().chain(&self.others).map(|(at, object)| (*at, object.clone())).collect();
+        self.drain()
     }
 
     /// Takes all objects out, in an order in which they can be destroyed.
@@ -322,11 +338,11 @@ mod tests {
             };
             context.queues().map(number).collect::<Vec<_>>()
         };
-        assert_eq!((numbers(&context), context.objects().count()), (vec![7, 8], 5));
+        assert_eq!((numbers(&context), context.count()), (vec![7, 8], 5));
         assert!(context.is_base(1) && !context.is_base(0));
         assert!(matches!(context.remove(2), Some(Object::Cq(_))) && context.get_mut(2).is_none());
-        assert_eq!((numbers(&context), context.objects().count()), (vec![8], 4));
+        assert_eq!((numbers(&context), context.count()), (vec![8], 4));
         assert!(matches!(context.drain().as_slice(), [Object::Cq(_), .., Object::Pd(1)]));
-        assert_eq!((numbers(&context), context.objects().count()), (vec![], 0));
+        assert_eq!((numbers(&context), context.count()), (vec![], 0));
     }
 }

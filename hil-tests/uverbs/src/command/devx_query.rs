@@ -44,6 +44,7 @@ pub(super) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     bytes.resize(length as usize, 0);
     let user_id = call.request.number(USER_ID);
     let channel = call.state.channel(channel).ok_or(Errno::BADF)?;
+    channel.flush();
     if channel.is_behind() {
         return Err(Errno::AGAIN);
     }

@@ -20,7 +20,7 @@ mod window;
 
 use crate::channel::Kind;
 use crate::errno::Errno;
-use crate::fault::{self, CallId, Course};
+use crate::fault::{self, CallId, Course, Fate};
 use crate::object::{Context, Cq, Object};
 use crate::probe;
 use crate::request::Request;
@@ -179,10 +179,13 @@ impl Call<'_> {
         if !wanted(&object) {
             return Err(Errno::NOENT);
         }
-        if object.may_be_base() && self.context()?.is_base(handle) {
+        let context = self.context()?;
+        if object.may_be_base() && context.is_base(handle) {
             return Err(Errno::BUSY);
         }
-        self.state.destroy(object)?;
+        if context.fate != Some(Fate::Removed) {
+            self.state.destroy(object)?;
+        }
         self.context()?.remove(handle);
         Ok(())
     }

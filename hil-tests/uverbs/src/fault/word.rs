@@ -45,7 +45,8 @@ impl Place {
 /// How a device ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is taken out: nothing outstanding is completed, and the kernel takes no call any more, not even to destroy.
+    /// It is taken out: nothing outstanding is completed, and the kernel has destroyed all objects. It takes no call any more but to
+    /// destroy them (`rdma_lookup_get_uobject` in drivers/infiniband/core/rdma_core.c).
     Removed,
     /// It fails: all that is outstanding is flushed, what is destroyed is destroyed, and all other calls fail.
     Failed,

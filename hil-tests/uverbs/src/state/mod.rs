@@ -44,8 +44,8 @@ pub(crate) struct State {
     next_file: u32,
     /// Who wants which events of queues that commands made.
     pub(crate) subscriptions: Subscriptions,
-    /// Requests that came before their queue pair was ready.
-    early: Vec<(Instant, Message)>,
+    /// Messages that are not delivered yet, and since when.
+    waiting: Vec<(Instant, Message)>,
     doorbells: Doorbells,
     /// Queues have changed: `doorbells` are to be found anew, and queues may move without a doorbell.
     changed: bool,
@@ -92,7 +92,7 @@ impl State {
             channels: BTreeMap::new(),
             next_file: 1,
             subscriptions: Subscriptions::default(),
-            early: Vec::new(),
+            waiting: Vec::new(),
             doorbells: Doorbells::default(),
             changed: true,
             last_period: Instant::now(),
@@ -224,7 +224,7 @@ impl State {
 
     /// Returns how many contexts, objects and channels there are.
     pub(crate) fn counts(&self) -> [u64; 3] {
-        let objects = self.contexts.values().flat_map(Context::objects).count();
+        let objects = self.contexts.values().map(Context::count).sum();
         [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
     }
 
@@ -236,15 +236,18 @@ impl State {
         self.device.modify(number, state)?;
         if state == QpState::Reset {
             // What came for it before is for a queue pair that is no more.
-            self.early
-                .retain(|(_, message)| !matches!(message, Message::Request { to, .. } if *to == number));
+            self.waiting.retain(|(_, message)| match message {
+                Message::Request { to, .. }
+                | Message::Unanswered { to, .. }
+                | Message::Response { to, .. } => *to != number,
+            });
         }
         Ok(())
     }
 
-    /// Whether queues have changed, so that the worker is to look.
+    /// Whether queues have changed, or events wait until others are read, so that the worker is to look.
     pub(crate) fn has_changed(&self) -> bool {
-        self.changed
+        self.changed || self.channels.values().any(Channel::is_behind)
     }
 
     /// Notes that queues have changed.
@@ -294,7 +297,10 @@ impl State {
 
     /// Whether there is nothing that a doorbell could ring.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.doorbells.is_empty() && !self.changed && self.early.is_empty() && !self.fabric.is_behind()
+        self.doorbells.is_empty()
+            && self.waiting.is_empty()
+            && !self.fabric.is_behind()
+            && !self.has_changed()
     }
 
     /// Whether the program has armed a completion queue, and so sleeps at times.

@@ -65,6 +65,7 @@ fn a_removed_device_is_gone_until_it_is_opened_anew() {
     with_faults("faults::a_removed_device_is_gone_until_it_is_opened_anew", words, || {
         let mut end = End::new();
         let channel = event_channel(&end.context);
+        let (region, _) = end.context.register(0, end.data.0, 4096, 1).unwrap();
         end.connect(end.qpn);
         for _ in 0..2 {
             end.write(8, end.data.0 + 64, end.key);
@@ -74,6 +75,8 @@ fn a_removed_device_is_gone_until_it_is_opened_anew() {
         assert_eq!(crate::verbs::read(channel), Ok(0), "its channels have ended");
         let registered = || end.context.register(0, end.data.0, 4096, 1);
         assert_eq!(registered(), Err(libc::EIO));
+        let destroyed = || call(end.context.0, 7, 1, &mut [Attribute::Handle(0, region)]);
+        assert_eq!([destroyed(), destroyed()], [Ok(0), Err(libc::ENOENT)], "once");
         end.write(8, end.data.0 + 64, end.key);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!end.has_completion());

@@ -15,7 +15,7 @@ mod verbs;
 use common::{INSIDE, preloaded, prepared, program};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use verbs::{
     Attribute, Context, End, Pages, call, call_at, close, command, errno_behind_a_lock, in_child, open,
 };
@@ -456,8 +456,13 @@ fn a_program_that_ends_is_unreachable() {
             say("go");
             // Standard input ends with the other program.
             while !hear().is_empty() {}
+            let start = Instant::now();
             end.write(5, address, rkey);
             assert_eq!(end.poll(), (REQUEST_FAILED, 0x15));
+            assert!(
+                start.elapsed() > Duration::from_millis(500),
+                "it has tried for as long as a device does"
+            );
         } else {
             assert_eq!(hear(), "go");
         }
