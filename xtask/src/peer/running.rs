@@ -19,27 +19,30 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A program that runs. It is ended when this is dropped.
 pub(super) struct Running {
     child: Child,
-    log: PathBuf,
+    /// What it prints, and what it says of errors. In one file the errors would come first, far from the end: a program writes its
+    /// output at its end, where that is no terminal.
+    logs: [PathBuf; 2],
 }
 
-/// How a program has ended, and all that it has said.
+/// How a program has ended, and all that it has said, errors last.
 pub(super) struct End {
     pub(super) status: ExitStatus,
     pub(super) said: String,
 }
 
 impl Running {
-    /// Starts a program that writes into a file, which takes as much as it says; a pipe is full at some time.
+    /// Starts a program that writes into files, which take as much as it says; a pipe is full at some time.
     ///
     /// # Errors
     /// What went wrong, in a sentence.
     pub(super) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
-        let lost = |error| format!("{}: {error}", log.display());
-        let file = File::create(log).map_err(lost)?;
-        command.stderr(file.try_clone().map_err(lost)?).stdout(file);
+        let logs = [log.to_path_buf(), log.with_extension("errors")];
+        let create = |log: &PathBuf| File::create(log).map_err(|error| format!("{}: {error}", log.display()));
+        let [log, errors] = logs.each_ref().map(create);
+        command.stdout(log?).stderr(errors?);
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
-        Ok(Self { child, log: log.to_path_buf() })
+        Ok(Self { child, logs })
     }
 
     /// Waits until somebody listens at a port, which is told by the kernel: the programs themselves do not say it. They take
@@ -73,7 +76,10 @@ impl Running {
             Some(status) => status,
             None => self.kill().map_err(|error| error.to_string())?,
         };
-        let said = fs::read(&self.log).map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let mut said = Vec::new();
+        for log in &self.logs {
+            said.extend(fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?);
+        }
         let end = End { status, said: String::from_utf8_lossy(&said).into_owned() };
         if ended.is_some() { Ok(end) } else { Err(format!("took longer than {} s: {end}", limit.as_secs())) }
     }
@@ -128,6 +134,13 @@ mod tests {
         assert_eq!(end.status.code(), Some(3));
         assert!(end.said.starts_with("1\n2\n") && end.said.ends_with("\n100000\nend\n"));
         assert!(end.to_string().ends_with("\n99999\n100000\nend"));
+    }
+
+    #[test]
+    fn an_error_is_among_the_last_words_whenever_it_was_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let end = start("echo why >&2; seq 100; exit 1", &folder).finish(Duration::from_secs(60)).unwrap();
+        assert!(end.to_string().ends_with("\n100\nwhy"));
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn execute(program: &Path, engine: &str, arguments: &[&str], folder: &Path) -> R
     let mut command = emulate::command(words, "plaintext", engine)?;
     command.env("MLX5_UVERBS_DIR", folder.join("fabric")).current_dir(folder);
     let end = Running::start(command, &folder.join("spdk.log"))?.finish(LIMIT)?;
-    if end.status.success() && end.said.trim_end().ends_with(" passed, 0 failed") {
+    if end.status.success() && end.said.lines().any(|line| line.ends_with(" passed, 0 failed")) {
         Ok(end.said)
     } else {
         Err(format!("SPDK ({engine}): {end}"))
