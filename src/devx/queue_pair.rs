@@ -388,7 +388,8 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     ///
     /// # Errors
     /// [`DevxError::OtherCompletionQueue`] where a reader is missing, before anything has changed; [`DevxError::Command`],
-    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was outstanding then.
+    /// [`DevxError::Call`]: the queue pair may be in RESET or INIT. Call this again: it returns what was outstanding then. Where it never
+    /// succeeds, since the device is gone, [`QueuePair::into_outstanding`] does.
     pub fn reset(&mut self, readers: &mut [&mut CqReader]) -> Result<Outstanding, DevxError> {
         let QpObject { qpn, cqs, .. } = &*self.control.0;
         for cq in cqs {
@@ -401,15 +402,37 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
         // empty before.
         readers.iter_mut().for_each(|reader| reader.discard(*qpn));
         let outstanding = &mut self.outstanding;
-        self.send.restart(|request| {
-            // The parts of a configuration have the name of the whole.
-            if request.kind != RequestKind::MkeyConfigurePart {
-                outstanding.sends.push(request.id);
-            }
-        });
+        self.send.restart(|request| outstanding.add_send(request));
         self.receive.restart(|id| outstanding.receives.push(id));
         self.control.init()?;
         Ok(core::mem::take(&mut self.outstanding))
+    }
+
+    /// Gives the queue pair up, and returns what was outstanding, each request once: for a device that is gone, or that refuses
+    /// [`QueuePair::reset`], as well. What a reset that failed has not returned is among it.
+    ///
+    /// The queue pair is destroyed as when it is dropped. Until the last clone of its [`QpControl`] is dropped, and for ever where it
+    /// cannot be destroyed ([`super::on_drop_error`] tells), the device may still execute requests that were published: keep the
+    /// memory that they name.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::devx::{CqReader, DevxError, Outstanding, QueuePair};
+    /// /// Takes a queue pair back, or gives it up: either way each request is told of.
+    /// fn recover(
+    ///     mut queue: QueuePair<256, 64>,
+    ///     completions: &mut CqReader,
+    /// ) -> (Outstanding, Result<QueuePair<256, 64>, DevxError>) {
+    ///     match queue.reset(&mut [completions]) {
+    ///         Ok(outstanding) => (outstanding, Ok(queue)),
+    ///         Err(error) => (queue.into_outstanding(), Err(error)),
+    ///     }
+    /// }
+    /// ```
+    pub fn into_outstanding(mut self) -> Outstanding {
+        let mut outstanding = core::mem::take(&mut self.outstanding);
+        self.send.each_outstanding(|request| outstanding.add_send(request));
+        self.receive.each_outstanding(|id| outstanding.receives.push(id));
+        outstanding
     }
 }
 
@@ -420,6 +443,15 @@ pub struct Outstanding {
     pub sends: Vec<u64>,
     /// Names of receive requests, oldest first.
     pub receives: Vec<u64>,
+}
+
+impl Outstanding {
+    fn add_send(&mut self, request: Retired) {
+        // The parts of a configuration have the name of the whole.
+        if request.kind != RequestKind::MkeyConfigurePart {
+            self.sends.push(request.id);
+        }
+    }
 }
 
 impl<const S: usize, const R: usize> QpQueues for QueuePair<S, R> {

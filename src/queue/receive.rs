@@ -177,14 +177,19 @@ impl<'r, const N: usize> ReceiveQueue<'r, N> {
         Some(id)
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a queue pair that was reset
-    /// (2RST_QP), before it is made ready again.
-    pub fn restart(&mut self, mut each: impl FnMut(u64)) {
+    /// Hands what is outstanding to `each`, oldest first.
+    pub(crate) fn each_outstanding(&self, mut each: impl FnMut(u64)) {
         for number in self.consumer..self.producer {
             if let Some(id) = self.ids.get(number as usize & Self::MASK) {
                 each(*id);
             }
         }
+    }
+
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first. Only for a queue pair that was reset
+    /// (2RST_QP), before it is made ready again.
+    pub fn restart(&mut self, each: impl FnMut(u64)) {
+        self.each_outstanding(each);
         self.empty_at(0);
         self.record.set_receive(0);
     }

@@ -26,13 +26,19 @@ impl<D: Doorbell, const N: usize> SendQueue<'_, D, N> {
         in_flight.retire(counter)
     }
 
-    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or not, silent or
-    /// signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready again: the device goes on at block 0.
-    pub fn restart(&mut self, mut each: impl FnMut(Retired)) {
-        let in_flight: &mut InFlight = &mut self.in_flight;
+    /// Hands what is outstanding to `each`, oldest first: published or not, silent or signalled.
+    pub(crate) fn each_outstanding(&self, mut each: impl FnMut(Retired)) {
+        let in_flight: &InFlight = &self.in_flight;
         for &Filed { id, kind, .. } in in_flight.before(self.state.producer.producer()) {
             each(Retired { id, kind });
         }
+    }
+
+    /// Begins anew, with an empty ring, and hands what was outstanding to `each`, oldest first: published or not, silent or
+    /// signalled. Only for a queue pair that was reset (2RST_QP), before it is made ready again: the device goes on at block 0.
+    pub fn restart(&mut self, each: impl FnMut(Retired)) {
+        self.each_outstanding(each);
+        let in_flight: &mut InFlight = &mut self.in_flight;
         in_flight.restart();
         self.state.restart();
         self.record.set_send(0);
