@@ -4,6 +4,7 @@
 
 mod audit;
 mod bench;
+mod chaos;
 mod differential;
 mod empty_machine;
 mod fuzz;
@@ -29,6 +30,8 @@ cargo xtask TASK
                         build what runs on the Arm cores of a BlueField
   capi [--arch NAME] [--test]
                         make the library and the header for C and C++
+  chaos [--seeds N | --seed S]
+                        have the device and the kernel break their word while programs work
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)
   decode [--html OUT] HEX|FILE|-
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         "audit" => run::no_arguments(rest, audit::HELP).unwrap_or_else(audit::run),
         "bench" => bench::run(rest),
         "build" => build::run(rest),
+        "chaos" => chaos::run(rest),
         "differential" => differential::run(rest),
         "emulate" => emulate::run(rest),
         "empty-machine" => run::no_arguments(rest, empty_machine::HELP).unwrap_or_else(empty_machine::run),
@@ -122,6 +126,7 @@ mod tests {
             super::audit::HELP,
             super::bench::HELP,
             super::build::HELP,
+            super::chaos::HELP,
             super::differential::HELP,
             super::empty_machine::HELP,
             super::fuzz::HELP,

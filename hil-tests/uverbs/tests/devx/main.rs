@@ -11,6 +11,7 @@ mod common;
 mod verbs;
 mod adopt;
 mod bare;
+mod chaos;
 mod completions;
 mod connect;
 mod deks;

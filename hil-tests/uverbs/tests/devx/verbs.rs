@@ -5,7 +5,7 @@ use libloading::Library;
 use mlx5_mkey::command::Command;
 use mlx5_mkey::devx::{Device, DevxError, QpControl};
 use mlx5_mkey::types::Cqn;
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::ptr::{self, NonNull};
@@ -59,6 +59,11 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens the first device for DEVX.
     pub(crate) fn new() -> Self {
+        Self::try_new().unwrap()
+    }
+
+    /// Opens the first device for DEVX, if it can be opened.
+    pub(crate) fn try_new() -> Option<Self> {
         let (verbs, mlx5) = (library("libibverbs.so.1"), library("libmlx5.so.1"));
         let mut count: c_int = 0;
         let list = call!(&verbs, "ibv_get_device_list": fn(&mut count => *mut c_int) -> *mut *mut c_void);
@@ -71,7 +76,7 @@ impl Opened {
             &mut attr => *mut ContextAttr
         ) -> *mut c_void);
         call!(&verbs, "ibv_free_device_list": fn(list => *mut *mut c_void));
-        Self { verbs, mlx5, raw: NonNull::new(raw).unwrap() }
+        Some(Self { verbs, mlx5, raw: NonNull::new(raw)? })
     }
 
     /// Lends it to the shim. The caller closes it after all that was made.
@@ -123,6 +128,41 @@ pub(crate) fn has_failed() -> bool {
     let left = call!(&stand_in(), "mlx5_uverbs_left": fn() -> u32);
     fail(0, 0, 0);
     left == 0
+}
+
+/// Has these faults come from now on, in the words of `mlx5-emulate --faults`; none for no words.
+pub(crate) fn faults(words: &str) {
+    let words = CString::new(words).unwrap();
+    let set = call!(&stand_in(), "mlx5_uverbs_faults": fn(words.as_ptr() => *const c_char) -> c_int);
+    assert_eq!(set, 0, "{words:?}");
+}
+
+/// Returns the faults that have come, in such words.
+pub(crate) fn trace() -> String {
+    let mut buffer = vec![0; 1 << 16];
+    let length = call!(&stand_in(), "mlx5_uverbs_trace": fn(
+        buffer.as_mut_ptr() => *mut u8,
+        buffer.len() => usize
+    ) -> usize);
+    buffer.truncate(length);
+    String::from_utf8(buffer).unwrap()
+}
+
+/// Has the device do nothing by itself from now on: [`work`] moves it.
+pub(crate) fn by_hand() {
+    call!(&stand_in(), "mlx5_uverbs_by_hand": fn(1 => c_int));
+}
+
+/// Has the device do what there is to do, once.
+pub(crate) fn work() {
+    call!(&stand_in(), "mlx5_uverbs_work": fn() -> c_int);
+}
+
+/// Returns how many bytes are allocated, by this program and by the libraries below the shim.
+pub(crate) fn heap() -> usize {
+    // SAFETY: takes nothing.
+    let info = unsafe { libc::mallinfo2() };
+    info.uordblks + info.hblkhd
 }
 
 /// What there is on the device.

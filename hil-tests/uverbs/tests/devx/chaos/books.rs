@@ -1,0 +1,198 @@
+//! What was posted and not told of yet, by a list that is searched.
+
+use mlx5_mkey::devx::Outstanding;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What has come of all requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) lives: u64,
+    pub(super) not_opened: u64,
+    pub(super) posted: u64,
+    pub(super) completed: u64,
+    /// Done by what a later completion says.
+    pub(super) implied: u64,
+    /// Of those, requests that had asked for a completion of their own, which was lost.
+    pub(super) passed_over: u64,
+    pub(super) failed: u64,
+    pub(super) handed_back: u64,
+    /// Further parts of a configuration that has failed.
+    pub(super) again: u64,
+    /// Entries that make no sense.
+    pub(super) strange: u64,
+    pub(super) signature_errors: u64,
+    /// Calls of the shim that failed.
+    pub(super) refused: u64,
+    pub(super) faults: u64,
+}
+
+impl Tally {
+    /// Counts the faults that have come.
+    pub(super) fn note(&mut self, trace: &str) {
+        self.faults += trace.split(',').filter(|word| !word.is_empty()).count() as u64;
+    }
+
+    /// How many requests were told of.
+    pub(super) fn told(&self) -> u64 {
+        self.completed + self.implied + self.failed + self.handed_back
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} faults, {} calls that failed, {} devices opened, {} not",
+            self.faults, self.refused, self.lives, self.not_opened
+        )?;
+        write!(
+            f,
+            "{} requests: {} completed, {} by a later completion (of them {} whose own was lost), {} failed, {} handed back; {} parts \
+             of configurations that failed besides, {} strange entries, {} signature errors",
+            self.posted,
+            self.completed,
+            self.implied,
+            self.passed_over,
+            self.failed,
+            self.handed_back,
+            self.again,
+            self.strange,
+            self.signature_errors
+        )
+    }
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    id: u64,
+    /// Work requests that are outstanding.
+    parts: u32,
+    signaled: bool,
+    /// A part of it has failed, which was told.
+    failed: bool,
+}
+
+/// The requests of a queue pair, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Books {
+    sends: VecDeque<Posted>,
+    receives: VecDeque<u64>,
+    /// What a reset that failed has taken from the queues, and not handed back.
+    held: Vec<Posted>,
+    held_receives: Vec<u64>,
+}
+
+impl Books {
+    /// Notes a request that was posted as this number of work requests.
+    pub(super) fn post(&mut self, id: u64, parts: u32, signaled: bool, tally: &mut Tally) {
+        tally.posted += 1;
+        self.sends.push_back(Posted { id, parts, signaled, failed: false });
+    }
+
+    pub(super) fn post_receive(&mut self, id: u64, tally: &mut Tally) {
+        tally.posted += 1;
+        self.receives.push_back(id);
+    }
+
+    /// Returns how many work requests are outstanding in the queue.
+    pub(super) fn outstanding(&self) -> u32 {
+        self.sends.iter().map(|posted| posted.parts).sum()
+    }
+
+    /// Takes a send request that has completed, or one of whose parts has failed. `left` work requests are outstanding now.
+    pub(super) fn send(
+        &mut self,
+        id: u64,
+        failed: bool,
+        left: u32,
+        lossy: bool,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let at = self.sends.iter().position(|posted| posted.id == id);
+        let at = at.ok_or_else(|| format!("send {id} was told of before"))?;
+        for passed in self.sends.drain(..at) {
+            if passed.failed {
+                continue;
+            }
+            if passed.signaled {
+                tally.passed_over += 1;
+                if !lossy {
+                    return Err(format!("send {} did not complete before {id}", passed.id));
+                }
+            }
+            tally.implied += 1;
+        }
+        let behind: u32 = self.sends.iter().skip(1).map(|posted| posted.parts).sum();
+        let Some(posted) = self.sends.front_mut() else { return Err("no request".into()) };
+        let rest = left.checked_sub(behind).ok_or("too few are outstanding")?;
+        match (posted.failed, failed) {
+            (true, false) => return Err(format!("send {id} is done after it has failed")),
+            (true, true) => tally.again += 1,
+            (false, true) => tally.failed += 1,
+            (false, false) if !posted.signaled => return Err(format!("send {id} was silent")),
+            (false, false) => tally.completed += 1,
+        }
+        if !failed && rest > 0 || rest >= posted.parts {
+            return Err(format!("send {id}: {rest} of its {} parts are outstanding", posted.parts));
+        }
+        (posted.parts, posted.failed) = (rest, failed);
+        if rest == 0 {
+            self.sends.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Takes a receive request that has completed or failed.
+    pub(super) fn receive(
+        &mut self,
+        id: u64,
+        failed: bool,
+        lossy: bool,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let at = self.receives.iter().position(|other| *other == id);
+        let at = at.ok_or_else(|| format!("receive {id} was told of before"))?;
+        if at > 0 && !lossy {
+            return Err(format!("{at} receives did not complete before {id}"));
+        }
+        self.receives.drain(..=at);
+        tally.implied += at as u64;
+        tally.passed_over += at as u64;
+        if failed {
+            tally.failed += 1;
+        } else {
+            tally.completed += 1;
+        }
+        Ok(())
+    }
+
+    /// A reset has failed. `emptied`: the queues have been, by then.
+    pub(super) fn reset_failed(&mut self, emptied: bool) {
+        if emptied {
+            self.held.extend(self.sends.drain(..));
+            self.held_receives.extend(self.receives.drain(..));
+        }
+    }
+
+    /// Compares what recovery hands back with what has not been told of.
+    pub(super) fn hand_back(&mut self, outstanding: &Outstanding, tally: &mut Tally) -> Result<(), String> {
+        let sends: Vec<Posted> = self.held.drain(..).chain(self.sends.drain(..)).collect();
+        let receives: Vec<u64> = self.held_receives.drain(..).chain(self.receives.drain(..)).collect();
+        let ids: Vec<u64> = sends.iter().map(|posted| posted.id).collect();
+        if (&outstanding.sends, &outstanding.receives) != (&ids, &receives) {
+            return Err(format!("handed back: {outstanding:?}, outstanding: {ids:?}, {receives:?}"));
+        }
+        let again = sends.iter().filter(|posted| posted.failed).count() as u64;
+        tally.again += again;
+        tally.handed_back += (ids.len() + receives.len()) as u64 - again;
+        Ok(())
+    }
+
+    /// Whether nothing is outstanding.
+    pub(super) fn is_empty(&self) -> bool {
+        let no_sends = self.sends.is_empty() && self.held.is_empty();
+        no_sends && self.receives.is_empty() && self.held_receives.is_empty()
+    }
+}

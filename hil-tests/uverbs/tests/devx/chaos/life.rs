@@ -1,0 +1,388 @@
+//! A program between opening and closing its device: two queue pairs that are connected to each other, and all that it may do.
+
+use super::Dice;
+use super::books::{Books, Tally};
+use crate::{Outcome, PLAIN, verbs};
+use mlx5_mkey::command::{DekKey, UserIndex, XtsKey};
+use mlx5_mkey::devx::{
+    Buffer, Cq, CqReader, CqSpec, Device, DevxError, EventKind, Events, MkeySpec, Mkeys, ProtectionDomain,
+    QueuePair, QueuePairSpec,
+};
+use mlx5_mkey::error::{CompletionError, PostError};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Domain, Escape, Guard, KlmEntry, MkeyConfig, Signature, SignatureChange, T10Dif,
+};
+use mlx5_mkey::queue::{self, Completion, QpTable};
+use mlx5_mkey::types::{BlockSize, Qpn, Seed};
+use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use std::time::Duration;
+
+/// Blocks of a send queue, and slots of a receive queue.
+const BLOCKS: usize = 32;
+const SLOTS: usize = 8;
+
+type Queue = QueuePair<BLOCKS, SLOTS>;
+
+/// Names of receives have this bit.
+const RECEIVE: u64 = 1 << 63;
+
+/// Steps of a life.
+const STEPS: u64 = 40;
+
+/// Looks of the device until all that it can do is done, and that late completions need.
+const LOOKS: usize = 32;
+
+/// How often a step that is refused is tried.
+const TRIES: usize = 3;
+
+pub(super) struct Life {
+    books: [Books; 2],
+    qpns: [Qpn; 2],
+    queues: QpTable<Box<Queue>, 2>,
+    next: u64,
+    // Dropped in this order, which need not be any other.
+    completions: CqReader,
+    cq: Cq,
+    mkeys: Mkeys,
+    prepared: PreparedConfig,
+    page: Buffer,
+    events: Events,
+    pd: ProtectionDomain,
+    device: Device,
+}
+
+/// A T10-DIF in memory that holds none: the device finds an error.
+fn signature() -> SignatureChange {
+    let dif = T10Dif {
+        guard: Guard::Crc,
+        seed: Seed::Zeros,
+        app_tag: 1,
+        ref_tag: 2,
+        ref_remap: true,
+        escape: Escape::Never,
+    };
+    SignatureChange::Set(BlockSignature::memory(Domain {
+        signature: Signature::T10Dif(dif),
+        block_size: BlockSize::B512,
+    }))
+}
+
+impl Life {
+    /// Makes all that a life takes.
+    pub(super) fn new(device: Device) -> Outcome<Self> {
+        let pd = device.alloc_pd()?;
+        let events = device.events()?;
+        let (cq, mut completions) =
+            device.create_cq(CqSpec::entries_for(2, BLOCKS as u32, SLOTS as u32, 2))?;
+        completions.channel()?;
+        cq.notify_error(&events, 1)?;
+        let mut queues = QpTable::new();
+        let mut qpns = [Qpn::default(); 2];
+        for qpn in &mut qpns {
+            let user_index = UserIndex::new(queues.next_user_index())?;
+            let spec = QueuePairSpec { user_index, entries_per_slot: 1, ..QueuePairSpec::default() };
+            let queue: Queue = device.create_qp(&pd, &cq, &cq, spec)?;
+            queue.control().notify(&events, &EventKind::QP_ERRORS, 2)?;
+            *qpn = queue.qpn();
+            assert!(queues.insert(Box::new(queue)).is_ok());
+        }
+        let page = pd.alloc_buffer(4096, Access::ALL)?;
+        let spec = MkeySpec { max_entries: 4, signature: Some(&cq), ..MkeySpec::default() };
+        let mkeys = pd.create_mkeys(2, spec)?;
+        let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature: signature(), crypto: None };
+        let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
+        let books = [Books::default(), Books::default()];
+        let next = 0;
+        let mut life =
+            Self { books, qpns, queues, next, completions, cq, mkeys, prepared, page, events, pd, device };
+        life.connect()?;
+        Ok(life)
+    }
+
+    fn queue(&mut self, half: usize) -> &mut Queue {
+        self.queues.get_mut(self.qpns[half]).unwrap()
+    }
+
+    fn connect(&mut self) -> Outcome {
+        for half in 0..2 {
+            let peer = self.qpns[1 - half];
+            self.queue(half).control().connect_local(peer)?;
+        }
+        Ok(())
+    }
+
+    /// Does this and that.
+    pub(super) fn live(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
+        for _ in 0..1 + dice.below(STEPS) {
+            let half = dice.below(2) as usize;
+            match dice.below(16) {
+                0..4 => self.post(half, dice, tally)?,
+                4 => self.post_receives(half, dice, tally),
+                5 | 6 => (0..1 + dice.below(4)).for_each(|_| verbs::work()),
+                7..10 => self.poll(tally)?,
+                10 => self.wait(dice, tally)?,
+                11 => self.look(half, tally),
+                12 => self.make(dice, tally)?,
+                13 if dice.once_in(3) => count(self.queue(half).control().fail(), tally),
+                14 if dice.once_in(2) => drop(self.recover(tally)?),
+                _ => self.queue(half).ring_doorbell(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts requests of any kind, rung or not.
+    fn post(&mut self, half: usize, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
+        for _ in 0..1 + dice.below(4) {
+            self.next += 1;
+            let (id, signaled) = (self.next, !dice.once_in(3));
+            let Self { books, qpns, queues, mkeys, prepared, page, .. } = self;
+            let queue = queues.get_mut(qpns[half]).unwrap();
+            let before = queue.outstanding();
+            let request = queue.request(id);
+            let request = if signaled { request.signaled() } else { request };
+            let sge = page.sge(0..64);
+            let remote = Remote { address: page.address() + 2048, rkey: page.rkey() };
+            let posted = match dice.below(8) {
+                0 => request.nop(),
+                1 => request.send(&[sge][..]),
+                2 => request.rdma_read(remote, &[sge]),
+                3 => request.fetch_add(remote, 1, &page.sge(64..72)),
+                4 => {
+                    let entry = KlmEntry { address: page.address(), length: 520, key: page.lkey() };
+                    request.configure_mkey(&mut mkeys[half], prepared, &[entry])
+                }
+                5 => request.rdma_write(remote, &[Sge { address: 0, length: 512, lkey: mkeys[half].key() }]),
+                6 if dice.once_in(4) => request.rdma_write(Remote { rkey: mkeys[0].key(), ..remote }, &[sge]),
+                _ => request.rdma_write(remote, &[sge]),
+            };
+            match posted {
+                Ok(()) => books[half].post(id, queue.outstanding() - before, signaled, tally),
+                Err(PostError::SendRingFull { .. } | PostError::TooManyRequests { .. }) => {}
+                Err(other) => return Err(format!("posting: {other}")),
+            }
+            self.compare()?;
+        }
+        if !dice.once_in(4) {
+            self.queue(half).ring_doorbell();
+        }
+        Ok(())
+    }
+
+    fn post_receives(&mut self, half: usize, dice: &mut Dice, tally: &mut Tally) {
+        for _ in 0..1 + dice.below(4) {
+            self.next += 1;
+            let (id, sge) = (RECEIVE | self.next, self.page.sge(1024..1536));
+            if self.queue(half).post_receive(id, &[sge]).is_ok() {
+                self.books[half].post_receive(id, tally);
+            }
+        }
+        self.queue(half).publish_receives();
+    }
+
+    /// Takes all that has completed.
+    fn poll(&mut self, tally: &mut Tally) -> Result<(), String> {
+        while let Some(done) = self.completions.poll(&mut self.queues.router(&mut self.mkeys)) {
+            self.take(done, tally)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for events, and for completions that they tell of.
+    fn wait(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
+        for _ in 0..1 + dice.below(3) {
+            let mut router = self.queues.router(&mut self.mkeys);
+            let done = if dice.once_in(2) {
+                self.completions.poll_or_arm(&mut router)
+            } else {
+                self.completions.wait(&mut router, Some(Duration::ZERO))
+            };
+            match done {
+                Ok(Some(done)) => self.take(Ok(done), tally)?,
+                Ok(None) => verbs::work(),
+                Err(DevxError::Completion(error)) => self.take(Err(error), tally)?,
+                Err(_) => tally.refused += 1,
+            }
+            count(self.events.wait(Some(Duration::ZERO)), tally);
+        }
+        Ok(())
+    }
+
+    /// Takes what a poll returns.
+    fn take(&mut self, done: Result<Completion, CompletionError>, tally: &mut Tally) -> Result<(), String> {
+        let work = match done {
+            Ok(Completion::Work(work)) => work,
+            Ok(Completion::SignatureError { position, .. }) => {
+                tally.signature_errors += 1;
+                return match self.mkeys[position].check() {
+                    Ok(Some(_)) => Ok(()),
+                    other => Err(format!("mkey {position} was told of: {other:?}")),
+                };
+            }
+            Err(error) => {
+                tally.strange += 1;
+                // A queue pair that could not be destroyed goes on.
+                let is_expected = is_lossy() || verbs::trace().contains("end@");
+                return if is_expected { Ok(()) } else { Err(format!("{error}, and no fault")) };
+            }
+        };
+        let half = self.qpns.iter().position(|qpn| *qpn == work.qpn).ok_or("no such queue pair")?;
+        let left = self.queue(half).outstanding();
+        let failed = matches!(work.outcome, queue::Outcome::Failed(_));
+        let (books, is_receive) = (&mut self.books[half], work.id & RECEIVE != 0);
+        let told = match work.outcome {
+            queue::Outcome::Sent { .. } if is_receive => Err(format!("{work:?}")),
+            queue::Outcome::Received { .. } if !is_receive => Err(format!("{work:?}")),
+            _ if is_receive => books.receive(work.id, failed, is_lossy(), tally),
+            _ => books.send(work.id, failed, left, is_lossy(), tally),
+        };
+        told.and_then(|()| self.compare())
+    }
+
+    /// Compares what the queues say is outstanding with the books.
+    fn compare(&mut self) -> Result<(), String> {
+        for half in 0..2 {
+            let (found, known) = (self.queue(half).outstanding(), self.books[half].outstanding());
+            if found != known {
+                return Err(format!("queue pair {half}: {found} outstanding, not {known}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for this and that.
+    fn look(&mut self, half: usize, tally: &mut Tally) {
+        count(self.queue(half).control().query(), tally);
+        count(self.device.gid(1, 0), tally);
+    }
+
+    /// Makes things that are gone again at once.
+    fn make(&mut self, dice: &mut Dice, tally: &mut Tally) -> Result<(), String> {
+        match dice.below(5) {
+            0 => count(self.pd.alloc_buffer(100, Access::LOCAL_WRITE), tally),
+            1 => {
+                let spec = MkeySpec {
+                    max_entries: 4,
+                    signature: Some(&self.cq),
+                    crypto: true,
+                    ..MkeySpec::default()
+                };
+                count(self.pd.create_mkey(spec), tally);
+            }
+            2 => match self
+                .pd
+                .create_dek(DekKey::Plain256 { key: XtsKey::new(&PLAIN).unwrap(), keytag: None }, [0; 8])
+            {
+                Ok(dek) => count(dek.destroy(), tally),
+                Err(_) => tally.refused += 1,
+            },
+            3 => count(self.device.create_cq(16), tally),
+            _ => {
+                let made = self.device.create_qp(&self.pd, &self.cq, &self.cq, QueuePairSpec::default());
+                match made {
+                    Ok(queue) => self.short_life(queue, tally)?,
+                    Err(_) => tally.refused += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a queue pair up that has something outstanding.
+    fn short_life(&mut self, mut queue: Queue, tally: &mut Tally) -> Result<(), String> {
+        let mut books = Books::default();
+        count(queue.control().connect_loopback(), tally);
+        for _ in 0..3 {
+            self.next += 1;
+            queue.request(self.next).signaled().nop().map_err(|error| error.to_string())?;
+            books.post(self.next, 1, true, tally);
+        }
+        queue.ring_doorbell();
+        verbs::work();
+        books.hand_back(&queue.into_outstanding(), tally)
+    }
+
+    /// Takes both queue pairs back, and connects them anew. Returns whether that could be done.
+    fn recover(&mut self, tally: &mut Tally) -> Result<bool, String> {
+        for half in 0..2 {
+            let Self { qpns, queues, completions, books, .. } = self;
+            let queue = queues.get_mut(qpns[half]).unwrap();
+            match queue.reset(&mut [completions]) {
+                Ok(outstanding) => books[half].hand_back(&outstanding, tally)?,
+                Err(_) => {
+                    tally.refused += 1;
+                    let is_empty = queue.outstanding() == 0 && queue.free_slots() == SLOTS as u32;
+                    books[half].reset_failed(is_empty);
+                    return Ok(false);
+                }
+            }
+        }
+        // What is left in the completion queue are signature errors, and what makes no sense.
+        self.poll(tally)?;
+        for mkey in self.mkeys.iter_mut() {
+            mkey.forget();
+            let _ = mkey.check();
+        }
+        self.compare()?;
+        let connected = self.connect();
+        tally.refused += u64::from(connected.is_err());
+        Ok(connected.is_ok())
+    }
+
+    /// Whether a request of each queue pair completes.
+    pub(super) fn works(&mut self, tally: &mut Tally) -> Result<bool, String> {
+        let before = tally.completed;
+        for half in 0..2 {
+            self.next += 1;
+            let id = self.next;
+            if self.queue(half).request(id).signaled().nop().is_err() {
+                return Ok(false);
+            }
+            self.books[half].post(id, 1, true, tally);
+            self.queue(half).ring_doorbell();
+        }
+        for _ in 0..LOOKS {
+            verbs::work();
+            self.poll(tally)?;
+            if tally.completed == before + 2 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends a life. Returns whether it could have gone on: not where the device is gone, or nothing completes any more.
+    pub(super) fn end(mut self, tally: &mut Tally) -> Result<bool, String> {
+        (0..LOOKS).for_each(|_| verbs::work());
+        self.poll(tally)?;
+        let mut went_on = false;
+        for _ in 0..TRIES {
+            went_on = self.recover(tally)? && self.works(tally)?;
+            if went_on {
+                break;
+            }
+        }
+        let Self { books, qpns, mut queues, .. } = self;
+        for (qpn, mut books) in qpns.into_iter().zip(books) {
+            let queue = queues.remove(qpn).unwrap();
+            books.hand_back(&queue.into_outstanding(), tally)?;
+            if !books.is_empty() {
+                return Err("something was never told of".into());
+            }
+        }
+        if tally.told() != tally.posted {
+            return Err(format!("{} were posted, {} told of", tally.posted, tally.told()));
+        }
+        Ok(went_on)
+    }
+}
+
+/// Whether the device has broken its word about completions.
+fn is_lossy() -> bool {
+    verbs::trace().contains("completion@")
+}
+
+/// Counts what was refused.
+fn count<T, E>(outcome: Result<T, E>, tally: &mut Tally) {
+    tally.refused += u64::from(outcome.is_err());
+}

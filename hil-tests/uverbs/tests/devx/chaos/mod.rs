@@ -1,0 +1,176 @@
+//! Whatever device and kernel do, each request is told of once, nothing is left behind, and nothing hangs.
+//!
+//! A seed says which faults come (`mlx5-emulate --help`), and what the program does meanwhile. `cargo xtask chaos` runs more seeds.
+
+mod books;
+mod life;
+
+use crate::common::prepared;
+use crate::verbs::{self, Counts, Opened};
+use books::Tally;
+use life::Life;
+use mlx5_mkey::devx::{Device, on_drop_error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which seeds: `FIRST..END`.
+const SEEDS: &str = "MLX5_CHAOS_SEEDS";
+
+/// Those of the tests.
+const FEW: std::ops::Range<u64> = 0..2000;
+
+/// A seed takes milliseconds. On a machine with much else to do it is far from this.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Of this number of seeds, one has destroyings refused: what cannot be destroyed keeps its memory for good.
+const REFUSING: u64 = 16;
+
+/// Lives of a device in which the faults of a seed come. Then there are none.
+const LIVES: usize = 4;
+
+/// Seeds that come before all others, until the libraries have all that they keep.
+const WARM: std::ops::Range<u64> = 0..32;
+
+/// Numbers that look random (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % end
+    }
+
+    /// Whether this is the one time of `times`.
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// The command that repeats a seed.
+fn again(seed: u64) -> String {
+    format!("again: cargo xtask chaos --seed {seed}")
+}
+
+/// The seed that is running, for the watchdog.
+static RUNNING: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Ends the program when a seed takes too long.
+fn watch() {
+    let (mut last, mut since) = (u64::MAX, Instant::now());
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let seed = RUNNING.load(Ordering::Relaxed);
+        if seed != last {
+            (last, since) = (seed, Instant::now());
+        } else if seed != u64::MAX && since.elapsed() > LIMIT {
+            eprintln!("seed {seed} hangs; {}", again(seed));
+            std::process::abort();
+        }
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(words) = std::env::var(SEEDS) else { return FEW };
+    let (first, end) = words.split_once("..").expect("FIRST..END");
+    first.parse().unwrap()..end.parse().unwrap()
+}
+
+/// Has what was freed count as free: else each thread keeps some of it.
+fn prepare(command: &mut Command, _: &Path) {
+    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+}
+
+#[test]
+fn each_request_is_told_of_once() {
+    prepared("chaos::each_request_is_told_of_once", prepare, || {
+        std::thread::spawn(watch);
+        on_drop_error(|_| ());
+        // The stand-in's device is there before it is told to wait.
+        Device::open(None).unwrap();
+        verbs::by_hand();
+        WARM.for_each(|seed| live_through(seed, &mut Tally::default()));
+        let (seeds, start) = (seeds(), Instant::now());
+        let (mut tally, mut kept) = (Tally::default(), 0);
+        for seed in seeds.clone() {
+            let (heap, refused) = (verbs::heap(), Counts::now().refused);
+            live_through(seed, &mut tally);
+            let more = verbs::heap() as isize - heap as isize;
+            if Counts::now().refused > refused {
+                kept += more;
+            } else {
+                assert_eq!(more, 0, "seed {seed}: bytes were not freed; {}", again(seed));
+            }
+        }
+        RUNNING.store(u64::MAX, Ordering::Relaxed);
+        println!(
+            "{} seeds in {} s, each told of once, nothing left over",
+            seeds.count(),
+            start.elapsed().as_secs()
+        );
+        println!("{tally}\n{kept} bytes are kept for what could not be destroyed");
+    });
+}
+
+/// Runs a seed. Where it fails, that and how to repeat it is said, and the program ends.
+fn live_through(seed: u64, tally: &mut Tally) {
+    RUNNING.store(seed, Ordering::Relaxed);
+    let mut came = String::new();
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, tally, &mut came)));
+    if let Err(what) = outcome.unwrap_or_else(|_| Err("a panic".into())) {
+        came += &verbs::trace();
+        verbs::faults("");
+        panic!("seed {seed}: {what}\nfaults: {came}\n{}", again(seed));
+    }
+}
+
+/// Has the faults of a seed come while a program works, then none, and sees that all is well. `came`: the faults, when they are over.
+fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
+    let refuses = seed % REFUSING == REFUSING - 1;
+    let mut dice = Dice(!seed);
+    verbs::faults(&format!("seed={seed},only=call+read+completion{}", if refuses { "+end" } else { "" }));
+    for _ in 0..LIVES {
+        // What cannot be destroyed keeps a context that the shim has opened, with its descriptors: so this one is the program's own.
+        let opened = if refuses { Opened::try_new() } else { None };
+        let device = match &opened {
+            Some(opened) => opened.adopt(),
+            None if refuses => continue,
+            None => Device::open(None),
+        };
+        let lived = match device.and_then(Life::new) {
+            Ok(mut life) => {
+                tally.lives += 1;
+                life.live(&mut dice, tally).and_then(|()| life.end(tally))
+            }
+            Err(_) => {
+                tally.not_opened += 1;
+                Ok(false)
+            }
+        };
+        if let Some(opened) = opened {
+            opened.close();
+        }
+        if lived? {
+            break;
+        }
+    }
+    *came = verbs::trace();
+    tally.note(came);
+    verbs::faults("");
+    // Without faults everything works.
+    let life = Device::open(None).and_then(Life::new);
+    let mut life = life.map_err(|error| format!("without faults: {error}"))?;
+    if !life.works(tally)? || !life.end(tally)? {
+        return Err("without faults it does not work".into());
+    }
+    let counts = Counts { refused: 0, ..Counts::now() };
+    if counts != Counts::NONE {
+        return Err(format!("left over: {counts:?}"));
+    }
+    Ok(())
+}
