@@ -40,6 +40,9 @@ pub const C: &[Package] = &[
     ("pkg-config", "/usr/bin/pkg-config"),
 ];
 
+/// Python, and what installs its packages.
+pub const PIP: &[Package] = &[("python3-pip", "/usr/bin/pip3")];
+
 /// What programs of libibverbs are compiled with.
 pub const VERBS_HEADERS: &[Package] = &[("libibverbs-dev", "/usr/include/infiniband/verbs.h")];
 

@@ -55,6 +55,7 @@ cargo xtask TASK
   fuzz [--seconds N] [TARGET…]
                         call the library, the software device, the stand-in and all parsers with
                         whatever libFuzzer makes up
+  lab [--virtual-dpus]  boards that a labgrid coordinator on this machine lends, under `hil`
   package               build and test the library as a registry would hand it out
   peer [--dpdk | --spdk DIR]
                         rdma-core's tests, perftest and DPDK's crypto driver, unchanged, on the
@@ -99,6 +100,7 @@ fn main() -> ExitCode {
         "dist" => elsewhere("xtask-artefacts", &arguments),
         "firmware" => elsewhere("xtask-boards", &arguments),
         "hil" => elsewhere("xtask-boards", &arguments),
+        "lab" => elsewhere("xtask-boards", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),
         _ => run::misuse(&format!(
             "unknown task `{task}`

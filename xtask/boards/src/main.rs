@@ -4,6 +4,8 @@
 
 mod firmware;
 mod hil;
+mod lab;
+mod labgrid;
 mod vdpu;
 
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
     match arguments.split_first().map(|(task, rest)| (task.as_str(), rest)) {
         Some(("firmware", rest)) => firmware::run(rest),
         Some(("hil", rest)) => hil::run(rest),
+        Some(("lab", rest)) => lab::run(rest),
         _ => run::misuse("not called by `cargo xtask`"),
     }
 }
@@ -24,7 +27,7 @@ fn main() -> ExitCode {
 mod tests {
     #[test]
     fn help_fits_a_line() {
-        for help in [super::firmware::HELP, super::hil::HELP] {
+        for help in [super::firmware::HELP, super::hil::HELP, super::lab::HELP] {
             assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
         }
     }

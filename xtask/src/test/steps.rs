@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::{bench, differential, fuzz, package, peer, storage, tidy};
 use std::io;
-use xtask::debian::{C, CXX, EMULATORS, PEERS, Package, SSH, VALGRIND, VERBS, VERBS_HEADERS};
+use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SSH, VALGRIND, VERBS, VERBS_HEADERS};
 use xtask::run::{cargo, check, succeeds};
 use xtask::{host, toolchain};
 
@@ -65,6 +65,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "scenarios, alone and behind libmlx5" },
     Step { name: "hil-variants", lane: Host, tier: Full, program: Some("xtask-boards"), packages: || [VERBS].concat(), run: || hil(&["uverbs-wrapped", "uverbs-single-block"]).into(),
            what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engine" },
+    Step { name: "lab", lane: Host, tier: Full, program: Some("xtask-boards"), packages: || [PIP].concat(), run: || task("xtask-boards", &["lab"]).into(),
+           what: "two boards at once that labgrid's coordinator lends, taken and given back" },
     Step { name: "mutations", lane: Host, tier: Full, program: None, packages: none, run: || mutations().into(),
            what: "scenarios notice each way in which the software device can be broken" },
     Step { name: "fuzz", lane: Host, tier: Full, program: None, packages: || [CXX].concat(), run: || fuzz::test().into(),

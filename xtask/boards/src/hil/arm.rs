@@ -3,7 +3,7 @@
 
 use super::board::{Board, Trouble};
 use super::boards::{Crypto, Program, Reset, Ssh};
-use super::ssh::Remote;
+use super::ssh::{Remote, UVERBS};
 use crate::vdpu::Machine;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -61,7 +61,6 @@ impl Vdpu {
 
 impl Board for Vdpu {
     fn prepare(&mut self) -> Result<(), Trouble> {
-        let beside = vec![(STAND_IN, qemu_user::stand_in(BlueField::BlueField2)?)];
         let machine = self.machine.insert(Machine::new()?);
         machine.start()?;
         let mut environment: BTreeMap<_, _> =
@@ -72,11 +71,11 @@ impl Board for Vdpu {
             port: Some(machine.port()),
             key: Some(machine.key()),
             known_hosts: Some(machine.known_hosts()),
-            device: "uverbs".into(),
+            device: UVERBS.into(),
             program: Program::Bluefield2,
             environment,
         };
-        self.remote.insert(Remote::with(ssh, Reset::Process, beside)).prepare()
+        self.remote.insert(Remote::new(ssh, Reset::Process)).prepare()
     }
 
     fn command(&mut self, arguments: &[String]) -> Result<Command, String> {

@@ -2,6 +2,7 @@
 
 use super::arm::{QemuUser, Vdpu};
 use super::boards::{Crypto, Description, Engine, Program, Reach, Reset};
+use super::labgrid::Lab;
 use super::reset;
 use super::ssh::Remote;
 use crate::firmware;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use xtask::host::STORAGE;
 use xtask::toolchain::{Board as BlueField, System};
-use xtask::{build, emulate, host, run};
+use xtask::{build, emulate, host, qemu_user, run};
 
 /// Why there is nothing to run anything on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,20 @@ impl From<String> for Trouble {
 
 /// A board, as the runner sees it. Whatever a board has started ends when it is dropped.
 pub(super) trait Board {
-    /// Makes everything ready to be started: builds, boots, copies. Called once, before all else.
+    /// Gets the board for this run alone, and waits for it if need be. Called once, before all else.
+    ///
+    /// # Errors
+    /// Why it is not to be had.
+    fn take(&mut self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Which place of a lab it is, once it was taken.
+    fn place(&self) -> Option<&str> {
+        None
+    }
+
+    /// Makes everything ready to be started: builds, boots, copies. Called once, of one board at a time.
     ///
     /// # Errors
     /// Why nothing can run.
@@ -65,6 +79,7 @@ pub(super) fn make(description: &Description) -> Box<dyn Board> {
         Reach::Vdpu { crypto, environment } => Box::new(Vdpu::new(*crypto, environment.clone())),
         Reach::Command { command } => Box::new(Local { words: command.clone(), kind: Kind::Command, reset }),
         Reach::Ssh(ssh) => Box::new(Remote::new(ssh.clone(), reset)),
+        Reach::Labgrid(place) => Box::new(Lab::new(place.clone(), reset)),
     }
 }
 
@@ -136,6 +151,19 @@ pub(super) fn program(program: &Program) -> Result<PathBuf, String> {
         Program::Bluefield2 => build::file(BlueField::BlueField2, System::Linux, "hil"),
         Program::Bluefield3 => build::file(BlueField::BlueField3, System::Linux, "hil"),
     }
+}
+
+/// Builds the stand-in for the kernel for a BlueField whose program that is, and returns where it is.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(super) fn stand_in(program: &Program) -> Result<Option<PathBuf>, String> {
+    let board = match program {
+        Program::Host | Program::File(_) => return Ok(None),
+        Program::Bluefield2 => BlueField::BlueField2,
+        Program::Bluefield3 => BlueField::BlueField3,
+    };
+    qemu_user::stand_in(board).map(Some)
 }
 
 /// Builds the programs of the storage example for where that program runs, and returns where they are. There are none beside

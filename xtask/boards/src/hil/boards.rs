@@ -98,6 +98,8 @@ pub(super) enum Reach {
     },
     /// Another machine, over ssh.
     Ssh(Ssh),
+    /// A machine of a lab, over ssh.
+    Labgrid(Place),
 }
 
 impl Reach {
@@ -120,6 +122,10 @@ impl Reach {
                 format!("software device behind libmlx5 in an emulated machine, {} keys", crypto.name())
             }
             Self::Command { command } => format!("that of `{}`", command.join(" ")),
+            Self::Labgrid(place) => {
+                let tags: Vec<_> = place.tags.iter().map(|(tag, value)| format!("{tag}={value}")).collect();
+                format!("{} of a place with {} at {}", place.device, tags.join(" "), place.coordinator)
+            }
             Self::Ssh(ssh) => format!("{} over ssh", ssh.device),
         }
     }
@@ -196,6 +202,36 @@ pub(super) struct Ssh {
     pub(super) environment: BTreeMap<String, String>,
 }
 
+/// A place of a labgrid coordinator, whose machine is reached over ssh, at the address of its NetworkService.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Place {
+    /// Host of the coordinator, and port if it is not labgrid's.
+    pub(super) coordinator: String,
+    /// Tags that the place has; its name counts as its tag `name`.
+    pub(super) tags: BTreeMap<String, String>,
+    /// How long to wait until one is free.
+    #[serde(default = "wait_seconds")]
+    pub(super) wait_seconds: u32,
+    /// As of [`Ssh`].
+    #[serde(default)]
+    pub(super) key: Option<PathBuf>,
+    /// The same.
+    #[serde(default)]
+    pub(super) known_hosts: Option<PathBuf>,
+    /// The same.
+    pub(super) device: String,
+    /// The same.
+    pub(super) program: Program,
+    /// The same.
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+}
+
+const fn wait_seconds() -> u32 {
+    600
+}
+
 /// The program that runs the scenarios.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -235,6 +271,11 @@ pub(super) enum Reset {
         active_low: bool,
         /// How long the line is held.
         hold_milliseconds: u32,
+        /// How long the board may take until it answers again.
+        boot_seconds: u32,
+    },
+    /// Power of the place that a labgrid coordinator has lent.
+    Power {
         /// How long the board may take until it answers again.
         boot_seconds: u32,
     },
@@ -291,7 +332,14 @@ impl TryFrom<f64> for Time {
 /// # Errors
 /// What is wrong with them, in a sentence, with the place.
 pub(super) fn parse(text: &str) -> Result<Boards, String> {
-    toml::from_str(text).map_err(|error| error.to_string())
+    let boards: Boards = toml::from_str(text).map_err(|error| error.to_string())?;
+    let powerless = |board: &Description| {
+        matches!(board.reset, Reset::Power { .. }) && !matches!(board.reach, Reach::Labgrid(_))
+    };
+    match boards.board.iter().find(|(_, board)| powerless(board)) {
+        Some((name, _)) => Err(format!("board {name}: power is of places of labgrid only")),
+        None => Ok(boards),
+    }
 }
 
 /// Reads the file.
@@ -347,7 +395,7 @@ mod tests {
             assert!(boards.find(name).unwrap().len() > 1, "{name}");
         }
         // No address stands in it.
-        assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_))));
+        assert!(boards.board.values().all(|board| !matches!(board.reach, Reach::Ssh(_) | Reach::Labgrid(_))));
     }
 
     /// Boards that need an address are commented out; they must make sense nevertheless.
@@ -364,6 +412,9 @@ mod tests {
         let resets: Vec<_> = ssh.map(|board| &board.reset).collect();
         assert!(resets.iter().any(|reset| matches!(reset, Reset::Rshim { .. })), "{resets:?}");
         assert!(resets.iter().any(|reset| matches!(reset, Reset::Gpio { .. })), "{resets:?}");
+        assert!(boards.board.values().any(|board| {
+            matches!((&board.reach, &board.reset), (Reach::Labgrid(_), Reset::Power { .. }))
+        }));
     }
 
     #[test]
@@ -391,6 +442,11 @@ mod tests {
             ("board.a.reach = { kind = 'pigeon' }", "unknown variant `pigeon`"),
             ("board.a.reach = { kind = 'local', device = 'x', divice = 'y' }", "unknown field `divice`"),
             ("board.a.reach = { kind = 'uverbs', device = 'y' }", "unknown field `device`"),
+            ("board.a.reach = { kind = 'labgrid', coordinator = 'x', device = 'y' }", "missing field `tags`"),
+            (
+                "board.a = { reach = { kind = 'uverbs' }, reset = { kind = 'power', boot-seconds = 1 } }",
+                "board a: power is of places of labgrid only",
+            ),
             ("board.a = { reach = { kind = 'uverbs' }, seconds = { case = 0 } }", "over 0 s"),
             ("board.a = { reach = { kind = 'uverbs' }, seconds = { case = nan } }", "over 0 s"),
             ("board.a = { reach = { kind = 'uverbs' }, seconds = { total = 1e300 } }", "up to a week"),

@@ -3,6 +3,7 @@
 mod arm;
 mod board;
 mod boards;
+mod labgrid;
 mod limits;
 mod monitor;
 mod report;
@@ -22,6 +23,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xtask::run::{self, root};
 
@@ -33,6 +36,7 @@ the case is reported, and the run goes on behind it.
 
   --board NAME          a board of the file, or an mlx5 device of this machine as mlx5_0;
                         more than one run one after the other (default: softdev)
+  --at-once             several boards run at the same time; each line begins with its board
   --boards FILE         the file of boards (default: hil-tests/boards.toml, which explains itself)
   --filter TEXT         only cases whose name holds TEXT
   --ways WAYS           which ways of posting each case takes: `all`, the name of one (request,
@@ -71,6 +75,7 @@ const INTERRUPTED: u8 = 130;
 struct Options {
     help: bool,
     board: Vec<String>,
+    at_once: bool,
     boards: Option<PathBuf>,
     filter: String,
     ways: Option<Ways>,
@@ -138,6 +143,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
             Long("board") => options.board.push(text(&mut parser)?),
+            Long("at-once") => options.at_once = true,
             Long("boards") => options.boards = Some(text(&mut parser)?.into()),
             Long("filter") => options.filter = text(&mut parser)?,
             Long("ways") => options.ways = Some(text(&mut parser)?.parse()?),
@@ -194,18 +200,23 @@ fn list(options: &Options, chosen: &[(String, Description)]) -> String {
     rows.into_iter().map(line).collect()
 }
 
-/// Runs boards one after the other, writes the reports, and returns what came of each.
+/// Runs boards, writes the reports, and returns what came of each.
 fn perform(
     options: &Options,
     chosen: &[(String, Description)],
     reports: Reports,
-    out: &mut dyn Write,
+    out: &mut (dyn Write + Send),
 ) -> io::Result<Vec<Results>> {
     let origin = origin();
-    let mut all = Vec::new();
-    for (name, description) in chosen {
-        all.push(perform_one(options, name, description, out)?);
-    }
+    let all = if options.at_once {
+        at_once(options, chosen, out)?
+    } else {
+        let mut all = Vec::new();
+        for (name, description) in chosen {
+            all.push(perform_one(options, name, description, &mut Terminal::new(out))?);
+        }
+        all
+    };
     for results in &all {
         out.write_all(report::summary(results, options.require_board).as_bytes())?;
     }
@@ -217,6 +228,53 @@ fn perform(
         file.write(&report::html(&all, options.require_board, &origin))?;
     }
     Ok(all)
+}
+
+/// Runs boards at the same time.
+fn at_once(
+    options: &Options,
+    chosen: &[(String, Description)],
+    out: &mut (dyn Write + Send),
+) -> io::Result<Vec<Results>> {
+    let out = Mutex::new(out);
+    thread::scope(|scope| {
+        let start = |(name, description): &'_ (String, Description)| {
+            let mut lines = Lines { out: &out, name: name.clone(), line: Vec::new() };
+            let (name, description) = (name.clone(), description.clone());
+            scope.spawn(move || perform_one(options, &name, &description, &mut Terminal::plain(&mut lines)))
+        };
+        let boards: Vec<_> = chosen.iter().map(start).collect();
+        let join = |board: ScopedJoinHandle<'_, _>| {
+            board.join().unwrap_or_else(|_| Err(io::Error::other("the run of a board panicked")))
+        };
+        boards.into_iter().map(join).collect()
+    })
+}
+
+/// What one board of several says: whole lines, each behind its name.
+struct Lines<'a, 'b> {
+    out: &'a Mutex<&'b mut (dyn Write + Send)>,
+    name: String,
+    line: Vec<u8>,
+}
+
+impl Write for Lines<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                write!(out, "{}: ", self.name)?;
+                out.write_all(&std::mem::take(&mut self.line))?;
+            }
+        }
+        out.flush()?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Says when this is, and of what it is a run; of what cannot be found out nothing.
@@ -232,16 +290,15 @@ fn perform_one(
     options: &Options,
     name: &str,
     description: &Description,
-    out: &mut dyn Write,
+    terminal: &mut Terminal<'_>,
 ) -> io::Result<Results> {
     let ways = options.ways.unwrap_or_else(|| usual_ways(name));
-    match ways {
-        Ways::Drawn(seed) => writeln!(out, "board {name}, a way of posting for each case by seed {seed}")?,
-        ways => writeln!(out, "board {name}, ways of posting: {ways}")?,
-    }
+    terminal.say(&match ways {
+        Ways::Drawn(seed) => format!("board {name}, a way of posting for each case by seed {seed}"),
+        ways => format!("board {name}, ways of posting: {ways}"),
+    });
     let required = options.require.clone();
     let mut monitor = Monitor::new(name, description.limits(), required, description.capabilities.clone());
-    let mut terminal = Terminal::new(out);
     let mut board = board::make(description);
     let mut selection = vec!["--ways".to_owned(), ways.to_string()];
     if !options.filter.is_empty() {
@@ -249,7 +306,11 @@ fn perform_one(
     }
     session::run(&mut *board, &mut monitor, &selection, &mut |monitor| terminal.watch(monitor));
     terminal.finish()?;
-    let mut results = Results { device: description.reach.device(), ..monitor.results().clone() };
+    let device = match board.place() {
+        Some(place) => format!("{}: {place}", description.reach.device()),
+        None => description.reach.device(),
+    };
+    let mut results = Results { device, ..monitor.results().clone() };
     let known = Selection { filter: &options.filter, after: None, ways }.cases().count();
     if options.require_cases && results.announced != known {
         let announced = results.announced;
@@ -281,9 +342,11 @@ mod tests {
     #[test]
     fn arguments_are_taken_as_the_help_says() {
         let options =
-            words("--board a --board=b --boards f --filter r0 --ways batch --list --require xts").unwrap();
+            words("--board a --board=b --at-once --boards f --filter r0 --ways batch --list --require xts")
+                .unwrap();
         let expected = Options {
             board: vec!["a".into(), "b".into()],
+            at_once: true,
             boards: Some("f".into()),
             filter: "r0".into(),
             ways: Some(Ways::Only(Way::Batch)),

@@ -15,7 +15,8 @@ use xtask::run;
 /// Why that cannot be done, in a sentence.
 pub(super) fn perform(reset: &Reset) -> Result<(), String> {
     match reset {
-        Reset::Process => Ok(()),
+        // Who holds the place switches it off and on, before the rest.
+        Reset::Process | Reset::Power { .. } => Ok(()),
         Reset::Rshim { file, .. } => rshim(file),
         Reset::Gpio { chip, line, active_low, hold_milliseconds, .. } => {
             gpio(chip, *line, Pulse { active_low: *active_low, hold_milliseconds: *hold_milliseconds })
@@ -35,6 +36,7 @@ pub(super) fn boot_time(reset: &Reset) -> Duration {
         Reset::Process => Duration::ZERO,
         Reset::Rshim { boot_seconds, .. }
         | Reset::Gpio { boot_seconds, .. }
+        | Reset::Power { boot_seconds }
         | Reset::Command { boot_seconds, .. } => Duration::from_secs((*boot_seconds).into()),
     }
 }

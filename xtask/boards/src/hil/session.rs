@@ -7,8 +7,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use xtask::run;
@@ -27,8 +28,11 @@ const LAST_WAIT: Duration = Duration::from_millis(100);
 /// How often a silent program is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The process group of the program that runs, 0 where none does: whoever ends this process by a signal ends that as well.
-static RUNNING: AtomicI32 = AtomicI32::new(0);
+/// The process groups of the programs that run: whoever ends this process by a signal ends those as well.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Held while a board is prepared: what that builds or unpacks is in places that boards share.
+static PREPARING: Mutex<()> = Mutex::new(());
 
 /// The run is to end as soon as possible.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -37,7 +41,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub(super) fn interrupt() -> bool {
     let again = INTERRUPTED.swap(true, Ordering::SeqCst);
     // Programs of boards are not in this one's group, so that a terminal's interrupt does not reach them.
-    end_running();
+    running().drain(..).for_each(end);
     again
 }
 
@@ -71,7 +75,14 @@ pub(super) fn run(
     watch: &mut dyn FnMut(&Monitor),
 ) {
     heed(monitor);
-    let prepared = if is_interrupted() { Ok(()) } else { board.prepare() };
+    let prepared = if is_interrupted() {
+        Ok(())
+    } else {
+        board.take().and_then(|()| {
+            let _one = PREPARING.lock().unwrap_or_else(PoisonError::into_inner);
+            board.prepare()
+        })
+    };
     // What went wrong there may be the interrupt's doing.
     heed(monitor);
     match prepared {
@@ -160,7 +171,7 @@ struct Program {
 impl Program {
     fn start(child: io::Result<Child>) -> io::Result<Self> {
         let mut child = child?;
-        RUNNING.store(i32::try_from(child.id()).unwrap_or(0), Ordering::SeqCst);
+        running().push(Pid::from_child(&child));
         let (sender, heard) = mpsc::sync_channel(WAITING);
         if let Some(output) = child.stdout.take() {
             let sender = sender.clone();
@@ -188,18 +199,22 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         // It has ended or it is ended now, with all that it has started; either way it is waited for.
-        end_running();
+        let group = Pid::from_child(&self.child);
+        running().retain(|other| *other != group);
+        end(group);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Ends the program that runs and whatever it has started.
-pub(super) fn end_running() {
-    if let Some(group) = Pid::from_raw(RUNNING.swap(0, Ordering::SeqCst)) {
-        // All of them may be gone.
-        let _ = kill_process_group(group, Signal::KILL);
-    }
+fn running() -> MutexGuard<'static, Vec<Pid>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends a program and whatever it has started.
+fn end(group: Pid) {
+    // All of them may be gone.
+    let _ = kill_process_group(group, Signal::KILL);
 }
 
 fn describe(status: ExitStatus) -> String {

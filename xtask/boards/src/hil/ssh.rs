@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use xtask::qemu_user::STAND_IN;
 use xtask::run;
 
 /// Where the programs and their temporary files lie, in the user's home; it is removed in the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
+/// The device of a machine that has none: the software device behind its libmlx5.
+pub(super) const UVERBS: &str = "uverbs";
 /// `ssh` ends so when it is ssh that failed.
 const NO_CONNECTION: i32 = 255;
 /// How long a short command over there, or copying the program, may take.
@@ -35,12 +38,7 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn new(ssh: Ssh, reset: Reset) -> Self {
-        Self::with(ssh, reset, vec![])
-    }
-
-    /// A machine where files lie beside the program.
-    pub(super) fn with(ssh: Ssh, reset: Reset, beside: Vec<(&'static str, PathBuf)>) -> Self {
-        Self { ssh, reset, beside, storage: false, touched: false }
+        Self { ssh, reset, beside: Vec::new(), storage: false, touched: false }
     }
 
     /// Returns a command that runs a script of the shell over there.
@@ -106,6 +104,12 @@ impl Board for Remote {
         let storage = board::storage(&self.ssh.program)?;
         self.storage = !storage.is_empty();
         self.beside.extend(storage);
+        if self.ssh.device == UVERBS
+            && let Some(file) = board::stand_in(&self.ssh.program)?
+        {
+            self.beside.push((STAND_IN, file));
+            self.ssh.environment.insert("LD_PRELOAD".into(), format!("./{STAND_IN}"));
+        }
         self.copy()
     }
 

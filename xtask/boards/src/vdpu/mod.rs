@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use xtask::debian::{self, Architecture, Dependencies};
 use xtask::run::{check, free_port, program, root, wait};
@@ -46,7 +47,13 @@ impl Machine {
         debian::install(debian::EMULATORS)?;
         debian::install(debian::SSH)?;
         let packages = debian::unpack(Architecture::Arm64, "vdpu", PACKAGES, Dependencies::Included)?;
-        let folder = root().join("target/vdpu").join(std::process::id().to_string());
+        // Of the first machine of a process, its number.
+        static MACHINES: AtomicU32 = AtomicU32::new(0);
+        let name = match (std::process::id(), MACHINES.fetch_add(1, Ordering::Relaxed)) {
+            (process, 0) => process.to_string(),
+            (process, machine) => format!("{process}-{machine}"),
+        };
+        let folder = root().join("target/vdpu").join(name);
         // A killed process of the same number may have left one.
         let _ = fs::remove_dir_all(&folder);
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);

@@ -5,6 +5,7 @@ use super::super::results::{Case, Ending, Results, Verdict};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::mem;
 
 /// Shows a run while it goes on.
 pub(crate) struct Terminal<'a> {
@@ -18,12 +19,26 @@ pub(crate) struct Terminal<'a> {
 impl<'a> Terminal<'a> {
     /// The bar is drawn on standard error, if that is a terminal.
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        Self::with(out, ProgressDrawTarget::stderr())
+    }
+
+    /// Without a bar.
+    pub(crate) fn plain(out: &'a mut dyn Write) -> Self {
+        Self::with(out, ProgressDrawTarget::hidden())
+    }
+
+    fn with(out: &'a mut dyn Write, target: ProgressDrawTarget) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), target);
         // A template that cannot be read leaves the bar in its own style.
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
             bar.set_style(style);
         }
         Self { out, bar, shown: 0, resets: 0, result: Ok(()) }
+    }
+
+    /// Writes a line.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.write(&format!("{line}\n"));
     }
 
     /// Shows what is new.
@@ -37,22 +52,26 @@ impl<'a> Terminal<'a> {
             let _ = writeln!(text, "reset    the board {reset}");
         }
         (self.shown, self.resets) = (results.cases.len(), results.resets.len());
+        self.write(&text);
+        self.bar.set_length(results.announced as u64);
+        self.bar.set_position(results.cases.len() as u64);
+        self.bar.set_message(monitor.running().unwrap_or_default().to_owned());
+    }
+
+    fn write(&mut self, text: &str) {
         if !text.is_empty() && self.result.is_ok() {
             let out = &mut self.out;
             self.result = self.bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()));
         }
-        self.bar.set_length(results.announced as u64);
-        self.bar.set_position(results.cases.len() as u64);
-        self.bar.set_message(monitor.running().unwrap_or_default().to_owned());
     }
 
     /// Takes the bar away.
     ///
     /// # Errors
     /// The first error in writing.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.bar.finish_and_clear();
-        self.result
+        mem::replace(&mut self.result, Ok(()))
     }
 }
 

@@ -1,0 +1,358 @@
+//! `cargo xtask lab`: two boards on this machine, lent by labgrid's coordinator and exporter, under `cargo xtask hil`.
+
+use crate::labgrid;
+use crate::vdpu::Machine;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use tempfile::TempDir;
+use xtask::{host, run};
+
+pub(crate) const HELP: &str = "\
+cargo xtask lab [--virtual-dpus]
+
+Tries boards of a lab: labgrid's coordinator and exporter run on this machine, with two places, and
+`cargo xtask hil` takes them: at the same time, with one report, in turn where there are more boards
+than places, back by their power where one hangs, and given back in the end.
+
+  --virtual-dpus        the boards are machines in QEMU; else they are processes beside this one,
+                        and `ssh` is a script
+  --help                this text
+";
+
+/// The places.
+const PLACES: [&str; 2] = ["one", "two"];
+/// What runs on the boards, and where one of them hangs.
+const CASES: &str = "r012_";
+const HANGS: &str = "r012_the_peer_invalidates";
+
+/// Instead of a network: a script for a user's machine runs in a folder that is the user's. The program of one board begins when
+/// that of the other does, so that boards which run one after the other do not pass.
+const SSH: &str = "#!/bin/sh
+while [ \"$1\" != -- ]; do shift; done
+place=${2%@*}
+cd \"$LAB/$place\" || exit 255
+case \"$3\" in *'exec '*)
+    : > ../$place.runs
+    for wait in $(seq 250); do [ -e ../one.runs ] && [ -e ../two.runs ] && break; sleep 0.1; done
+    [ -e ../one.runs ] && [ -e ../two.runs ] || { echo 'the other board does not run' >&2; exit 1; }
+esac
+exec sh -c \"$3\"
+";
+
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let tried = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Lab::of_processes(),
+        ["--virtual-dpus"] => Lab::of_machines(),
+        ["--help" | "-h"] => return run::print(HELP, 0),
+        _ => return run::misuse(&format!("unexpected arguments\n\n{HELP}")),
+    };
+    match tried.and_then(|lab| lab.check()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => run::failed(&what),
+    }
+}
+
+/// A lab. All of it ends when this is dropped.
+struct Lab {
+    folder: TempDir,
+    coordinator: Daemon,
+    _exporter: Daemon,
+    power: Power,
+    /// What runs on the boards, and where it is found, as boards.toml says it.
+    program: String,
+    /// The same, apart for each board.
+    keys: Vec<String>,
+    /// Seconds that a case may take.
+    patience: u32,
+}
+
+impl Lab {
+    /// Two processes of this machine.
+    fn of_processes() -> Result<Self, String> {
+        let program = host::optimised("hil")?;
+        let said = format!("device = 'softdev', program = {{ file = '{}' }}", program.display());
+        Self::new(Power::start(vec![])?, said, vec![], 2, |place| {
+            format!("{{address: 127.0.0.1, username: {place}}}")
+        })
+    }
+
+    /// Two machines that QEMU emulates.
+    fn of_machines() -> Result<Self, String> {
+        let mut machines = [Machine::new()?, Machine::new()?];
+        machines.iter_mut().try_for_each(Machine::start)?;
+        let [ports, keys] = [
+            machines.each_ref().map(|machine| machine.port().to_string()),
+            machines.each_ref().map(|machine| {
+                let (key, hosts) = (machine.key(), machine.known_hosts());
+                format!("key = '{}', known-hosts = '{}', ", key.display(), hosts.display())
+            }),
+        ];
+        let said = "device = 'uverbs', program = 'bluefield2'".into();
+        Self::new(Power::start(machines.into())?, said, keys.into(), 30, |place| {
+            let port = if place == PLACES[0] { &ports[0] } else { &ports[1] };
+            format!("{{address: 127.0.0.1, username: root, port: {port}}}")
+        })
+    }
+
+    fn new(
+        power: Power,
+        program: String,
+        keys: Vec<String>,
+        patience: u32,
+        service: impl Fn(&str) -> String,
+    ) -> Result<Self, String> {
+        let folder = run::temporary("lab")?;
+        let (mut places, mut resources) = (String::new(), String::new());
+        for (index, name) in PLACES.iter().enumerate() {
+            // What a coordinator writes about its places, and reads when it starts.
+            let _ = writeln!(
+                places,
+                "{name}: {{aliases: [], comment: '', tags: {{pool: here}}, created: 0.0, changed: 0.0, matches: \
+                 [{{exporter: lab, group: {name}, cls: '*', name: null, rename: null}}]}}"
+            );
+            let _ = writeln!(
+                resources,
+                "{name}:\n  NetworkService: {}\n  NetworkPowerPort: {{model: simplerest, index: {index}, \
+                 host: 'http://127.0.0.1:{}/{{index}}/{{value}}'}}",
+                service(name),
+                power.port
+            );
+            fs::create_dir(folder.path().join(name)).map_err(|error| error.to_string())?;
+        }
+        write(folder.path(), "places.yaml", &places)?;
+        write(folder.path(), "resources.yaml", &resources)?;
+        write(folder.path(), "ssh", SSH)?;
+        let coordinator =
+            Daemon::start(folder.path(), &["coordinator", "-l", "127.0.0.1:0"], "listening on ")?;
+        let at = coordinator.said.as_str();
+        let exporter =
+            ["exporter", "--coordinator", at, "--name", "lab", "--hostname", "127.0.0.1", "resources.yaml"];
+        let exporter = Daemon::start(folder.path(), &exporter, "Exporter ready")?;
+        Ok(Self { folder, coordinator, _exporter: exporter, power, program, keys, patience })
+    }
+
+    /// Whether the boards are processes.
+    fn is_of_processes(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Describes a board: any place, or where keys differ the one of this number.
+    fn board(&self, name: &str, number: usize, more: &str) -> String {
+        let (key, tags) = match self.keys.get(number).zip(PLACES.get(number)) {
+            Some((key, place)) => (key.as_str(), format!("name = '{place}'")),
+            None => ("", "pool = 'here'".into()),
+        };
+        let (coordinator, program, patience) = (&self.coordinator.said, &self.program, self.patience);
+        format!(
+            "[board.{name}]
+             reach = {{ kind = 'labgrid', coordinator = '{coordinator}', tags = {{ {tags} }}, wait-seconds = 120, {key}{program}{more} }}
+             reset = {{ kind = 'power', boot-seconds = 300 }}
+             seconds = {{ start = 120, case = {patience} }}
+             capabilities = ['signature', 'xts', 'xts-many']\n"
+        )
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.boards_at_once()?;
+        self.a_board_that_hangs()?;
+        println!("two boards of a lab: at once, in turn, back by their power, and given back");
+        Ok(())
+    }
+
+    /// Boards run at the same time, and wait for one another where there are more boards than places.
+    fn boards_at_once(&self) -> Result<(), String> {
+        let boards =
+            if self.is_of_processes() { &["first", "second", "third"][..] } else { &["first", "second"] };
+        let text = boards.iter().enumerate().map(|(number, name)| self.board(name, number, ""));
+        let [junit, html] = ["junit.xml", "report.html"].map(|name| self.folder.path().join(name));
+        let mut hil = self.hil(boards, &text.collect::<String>())?;
+        hil.args(["--require-board", "--junit"]).arg(&junit).arg("--html").arg(&html);
+        let out = ended(hil, 0)?;
+        for name in boards {
+            expect(&out, &format!("{name}: passed   {HANGS}"))?;
+        }
+        let [junit, html] = [junit, html].map(|file| fs::read_to_string(file).unwrap_or_default());
+        for name in boards {
+            expect(&junit, &format!("<testsuite name=\"{name}\""))?;
+            expect(&html, &format!("<h2>{name}</h2>"))?;
+        }
+        for place in PLACES {
+            expect(&html, &format!(" at {}: {place}</p>", self.coordinator.said))?;
+        }
+        self.all_is_given_back()
+    }
+
+    /// A board that hangs is switched off and on; where there is no place, nothing runs.
+    fn a_board_that_hangs(&self) -> Result<(), String> {
+        let hangs = self.board("hangs", 0, &format!(", environment = {{ HIL_HANG = '{HANGS}' }}"));
+        let nowhere = self.board("nowhere", PLACES.len(), "").replace("pool = 'here'", "pool = 'there'");
+        let out = ended(self.hil(&["hangs", "nowhere"], &format!("{hangs}{nowhere}"))?, 1)?;
+        let reset = format!("hangs: reset    the board hung: no event for {} s, in {HANGS}", self.patience);
+        for line in [
+            &reset,
+            "0 failed, 0 skipped, 1 hung, 1 reset\n",
+            "board nowhere: SKIPPED: no place has the tags ",
+        ] {
+            expect(&out, line)?;
+        }
+        let switched = self.power.switched();
+        if !matches!(switched[..], [(off, false), (on, true)] if off == on) {
+            return Err(format!("the power was switched so: {switched:?}"));
+        }
+        self.all_is_given_back()
+    }
+
+    /// Returns a command that runs the cases on these boards.
+    fn hil(&self, boards: &[&str], text: &str) -> Result<Command, String> {
+        let folder = self.folder.path();
+        write(folder, "boards.toml", text)?;
+        let mut hil =
+            run::program(&run::itself()?.to_string_lossy(), &["hil", "--at-once", "--filter", CASES]);
+        hil.arg("--boards")
+            .arg(folder.join("boards.toml"))
+            .args(boards.iter().flat_map(|name| ["--board", name]));
+        if self.is_of_processes() {
+            let path = std::env::var("PATH").unwrap_or_default();
+            hil.env("LAB", folder).env("PATH", format!("{}:{path}", folder.display()));
+        }
+        Ok(here(hil))
+    }
+
+    fn all_is_given_back(&self) -> Result<(), String> {
+        for question in [&["places", "--acquired"][..], &["reservations"]] {
+            let mut client = labgrid::python()?;
+            client.args(["-m", "labgrid.remote.client", "-x", &self.coordinator.said]).args(question);
+            let left = run::answer(here(client))?;
+            if !left.is_empty() {
+                return Err(format!("left behind: {left}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Asks no proxy for what is on this machine.
+fn here(mut command: Command) -> Command {
+    command.env("no_proxy", "127.0.0.1").env("NO_PROXY", "127.0.0.1");
+    command
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let file = folder.join(name);
+    let written =
+        fs::write(&file, text).and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o700)));
+    written.map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Runs a command that ends with this status, shows what it says, and returns that.
+fn ended(mut command: Command, status: i32) -> Result<String, String> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| error.to_string())?;
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    print!("{out}");
+    if output.status.code() == Some(status) {
+        Ok(out)
+    } else {
+        Err(format!("hil ended with {}, not {status}", output.status))
+    }
+}
+
+fn expect(text: &str, what: &str) -> Result<(), String> {
+    if text.contains(what) { Ok(()) } else { Err(format!("`{what}` is missing in\n{text}")) }
+}
+
+/// A part of labgrid that runs until this is dropped.
+struct Daemon {
+    child: Child,
+    /// What it said behind the words that were waited for.
+    said: String,
+}
+
+impl Daemon {
+    /// Starts a module of labgrid's, and waits until it says that it is ready.
+    fn start(folder: &Path, words: &[&str], ready: &str) -> Result<Self, String> {
+        let (module, arguments) = words.split_first().ok_or("no module")?;
+        let python = labgrid::python()?;
+        // Not to stay where this process is killed.
+        let mut command = run::program("setpriv", &["--pdeathsig", "KILL"]);
+        command.arg(python.get_program()).args(["-m", &format!("labgrid.remote.{module}")]).args(arguments);
+        command.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let log =
+            fs::File::create(folder.join(module).with_extension("log")).map_err(|error| error.to_string())?;
+        let mut command = here(command);
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut child = command.spawn().map_err(|error| format!("labgrid cannot be run: {error}"))?;
+        let lines = BufReader::new(child.stdout.take().ok_or("labgrid has no output")?).lines();
+        let mut daemon = Self { child, said: String::new() };
+        let mut lines = lines.map_while(Result::ok);
+        let Some(said) = lines.find_map(|line| Some(line.strip_prefix(ready)?.to_owned())) else {
+            let log = fs::read_to_string(folder.join(module).with_extension("log")).unwrap_or_default();
+            return Err(format!("labgrid's {module} did not start: {log}"));
+        };
+        daemon.said = said;
+        // It goes on talking, and is not to stop for want of a listener.
+        thread::spawn(move || lines.for_each(drop));
+        Ok(daemon)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Which place was switched, and whether on.
+type Switched = Arc<Mutex<Vec<(usize, bool)>>>;
+
+/// A power switch with a port for each board, which takes `GET /INDEX/0` and `/1` (labgrid's model `simplerest`).
+struct Power {
+    port: u16,
+    switched: Switched,
+    _machines: Arc<Vec<Mutex<Machine>>>,
+}
+
+impl Power {
+    fn start(machines: Vec<Machine>) -> Result<Self, String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+        let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+        let machines: Arc<Vec<_>> = Arc::new(machines.into_iter().map(Mutex::new).collect());
+        let (switched, known) = (Switched::default(), Arc::downgrade(&machines));
+        let all = switched.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Who asks is told by the answer that is missing.
+                let _ = serve(stream, &known, &all);
+            }
+        });
+        Ok(Self { port, switched, _machines: machines })
+    }
+
+    fn switched(&self) -> Vec<(usize, bool)> {
+        self.switched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn serve(stream: TcpStream, machines: &Weak<Vec<Mutex<Machine>>>, switched: &Switched) -> Option<()> {
+    let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+    let request = lines.next()?;
+    lines.find(|line| line.is_empty())?;
+    let (index, value) = request.strip_prefix("GET /")?.split_once(' ')?.0.split_once('/')?;
+    let (index, on): (usize, _) = (index.parse().ok()?, value == "1");
+    switched.lock().unwrap_or_else(PoisonError::into_inner).push((index, on));
+    if let Some(machine) = machines.upgrade()?.get(index) {
+        let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
+        match on {
+            true => machine.start().ok()?,
+            false => machine.stop(),
+        }
+    }
+    (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").ok()
+}

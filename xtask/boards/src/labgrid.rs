@@ -1,0 +1,62 @@
+//! labgrid's Python package, in the versions of `requirements.txt`, below `target`: nothing of this machine's Python changes.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use xtask::debian;
+use xtask::run::{answer, check, program, root};
+
+/// The package, and all that it needs.
+const REQUIREMENTS: &str = include_str!("requirements.txt");
+/// Debian's, for which the packages are built.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Returns a command of Python that finds the package, which is installed first if need be.
+///
+/// # Errors
+/// It cannot be had, in a sentence.
+pub(crate) fn python() -> Result<Command, String> {
+    let mut command = program(PYTHON, &[]);
+    command.env("PYTHONPATH", install()?);
+    Ok(command)
+}
+
+fn install() -> Result<PathBuf, String> {
+    // Of the threads of a run one installs it. Processes may do so at the same time: what counts is whole in either case.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    debian::install(debian::PIP)?;
+    // Some of the packages are of one version of Python.
+    let wanted = format!("# {}\n{REQUIREMENTS}", answer(program(PYTHON, &["--version"]))?);
+    let home = root().join("target/labgrid");
+    let is_there = || fs::read_to_string(home.join("installed")).is_ok_and(|there| there == wanted);
+    if is_there() {
+        return Ok(home);
+    }
+    let lost = |error: std::io::Error| format!("{}: {error}", home.display());
+    let made = tempfile::tempdir_in(root().join("target")).map_err(lost)?.keep();
+    let list = made.join("requirements.txt");
+    fs::write(&list, REQUIREMENTS).map_err(lost)?;
+    let mut pip = program(PYTHON, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    pip.args([
+        "--root-user-action",
+        "ignore",
+        "--only-binary",
+        ":all:",
+        "--no-deps",
+        "--no-compile",
+        "--target",
+    ])
+    .args([&made, &PathBuf::from("--requirement"), &list]);
+    let installed = check(pip).and_then(|()| fs::write(made.join("installed"), &wanted).map_err(lost));
+    if installed.is_ok() {
+        let _ = fs::remove_dir_all(&home);
+        // Fails where another process was first.
+        let _ = fs::rename(&made, &home);
+    }
+    let _ = fs::remove_dir_all(&made);
+    installed.and_then(|()| {
+        if is_there() { Ok(home.clone()) } else { Err(format!("{} is another version's", home.display())) }
+    })
+}
