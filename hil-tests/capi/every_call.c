@@ -367,7 +367,7 @@ static void configurations_are_checked_when_they_are_prepared(void)
         size_t at;
         uint32_t value;
     } ODD[] = {
-        {"parts", offsetof(mlx5mk_config, parts), 32},
+        {"parts", offsetof(mlx5mk_config, parts), 64},
         {"MLX5MK_SET_SIGNATURE", offsetof(mlx5mk_config, parts), MLX5MK_SET_CHECK_MASK},
         {"access", offsetof(mlx5mk_config, access), 0x100},
         {"kind of signature", offsetof(mlx5mk_config, wire.kind), 5},

@@ -9,10 +9,10 @@ use super::memory::Dek;
 use super::pool::{MLX5MK_MEMORY, MLX5MK_WIRE};
 use super::values::{access, only};
 use crate::mkey::{
-    BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, MkeyConfig, Signature, SignatureChange,
-    SignatureOrder, T10Dif,
+    BlockSignature, Crypto, Digest, DigestPart, DigestSpan, Direction, Domain, Escape, Guard, Keytag,
+    MkeyConfig, Signature, SignatureChange, SignatureOrder, T10Dif,
 };
-use crate::types::{BlockSize, DomainKind, Seed, Tweak};
+use crate::types::{BlockSize, DomainKind, PsvIndex, Seed, Tweak};
 use crate::wqe::PreparedConfig;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
@@ -27,6 +27,20 @@ pub const MLX5MK_SET_CRYPTO: u32 = 4;
 pub const MLX5MK_SET_CHECK_MASK: u32 = 8;
 /// It says which bytes of a signature are copied from domain to domain; else the library chooses.
 pub const MLX5MK_SET_COPY_MASK: u32 = 16;
+
+/// It gives a digest, instead of signatures of blocks.
+pub const MLX5MK_SET_DIGEST: u32 = 32;
+
+/// The digest is over the data of this mkey.
+pub const MLX5MK_DIGEST_MKEY: u32 = 0;
+/// It is over data that passes several mkeys, of which this is the first.
+pub const MLX5MK_DIGEST_FIRST: u32 = 1;
+/// The same; this is neither the first nor the last.
+pub const MLX5MK_DIGEST_MIDDLE: u32 = 2;
+/// The same; this is the last, and the digest is behind its data.
+pub const MLX5MK_DIGEST_LAST: u32 = 3;
+/// The same for data that passes one mkey only.
+pub const MLX5MK_DIGEST_WHOLE: u32 = 4;
 
 /// No signature.
 pub const MLX5MK_NO_SIGNATURE: u32 = 0;
@@ -85,6 +99,24 @@ pub struct SignatureSpec {
     pub flags: u16,
 }
 
+/// A CRC32C over all data, and 4 bytes behind it, in little endian: of iSCSI or NVMe/TCP (spdk_mlx5_umr_configure_sig). Where data comes
+/// from its domain, the device checks and strips it; where data goes there, it makes it. It is over the bytes of its domain:
+/// ciphertext where the domain holds any.
+///
+/// Through an mkey whose digest is on the wire, a request moves all data with the digest behind it, or the data alone and then the digest
+/// alone.
+#[repr(C)]
+pub struct DigestSpec {
+    /// MLX5MK_MEMORY or MLX5MK_WIRE: where the digest is.
+    pub domain: u32,
+    /// MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES, as of iSCSI and NVMe/TCP.
+    pub seed: u32,
+    /// MLX5MK_DIGEST_MKEY or another of these.
+    pub part: u32,
+    /// Of several mkeys: the PSV that holds the CRC meanwhile (mlx5mk_psvs_indices), which no other transaction has.
+    pub psv: u32,
+}
+
 /// Crypto properties (struct mlx5dv_crypto_attr): AES-XTS.
 #[repr(C)]
 pub struct CryptoSpec {
@@ -122,6 +154,8 @@ pub struct Config {
     pub copy_mask: u8,
     /// AES-XTS.
     pub crypto: CryptoSpec,
+    /// The digest behind all data.
+    pub digest: DigestSpec,
 }
 
 /// A configuration that was checked and encoded, for any mkey of its pool and of pools with the same capabilities.
@@ -173,7 +207,34 @@ fn t10dif(spec: &SignatureSpec, seed: Seed) -> Result<T10Dif, Failure> {
     })
 }
 
+fn digest(spec: &DigestSpec) -> Result<Digest, Failure> {
+    Ok(Digest {
+        domain: either("domain", spec.domain, DomainKind::Memory, DomainKind::Wire)?,
+        seed: either("seed", spec.seed, Seed::Zeros, Seed::Ones)?,
+        span: span(spec.part, spec.psv)?,
+    })
+}
+
+fn span(part: u32, psv: u32) -> Result<DigestSpan, Failure> {
+    let part = match part {
+        MLX5MK_DIGEST_MKEY => return Ok(DigestSpan::Mkey),
+        MLX5MK_DIGEST_FIRST => DigestPart::First,
+        MLX5MK_DIGEST_MIDDLE => DigestPart::Middle,
+        MLX5MK_DIGEST_LAST => DigestPart::Last,
+        MLX5MK_DIGEST_WHOLE => DigestPart::Whole,
+        part => return Err(Failure::Value { what: "part of a digest", value: part.into() }),
+    };
+    Ok(DigestSpan::Transaction { part, psv: PsvIndex::new(psv)? })
+}
+
 fn signature(config: &Config) -> Result<SignatureChange, Failure> {
+    if config.parts & MLX5MK_SET_DIGEST != 0 {
+        let others = MLX5MK_SET_SIGNATURE | MLX5MK_SET_CHECK_MASK | MLX5MK_SET_COPY_MASK;
+        return match config.parts & others {
+            0 => Ok(SignatureChange::Digest(digest(&config.digest)?)),
+            _ => Err(Failure::Wanted("an mkey has a digest or signatures of blocks, not both")),
+        };
+    }
     let masks = config.parts & (MLX5MK_SET_CHECK_MASK | MLX5MK_SET_COPY_MASK);
     if config.parts & MLX5MK_SET_SIGNATURE == 0 {
         return match masks {
@@ -223,7 +284,8 @@ fn config_of(config: &Config) -> Result<MkeyConfig, Failure> {
         | MLX5MK_SET_SIGNATURE
         | MLX5MK_SET_CRYPTO
         | MLX5MK_SET_CHECK_MASK
-        | MLX5MK_SET_COPY_MASK;
+        | MLX5MK_SET_COPY_MASK
+        | MLX5MK_SET_DIGEST;
     only(config.parts, known, "parts")?;
     let has = |part| config.parts & part != 0;
     Ok(MkeyConfig {
@@ -287,6 +349,22 @@ pub unsafe extern "C" fn mlx5mk_prepared_set_tags(
         };
         prepared.set_app_tag(domain, app_tag)?;
         prepared.set_ref_tag(domain, ref_tag)?;
+        Ok(0)
+    })
+}
+
+/// Replaces the part of the data that passes the next mkey, and the PSV of the transaction.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CONFIG where it sets no digest.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_prepared_set_digest(
+    prepared: Option<&mut Prepared>,
+    part: u32,
+    psv: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        given(prepared, "prepared")?.0.set_digest(span(part, psv)?)?;
         Ok(0)
     })
 }

@@ -343,7 +343,7 @@ pub unsafe extern "C" fn mlx5mk_cq_destroy(cq: *mut Cq, error: Option<&mut Maybe
         // SAFETY: the caller vouches for the handle.
         let Some(queue) = (unsafe { cq.as_mut() }) else { return Ok(0) };
         let queue_pairs = queue.members.queue_pairs.iter_mut().count();
-        let pools = queue.members.pools.len();
+        let pools = queue.members.pools.len() + queue.members.stores;
         if queue_pairs + pools > 0 {
             return Err(Failure::InUse { queue_pairs, pools });
         }

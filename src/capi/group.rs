@@ -5,7 +5,9 @@
 use super::error::Failure;
 use super::values::only;
 use crate::command::UserIndex;
-use crate::devx::{self, CqReader, DevxError, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec};
+use crate::devx::{
+    self, CqReader, DevxError, MkeyCache, MkeyHandle, Outstanding, QpControl, QueuePair, QueuePairSpec,
+};
 use crate::error::PostError;
 use crate::mkey::{Mkey, MkeyKind, SignatureFault};
 use crate::queue::{
@@ -39,6 +41,8 @@ const MAX_QUEUE_PAIRS: usize = 1024;
 pub(super) struct Members {
     pub(super) queue_pairs: QpTable<Member, MAX_QUEUE_PAIRS>,
     pub(super) pools: Vec<NonNull<Pool>>,
+    /// How many stores there are whose pools will report to it.
+    pub(super) stores: usize,
 }
 
 /// A queue pair of the group.
@@ -105,7 +109,7 @@ impl Members {
     }
 
     pub(super) fn router(&mut self) -> Router<'_> {
-        let Self { queue_pairs, pools } = self;
+        let Self { queue_pairs, pools, .. } = self;
         Router { table: queue_pairs.router(&mut []), pools, of: core::ptr::null_mut() }
     }
 }
@@ -186,7 +190,12 @@ pub struct Pool {
 /// A pool of any size.
 pub(super) trait Mkeys {
     fn take(&mut self) -> Option<PooledMkey>;
-    fn put(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), (PostError, PooledMkey)>;
+    /// Takes a key out of service, and returns the mkey where it is not put back yet.
+    fn put(
+        &mut self,
+        mkey: PooledMkey,
+        request: SendRequest<'_, '_>,
+    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)>;
     fn put_unused(&mut self, mkey: PooledMkey);
     fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey>;
     fn all(&mut self) -> &mut [Mkey];
@@ -197,8 +206,38 @@ impl<const N: usize> Mkeys for MkeyPool<N> {
         self.take().map(|(mkey, _)| mkey)
     }
 
-    fn put(&mut self, mkey: PooledMkey, request: SendRequest<'_, '_>) -> Result<(), (PostError, PooledMkey)> {
-        self.put(mkey, request)
+    fn put(
+        &mut self,
+        mkey: PooledMkey,
+        request: SendRequest<'_, '_>,
+    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)> {
+        self.put(mkey, request).map(|()| None)
+    }
+
+    fn put_unused(&mut self, mkey: PooledMkey) {
+        self.put_unused(mkey);
+    }
+
+    fn get_mut(&mut self, mkey: &PooledMkey) -> Option<&mut Mkey> {
+        self.get_mut(mkey)
+    }
+
+    fn all(&mut self) -> &mut [Mkey] {
+        self.mkeys()
+    }
+}
+
+impl<const N: usize> Mkeys for MkeyCache<N> {
+    fn take(&mut self) -> Option<PooledMkey> {
+        self.take().map(|(mkey, _)| mkey)
+    }
+
+    fn put(
+        &mut self,
+        mkey: PooledMkey,
+        request: SendRequest<'_, '_>,
+    ) -> Result<Option<PooledMkey>, (PostError, PooledMkey)> {
+        self.invalidate(mkey, request).map(|mkey| Some(mkey.into()))
     }
 
     fn put_unused(&mut self, mkey: PooledMkey) {
@@ -240,10 +279,13 @@ impl Pool {
         let mkey = place.take().ok_or(not_in_use(number))?;
         match request {
             None => mkeys.put_unused(mkey),
-            Some(request) => mkeys.put(mkey, request).map_err(|(error, mkey)| {
-                *place = Some(mkey);
-                error
-            })?,
+            Some(request) => match mkeys.put(mkey, request) {
+                Ok(mkey) => *place = mkey,
+                Err((error, mkey)) => {
+                    *place = Some(mkey);
+                    return Err(error.into());
+                }
+            },
         }
         Ok(())
     }

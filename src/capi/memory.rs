@@ -9,15 +9,34 @@ use crate::command::{DekKey, XtsKey};
 use crate::devx::{self, DevxError};
 use crate::error::EqualHalves;
 use crate::mkey::Keytag;
+use crate::types::DekId;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use std::boxed::Box;
+use std::os::fd::BorrowedFd;
 
 /// Registered memory.
 pub struct Mr(devx::MemoryRegion);
 
 /// A data encryption key on the device.
-pub struct Dek(pub(super) devx::Dek);
+pub struct Dek(pub(super) Owner);
+
+/// Who destroys a key.
+pub(super) enum Owner {
+    /// The handle.
+    Handle(devx::Dek),
+    /// The cache that has lent it.
+    Cache(devx::DekLease),
+}
+
+impl Owner {
+    pub(super) const fn id(&self) -> DekId {
+        match self {
+            Self::Handle(dek) => dek.id(),
+            Self::Cache(lease) => lease.id(),
+        }
+    }
+}
 
 /// The key is wrapped with the import key of the context's login (AES key wrap, RFC 3394). The program logs in itself, by
 /// `mlx5dv_crypto_login_create` on a context that is adopted.
@@ -60,6 +79,35 @@ pub unsafe extern "C" fn mlx5mk_mr_register(
         }
         // SAFETY: the caller vouches for the memory, of which Rust code has no reference.
         let region = unsafe { pd.pd.register(address.cast(), length, access)? };
+        hand_out(mr, Mr(region))
+    })
+}
+
+/// Registers `length` bytes of a dma-buf, from `offset` on: memory that another driver shares by the descriptor `fd`, a GPU's say. Requests
+/// and layouts name its bytes by addresses from `iova` on: any with the same offset in a page as `offset`. The descriptor may be
+/// closed, the memory stays until mlx5mk_mr_deregister has returned 0.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_LIBRARY where libibverbs is older than version 34, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_mr_register_dmabuf(
+    pd: Option<&Pd>,
+    fd: i32,
+    offset: usize,
+    length: usize,
+    iova: u64,
+    rights: u32,
+    mr: Option<&mut MaybeUninit<*mut Mr>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, mr, access) = (given(pd, "pd")?, given(mr, "mr")?, access(rights)?);
+        let end =
+            offset.checked_add(length).ok_or(Failure::Value { what: "length", value: length as u64 })?;
+        if fd < 0 {
+            return Err(Failure::Wanted("fd is a descriptor, 0 or more"));
+        }
+        // SAFETY: the caller vouches for the descriptor, and for the memory, of which Rust code has no reference.
+        let region = unsafe { pd.pd.register_dmabuf(BorrowedFd::borrow_raw(fd), offset..end, iova, access)? };
         hand_out(mr, Mr(region))
     })
 }
@@ -114,10 +162,19 @@ pub unsafe extern "C" fn mlx5mk_dek_create(
     attempt(error, || {
         let (pd, spec, dek) = (given(pd, "pd")?, given(spec, "spec")?, given(dek, "dek")?);
         // SAFETY: the caller vouches for the bytes.
-        let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
-        let key = key_of(key, spec.flags, Keytag(spec.keytag))?;
-        hand_out(dek, Dek(pd.pd.create_dek(key, spec.opaque)?))
+        let loaded = unsafe { load(&pd.pd, spec)? };
+        hand_out(dek, Dek(Owner::Handle(loaded)))
     })
+}
+
+/// Loads a key.
+///
+/// # Safety
+/// Its bytes are there.
+pub(super) unsafe fn load(pd: &devx::ProtectionDomain, spec: &KeySpec) -> Result<devx::Dek, Failure> {
+    // SAFETY: the caller vouches for the bytes.
+    let key = unsafe { array(spec.key.cast::<u8>(), spec.bytes as usize, "key")? };
+    Ok(pd.create_dek(key_of(key, spec.flags, Keytag(spec.keytag))?, spec.opaque)?)
 }
 
 /// Finds the form of a key.
@@ -146,7 +203,7 @@ fn key_of(bytes: &[u8], flags: u32, tag: Keytag) -> Result<DekKey<'_>, Failure> 
     key.ok_or(Failure::Value { what: "a key of this form with a length of", value: bytes.len() as u64 })
 }
 
-/// Destroys the key, which no request uses any more. NULL is ignored.
+/// Destroys the key, which no request uses any more; of a cache's, gives it back. NULL is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_dek_destroy(dek: Option<Box<Dek>>) {
     drop(dek);

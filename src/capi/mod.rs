@@ -39,27 +39,35 @@
 
 mod config;
 mod cq;
+mod dek_cache;
 mod device;
 mod error;
+mod events;
 mod group;
 mod inspect;
 mod memory;
 mod pool;
 mod post;
+mod psvs;
 mod qp;
+mod store;
 mod text;
 mod values;
 
 pub use config::*;
 pub use cq::*;
+pub use dek_cache::*;
 pub use device::*;
 pub use error::*;
+pub use events::*;
 pub use group::*;
 pub use inspect::*;
 pub use memory::*;
 pub use pool::*;
 pub use post::*;
+pub use psvs::*;
 pub use qp::*;
+pub use store::*;
 pub use values::*;
 
 /// What the rules for threads rest on.
@@ -75,4 +83,9 @@ const _: () = {
     is_shared::<Pd>();
     is_shared::<Mr>();
     is_shared::<Dek>();
+    is_shared::<Psvs>();
+    is_shared::<Events>();
+    is_shared::<crate::devx::MkeyStore>();
+    moves::<crate::devx::MkeyCache<16>>();
+    moves::<DekCache>();
 };

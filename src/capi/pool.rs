@@ -5,8 +5,9 @@
 use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, flagged};
+use super::psvs::Psvs;
 use super::values::only;
-use crate::devx::MkeySpec;
+use crate::devx::{self, MkeySpec};
 use crate::mkey::{Mkey, SignatureErrorKind};
 use crate::queue::MkeyPool;
 use crate::types::DomainKind;
@@ -36,15 +37,20 @@ pub const MLX5MK_BAD_APP_TAG: u32 = 1;
 /// The reference tag of a T10-DIF.
 pub const MLX5MK_BAD_REF_TAG: u32 = 2;
 
-/// What a pool is to have.
+/// The digest behind all data.
+pub const MLX5MK_BAD_DIGEST: u32 = 3;
+
+/// What a pool or a store is to have.
 #[repr(C)]
 pub struct PoolSpec {
-    /// Mkeys, 1 to 1024.
+    /// Mkeys, 1 to 1024; of a store to 65536.
     pub count: u32,
     /// Entries of a layout that an mkey has room for, 1 to 65535.
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and others.
     pub flags: u32,
+    /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as those of a store have.
+    pub psvs: *const Psvs,
 }
 
 /// A signature that did not match its block.
@@ -54,13 +60,13 @@ pub struct BadBlock {
     pub part: u32,
     /// Where the data came from: MLX5MK_MEMORY or MLX5MK_WIRE.
     pub domain: u32,
-    /// The block, counted from 0 at the mkey's start.
+    /// The block, counted from 0 at the mkey's start; of a digest 0.
     pub block: u64,
     /// What the data held.
     pub found: u64,
     /// What the device computed.
     pub computed: u64,
-    /// Offset in bytes of the block's last byte, its signature included.
+    /// Offset in bytes of the block's last byte, its signature included; of a digest, what the device said.
     pub offset: u64,
 }
 
@@ -88,39 +94,66 @@ pub unsafe extern "C" fn mlx5mk_pool_create(
 ) -> i32 {
     attempt(error, || {
         let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(pool, "pool")?);
-        let known = MLX5MK_POOL_CRYPTO
-            | MLX5MK_POOL_UPDATE_TAG
-            | MLX5MK_POOL_REMOTE_INVALIDATE
-            | MLX5MK_POOL_RELAXED_ORDERING;
-        only(spec.flags, known, "flags")?;
-        if !(1..=1024).contains(&spec.count) {
-            return Err(Failure::Value { what: "count", value: spec.count.into() });
-        }
-        let max_entries = u16::try_from(spec.max_entries)
-            .map_err(|_| Failure::Value { what: "max_entries", value: spec.max_entries.into() })?;
-        let has = |flag| spec.flags & flag != 0;
-        let wanted = MkeySpec {
-            max_entries,
-            // SAFETY: the caller vouches for the handle.
-            signature: cq.map(|cq| unsafe { &cq.as_ref().cq }),
-            crypto: has(MLX5MK_POOL_CRYPTO),
-            update_tag: has(MLX5MK_POOL_UPDATE_TAG),
-            remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
-            relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
-            ..MkeySpec::default()
+        // SAFETY: the caller vouches for the handles.
+        let (of, psvs) = unsafe { (cq.map(|cq| &cq.as_ref().cq), spec.psvs.as_ref()) };
+        let wanted = mkeys(spec, 1024, of)?;
+        let count = spec.count as usize;
+        let mkeys = match psvs {
+            None => pd.pd.create_mkeys(count, wanted)?,
+            Some(_) if cq.is_none() => {
+                return Err(Failure::Wanted("psvs are of mkeys with signatures: give cq"));
+            }
+            Some(Psvs(psvs)) => psvs.create_mkeys(count, wanted)?,
         };
-        let (mkeys, handles) = pd.pd.create_mkeys(spec.count as usize, wanted)?.into_parts();
+        let (mkeys, handles) = mkeys.into_parts();
         let kind = mkeys.first().map(Mkey::kind).ok_or(Failure::Wanted("a pool has mkeys"))?;
         let taken = handles.iter().map(|_| None).collect();
-        let pool = Pool { mkeys: pool_of(mkeys), taken, _handles: handles, kind, cq };
-        let pool = NonNull::from(Box::leak(Box::new(pool)));
-        if let Some(mut cq) = cq {
-            // SAFETY: as above; all calls of the group are made one after the other.
-            unsafe { cq.as_mut() }.members.pools.push(pool);
-        }
-        place.write(pool.as_ptr());
-        Ok(0)
+        // SAFETY: as above.
+        Ok(unsafe { join(Pool { mkeys: pool_of(mkeys), taken, _handles: handles, kind, cq }, place) })
     })
+}
+
+/// Returns what mkeys are to be like, at most `most` of them.
+pub(super) fn mkeys<'c>(
+    spec: &PoolSpec,
+    most: u32,
+    signature: Option<&'c devx::Cq>,
+) -> Result<MkeySpec<'c>, Failure> {
+    let known = MLX5MK_POOL_CRYPTO
+        | MLX5MK_POOL_UPDATE_TAG
+        | MLX5MK_POOL_REMOTE_INVALIDATE
+        | MLX5MK_POOL_RELAXED_ORDERING;
+    only(spec.flags, known, "flags")?;
+    if !(1..=most).contains(&spec.count) {
+        return Err(Failure::Value { what: "count", value: spec.count.into() });
+    }
+    let max_entries = u16::try_from(spec.max_entries)
+        .map_err(|_| Failure::Value { what: "max_entries", value: spec.max_entries.into() })?;
+    let has = |flag| spec.flags & flag != 0;
+    Ok(MkeySpec {
+        max_entries,
+        signature,
+        crypto: has(MLX5MK_POOL_CRYPTO),
+        update_tag: has(MLX5MK_POOL_UPDATE_TAG),
+        remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
+        relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
+        ..MkeySpec::default()
+    })
+}
+
+/// Has signature errors find a pool, and hands it out.
+///
+/// # Safety
+/// Its completion queue is there, and no reference to it is left: all calls of the group are made one after the other.
+pub(super) unsafe fn join(pool: Pool, place: &mut MaybeUninit<*mut Pool>) -> i32 {
+    let cq = pool.cq;
+    let pool = NonNull::from(Box::leak(Box::new(pool)));
+    if let Some(mut cq) = cq {
+        // SAFETY: the caller vouches for it.
+        unsafe { cq.as_mut() }.members.pools.push(pool);
+    }
+    place.write(pool.as_ptr());
+    0
 }
 
 /// Takes an mkey, to be configured, and writes its number. Its key has another tag than at its last use
@@ -143,6 +176,9 @@ pub unsafe extern "C" fn mlx5mk_pool_take(
 /// Puts an mkey back. Where a peer may know its key, `qp` is the queue pair that used it: a request that is called `id` takes the key
 /// out of service (IBV_WR_LOCAL_INV), with these flags; ask for MLX5MK_FENCED where requests before it still use the key. Whoever takes
 /// the mkey next may post its configuration to the same queue pair at once. NULL as `qp` is for an mkey whose key no peer can use.
+///
+/// Of a pool of a store, whose mkeys other threads may take next, this is done in two steps: with `qp` the mkey stays in use; when the
+/// request has completed it is put back with NULL.
 ///
 /// Errors: MLX5MK_ARGUMENT for an mkey that is not in use, MLX5MK_FULL: it is still in use.
 #[unsafe(no_mangle)]
@@ -211,6 +247,7 @@ pub unsafe extern "C" fn mlx5mk_mkey_check(
                 part: match wrong.kind {
                     SignatureErrorKind::AppTag => MLX5MK_BAD_APP_TAG,
                     SignatureErrorKind::RefTag => MLX5MK_BAD_REF_TAG,
+                    SignatureErrorKind::Digest => MLX5MK_BAD_DIGEST,
                     _ => MLX5MK_BAD_GUARD,
                 },
                 domain: match wrong.domain {

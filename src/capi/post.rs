@@ -2,12 +2,12 @@
 
 #![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
 
-use super::config::Prepared;
+use super::config::{MLX5MK_SEED_ONES, MLX5MK_SEED_ZEROS, Prepared};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Pool, Qp, flagged};
-use super::values::{Range, array};
-use crate::mkey::{KlmEntry, Layout};
-use crate::types::Key;
+use super::values::{Range, Stream, array};
+use crate::mkey::{InterleavedEntry, KlmEntry, Layout};
+use crate::types::{Key, PsvIndex, Seed};
 use crate::wqe::{Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -96,6 +96,38 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
     })
 }
 
+/// As mlx5mk_post_configure, with an interleaved layout: `cycles` times, the next bytes of each of `count` streams become the next of
+/// the mkey's space. The layout takes one of the mkey's entries more than it has streams.
+///
+/// Errors: as mlx5mk_post_configure; MLX5MK_ARGUMENT where there are no streams.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    prepared: Option<&Prepared>,
+    cycles: u32,
+    streams: *const Stream,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        // SAFETY: the caller vouches for the array; a stream is laid out as an entry is.
+        let entries = unsafe { array(streams.cast::<InterleavedEntry>(), count as usize, "streams")? };
+        if entries.is_empty() {
+            return Err(Failure::Wanted("an interleaved layout has streams"));
+        }
+        let layout = Layout::Interleaved { repeat: cycles, entries };
+        let mkey = pool.mkey(mkey)?;
+        flagged(qp, id, flags)?.configure_mkey(mkey, prepared, layout)?;
+        Ok(0)
+    })
+}
+
 /// Posts a request that moves data. The device sees nothing before mlx5mk_doorbell.
 ///
 /// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
@@ -142,6 +174,32 @@ const fn one(sges: &[Sge]) -> Result<&Sge, Failure> {
         [sge] => Ok(sge),
         _ => Err(Failure::Wanted("an atomic has one segment of 8 bytes")),
     }
+}
+
+/// Gives the PSV of a transaction its start value again, as is needed behind a wrong digest: posted behind the configurations of the next
+/// transaction, before the requests that move its data. `seed` is MLX5MK_SEED_ZEROS or MLX5MK_SEED_ONES. Digests of a single mkey need
+/// none. The device sees nothing before mlx5mk_doorbell.
+///
+/// Errors: MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_set_psv(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    psv: u32,
+    seed: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let qp = given(qp, "qp")?;
+        let seed = match seed {
+            MLX5MK_SEED_ZEROS => Seed::Zeros,
+            MLX5MK_SEED_ONES => Seed::Ones,
+            other => return Err(Failure::Value { what: "seed", value: other.into() }),
+        };
+        flagged(qp, id, flags)?.set_psv(PsvIndex::new(psv)?, seed)?;
+        Ok(0)
+    })
 }
 
 /// Posts `count` buffers for one message. The device sees nothing before mlx5mk_doorbell.

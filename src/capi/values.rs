@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // What the caller's pointers lead to.
 
 use super::error::Failure;
-use crate::mkey::{Access, KlmEntry};
+use crate::mkey::{Access, InterleavedEntry, KlmEntry};
 use crate::wqe::Sge;
 use core::mem::{MaybeUninit, offset_of};
 
@@ -27,8 +27,26 @@ pub struct Range {
     pub key: u32,
 }
 
-// Arrays of it are read as these.
+/// One stream of an interleaved layout (struct mlx5dv_mr_interleaved): each cycle maps its next `bytes` bytes.
+#[repr(C)]
+pub struct Stream {
+    /// Address of its first byte, as of a range.
+    pub address: u64,
+    /// Bytes that each cycle maps.
+    pub bytes: u16,
+    /// Bytes between those of one cycle and those of the next; with `bytes` at most 65535.
+    pub skip: u16,
+    /// Local key of the memory region.
+    pub key: u32,
+}
+
+// Arrays of them are read as these.
 const _: () = {
+    assert!(size_of::<Stream>() == size_of::<InterleavedEntry>());
+    assert!(align_of::<Stream>() == align_of::<InterleavedEntry>());
+    assert!(offset_of!(Stream, bytes) == offset_of!(InterleavedEntry, bytes));
+    assert!(offset_of!(Stream, skip) == offset_of!(InterleavedEntry, skip));
+    assert!(offset_of!(Stream, key) == offset_of!(InterleavedEntry, key));
     assert!(size_of::<Range>() == size_of::<Sge>() && size_of::<Range>() == size_of::<KlmEntry>());
     assert!(align_of::<Range>() == align_of::<Sge>() && align_of::<Range>() == align_of::<KlmEntry>());
     assert!(offset_of!(Range, length) == offset_of!(Sge, length));

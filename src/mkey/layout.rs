@@ -55,6 +55,7 @@ impl KlmEntry {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(C)]
 pub struct InterleavedEntry {
     /// Address of the first byte (`addr` of `struct ibv_sge`): the virtual address that the memory region was registered with; of
     /// an mkey or a zero-based region an offset.

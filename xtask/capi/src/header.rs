@@ -5,8 +5,23 @@ use std::fs;
 use xtask::run::root;
 
 /// The files in the order in which a reader wants them.
-const FILES: &[&str] =
-    &["error", "values", "device", "memory", "group", "cq", "qp", "pool", "config", "post", "inspect"];
+const FILES: &[&str] = &[
+    "error",
+    "values",
+    "device",
+    "memory",
+    "dek_cache",
+    "group",
+    "cq",
+    "qp",
+    "events",
+    "psvs",
+    "pool",
+    "store",
+    "config",
+    "post",
+    "inspect",
+];
 
 /// What the types are called in Rust and, behind the prefix of all names, in C.
 const TYPES: &[(&str, &str)] = &[
@@ -18,8 +33,12 @@ const TYPES: &[(&str, &str)] = &[
     ("Cq", "cq"),
     ("CryptoSpec", "crypto_spec"),
     ("Dek", "dek"),
+    ("DekCache", "dek_cache"),
     ("Device", "device"),
+    ("DigestSpec", "digest_spec"),
     ("Error", "error"),
+    ("Event", "event"),
+    ("Events", "events"),
     ("KeySpec", "key_spec"),
     ("Mr", "mr"),
     ("Names", "names"),
@@ -27,11 +46,14 @@ const TYPES: &[(&str, &str)] = &[
     ("Pool", "pool"),
     ("PoolSpec", "pool_spec"),
     ("Prepared", "prepared"),
+    ("Psvs", "psvs"),
     ("Qp", "qp"),
     ("QpSpec", "qp_spec"),
     ("Range", "range"),
     ("Request", "request"),
     ("SignatureSpec", "signature_spec"),
+    ("Store", "store"),
+    ("Stream", "stream"),
 ];
 
 /// Makes the header.

@@ -9,7 +9,7 @@ use xtask::run::{self, cargo, check, program, root};
 use xtask::toolchain::{Board, System, Toolchain};
 
 /// What a program asks the dynamic linker for. The number is to change with each change that breaks compiled programs.
-const SONAME: &str = "libmlx5_mkey.so.0";
+const SONAME: &str = "libmlx5_mkey.so.1";
 const SHARED: &str = "libmlx5_mkey.so";
 pub(super) const STATIC: &str = "libmlx5_mkey.a";
 

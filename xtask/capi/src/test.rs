@@ -16,6 +16,8 @@ const LISTING: &str = "hil-tests/capi/abi.txt";
 const EXAMPLE: &str = "hil-tests/examples/c/protected_write.c";
 /// What else is called, and what is refused.
 const EVERY_CALL: &str = "hil-tests/capi/every_call.c";
+/// The same of digests, streams, shared memory, caches and events.
+const MORE_CALLS: &str = "hil-tests/capi/more_calls.c";
 const GUIDE: &str = "src/guide/c.md";
 
 /// What programs are compiled with, and run under.
@@ -80,7 +82,7 @@ pub(super) fn run() -> Result<(), String> {
     let example = root().join(EXAMPLE);
     let by_itself = programs.compile(&library, &example, Linked::Static)?;
     software_device(&[&by_itself.to_string_lossy()])?;
-    for source in [example, root().join(EVERY_CALL), root().join(ADOPT)] {
+    for source in [example, root().join(EVERY_CALL), root().join(MORE_CALLS), root().join(ADOPT)] {
         let program = programs.compile(&library, &source, Linked::Shared)?;
         software_device(&[VALGRIND, &[&*program.to_string_lossy()]].concat())?;
     }
@@ -103,7 +105,9 @@ fn layouts(listing: &str) -> Result<(), String> {
         "config": Config,
         "connect_spec": ConnectSpec,
         "crypto_spec": CryptoSpec,
+        "digest_spec": DigestSpec,
         "error": Error,
+        "event": Event,
         "key_spec": KeySpec,
         "names": Names,
         "pool_spec": PoolSpec,
@@ -111,6 +115,7 @@ fn layouts(listing: &str) -> Result<(), String> {
         "range": Range,
         "request": Request,
         "signature_spec": SignatureSpec,
+        "stream": Stream,
     };
     let lines: Vec<&str> = listing.lines().filter(|line| line.starts_with("struct ")).collect();
     for (name, size) in sizes {
@@ -153,7 +158,7 @@ fn exports(library: &Installed, declared: &Declared) -> Result<(), String> {
 /// Each function is called in a program that is run.
 fn called(declared: &Declared) -> Result<(), String> {
     let read = |file| fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"));
-    let text = read(EXAMPLE)? + &read(EVERY_CALL)? + &read(ADOPT)?;
+    let text = read(EXAMPLE)? + &read(EVERY_CALL)? + &read(MORE_CALLS)? + &read(ADOPT)?;
     let functions = declared.functions();
     let left: Vec<_> = functions.iter().filter(|name| !text.contains(&format!("{name}("))).collect();
     if left.is_empty() { Ok(()) } else { Err(format!("no program in C calls {left:?}")) }

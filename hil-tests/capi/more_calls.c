@@ -1,0 +1,373 @@
+/*
+ * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, and events: the calls that every_call.c
+ * leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ */
+
+#define _GNU_SOURCE /* memfd_create */
+
+#include <mlx5_mkey.h>
+
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static mlx5mk_error error;
+
+/* Ends the program where something does not hold, and says what the library said last. */
+#define CHECK(holds)                                                                                          \
+    do {                                                                                                      \
+        if (!(holds)) {                                                                                       \
+            fprintf(stderr, "%s:%d: %s does not hold; the last error: %s\n", __FILE__, __LINE__, #holds,     \
+                    error.message);                                                                           \
+            exit(EXIT_FAILURE);                                                                               \
+        }                                                                                                     \
+    } while (0)
+
+/* A call that is refused with a code, which the error has too, with words. */
+#define REFUSED(wanted, words, call)                                                                          \
+    do {                                                                                                      \
+        memset(&error, 0x55, sizeof(error));                                                                  \
+        CHECK((call) == (wanted));                                                                            \
+        CHECK(error.code == (wanted) && strstr(error.message, words) != NULL);                               \
+    } while (0)
+
+/* A call that works. */
+#define DONE(call) CHECK((call) == MLX5MK_OK)
+
+/* A queue pair that talks to itself: of `memory`, the first half reaches the second. */
+#define HALF 2048
+static mlx5mk_device *device;
+static mlx5mk_pd *pd;
+static mlx5mk_cq *cq;
+static mlx5mk_qp *qp;
+static mlx5mk_mr *mr;
+static uint8_t memory[2 * HALF];
+static uint8_t *const there = memory + HALF;
+static uint32_t lkey, rkey;
+
+/* The header of a PDU of NVMe/TCP, and its digest, as nvme_tcp_digests.rs has them. */
+static const uint8_t HEADER[24] = {7, 7, 24, 28, 0x20, 0x10, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x10};
+static const uint8_t DIGEST[4] = {0xe0, 0x94, 0x04, 0xd8};
+
+static void set_up(void)
+{
+    uint32_t all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ;
+    mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16};
+    DONE(mlx5mk_device_open(NULL, &device, &error));
+    DONE(mlx5mk_pd_alloc(device, &pd, &error));
+    DONE(mlx5mk_cq_create(device, 256, &cq, &error));
+    DONE(mlx5mk_qp_create(pd, cq, cq, &spec, &qp, &error));
+    DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
+    DONE(mlx5mk_mr_register(pd, memory, sizeof(memory), all, &mr, &error));
+    DONE(mlx5mk_mr_keys(mr, &lkey, &rkey));
+}
+
+/* Rings the doorbell, and takes the completions up to that of the request `id`. Returns how many signatures were wrong. */
+static int finish(uint64_t id)
+{
+    mlx5mk_completion done;
+    int wrong = 0;
+    mlx5mk_doorbell(qp);
+    for (;;) {
+        CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1);
+        CHECK(done.kind == MLX5MK_SENT || done.kind == MLX5MK_BAD_SIGNATURE);
+        wrong += done.kind == MLX5MK_BAD_SIGNATURE;
+        if (done.kind == MLX5MK_SENT && done.id == id)
+            return wrong;
+    }
+}
+
+/* Writes all of an mkey to the second half from `at` on, or reads it from there. */
+static void move(uint64_t id, uint32_t operation, mlx5mk_pool *pool, uint32_t mkey, size_t at, uint32_t bytes)
+{
+    mlx5mk_range all = {0, bytes, 0};
+    DONE(mlx5mk_mkey_key(pool, mkey, &all.key, &error));
+    mlx5mk_request request = {.id = id,
+                              .operation = operation,
+                              .flags = MLX5MK_SIGNALED,
+                              .remote_address = (uintptr_t)(there + at),
+                              .rkey = rkey,
+                              .sges = &all,
+                              .sge_count = 1};
+    DONE(mlx5mk_post(qp, &request, &error));
+}
+
+/* Lays an mkey over the first half from `at` on. */
+static void lay(mlx5mk_pool *pool, uint32_t mkey, const mlx5mk_prepared *prepared, size_t at, uint32_t bytes)
+{
+    mlx5mk_range entry = {(uintptr_t)(memory + at), bytes, lkey};
+    DONE(mlx5mk_post_configure(qp, 1, 0, pool, mkey, prepared, &entry, 1, &error));
+}
+
+static void a_digest_is_behind_the_data(void)
+{
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    mlx5mk_bad_block bad;
+    uint32_t mkey;
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_DIGEST,
+                            .access = MLX5MK_LOCAL_WRITE,
+                            .digest = {.domain = MLX5MK_WIRE, .seed = MLX5MK_SEED_ONES}};
+    DONE(mlx5mk_pool_create(pd, cq, &spec, &pool, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not both",
+            (config.parts |= MLX5MK_SET_SIGNATURE, mlx5mk_prepared_create(pool, &config, &prepared, &error)));
+    config.parts &= ~(uint32_t)MLX5MK_SET_SIGNATURE;
+    static const struct {
+        const char *words;
+        size_t at;
+        uint32_t value;
+    } ODD[] = {{"domain", offsetof(mlx5mk_config, digest.domain), 2},
+               {"seed", offsetof(mlx5mk_config, digest.seed), 2},
+               {"part", offsetof(mlx5mk_config, digest.part), 5}};
+    for (size_t i = 0; i < sizeof(ODD) / sizeof(ODD[0]); i++) {
+        mlx5mk_config odd = config;
+        memcpy((uint8_t *)&odd + ODD[i].at, &ODD[i].value, sizeof(uint32_t));
+        REFUSED(MLX5MK_ARGUMENT, ODD[i].words, mlx5mk_prepared_create(pool, &odd, &prepared, &error));
+    }
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+
+    memcpy(memory, HEADER, 24);
+    lay(pool, mkey, prepared, 0, 24);
+    move(2, MLX5MK_OP_RDMA_WRITE, pool, mkey, 0, 28);
+    CHECK(finish(2) == 0);
+    CHECK(memcmp(there, HEADER, 24) == 0 && memcmp(there + 24, DIGEST, 4) == 0);
+
+    there[9] ^= 4;
+    lay(pool, mkey, prepared, 0, 24);
+    move(3, MLX5MK_OP_RDMA_READ, pool, mkey, 0, 28);
+    CHECK(finish(3) == 1);
+    REFUSED(MLX5MK_SIGNATURE, "digest", mlx5mk_mkey_check(pool, mkey, &bad, &error));
+    CHECK(bad.part == MLX5MK_BAD_DIGEST && bad.domain == MLX5MK_WIRE && bad.block == 0);
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+}
+
+static void mkeys_that_share_psvs_make_one_digest(void)
+{
+    mlx5mk_psvs *psvs = NULL;
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    uint32_t psv, other, mkeys[2];
+    REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_psvs_create(NULL, &psvs, &error));
+    DONE(mlx5mk_psvs_create(pd, &psvs, &error));
+    CHECK(mlx5mk_psvs_indices(NULL, NULL, NULL) == MLX5MK_ARGUMENT);
+    DONE(mlx5mk_psvs_indices(psvs, &other, &psv));
+    CHECK(psv != other);
+    mlx5mk_pool_spec spec = {.count = 2, .max_entries = 4, .psvs = psvs};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_DIGEST,
+                            .access = MLX5MK_LOCAL_WRITE,
+                            .digest = {MLX5MK_WIRE, MLX5MK_SEED_ONES, MLX5MK_DIGEST_FIRST, psv}};
+    REFUSED(MLX5MK_ARGUMENT, "give cq", mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_pool_create(pd, cq, &spec, &pool, &error));
+    mlx5mk_psvs_destroy(psvs);
+    REFUSED(MLX5MK_ARGUMENT, "PSV index",
+            (config.digest.psv = 1 << 24, mlx5mk_prepared_create(pool, &config, &prepared, &error)));
+    config.digest.psv = psv;
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+
+    for (int i = 0; i < 2; i++)
+        DONE(mlx5mk_pool_take(pool, &mkeys[i], &error));
+    memcpy(memory, HEADER, 24);
+    memset(there, 0, 28);
+    lay(pool, mkeys[0], prepared, 0, 10);
+    REFUSED(MLX5MK_ARGUMENT, "part", mlx5mk_prepared_set_digest(prepared, 9, psv, &error));
+    DONE(mlx5mk_prepared_set_digest(prepared, MLX5MK_DIGEST_LAST, psv, &error));
+    lay(pool, mkeys[1], prepared, 10, 14);
+    REFUSED(MLX5MK_ARGUMENT, "seed", mlx5mk_post_set_psv(qp, 3, 0, psv, 2, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_set_psv(NULL, 3, 0, psv, 0, &error));
+    DONE(mlx5mk_post_set_psv(qp, 3, MLX5MK_SIGNALED, psv, MLX5MK_SEED_ONES, &error));
+    move(4, MLX5MK_OP_RDMA_WRITE, pool, mkeys[0], 0, 10);
+    move(5, MLX5MK_OP_RDMA_WRITE, pool, mkeys[1], 10, 18);
+    CHECK(finish(5) == 0);
+    CHECK(memcmp(there, HEADER, 24) == 0 && memcmp(there + 24, DIGEST, 4) == 0);
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+    mlx5mk_psvs_destroy(NULL);
+}
+
+static void streams_are_interleaved(void)
+{
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    uint32_t mkey;
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 3};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_LOCAL_WRITE};
+    mlx5mk_stream streams[] = {{(uintptr_t)memory, 4, 2, lkey}, {(uintptr_t)(memory + 100), 2, 0, lkey}};
+    DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+    memcpy(memory, "aaaa--bbbb--", 12);
+    memcpy(memory + 100, "1122", 4);
+    REFUSED(MLX5MK_ARGUMENT, "has streams",
+            mlx5mk_post_configure_interleaved(qp, 1, 0, pool, mkey, prepared, 2, NULL, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "streams is NULL",
+            mlx5mk_post_configure_interleaved(qp, 1, 0, pool, mkey, prepared, 2, NULL, 1, &error));
+    REFUSED(MLX5MK_CONFIG, "stride",
+            (streams[1].skip = 65535,
+             mlx5mk_post_configure_interleaved(qp, 1, 0, pool, mkey, prepared, 2, streams, 2, &error)));
+    streams[1].skip = 0;
+    DONE(mlx5mk_post_configure_interleaved(qp, 1, 0, pool, mkey, prepared, 2, streams, 2, &error));
+    move(2, MLX5MK_OP_RDMA_WRITE, pool, mkey, 0, 12);
+    CHECK(finish(2) == 0 && memcmp(there, "aaaa11bbbb22", 12) == 0);
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+}
+
+/* A memfd stands for a dma-buf: the stand-in takes any descriptor that can be mapped. */
+static void memory_of_another_driver(void)
+{
+    mlx5mk_mr *shared = NULL;
+    int fd = memfd_create("exporter", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, 8192) == 0 && pwrite(fd, "of a driver", 11, 5000) == 11);
+    uint64_t iova = ((uint64_t)0xd0 << 40) + 5000 % 4096;
+    uint32_t access = MLX5MK_LOCAL_WRITE;
+    REFUSED(MLX5MK_ARGUMENT, "fd", mlx5mk_mr_register_dmabuf(pd, -1, 5000, 11, iova, access, &shared, &error));
+    REFUSED(MLX5MK_ARGUMENT, "length",
+            mlx5mk_mr_register_dmabuf(pd, fd, 5000, SIZE_MAX, iova, access, &shared, &error));
+    REFUSED(MLX5MK_SYSTEM, "dma-buf", mlx5mk_mr_register_dmabuf(pd, fd, 5000, 0, iova, access, &shared, &error));
+    DONE(mlx5mk_mr_register_dmabuf(pd, fd, 5000, 11, iova, access, &shared, &error));
+    CHECK(close(fd) == 0);
+    mlx5mk_range piece = {iova, 11, 0};
+    DONE(mlx5mk_mr_keys(shared, &piece.key, NULL));
+    mlx5mk_request write = {.id = 1,
+                            .operation = MLX5MK_OP_RDMA_WRITE,
+                            .flags = MLX5MK_SIGNALED,
+                            .remote_address = (uintptr_t)there,
+                            .rkey = rkey,
+                            .sges = &piece,
+                            .sge_count = 1};
+    DONE(mlx5mk_post(qp, &write, &error));
+    CHECK(finish(1) == 0 && memcmp(there, "of a driver", 11) == 0);
+    DONE(mlx5mk_mr_deregister(shared, &error));
+}
+
+static void pools_take_mkeys_from_a_store(void)
+{
+    mlx5mk_store *store = NULL;
+    mlx5mk_pool *pool = NULL, *other = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    uint32_t mkey, key;
+    mlx5mk_pool_spec spec = {.count = 4, .max_entries = 4, .flags = MLX5MK_POOL_UPDATE_TAG};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_REMOTE_READ};
+    REFUSED(MLX5MK_ARGUMENT, "count", (spec.count = 0, mlx5mk_store_create(pd, cq, &spec, &store, &error)));
+    spec.count = 4;
+    DONE(mlx5mk_store_create(pd, cq, &spec, &store, &error));
+    REFUSED(MLX5MK_IN_USE, "1 pools", mlx5mk_cq_destroy(cq, &error));
+    REFUSED(MLX5MK_ARGUMENT, "most", mlx5mk_pool_of_store(store, 1025, &pool, &error));
+    DONE(mlx5mk_pool_of_store(store, 16, &pool, &error));
+    DONE(mlx5mk_pool_of_store(store, 1024, &other, &error));
+    mlx5mk_store_destroy(store);
+    mlx5mk_store_destroy(NULL);
+
+    /* The first pool has all four, until it gives them back. */
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+    REFUSED(MLX5MK_FULL, "in use", mlx5mk_pool_take(other, &key, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    lay(pool, mkey, prepared, 0, 24);
+    /* Out of service first, then back. */
+    DONE(mlx5mk_pool_put(pool, mkey, qp, 2, MLX5MK_SIGNALED, &error));
+    CHECK(finish(2) == 0);
+    DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_mkey_key(pool, mkey, &key, &error));
+    mlx5mk_pool_destroy(pool);
+    DONE(mlx5mk_pool_take(other, &mkey, &error));
+    DONE(mlx5mk_pool_put(other, mkey, NULL, 0, 0, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(other);
+}
+
+static void keys_are_lent_by_name(void)
+{
+    mlx5mk_dek_cache *cache = NULL;
+    mlx5mk_dek *first = NULL, *second = NULL;
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    uint8_t key[32] = {1};
+    mlx5mk_key_spec secret = {.key = key, .bytes = sizeof(key)};
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 4, .flags = MLX5MK_POOL_CRYPTO};
+    REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_dek_cache_create(NULL, &cache, &error));
+    DONE(mlx5mk_dek_cache_create(pd, &cache, &error));
+    REFUSED(MLX5MK_ARGUMENT, "give spec", mlx5mk_dek_cache_lease(cache, "volume 7", 8, NULL, &first, &error));
+    DONE(mlx5mk_dek_cache_lease(cache, "volume 7", 8, &secret, &first, &error));
+    DONE(mlx5mk_dek_cache_lease(cache, "volume 7", 8, NULL, &second, &error));
+    CHECK(mlx5mk_dek_cache_remove_unused(cache, &error) == 0);
+    mlx5mk_dek_destroy(first);
+    CHECK(mlx5mk_dek_cache_remove_unused(cache, &error) == 0);
+
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS | MLX5MK_SET_CRYPTO,
+                            .crypto = {.dek = second, .data_unit = 512}};
+    DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_prepared_set_dek(prepared, second, NULL, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+
+    mlx5mk_dek_destroy(second);
+    CHECK(mlx5mk_dek_cache_remove_unused(cache, &error) == 1);
+    DONE(mlx5mk_dek_cache_lease(cache, "volume 8", 8, &secret, &first, &error));
+    CHECK(mlx5mk_dek_cache_erase(cache, "volume 7", 8, &error) == 0);
+    CHECK(mlx5mk_dek_cache_erase(cache, "volume 8", 8, &error) == 1);
+    mlx5mk_dek_destroy(first);
+    mlx5mk_dek_cache_destroy(cache);
+    mlx5mk_dek_cache_destroy(NULL);
+}
+
+/* The last, since the queue pair fails. */
+static void a_failure_is_an_event(void)
+{
+    mlx5mk_events *events = NULL;
+    mlx5mk_event event;
+    mlx5mk_completion done;
+    static const uint32_t DRAINED = MLX5MK_EVENT_SQ_DRAINED, ODD = 256;
+    REFUSED(MLX5MK_ARGUMENT, "device is NULL", mlx5mk_events_create(NULL, &events, &error));
+    DONE(mlx5mk_events_create(device, &events, &error));
+    REFUSED(MLX5MK_ARGUMENT, "kind of event", mlx5mk_qp_notify(qp, events, &ODD, 1, 7, &error));
+    DONE(mlx5mk_qp_notify(qp, events, &DRAINED, 1, 8, &error));
+    DONE(mlx5mk_qp_notify(qp, events, NULL, 0, 7, &error));
+    DONE(mlx5mk_cq_notify_error(cq, events, 9, &error));
+    CHECK(mlx5mk_events_wait(events, &event, 0, &error) == 0);
+    mlx5mk_range piece = {(uintptr_t)memory, 8, lkey};
+    mlx5mk_request wrong = {.operation = MLX5MK_OP_RDMA_WRITE,
+                            .remote_address = (uintptr_t)there,
+                            .rkey = rkey + 1,
+                            .sges = &piece,
+                            .sge_count = 1};
+    DONE(mlx5mk_post(qp, &wrong, &error));
+    mlx5mk_doorbell(qp);
+    struct pollfd readable = {.fd = mlx5mk_events_fd(events, &error), .events = POLLIN};
+    CHECK(readable.fd >= 0 && poll(&readable, 1, 5000) == 1);
+    CHECK(mlx5mk_events_wait(events, &event, -1, &error) == 1);
+    CHECK(event.cookie == 7 && event.kind == MLX5MK_EVENT_QP_ACCESS);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.kind == MLX5MK_FAILED);
+    mlx5mk_events_destroy(events);
+    mlx5mk_events_destroy(NULL);
+}
+
+int main(void)
+{
+    set_up();
+    a_digest_is_behind_the_data();
+    mkeys_that_share_psvs_make_one_digest();
+    streams_are_interleaved();
+    memory_of_another_driver();
+    pools_take_mkeys_from_a_store();
+    keys_are_lent_by_name();
+    a_failure_is_an_event();
+    mlx5mk_qp_destroy(qp);
+    DONE(mlx5mk_cq_destroy(cq, &error));
+    DONE(mlx5mk_mr_deregister(mr, &error));
+    mlx5mk_pd_free(pd);
+    mlx5mk_device_close(device);
+    /* Nothing is to be found by valgrind that still leads to what was not freed. */
+    device = NULL, pd = NULL, cq = NULL, qp = NULL, mr = NULL;
+    printf("digests, streams, shared memory, stores, caches and events: as their pages say\n");
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,136 @@
+//! Events of queue pairs and completion queues.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and arrays of the caller's.
+
+use super::device::{Device, hand_out};
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Cq, Qp};
+use super::values::array;
+use crate::devx::{self, EventKind};
+use core::mem::MaybeUninit;
+use std::boxed::Box;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+use std::vec::Vec;
+
+/// A send queue stands still before its next request.
+pub const MLX5MK_EVENT_SQ_DRAINED: u32 = 3;
+/// A completion queue was full, or the device cannot write to it; nothing is written to it any more.
+pub const MLX5MK_EVENT_CQ_ERROR: u32 = 4;
+/// A queue pair is in the error state, for a fault of its own queues.
+pub const MLX5MK_EVENT_QP_CATASTROPHIC: u32 = 5;
+/// A queue pair is in the error state, for a request of the peer that makes no sense.
+pub const MLX5MK_EVENT_QP_INVALID_REQUEST: u32 = 16;
+/// A queue pair is in the error state, for a request of the peer that it has no right to.
+pub const MLX5MK_EVENT_QP_ACCESS: u32 = 17;
+
+/// A channel for events. Threads may wait on it at once; each event goes to one of them.
+pub struct Events(devx::Events);
+
+/// An event.
+#[repr(C)]
+pub struct Event {
+    /// What it was asked for with.
+    pub cookie: u64,
+    /// MLX5MK_EVENT_QP_ACCESS or another of these (PRM event types).
+    pub kind: u32,
+}
+
+/// Makes a channel.
+///
+/// Errors: MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_events_create(
+    device: Option<&Device>,
+    events: Option<&mut MaybeUninit<*mut Events>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Device(device), events) = (given(device, "device")?, given(events, "events")?);
+        hand_out(events, Events(device.events()?))
+    })
+}
+
+/// Has a channel tell of a queue pair: of `count` kinds, or where that is 0 of all that put it into the error state. Each event carries
+/// `cookie`.
+///
+/// Errors: MLX5MK_ARGUMENT; MLX5MK_SYSTEM with EINVAL for a kind that the device does not report; MLX5MK_ADOPT for a queue pair that was
+/// adopted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_qp_notify(
+    qp: Option<&Qp>,
+    events: Option<&Events>,
+    kinds: *const u32,
+    count: u32,
+    cookie: u64,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, Events(events)) = (given(qp, "qp")?, given(events, "events")?);
+        // SAFETY: the caller vouches for the array.
+        let kinds = unsafe { array(kinds, count as usize, "kinds")? };
+        let kind = |kind: &u32| {
+            u8::try_from(*kind)
+                .map(EventKind)
+                .map_err(|_| Failure::Value { what: "kind of event", value: (*kind).into() })
+        };
+        let kinds = kinds.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        let kinds = if kinds.is_empty() { &EventKind::QP_ERRORS[..] } else { &kinds };
+        qp.queues.control().notify(events, kinds, cookie)?;
+        Ok(0)
+    })
+}
+
+/// Has a channel tell when a completion queue fails (MLX5MK_EVENT_CQ_ERROR).
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM, MLX5MK_ADOPT for a queue that was adopted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_cq_notify_error(
+    cq: Option<&Cq>,
+    events: Option<&Events>,
+    cookie: u64,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (cq, Events(events)) = (given(cq, "cq")?, given(events, "events")?);
+        cq.cq.notify_error(events, cookie)?;
+        Ok(0)
+    })
+}
+
+/// Takes the next event, and returns 1; waits for it up to `milliseconds`, for ever where they are below 0. Returns 0 when the time is over.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_events_wait(
+    events: Option<&Events>,
+    event: Option<&mut MaybeUninit<Event>>,
+    milliseconds: i32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Events(events), place) = (given(events, "events")?, given(event, "event")?);
+        let limit = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+        let Some(event) = events.wait(limit)? else { return Ok(0) };
+        place.write(Event { cookie: event.cookie, kind: event.kind.0.into() });
+        Ok(1)
+    })
+}
+
+/// Returns a file descriptor for poll or epoll, which is readable while there are events. Nobody reads from it or closes it; it is the
+/// channel's.
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_events_fd(
+    events: Option<&Events>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || Ok(given(events, "events")?.0.as_raw_fd()))
+}
+
+/// Destroys the channel, on which nobody waits any more. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_events_destroy(events: Option<Box<Events>>) {
+    drop(events);
+}

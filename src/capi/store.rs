@@ -1,0 +1,81 @@
+//! Mkeys that the pools of several threads share.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and completion queues.
+
+use super::device::{Pd, hand_out};
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Cq, Mkeys, Pool};
+use super::pool::{PoolSpec, join, mkeys};
+use crate::devx::{MkeyCache, MkeyStore};
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use std::boxed::Box;
+
+/// Mkeys of one kind, which pools take and give back, several at a time.
+pub struct Store {
+    store: MkeyStore,
+    cq: Option<NonNull<Cq>>,
+}
+
+/// Makes a store of `spec.count` mkeys; arguments and errors are those of mlx5mk_pool_create, without shared PSVs. A store with signatures,
+/// and its pools, belong to the group of `cq`; one without may be used by several threads at once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_store_create(
+    pd: Option<&Pd>,
+    cq: Option<NonNull<Cq>>,
+    spec: Option<&PoolSpec>,
+    store: Option<&mut MaybeUninit<*mut Store>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, spec, place) = (given(pd, "pd")?, given(spec, "spec")?, given(store, "store")?);
+        if !spec.psvs.is_null() {
+            return Err(Failure::Wanted("mkeys of a store have PSVs of their own"));
+        }
+        // SAFETY: the caller vouches for the handle.
+        let wanted = mkeys(spec, 1 << 16, cq.map(|cq| unsafe { &cq.as_ref().cq }))?;
+        let store = MkeyStore::new(&pd.pd, spec.count as usize, wanted)?;
+        if let Some(mut cq) = cq {
+            // SAFETY: as above; all calls of the group are made one after the other.
+            unsafe { cq.as_mut() }.members.stores += 1;
+        }
+        hand_out(place, Store { store, cq })
+    })
+}
+
+/// Makes a pool that takes its mkeys from a store when it needs some, and gives back what it does not need: `most` in use at a time,
+/// rounded up to 16, 128 or 1024. Taking an mkey and putting it back takes no lock but where several go from or to the store. The
+/// store's mkeys outlive their use by a thread: see mlx5mk_pool_put.
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_pool_of_store(
+    store: Option<&Store>,
+    most: u32,
+    pool: Option<&mut MaybeUninit<*mut Pool>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (Store { store, cq }, place) = (given(store, "store")?, given(pool, "pool")?);
+        let (mkeys, size): (Box<dyn Mkeys>, usize) = match most {
+            1..=16 => (Box::new(MkeyCache::<16>::new(store)), 16),
+            17..=128 => (Box::new(MkeyCache::<128>::new(store)), 128),
+            129..=1024 => (Box::new(MkeyCache::<1024>::new(store)), 1024),
+            _ => return Err(Failure::Value { what: "most", value: most.into() }),
+        };
+        let kind = store.kind().ok_or(Failure::Wanted("a store has mkeys"))?;
+        let taken = (0..size).map(|_| None).collect();
+        let pool = Pool { mkeys, taken, _handles: std::vec![], kind, cq: *cq };
+        // SAFETY: the completion queue cannot be destroyed while there are stores of it, and no other call of its group is made.
+        Ok(unsafe { join(pool, place) })
+    })
+}
+
+/// Gives the store up. Its mkeys are there until its pools are destroyed. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_store_destroy(store: Option<Box<Store>>) {
+    if let Some(mut cq) = store.and_then(|store| store.cq) {
+        // SAFETY: it cannot be destroyed while there are stores of it, and no other call uses it.
+        unsafe { cq.as_mut() }.members.stores -= 1;
+    }
+}
