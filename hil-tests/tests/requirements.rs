@@ -1,4 +1,5 @@
-//! The tables of requirements in README.md name what there is: all numbers, scenarios that exist, and each where it says.
+//! The tables of requirements in README.md name what there is: all numbers, scenarios that exist, and each where it says. So does the
+//! guide's table of features.
 
 use hil_tests::scenarios;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::path::Path;
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 78)];
 
 /// The words before a quoted name, which say where the name is looked for.
-const KINDS: [&str; 5] = ["vectors ", "property ", "unit ", "test ", "command "];
+const KINDS: [&str; 7] = ["vectors ", "property ", "unit ", "test ", "command ", "scenario ", "scenarios "];
 
 /// A row: its scenarios, and what else tests it.
 struct Row {
@@ -37,6 +38,33 @@ fn rows() -> BTreeMap<String, Row> {
         assert!(rows.insert(cells[0].to_owned(), row).is_none(), "{} stands twice", cells[0]);
     }
     rows
+}
+
+/// The rows of the guide's table of features: the name, and the last cell.
+fn features() -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/features.md");
+    let text = std::fs::read_to_string(path).expect("features.md");
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "cells of {line}");
+        let known = ["yes", "no", "part", "–", "?"];
+        assert!(cells[1..5].iter().all(|cell| known.contains(cell)), "{line}");
+        (cells[0].to_owned(), format!("{}: {}", cells[4], cells[5]))
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn every_feature_has_a_test_or_a_reason() {
+    let features = features();
+    assert!(features.len() > 40, "{}", features.len());
+    for (feature, cell) in features {
+        let is_shown =
+            quoted(&cell).iter().any(|(before, _)| KINDS.iter().any(|kind| before.ends_with(kind)));
+        let is_told = cell.strip_prefix("no: not here: ").is_some_and(|reason| reason.len() > 20);
+        assert!(is_told != is_shown, "{feature}: {cell}");
+    }
 }
 
 /// What a cell quotes, each behind the text between it and the one before.
@@ -134,10 +162,16 @@ fn vectors_tests_and_commands_that_the_tables_name_exist() {
     let properties = std::fs::read_to_string(root.join("tests/properties.rs")).expect("properties");
     let library = texts(&root.join("../src"));
     let tasks = std::fs::read_to_string(root.join("../xtask/src/main.rs")).expect("the tasks");
-    for (number, row) in rows() {
-        let quoted = quoted(&row.elsewhere);
+    let rows = rows().into_iter().map(|(number, row)| (number, row.elsewhere));
+    for (number, cell) in rows.chain(features()) {
+        let quoted = quoted(&cell);
+        let mut listed = false;
         for (index, (before, name)) in quoted.iter().enumerate() {
-            if before.ends_with("vectors ") {
+            listed =
+                before.ends_with("scenario ") || before.ends_with("scenarios ") || listed && *before == ", ";
+            if listed {
+                assert!(scenarios::all().any(|scenario| scenario.name == *name), "{number}: scenario {name}");
+            } else if before.ends_with("vectors ") {
                 let group = name.split('/').next().unwrap_or_default();
                 let file = std::fs::File::open(root.join(format!("vectors/{group}.jsonl.gz")));
                 let mut lines = String::new();
@@ -150,7 +184,9 @@ fn vectors_tests_and_commands_that_the_tables_name_exist() {
                 assert!(library.contains(&format!("#[test]\nfn {name}(")), "{number}: unit test {name}");
             } else if before.ends_with("test ") {
                 let (_, file) = quoted.get(index + 1).filter(|(between, _)| *between == " in ").expect(name);
-                let text = std::fs::read_to_string(root.join(file)).expect(file);
+                // From here, or in pages for users from the repository's root.
+                let place = if file.starts_with("hil-tests/") { root.join("..") } else { root.into() };
+                let text = std::fs::read_to_string(place.join(file)).expect(file);
                 assert!(text.contains(&format!("#[test]\nfn {name}(")), "{number}: test {name} in {file}");
             } else if before.ends_with("command ") {
                 let task = name.strip_prefix("cargo xtask ").and_then(|words| words.split(' ').next());

@@ -10,6 +10,7 @@
 //! | [`threads`] | what may be shared, and how |
 //! | [`sizing`] | blocks of a ring, entries of a completion queue, numbers of mkeys |
 //! | [`devices`] | what ConnectX and BlueField devices can do |
+//! | [`features`] | what rdma-core, SPDK, DPDK and this library can do, and what shows it |
 //! | [`c`] | the library for C and C++, for who comes from SPDK, DOCA or libibverbs |
 //! | [`rdma_core`] | from functions of rdma-core to those here |
 
@@ -23,6 +24,8 @@ pub mod crypto {}
 pub mod devices {}
 #[doc = include_str!("errors.md")]
 pub mod errors {}
+#[doc = include_str!("features.md")]
+pub mod features {}
 #[cfg_attr(feature = "devx", doc = include_str!("linux.md"))]
 #[cfg_attr(not(feature = "devx"), doc = "Build the documentation with feature `devx` to see this page.")]
 pub mod linux {}
