@@ -189,7 +189,7 @@ impl Device {
         // SAFETY: libmlx5 has the register for this queue pair, and maps it as long as the queue pair is there. Both libraries ring
         // it with single stores of 8 bytes, or the caller sees to it that the other does not. Ring and record are those of the
         // queue pair. Memory under keys is the promise of whoever registered it.
-        let doorbell = unsafe { UarDoorbell::new(register) };
+        let doorbell = unsafe { UarDoorbell::new(register) }.into();
         let send = SendQueue::new(config, send, record, doorbell)?;
         let receive = ReceiveQueue::new(ReceiveQueueConfig { qpn, entries_per_slot }, receive, record)?
             .starting_at(receives);
@@ -203,6 +203,7 @@ impl Device {
             user_index: info.user_index,
             port: info.port,
             access: info.access,
+            blue_flame: false,
         };
         let memory = Arc::new(QpMemory { _rings: None, domain: pd.clone(), set_aside });
         // SAFETY: as above.

@@ -34,6 +34,7 @@ mod events;
 mod execute;
 mod mkey_cache;
 mod objects;
+mod qp_doorbell;
 mod queries;
 mod queue_pair;
 mod sys;
@@ -52,6 +53,7 @@ pub use mkey_cache::{InvalidatedMkey, MkeyCache, MkeyStore};
 pub use objects::{
     Dek, ListMkey, Login, MemoryRegion, MkeyHandle, MkeyObject, MkeySpec, Mkeys, ProtectionDomain, Psvs,
 };
+pub use qp_doorbell::QpDoorbell;
 pub use queries::{Queries, QueryAnswer};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
 pub use umem::{DevxObject, DoorbellPage, PageSizes, Umem, UmemSpec};

@@ -3,15 +3,15 @@
 #![allow(unsafe_code)]
 
 use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
-use super::{Device, DevxError, ProtectionDomain, carry, create_unlike, sys};
+use super::{Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
 use crate::command::{
-    CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp, ReceiveRing,
-    Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
+    Command, CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp,
+    ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
 };
-use crate::error::PostError;
+use crate::error::{CommandError, PostError};
 use crate::queue::{
-    Batch, QpQueues, ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue, SendQueueConfig,
-    SendRequest, UarDoorbell,
+    Batch, BlueFlame, QpQueues, ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue,
+    SendQueueConfig, SendRequest, UarDoorbell,
 };
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
@@ -53,6 +53,9 @@ pub struct QueuePairSpec {
     pub port: u8,
     /// What the peer may do through the queue pair.
     pub access: QpAccess,
+    /// Requests that are published alone are written to the device with the doorbell ([`BlueFlame`]): it need not read them from
+    /// memory. The queue pair has a register of its own then.
+    pub blue_flame: bool,
 }
 
 impl Default for QueuePairSpec {
@@ -65,6 +68,7 @@ impl Default for QueuePairSpec {
             user_index: UserIndex::default(),
             port: 1,
             access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
+            blue_flame: false,
         }
     }
 }
@@ -92,7 +96,7 @@ impl Default for QueuePairSpec {
 pub struct QueuePair<const S: usize, const R: usize> {
     // The queues hold pointers into memory that the control keeps. They must not be moved out: nothing hands out a reference
     // to them, and their records and doorbells stay inside.
-    send: SendQueue<'static, UarDoorbell, S>,
+    send: SendQueue<'static, QpDoorbell, S>,
     receive: ReceiveQueue<'static, R>,
     /// What a reset that failed half way has still to return.
     outstanding: Outstanding,
@@ -155,7 +159,18 @@ impl Device {
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has a block at least.
         let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
-        let uar = sys::Uar::alloc(&self.context)?;
+        let blue_flame = match (spec.blue_flame, self.report.general.log_blue_flame) {
+            (false, _) => None,
+            (true, Some(log @ 7..)) => Some(1 << (log - 1)),
+            (true, _) => {
+                let (command, what) = (CreateQp::OPCODE, "requests with the doorbell (BlueFlame)");
+                return Err(CommandError::Unsupported { command, what }.into());
+            }
+        };
+        let uar = match blue_flame {
+            None => sys::Uar::alloc(&self.context)?,
+            Some(_) => sys::Uar::alloc_write_combining(&self.context)?,
+        };
         let register = uar.register()?;
         // The receive ring comes first (PRM), and the send ring begins at a whole block.
         let send_at = (R * stride).next_multiple_of(WQEBB_BYTES);
@@ -194,9 +209,15 @@ impl Device {
         })?;
         memory.set_aside.iter().for_each(|entries| entries.belongs_to(Writer::Qp(qpn)));
         // SAFETY: the register is of the page that the queue pair was created with and keeps. libmlx5 may give one register
-        // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. Ring and
-        // record are those of the queue pair. Memory under keys is the promise of whoever registered it.
-        let doorbell = unsafe { UarDoorbell::new(register) };
+        // to several queue pairs; each rings it with a single store of 8 bytes, which cannot mix on 64-bit hosts. One in a page that
+        // gathers stores it gives to one alone, with both of its halves, whose size the device has told. Ring and record are those
+        // of the queue pair. Memory under keys is the promise of whoever registered it.
+        let doorbell: QpDoorbell = unsafe {
+            match blue_flame {
+                None => UarDoorbell::new(register).into(),
+                Some(half) => BlueFlame::new(register, half).into(),
+            }
+        };
         let umr_fence = self.report.general.umr_fence;
         let config = SendQueueConfig {
             signal_all: spec.signal_all,
@@ -276,10 +297,7 @@ impl QpControl {
         &self.0.object.kept().domain
     }
 
-    pub(super) fn modify<C: crate::command::Command<Reply = ()>>(
-        &self,
-        command: &C,
-    ) -> Result<(), DevxError> {
+    pub(super) fn modify<C: Command<Reply = ()>>(&self, command: &C) -> Result<(), DevxError> {
         carry(command, |request, reply| self.0.object.modify(request, reply)).map(|_| ())
     }
 }
@@ -288,7 +306,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     /// Makes a queue pair of what there is on the device and in memory.
     pub(super) fn new(
         object: QpObject,
-        send: SendQueue<'static, UarDoorbell, S>,
+        send: SendQueue<'static, QpDoorbell, S>,
         receive: ReceiveQueue<'static, R>,
     ) -> Self {
         Self { send, receive, outstanding: Outstanding::default(), control: QpControl(Arc::new(object)) }
@@ -310,7 +328,7 @@ impl<const S: usize, const R: usize> QueuePair<S, R> {
     }
 
     /// Begins send requests that are published together; see [`SendQueue::batch`].
-    pub const fn batch(&mut self) -> Batch<'_, 'static, UarDoorbell, S> {
+    pub const fn batch(&mut self) -> Batch<'_, 'static, QpDoorbell, S> {
         self.send.batch()
     }
 

@@ -3,9 +3,9 @@
 
 #![allow(unsafe_code)]
 
-use super::ring::Ring;
+use super::ring::{Ring, Slot};
 use crate::types::Cqn;
-use crate::wire::Wqebb;
+use crate::wire::{MAX_WQE_OCTOWORDS, WQEBB_BYTES, Wqebb};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use zerocopy::FromBytes;
@@ -124,6 +124,13 @@ impl defmt::Format for UarDoorbell {
 }
 
 #[cfg(feature = "defmt")]
+impl defmt::Format for BlueFlame {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "BlueFlame at {=usize:#x}", self.register.addr());
+    }
+}
+
+#[cfg(feature = "defmt")]
 impl defmt::Format for UarCqDoorbell {
     fn format(&self, f: defmt::Formatter<'_>) {
         defmt::write!(f, "UarCqDoorbell of {} at {=usize:#x}", self.cqn, self.register.addr());
@@ -136,12 +143,19 @@ pub struct LastRequest<'q> {
     ring: &'q Ring<'q, Wqebb>,
     begin: u64,
     end: u64,
+    alone: bool,
 }
 
 impl<'q> LastRequest<'q> {
     #[inline]
-    pub(super) const fn new(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64) -> Self {
-        Self { ring, begin, end }
+    pub(super) const fn new(ring: &'q Ring<'q, Wqebb>, begin: u64, end: u64, alone: bool) -> Self {
+        Self { ring, begin, end, alone }
+    }
+
+    /// Returns whether it is the only work request since the last doorbell. Else the device is to read others before it.
+    #[inline]
+    pub const fn is_alone(&self) -> bool {
+        self.alone
     }
 
     /// Returns the first 8 bytes of its control segment, as they are in memory.
@@ -233,6 +247,90 @@ impl Doorbell for UarDoorbell {
     }
 }
 
+/// The doorbell of a real device that takes whole requests (BlueFlame, PRM): a work request that is alone since the last doorbell, of
+/// two octowords or more, and that fits, is written to the register, 64 bytes at a time, and the device need not read it from memory.
+/// Of others the first 8 bytes are written, as [`UarDoorbell`] does.
+///
+/// The register has two halves, which are used in turn. It is worth its stores for requests that wait for nothing else, one at a
+/// time; that it costs instructions is in `hil-tests/benches`.
+///
+/// Source: rdma-core, `post_send_db` and `mlx5_bf_copy` in `qp.c`.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::command::GeneralCapabilities;
+/// use mlx5_mkey::queue::BlueFlame;
+/// /// # Safety
+/// /// The caller promises what [`BlueFlame::new`] asks for, of the queue that will ring it.
+/// unsafe fn doorbell(register: NonNull<u64>, device: &GeneralCapabilities) -> Option<BlueFlame> {
+///     let half = 1 << device.log_blue_flame?.checked_sub(1)?;
+///     // SAFETY: the caller vouches for the register.
+///     Some(unsafe { BlueFlame::new(register, half) })
+/// }
+/// ```
+#[derive(Debug)]
+pub struct BlueFlame {
+    register: *mut u64,
+    /// Bytes of a half.
+    half: usize,
+    /// From the register to the half that is next.
+    offset: usize,
+}
+
+// SAFETY: as of UarDoorbell.
+unsafe impl Send for BlueFlame {}
+
+impl BlueFlame {
+    /// Takes up a register whose halves have `half` bytes.
+    ///
+    /// # Safety
+    /// As for [`UarDoorbell::new`]; and `register` begins two halves of `half` bytes, a power of two from 64 on, aligned to 64 bytes,
+    /// in a page that is mapped write-combining, or not cached.
+    pub const unsafe fn new(register: NonNull<u64>, half: usize) -> Self {
+        Self { register: register.as_ptr(), half, offset: 0 }
+    }
+
+    /// Writes a block to the register.
+    #[inline]
+    fn write(&mut self, at: usize, block: Slot<'_, Wqebb>) {
+        const WORD: usize = size_of::<u64>();
+        let words = [
+            block.read_u64::<0>(),
+            block.read_u64::<8>(),
+            block.read_u64::<16>(),
+            block.read_u64::<24>(),
+            block.read_u64::<32>(),
+            block.read_u64::<40>(),
+            block.read_u64::<48>(),
+            block.read_u64::<56>(),
+        ];
+        for (word, bytes) in words.into_iter().enumerate() {
+            // SAFETY: `new`'s caller vouches for both halves, and `ring` writes no more blocks than one has.
+            unsafe { self.register.byte_add(at + word * WORD).write_volatile(u64::from_ne_bytes(bytes)) };
+        }
+    }
+}
+
+impl Doorbell for BlueFlame {
+    #[inline]
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        let control = last.control();
+        let [.., octowords] = control;
+        let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
+        if last.alone && octowords & MAX_WQE_OCTOWORDS > 1 && bytes <= self.half {
+            let mut at = self.offset;
+            for index in last.begin..last.end {
+                self.write(at, last.ring.peek(index));
+                at += WQEBB_BYTES;
+            }
+        } else {
+            // SAFETY: as of UarDoorbell; `offset` is that of a half.
+            unsafe { self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control)) };
+        }
+        self.offset ^= self.half;
+    }
+}
+
 /// Tells the device that a completion queue was armed.
 ///
 /// A software device or a recorder implements it as well as [`UarCqDoorbell`]. The completion queue orders record and this write,
@@ -316,10 +414,47 @@ mod tests {
         first.0[..8].copy_from_slice(b"first...");
         second.0[..8].copy_from_slice(b"second..");
         let ring = Ring::new(&mut blocks, 2).unwrap();
-        doorbell.ring(&LastRequest::new(&ring, 0, 1));
-        doorbell.ring(&LastRequest::new(&ring, 1, 2));
-        assert!(LastRequest::new(&ring, 1, 3).blocks().map(|block| block.0[0]).eq(*b"sf"));
+        doorbell.ring(&LastRequest::new(&ring, 0, 1, true));
+        doorbell.ring(&LastRequest::new(&ring, 1, 2, true));
+        assert!(LastRequest::new(&ring, 1, 3, true).blocks().map(|block| block.0[0]).eq(*b"sf"));
         assert_eq!(page.map(u64::to_ne_bytes), [*b"second..", [0; 8]]);
+    }
+
+    #[test]
+    fn whole_requests_reach_the_halves_in_turn() {
+        #[repr(align(64))]
+        struct Page([u64; 2 * 16]);
+        // Halves of 128 bytes.
+        let mut page = Page([0; 32]);
+        let register = NonNull::from(&mut page.0).cast::<u64>();
+        // SAFETY: the page outlives the doorbell and is not used meanwhile.
+        let mut doorbell = unsafe { BlueFlame::new(register, 128) };
+        let mut blocks: [Wqebb; 4] = core::array::from_fn(|block| Wqebb([block as u8 + 1; 64]));
+        // Sizes in octowords: 4, 1, 8 of two blocks.
+        for (block, octowords) in blocks.iter_mut().zip([4, 1, 8, 8]) {
+            block.0[7] = octowords;
+        }
+        let expected = blocks;
+        let ring = Ring::new(&mut blocks, 4).unwrap();
+        let mut rung = |begin, end, alone| {
+            // SAFETY: as above; the doorbell writes when it is rung only.
+            unsafe { register.cast::<[u64; 32]>().write([0; 32]) };
+            doorbell.ring(&LastRequest::new(&ring, begin, end, alone));
+            // SAFETY: as above.
+            let words = unsafe { register.cast::<[u64; 32]>().read_volatile() };
+            words.map(u64::to_ne_bytes).as_flattened().to_vec()
+        };
+        let nothing = [0; 128];
+        let eight = |block: usize| [&expected[block].0[..8], &nothing[8..]].concat();
+        let one = [&expected[0].0[..], &nothing[64..]].concat();
+        let two = [expected[2].0, expected[3].0].concat();
+        let over_the_end = [expected[3].0, expected[0].0].concat();
+        assert_eq!(rung(0, 1, true), [&one[..], &nothing].concat());
+        assert_eq!(rung(1, 2, true), [&nothing[..], &eight(1)].concat(), "one octoword");
+        assert_eq!(rung(2, 4, true), [&two[..], &nothing].concat());
+        assert_eq!(rung(2, 4, false), [&nothing[..], &eight(2)].concat(), "others are before it");
+        assert_eq!(rung(3, 5, true), [&over_the_end[..], &nothing].concat());
+        assert_eq!(rung(2, 5, true), [&nothing[..], &eight(2)].concat(), "it does not fit");
     }
 
     #[test]

@@ -56,7 +56,8 @@ mod transfer;
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::{ArmFor, CompletionQueue};
 pub use doorbell::{
-    CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, UarCqDoorbell, UarDoorbell,
+    BlueFlame, CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, UarCqDoorbell,
+    UarDoorbell,
 };
 pub use in_flight::{RequestKind, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};

@@ -135,14 +135,16 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     pub fn ring_doorbell(&mut self) {
         let producer = self.state.producer.producer();
         let in_flight: &mut InFlight = &mut self.in_flight;
-        if in_flight.published() == producer {
+        let published = in_flight.published();
+        if published == producer {
             return;
         }
         in_flight.publish(producer);
         barrier::blocks_before_record();
         self.record.set_send(producer as u16);
         barrier::record_before_doorbell();
-        let last = LastRequest::new(self.state.producer.ring(), self.state.last(), producer);
+        let begin = self.state.last();
+        let last = LastRequest::new(self.state.producer.ring(), begin, producer, begin == published);
         self.doorbell.ring(&last);
         barrier::flush_doorbell();
     }

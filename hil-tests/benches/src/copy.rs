@@ -122,7 +122,9 @@ unsafe fn copy_octowords(from: *const Octoword, to: *mut Octoword, count: usize)
 
 impl Side for BareCopy {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        !(work == Work::Receive || work.is_io() || work.writes_per_completion().is_some())
+        !(matches!(work, Work::Receive | Work::RdmaWriteBlueFlame)
+            || work.is_io()
+            || work.writes_per_completion().is_some())
     }
 
     fn prepare(&mut self, _work: Work, _requests: usize) -> Result<(), Fault> {

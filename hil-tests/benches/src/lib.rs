@@ -106,6 +106,8 @@ pub enum Work {
     T10DifXts4,
     /// An RDMA WRITE with one SGE.
     RdmaWrite,
+    /// [`Work::RdmaWrite`], written to the device with the doorbell (BlueFlame).
+    RdmaWriteBlueFlame,
     /// Completions, one per poll, all requests signalled.
     Completion1,
     /// As [`Work::Completion1`], 16 per poll.
@@ -193,6 +195,7 @@ impl Work {
         Self::Crc32c1,
         Self::T10DifXts4,
         Self::RdmaWrite,
+        Self::RdmaWriteBlueFlame,
         Self::Completion1,
         Self::Completion16,
         Self::CompletionAfterSilent,
@@ -229,6 +232,7 @@ impl Work {
             Self::Crc32c1 => ("crc32c1", Signed, 1, ONE_AND_MANY),
             Self::T10DifXts4 => ("t10dif_xts4", Both, 4, ONE_AND_MANY),
             Self::RdmaWrite => ("rdma_write", Plain, 1, ONE_AND_MANY),
+            Self::RdmaWriteBlueFlame => ("rdma_write_blue_flame", Plain, 1, ONE),
             Self::Completion1 => ("completion1", Plain, 1, ONE),
             Self::Completion16 => ("completion16", Plain, 1, &[BATCH]),
             Self::CompletionAfterSilent => ("completion_after_silent", Plain, 1, ONE),
@@ -316,7 +320,7 @@ impl Work {
         let (bsfs, psvs) =
             (kind.has_signature() as usize + kind.has_crypto() as usize, kind.has_signature() as usize);
         match self {
-            Self::RdmaWrite => 1,
+            Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
             _ if self.writes_per_completion().is_some() => 0,
             // A BSF stays as it is, or the layout does.

@@ -2,7 +2,7 @@
 
 mod requests;
 
-use crate::publish::doorbell;
+use crate::publish::{blue_flame, doorbell};
 use crate::{BATCH, BLOCKS, ENTRIES, Fault, IOS, Io, Kind, MAX_ENTRIES, QUEUES, Side, Work};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -11,8 +11,8 @@ use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, CqDoorbellRecord, DoorbellRecord, QpRouter, QpTable, ReceiveQueue,
-    ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
+    BlueFlame, Completion, CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, QpRouter, QpTable,
+    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarDoorbell,
 };
 use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
@@ -41,8 +41,8 @@ pub struct OursMemory {
     entries: Vec<Cqe>,
 }
 
-/// Send queues: for most work, shared, with a limit, and many on one completion queue.
-const SEND_QUEUES: usize = 3 + QUEUES;
+/// Send queues: for most work, shared, with a limit, with BlueFlame, and many on one completion queue.
+const SEND_QUEUES: usize = 4 + QUEUES;
 
 impl OursMemory {
     /// Memory for all queues.
@@ -78,6 +78,7 @@ pub struct Ours<'m> {
     queue: Queue<'m>,
     shared: SharedSendQueue<'m, UarDoorbell, BLOCKS>,
     limited: Queue<'m>,
+    blue: SendQueue<'m, BlueFlame, BLOCKS>,
     many: QpTable<&'m mut Queue<'m>, QUEUES>,
     receive: ReceiveQueue<'m, SLOTS>,
     entries: &'m mut [Cqe],
@@ -100,6 +101,7 @@ impl<'m> Ours<'m> {
         };
         let config = ReceiveQueueConfig { qpn: QPN, entries_per_slot: 1 };
         let (first, shared, limited) = (queue(0, u32::MAX), queue(0, u32::MAX), queue(0, LIMIT));
+        let blue = queue(0, u32::MAX).map_doorbell(|_| blue_flame());
         let mut many = QpTable::new();
         for number in 0..QUEUES as u32 {
             // The table is for references: with its queue pairs in it, it is larger than a stack.
@@ -113,6 +115,7 @@ impl<'m> Ours<'m> {
             queue: first,
             shared: SharedSendQueue::new(shared),
             limited,
+            blue,
             many,
             receive: ReceiveQueue::new(config, receives, receive_record).expect("a ring"),
             entries,
@@ -126,6 +129,16 @@ impl<'m> Ours<'m> {
         let Self { shared, ios, volume, .. } = self;
         for batch in first(ios, requests).as_chunks_mut::<BATCHED>().0 {
             shared.with(|queue| requests::list4_locked(queue, batch, volume))?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn rdma_write_blue_flame(&mut self, requests: usize) -> Result<(), PostError> {
+        let Self { blue, ios, .. } = self;
+        for our in first(ios, requests) {
+            requests::write(blue, &our.io)?;
+            blue.ring_doorbell();
         }
         Ok(())
     }
@@ -215,18 +228,10 @@ impl<'m> Ours<'m> {
 
     /// Posts short requests until the next one of each queue begins `blocks_to_end` blocks before the ring's end.
     fn go_to(&mut self, blocks_to_end: usize) -> Result<(), Fault> {
-        let go = |queue: &mut Queue<'m>| {
-            retire(queue)?;
-            while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
-                queue.request(0).nop().map_err(|_| "a short request")?;
-                queue.ring_doorbell();
-                retire(queue)?;
-            }
-            Ok(())
-        };
-        go(&mut self.queue)?;
-        go(&mut self.limited)?;
-        self.shared.with(go)
+        go_to(&mut self.queue, blocks_to_end)?;
+        go_to(&mut self.limited, blocks_to_end)?;
+        go_to(&mut self.blue, blocks_to_end)?;
+        self.shared.with(|queue| go_to(queue, blocks_to_end))
     }
 
     /// Writes the completion entries that a run takes, and posts what they complete unless the run does.
@@ -286,6 +291,11 @@ impl<'m> Ours<'m> {
 }
 
 impl Side for Ours<'_> {
+    fn does(&self, work: Work, _batch: usize) -> bool {
+        // Beside the doorbell on one architecture: it is a copy of as many bytes on all.
+        work != Work::RdmaWriteBlueFlame || cfg!(target_arch = "x86_64")
+    }
+
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if self.work != Some(work) || work.is_first() {
             let io = |io| OurIo { io, mkey: mkey(work.kind()) };
@@ -310,6 +320,7 @@ impl Side for Ours<'_> {
             Work::Completion16 => self.poll_batches(requests),
             Work::Completion64Queues => self.poll_many(requests),
             _ if work.is_io() => self.io(work, requests),
+            Work::RdmaWriteBlueFlame => self.rdma_write_blue_flame(requests).map_err(|_| "refused"),
             Work::SharedList4 if batch == 1 => self.shared_list4::<1>(requests).map_err(|_| "refused"),
             Work::SharedList4 => self.shared_list4::<BATCH>(requests).map_err(|_| "refused"),
             Work::Receive if batch == 1 => self.receive::<1>(requests).map_err(|_| "refused"),
@@ -320,7 +331,8 @@ impl Side for Ours<'_> {
 
     fn blocks(&self) -> u16 {
         let shared = self.shared.with(|queue| queue.producer());
-        self.queue.producer().wrapping_add(shared).wrapping_add(self.limited.producer()) as u16
+        let others = self.limited.producer().wrapping_add(self.blue.producer());
+        self.queue.producer().wrapping_add(shared).wrapping_add(others) as u16
     }
 
     fn drain(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
@@ -330,7 +342,8 @@ impl Side for Ours<'_> {
         }
         retire(&mut self.queue)?;
         retire(&mut self.limited)?;
-        self.shared.with(retire)
+        retire(&mut self.blue)?;
+        self.shared.with(|queue| retire(queue))
     }
 }
 
@@ -357,8 +370,19 @@ pub fn completion(qpn: Qpn, user_index: u32, counter: u16) -> Cqe {
     }
 }
 
+/// Posts short requests until the next one begins `blocks_to_end` blocks before the ring's end.
+fn go_to<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, blocks_to_end: usize) -> Result<(), Fault> {
+    retire(queue)?;
+    while BLOCKS - queue.producer() as usize % BLOCKS != blocks_to_end {
+        queue.request(0).nop().map_err(|_| "a short request")?;
+        queue.ring_doorbell();
+        retire(queue)?;
+    }
+    Ok(())
+}
+
 /// Retires what is posted. The last request begins at the last block, or some blocks before.
-fn retire(queue: &mut Queue<'_>) -> Result<(), Fault> {
+fn retire<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>) -> Result<(), Fault> {
     let end = queue.producer() as u16;
     let done = queue.outstanding() == 0
         || (1..=BLOCKS as u16).any(|back| queue.retire(end.wrapping_sub(back)).is_some());

@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
-use mlx5_mkey::queue::UarDoorbell;
+use mlx5_mkey::queue::{BlueFlame, UarDoorbell};
 
 /// A doorbell that nobody hears.
 pub(crate) fn doorbell() -> UarDoorbell {
@@ -12,10 +12,20 @@ pub(crate) fn doorbell() -> UarDoorbell {
     unsafe { UarDoorbell::new(register()) }
 }
 
+/// One that takes whole requests, with halves of 256 bytes.
+pub(crate) fn blue_flame() -> BlueFlame {
+    // SAFETY: the page is as large, and aligned to more than a block; no device listens.
+    unsafe { BlueFlame::new(register(), 256) }
+}
+
 /// The first register of a page of its own, which is never freed.
 fn register() -> NonNull<u64> {
-    NonNull::from(Box::leak(Box::new([0_u64; 512]))).cast()
+    NonNull::from(&mut Box::leak(Box::new(Page([0; 512]))).0).cast()
 }
+
+/// A page, as devices have them.
+#[repr(align(4096))]
+struct Page([u64; 512]);
 
 /// Tells a device of what is in the ring.
 pub(crate) struct Publisher {

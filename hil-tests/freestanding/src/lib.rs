@@ -18,8 +18,8 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    ArmFor, Completion, CompletionQueue, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable,
-    ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
+    ArmFor, BlueFlame, Completion, CompletionQueue, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter,
+    QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
     UarDoorbell,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
@@ -194,6 +194,13 @@ pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
 #[unsafe(no_mangle)]
 pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
     queue.retire(counter)
+}
+
+/// Publishes a request that goes to the register as a whole.
+#[unsafe(no_mangle)]
+pub fn entry_blue_flame(doorbell: &mut BlueFlame, last: &LastRequest<'_>) -> bool {
+    doorbell.ring(last);
+    last.is_alone()
 }
 
 /// Takes an entry as it is.

@@ -92,6 +92,11 @@ pub(crate) struct ReadAhead {
 }
 
 impl ReadAhead {
+    /// Takes blocks from block `first` on that came with a doorbell.
+    pub(crate) fn of(first: u16, blocks: &[[u8; WQEBB_BYTES]]) -> Self {
+        Self { first, blocks: blocks.to_vec() }
+    }
+
     /// Returns at least `count` blocks from block `counter` on, of which `rung` blocks from there on are rung.
     fn blocks(
         &mut self,

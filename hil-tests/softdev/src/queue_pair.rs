@@ -108,6 +108,20 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
+    /// Takes a request that comes with the doorbell (BlueFlame), before it is rung: it is not read from the ring, if it is the next.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchObject`].
+    pub fn blue_flame(&mut self, number: u32, blocks: &[[u8; 64]]) -> Result<(), Error> {
+        let qp = self.qp_mut(number)?;
+        let next = qp.next_block();
+        let first = blocks.first().map(|block| u16::from_be_bytes([block[1], block[2]]));
+        if first == Some(next) {
+            qp.read_ahead = ReadAhead::of(next, blocks);
+        }
+        Ok(())
+    }
+
     /// Changes the state of a queue pair (M55). Going to [`QpState::SendQueueDrained`] ends with [`Event::SqDrained`].
     ///
     /// # Errors

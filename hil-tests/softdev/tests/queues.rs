@@ -284,6 +284,27 @@ fn completion_entries_of_128_bytes() {
 }
 
 #[test]
+fn a_request_comes_with_the_doorbell() {
+    let mut host = Host::new();
+    let (qpn, sq) = (host.q[A].qpn, host.q[A].attributes.sq);
+    let block = |host: &Host, index: u64| -> [u8; 64] { host.get(sq + 64 * index, 64).try_into().unwrap() };
+    // The request in the ring asks for a completion, what comes with the doorbell does not.
+    host.post(A, nop());
+    let mut silent = block(&host, 0);
+    assert_eq!(silent[11] & 0x0c, 0x08);
+    silent[11] = 0;
+    host.device.blue_flame(qpn, &[silent]).unwrap();
+    host.ring(A);
+    assert!(host.poll_send(A).is_none());
+    // One that is not the next is read from the ring.
+    host.post(A, nop());
+    host.device.blue_flame(qpn, &[silent]).unwrap();
+    host.ring(A);
+    assert!(host.poll_send(A).is_some());
+    assert!(host.device.blue_flame(0xff_ffff, &[silent]).is_err());
+}
+
+#[test]
 fn states_and_their_transitions() {
     use QpState as S;
     let mut host = Host::new();

@@ -215,7 +215,7 @@ impl DevxBoard {
     }
 
     fn create_end(&mut self, spec: EndSpec) -> Result<QpEnd, DevxError> {
-        let EndSpec { drain_on_signature_error, denied, cqe_size } = spec;
+        let EndSpec { drain_on_signature_error, denied, cqe_size, blue_flame } = spec;
         let (cq, completions) =
             self.device.create_cq(CqSpec { cqe_size, ..CqSpec::from(COMPLETIONS as u32) })?;
         let access = QpAccess {
@@ -223,7 +223,7 @@ impl DevxBoard {
             remote_write: !denied.contains(Access::REMOTE_WRITE),
             remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
         };
-        let spec = QueuePairSpec { drain_on_signature_error, access, ..QueuePairSpec::default() };
+        let spec = QueuePairSpec { drain_on_signature_error, access, blue_flame, ..QueuePairSpec::default() };
         let queue = self.device.create_qp(self.pd(), &cq, &cq, spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;

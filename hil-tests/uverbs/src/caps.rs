@@ -52,6 +52,8 @@ const GENERAL: &[Field] = &[
     flag(0x47, 6),             // uc
     flag(0x47, 7),             // rc
     number(0x4b, 0, 8, 12),    // log_pg_sz
+    flag(0x4c, 0),             // bf
+    number(0x4d, 3, 5, 9),     // log_bf_reg_size
     number(0x52, 0, 16, 1008), // max_wqe_sz_sq
     number(0x56, 0, 16, 512),  // max_wqe_sz_rq
     number(0x65, 3, 5, 24),    // log_max_pd

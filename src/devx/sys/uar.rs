@@ -23,13 +23,24 @@ unsafe impl Send for Uar {}
 unsafe impl Sync for Uar {}
 
 impl Uar {
+    /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF`.
+    const WRITE_COMBINING: u32 = 0;
     /// `MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC`.
     const NON_CACHED: u32 = 1;
 
     /// Allocates a page that is not cached.
     pub(in crate::devx) fn alloc(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
+        Self::alloc_as(context, Self::NON_CACHED)
+    }
+
+    /// Allocates a page that gathers stores, for BlueFlame. libmlx5 gives each page of these to one, as long as it has some.
+    pub(in crate::devx) fn alloc_write_combining(context: &Arc<Context>) -> Result<Arc<Self>, DevxError> {
+        Self::alloc_as(context, Self::WRITE_COMBINING)
+    }
+
+    fn alloc_as(context: &Arc<Context>, kind: u32) -> Result<Arc<Self>, DevxError> {
         // SAFETY: the context is open.
-        let raw = unsafe { (context.api.mlx5dv_devx_alloc_uar)(context.raw.as_ptr(), Self::NON_CACHED) };
+        let raw = unsafe { (context.api.mlx5dv_devx_alloc_uar)(context.raw.as_ptr(), kind) };
         let raw = NonNull::new(raw).ok_or_else(|| last_error("mlx5dv_devx_alloc_uar"))?;
         Ok(Arc::new(Self { context: context.clone(), raw }))
     }

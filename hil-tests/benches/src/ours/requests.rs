@@ -1,13 +1,13 @@
 //! What a service writes for one request: native values become what the library takes, and that is posted.
 
 use super::{OurIo, Queue, mkey, use_completion};
-use crate::{Fault, Io, Work};
+use crate::{BLOCKS, Fault, Io, Work};
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
     Layout, MkeyConfig, Signature, SignatureChange, SignatureOrder, T10Dif,
 };
-use mlx5_mkey::queue::{CompletionQueue, QpRouter};
+use mlx5_mkey::queue::{CompletionQueue, Doorbell, QpRouter, SendQueue};
 use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, Seed, Tweak};
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 
@@ -180,6 +180,12 @@ pub(super) fn list4_locked(
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))?;
     }
     Ok(())
+}
+
+/// The RDMA WRITE of an I/O, as [`rdma_write`] posts it.
+#[inline(always)]
+pub(super) fn write<D: Doorbell>(queue: &mut SendQueue<'_, D, BLOCKS>, io: &Io) -> Result<(), PostError> {
+    queue.request(io.id).signaled().rdma_write(remote(io), core::slice::from_ref(&io.data))
 }
 
 /// RDMA WRITEs of one I/O, of which the last is signalled.

@@ -32,6 +32,8 @@ pub struct EndSpec {
     pub denied: Access,
     /// The size of its completion entries.
     pub cqe_size: CqeSize,
+    /// Requests that are alone are written to the device with the doorbell.
+    pub blue_flame: bool,
 }
 
 /// One of the two protection domains that each board has.

@@ -9,14 +9,18 @@ use super::{
 use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::collections::VecDeque;
+use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::ptr::NonNull;
 use mlx5_mkey::command::{
     Command, CqeSize, CreateListMkey, FixedEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
 };
 use mlx5_mkey::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
 use mlx5_mkey::queue::{
-    CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    BlueFlame, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue,
+    SendQueueConfig,
 };
 use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
@@ -33,11 +37,41 @@ use softdev::{
 /// Entries of a receive slot.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// The software device looks at doorbell records when it is told to run, so its doorbell does nothing.
-struct Silent;
+/// The software device looks at doorbell records when it is told to run: a doorbell of 8 bytes does nothing.
+struct Bell(Option<Register>);
 
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
+/// A register that takes whole requests, and leaves them where the board finds them.
+struct Register {
+    doorbell: BlueFlame,
+    halves: NonNull<[Wqebb; HALF]>,
+    next: usize,
+    qpn: u32,
+    requests: Requests,
+}
+
+/// Requests that came with doorbells, each with its queue pair, since the device has run.
+type Requests = Rc<RefCell<Vec<(u32, Vec<[u8; 64]>)>>>;
+
+/// Blocks of half a register.
+const HALF: usize = 4;
+
+impl Doorbell for Bell {
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        let Some(Register { doorbell, halves, next, qpn, requests }) = &mut self.0 else { return };
+        // SAFETY: both halves are the register's, and nobody else uses them.
+        let half = unsafe { halves.add(*next) };
+        // SAFETY: as above.
+        unsafe { half.write([Wqebb::ZERO; HALF]) };
+        doorbell.ring(last);
+        // SAFETY: as above.
+        let blocks = unsafe { half.read_volatile() }.map(|block| block.0);
+        *next ^= 1;
+        // Of 8 bytes nothing is behind them.
+        if blocks[0][8..] != [0; 56] {
+            let count = usize::from(blocks[0][7] & 0x3f).div_ceil(4);
+            requests.borrow_mut().push((*qpn, blocks[..count].to_vec()));
+        }
+    }
 }
 
 /// The software device, in this process.
@@ -48,6 +82,7 @@ pub struct SoftBoard {
     pds: [u32; 2],
     /// Send rings by the number of their queue pair.
     rings: Vec<(u32, u64)>,
+    requests: Requests,
     /// Events by queue pair that no scenario has asked for yet.
     events: VecDeque<(u32, QpEvent)>,
     /// Numbers of KEK and credential, if the device takes wrapped keys.
@@ -75,6 +110,7 @@ impl SoftBoard {
             pd: pds[0],
             pds,
             rings: Vec::new(),
+            requests: Requests::default(),
             events: VecDeque::new(),
             factory,
             login: None,
@@ -167,6 +203,16 @@ impl SoftBoard {
         self.device.set_rights(qpn, allowed).expect("a new queue pair");
         self.rings.push((qpn, sq_address));
         let qpn = Qpn::from_low_bits(qpn);
+        let register = spec.blue_flame.then(|| {
+            let memory = self.device.memory_mut();
+            // SAFETY: nothing but the doorbell uses it, and that is the register of the queue below alone.
+            let (halves, doorbell) = unsafe {
+                let (halves, _) = memory.share([Wqebb::ZERO; HALF], 2);
+                let halves = NonNull::from(halves).cast::<[Wqebb; HALF]>();
+                (halves, BlueFlame::new(halves.cast(), size_of::<[Wqebb; HALF]>()))
+            };
+            Register { doorbell, halves, next: 0, qpn: qpn.get(), requests: self.requests.clone() }
+        });
         let umr_fence = match self.device.profile().umr_fence {
             softdev::UmrFence::Strong => UmrFence::Strong,
             softdev::UmrFence::Small => UmrFence::Small,
@@ -175,7 +221,7 @@ impl SoftBoard {
         let send = SendQueueConfig { umr_fence, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
-            send: SendQueue::new(send, sq, qp_record, Silent).expect("send queue"),
+            send: SendQueue::new(send, sq, qp_record, Bell(register)).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         })
@@ -338,6 +384,9 @@ impl Board for SoftBoard {
     }
 
     fn run_device(&mut self) -> bool {
+        for (qpn, blocks) in self.requests.take() {
+            self.device.blue_flame(qpn, &blocks).expect("queue pair of this board");
+        }
         self.device.run();
         true
     }

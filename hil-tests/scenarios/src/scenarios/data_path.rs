@@ -20,6 +20,7 @@ use mlx5_mkey::wqe::{Payload, Remote, Sge};
 pub(super) const ALL: &[Scenario] = &[
     scenario!(r001_completions_lap_their_queue, NOTHING, ["R1"]),
     scenario!(r001_completions_of_128_bytes, SIGNATURE, ["R1", "M56"]),
+    scenario!(m63_requests_come_with_the_doorbell, NOTHING, ["M63", "R16"]),
     scenario!(r016_atomics_through_an_mkey, NOTHING, ["R16"]),
     scenario!(r016_inline_data_through_the_peers_mkey, NOTHING, ["R16"]),
     scenario!(r016_immediate_data_beside_an_mkey, NOTHING, ["R16"]),
@@ -92,6 +93,46 @@ fn r001_completions_of_128_bytes(board: &mut dyn Board) -> Verdict {
     let expected = [(1, Some(Syndrome::REMOTE_ACCESS)), (2, Some(Syndrome::FLUSHED))];
     ensure_eq!(failed.collect::<Vec<_>>(), expected, "failures");
     Ok(())
+}
+
+/// A queue whose requests are written to the device with the doorbell where they are alone and short enough: short and long ones,
+/// alone and together, over the ring's end.
+fn m63_requests_come_with_the_doorbell(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    fixture.pair.reconnect_as(EndSpec { blue_flame: true, ..EndSpec::default() });
+    let data = pattern(300, 1);
+    fixture.install(&data, None, None)?;
+    for way in Tx::ALL {
+        fixture.out(way, 0, &data)?;
+    }
+    fixture.store(Rx::Read, &data, &data)?;
+    let target = fixture.pair.region(&[0; 600]);
+    let remote = |at: u64| Remote { address: target.address + at, rkey: target.key };
+    for round in 0..60_u8 {
+        let lengths = [1, 12, 60, 140, 200, 300];
+        let length = lengths.get(usize::from(round) % lengths.len()).copied().unwrap_or_default();
+        let data = pattern(length, round);
+        let together = 1 + u64::from(round / 6 % 3);
+        fixture.pair.near.hold_back();
+        for at in 0..together {
+            let request = fixture.pair.near.request(at).signaled();
+            request.rdma_write(remote(at * 50), Payload::Inline(&data)).map_err(text)?;
+        }
+        ring_and_run(&mut fixture.pair)?;
+        ensure_eq!(
+            fixture.pair.wait_near(together as usize)?.len() as u64,
+            together,
+            "completions of {length} bytes"
+        );
+        let found = fixture.pair.bytes(&target);
+        for at in 0..together {
+            // What the next one leaves of each.
+            let whole = if at + 1 == together { length } else { length.min(50) };
+            let at = at as usize * 50;
+            same(part(&found, at..at + whole), part(&data, 0..whole))?;
+        }
+    }
+    lap_completions(&mut fixture.pair)
 }
 
 /// Both atomics on eight bytes that the mkey has in the middle of an entry.

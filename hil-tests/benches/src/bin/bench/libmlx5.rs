@@ -545,6 +545,11 @@ fn producer(queue: &RefQueue) -> u16 {
 }
 
 impl Side for Libmlx5 {
+    fn does(&self, work: Work, _batch: usize) -> bool {
+        // It is counted without BlueFlame.
+        work != Work::RdmaWriteBlueFlame
+    }
+
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if self.work != Some(work) || work.is_first() {
             self.give_mkeys(work, requests).map_err(|_| "libmlx5 creates no mkey")?;
