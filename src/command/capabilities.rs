@@ -132,6 +132,8 @@ pub struct GeneralCapabilities {
     pub log_uar_page: u8,
     /// UARs in a page.
     pub uars_per_page: u32,
+    /// Frequency of the clock of time stamps, in kHz; 0 where it is not told.
+    pub device_frequency_khz: u32,
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
     /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without. See
@@ -221,6 +223,7 @@ impl GeneralCapabilities {
             uar_4k: pages.uar_4k(),
             log_uar_page: u8::try_from(errors.log_uar_page_sz()).unwrap_or(u8::MAX).saturating_add(12),
             uars_per_page: bits.num_of_uars_per_page.get(),
+            device_frequency_khz: bits.device_frequency_khz.get(),
             log_blue_flame: blue_flame.bf().then_some(blue_flame.log_bf_reg_size()),
             log_max_copy: copies.then_some(CapDma::from_bits(bits.dma.get()).log_dma_mmo_max_size()),
             memcpy_per_qp,

@@ -405,6 +405,15 @@ impl CqReader {
         }
     }
 
+    /// Returns the next completion with its entry, for its time stamp say; see [`CompletionQueue::poll_with_entry`].
+    pub fn poll_with_entry(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<(Cqe, Result<Completion, CompletionError>)> {
+        self.forget_departed();
+        with_queue!(&mut self.queue, queue => queue.poll_with_entry(router))
+    }
+
     /// Hands up to `max` completions to `each`; see [`CompletionQueue::poll_batch`].
     #[inline]
     pub fn poll_batch(

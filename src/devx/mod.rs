@@ -25,6 +25,7 @@ compile_error!("the shim rings doorbells with 8-byte stores, which may be shared
 mod address;
 mod adopt;
 mod buffer;
+mod clock;
 mod completion_channel;
 mod connect;
 mod cq;
@@ -43,6 +44,7 @@ mod umem;
 pub use address::{AddressError, QpAddress};
 pub use adopt::AdoptSpec;
 pub use buffer::Buffer;
+pub use clock::MappedClock;
 pub use completion_channel::CompletionChannel;
 pub use connect::ConnectOptions;
 pub use cq::{Cq, CqReader, CqSpec};

@@ -195,6 +195,37 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         completion
     }
 
+    /// Returns the next completion as [`CompletionQueue::poll`] does, and its entry, for what else is in that: when the request was done
+    /// ([`Cqe::timestamp`], see [`ClockInfo`](super::ClockInfo)), say. It is not as quick as polling without.
+    ///
+    /// ```
+    /// use mlx5_mkey::error::CompletionError;
+    /// use mlx5_mkey::queue::{ClockInfo, Completion, CompletionQueue, CompletionRouter};
+    /// /// Takes a completion, and returns when its request was done, in nanoseconds.
+    /// fn take(
+    ///     completions: &mut CompletionQueue<'_>,
+    ///     router: &mut impl CompletionRouter,
+    ///     clock: &ClockInfo,
+    /// ) -> Result<Option<(Completion, u64)>, CompletionError> {
+    ///     let Some((entry, completion)) = completions.poll_with_entry(router) else { return Ok(None) };
+    ///     Ok(Some((completion?, clock.nanoseconds(entry.timestamp.get()))))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::poll`].
+    pub fn poll_with_entry(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<(Cqe, Result<Completion, CompletionError>)> {
+        let before = self.consumer;
+        let completion = self.next_with_entry(router);
+        if self.consumer != before {
+            self.release();
+        }
+        completion
+    }
+
     /// Hands up to `max` completions and errors to `each`, gives the slots of all back after the last, and returns how many there
     /// were. It takes them as [`CompletionQueue::poll`] does.
     #[inline]
@@ -318,11 +349,19 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         &mut self,
         router: &mut impl CompletionRouter,
     ) -> Option<Result<Completion, CompletionError>> {
+        self.next_with_entry(router).map(|(_, completion)| completion)
+    }
+
+    /// As [`CompletionQueue::next_of_any_kind`], with the entry.
+    fn next_with_entry(
+        &mut self,
+        router: &mut impl CompletionRouter,
+    ) -> Option<(Cqe, Result<Completion, CompletionError>)> {
         // A device that never stops writing what the user does not see must not keep the caller here.
         for _ in 0..self.ring.len() {
             let entry = self.take_entry()?;
             if let Some(completion) = complete(&entry, router) {
-                return Some(completion);
+                return Some((entry, completion));
             }
         }
         None

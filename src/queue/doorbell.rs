@@ -399,9 +399,72 @@ impl CqDoorbell for UarCqDoorbell {
     }
 }
 
+/// A device's free-running clock: two registers of 4 bytes, big endian, in its initialization segment (PRM `internal_timer_h`,
+/// `internal_timer_l`), which the kernel may map for a program.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::DeviceClock;
+/// /// # Safety
+/// /// The device's initialization segment is mapped there, and stays mapped.
+/// unsafe fn now(segment: NonNull<u8>) -> u64 {
+///     // SAFETY: the caller vouches for the segment, of which the registers are a part.
+///     unsafe { DeviceClock::new(segment.byte_add(DeviceClock::OFFSET).cast()) }.ticks()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeviceClock {
+    register: *const u32,
+}
+
+// SAFETY: the registers are a place of the device, which is only read.
+unsafe impl Send for DeviceClock {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceClock {}
+
+impl DeviceClock {
+    /// Where the registers are in the initialization segment, in bytes (kernel, `struct mlx5_init_seg`).
+    pub const OFFSET: usize = 0x1000;
+
+    /// Takes up the registers.
+    ///
+    /// # Safety
+    /// Both are mapped, side by side, and stay mapped as long as the value and its clones live.
+    pub const unsafe fn new(register: NonNull<u32>) -> Self {
+        Self { register: register.as_ptr() }
+    }
+
+    /// Returns what the clock shows, as time stamps of completions do ([`super::ClockInfo`]).
+    pub fn ticks(&self) -> u64 {
+        // SAFETY: `new`'s caller vouches for both registers.
+        let read = |at: usize| u32::from_be(unsafe { self.register.add(at).read_volatile() });
+        let (mut high, mut low) = (read(0), read(1));
+        // The high half may have moved on in between; not twice.
+        if read(0) != high {
+            (high, low) = (read(0), read(1));
+        }
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for DeviceClock {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "DeviceClock at {=usize:#x}", self.register.addr());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_clock_has_two_halves() {
+        let registers = [0x0102_0304_u32, 0xa5b6_c7d8].map(u32::to_be);
+        // SAFETY: the array outlives the clock.
+        let clock = unsafe { DeviceClock::new(NonNull::from(&registers).cast()) };
+        assert_eq!(clock.ticks(), 0x0102_0304_a5b6_c7d8);
+    }
 
     #[test]
     fn eight_bytes_reach_the_register_as_they_stand_in_memory() {

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use mlx5_mkey::queue::{
-//!     CompletionQueue, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, QpRouter, SendQueue,
+//!     CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest, QpRouter, SendQueue,
 //!     SendQueueConfig,
 //! };
 //! use mlx5_mkey::types::Qpn;
@@ -33,6 +33,7 @@
 //! ```
 
 mod barrier;
+mod clock;
 mod completion;
 mod completion_queue;
 mod doorbell;
@@ -53,11 +54,12 @@ mod send_state;
 mod shared;
 mod transfer;
 
+pub use clock::{ClockInfo, real_time};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::{ArmFor, CompletionQueue};
 pub use doorbell::{
-    BlueFlame, CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest, UarCqDoorbell,
-    UarDoorbell,
+    BlueFlame, CqDoorbell, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest,
+    UarCqDoorbell, UarDoorbell,
 };
 pub use in_flight::{RequestKind, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};

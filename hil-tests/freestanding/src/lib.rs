@@ -18,9 +18,9 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    ArmFor, BlueFlame, Completion, CompletionQueue, Doorbell, DoorbellRecord, LastRequest, Outcome, QpRouter,
-    QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig, SharedSendQueue, UarCqDoorbell,
-    UarDoorbell,
+    ArmFor, BlueFlame, ClockInfo, Completion, CompletionQueue, DeviceClock, Doorbell, DoorbellRecord,
+    LastRequest, Outcome, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
+    SharedSendQueue, UarCqDoorbell, UarDoorbell, real_time,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
@@ -194,6 +194,20 @@ pub fn entry_publish(queue: &mut ReceiveQueue<'_, 64>) {
 #[unsafe(no_mangle)]
 pub fn entry_retire_receive(queue: &mut ReceiveQueue<'_, 64>, counter: u16) -> Option<u64> {
     queue.retire(counter)
+}
+
+/// Takes one with its entry, and reads its time.
+#[unsafe(no_mangle)]
+pub fn entry_poll_with_entry(
+    completions: &mut CompletionQueue<'_>,
+    queues: Queues<'_, '_>,
+    mkeys: &mut [Mkey],
+    (clock, register, khz): (&ClockInfo, &DeviceClock, u32),
+) -> Option<u64> {
+    let (entry, _) = completions.poll_with_entry(&mut QpRouter { queues, mkeys })?;
+    let stamp = entry.timestamp.get();
+    let own = ClockInfo::of_frequency(khz)?.nanoseconds(register.ticks());
+    Some(clock.nanoseconds(stamp) ^ own ^ u64::from(real_time(stamp).subsec_nanos()))
 }
 
 /// Publishes a request that goes to the register as a whole.

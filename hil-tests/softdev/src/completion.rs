@@ -36,7 +36,8 @@ impl<M: Memory> Device<M> {
     }
 
     /// Writes an entry, if the gate lets it through.
-    pub(crate) fn post(&mut self, cqn: u32, entry: Entry) {
+    pub(crate) fn post(&mut self, cqn: u32, mut entry: Entry) {
+        cqe::stamp(&mut entry, self.clock.ticks());
         match self.gate.pass(cqn, &entry) {
             Passage::Never | Passage::Later => return,
             Passage::Behind(other) => self.put(cqn, other),

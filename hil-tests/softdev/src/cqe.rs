@@ -50,6 +50,17 @@ pub(crate) fn done(
     zerocopy::transmute!(cqe)
 }
 
+/// Writes the time into an entry of a request that is done; errors have none.
+pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
+    const TIMESTAMP: core::ops::Range<usize> = 48..56;
+    let [.., last] = *entry;
+    if OpOwn::from_bits(last).opcode() <= CqeOpcode::RESPONDER_SEND_INV.0
+        && let Some(place) = entry.get_mut(TIMESTAMP)
+    {
+        place.copy_from_slice(&ticks.to_be_bytes());
+    }
+}
+
 /// Whether there is a route before the data, and that it is of IPv6, in `flags_rqpn`.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 

@@ -1,5 +1,6 @@
 //! The front: objects are made and destroyed here, queues are run, events and messages picked up.
 
+use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::gate::Gate;
 use crate::memory::Memory;
@@ -114,6 +115,7 @@ pub struct Device<M> {
     pub(crate) held: BTreeSet<u32>,
     pub(crate) tap: Tap,
     pub(crate) gate: Gate,
+    pub(crate) clock: Clock,
 }
 
 impl<M: Memory> Device<M> {
@@ -131,12 +133,18 @@ impl<M: Memory> Device<M> {
             held: BTreeSet::new(),
             tap: Tap::default(),
             gate: Gate::default(),
+            clock: Clock::default(),
         }
     }
 
     /// Breaks or mends the device from now on. DEKs that are loaded stay as they are.
     pub fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
+    }
+
+    /// Has completions of requests stamped with the ticks that `read` returns. Without, their time is 0.
+    pub fn set_clock(&mut self, read: impl FnMut() -> u64 + Send + 'static) {
+        self.clock.set(read);
     }
 
     /// Has `look` called for each message and each completion entry from now on.

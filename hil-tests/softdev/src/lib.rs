@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod clock;
 mod completion;
 mod cqe;
 pub mod crypto;

@@ -284,6 +284,22 @@ fn completion_entries_of_128_bytes() {
 }
 
 #[test]
+fn completions_have_the_time() {
+    let mut host = Host::new();
+    let mut ticks = 0x0102_0304_0506_0000;
+    host.device.set_clock(move || {
+        ticks += 7;
+        ticks
+    });
+    for round in 1..4 {
+        host.post(A, nop());
+        host.ring(A);
+        let entry = host.poll_send(A).unwrap();
+        assert_eq!(entry.0.timestamp.get(), 0x0102_0304_0506_0000 + 7 * round);
+    }
+}
+
+#[test]
 fn a_request_comes_with_the_doorbell() {
     let mut host = Host::new();
     let (qpn, sq) = (host.q[A].qpn, host.q[A].attributes.sq);

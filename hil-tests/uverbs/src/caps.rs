@@ -24,41 +24,43 @@ const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
 /// `cmd_hca_cap`, whatever the profile.
 const GENERAL: &[Field] = &[
-    number(0x10, 0, 8, 15),    // log_max_srq_sz
-    number(0x11, 0, 8, 15),    // log_max_qp_sz
-    number(0x13, 3, 5, 16),    // log_max_qp
-    number(0x15, 3, 5, 15),    // log_max_srq
-    number(0x19, 0, 8, 22),    // log_max_cq_sz
-    number(0x1b, 3, 5, 16),    // log_max_cq
-    number(0x1d, 2, 6, 24),    // log_max_mkey
-    number(0x20, 0, 8, 4),     // max_indirection
-    flag(0x21, 0),             // fixed_buffer_size: KSM
-    number(0x22, 2, 6, 8),     // log_max_bsf_list_size
-    number(0x23, 2, 6, 16),    // log_max_klm_list_size
-    flag(0x28, 7),             // sig_crc64_xp10
-    flag(0x29, 0),             // sig_crc32c
-    number(0x29, 2, 6, 4),     // log_max_ra_req_qp
-    number(0x2b, 2, 6, 4),     // log_max_ra_res_qp
-    number(0x36, 6, 2, 1),     // port_type: Ethernet
-    number(0x37, 0, 8, 1),     // num_ports
-    number(0x38, 3, 5, 30),    // log_max_msg
-    flag(0x3e, 0),             // sig_block_4048
-    number(0x3f, 4, 4, 1),     // cqe_version
-    flag(0x42, 2),             // sigerr_cqe
-    flag(0x42, 7),             // sho
-    flag(0x43, 6),             // atomic
-    flag(0x44, 0),             // cq_oi
-    flag(0x47, 5),             // ud
-    flag(0x47, 6),             // uc
-    flag(0x47, 7),             // rc
-    number(0x4b, 0, 8, 12),    // log_pg_sz
-    flag(0x4c, 0),             // bf
-    number(0x4d, 3, 5, 9),     // log_bf_reg_size
-    number(0x52, 0, 16, 1008), // max_wqe_sz_sq
-    number(0x56, 0, 16, 512),  // max_wqe_sz_rq
-    number(0x65, 3, 5, 24),    // log_max_pd
-    number(0x70, 3, 5, 15),    // log_max_rmp
-    flag(0x90, 0),             // sigerr_domain_and_sig_type
+    number(0x10, 0, 8, 15),         // log_max_srq_sz
+    number(0x11, 0, 8, 15),         // log_max_qp_sz
+    number(0x13, 3, 5, 16),         // log_max_qp
+    number(0x15, 3, 5, 15),         // log_max_srq
+    number(0x19, 0, 8, 22),         // log_max_cq_sz
+    number(0x1b, 3, 5, 16),         // log_max_cq
+    number(0x1d, 2, 6, 24),         // log_max_mkey
+    number(0x20, 0, 8, 4),          // max_indirection
+    flag(0x21, 0),                  // fixed_buffer_size: KSM
+    number(0x22, 2, 6, 8),          // log_max_bsf_list_size
+    number(0x23, 2, 6, 16),         // log_max_klm_list_size
+    flag(0x28, 7),                  // sig_crc64_xp10
+    flag(0x29, 0),                  // sig_crc32c
+    number(0x29, 2, 6, 4),          // log_max_ra_req_qp
+    number(0x2b, 2, 6, 4),          // log_max_ra_res_qp
+    number(0x36, 6, 2, 1),          // port_type: Ethernet
+    number(0x37, 0, 8, 1),          // num_ports
+    number(0x38, 3, 5, 30),         // log_max_msg
+    flag(0x3e, 0),                  // sig_block_4048
+    number(0x3f, 4, 4, 1),          // cqe_version
+    flag(0x42, 2),                  // sigerr_cqe
+    flag(0x42, 7),                  // sho
+    flag(0x43, 6),                  // atomic
+    flag(0x44, 0),                  // cq_oi
+    flag(0x47, 5),                  // ud
+    flag(0x47, 6),                  // uc
+    flag(0x47, 7),                  // rc
+    number(0x4b, 0, 8, 12),         // log_pg_sz
+    flag(0x4c, 0),                  // bf
+    number(0x4d, 3, 5, 9),          // log_bf_reg_size
+    number(0x52, 0, 16, 1008),      // max_wqe_sz_sq
+    number(0x56, 0, 16, 512),       // max_wqe_sz_rq
+    number(0x65, 3, 5, 24),         // log_max_pd
+    number(0x70, 3, 5, 15),         // log_max_rmp
+    flag(0x90, 0),                  // sigerr_domain_and_sig_type
+    number(0x98, 0, 32, 1000),      // device_frequency_mhz
+    number(0x9c, 0, 32, 1_000_000), // device_frequency_khz
 ];
 
 /// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.

@@ -43,6 +43,14 @@ pub(crate) fn wait(fds: &[RawFd], time: Option<Duration>) -> Vec<bool> {
     polled.iter().map(|entry| ready > 0 && entry.revents != 0).collect()
 }
 
+/// Returns what the monotonic clock shows.
+pub(crate) fn nanoseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in `now`, which lives until it is over.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Tries to lock a file for this process. It stays locked until the file is closed.
 pub(crate) fn try_lock(file: &File) -> bool {
     // SAFETY: the descriptor is open as long as `file` is borrowed.

@@ -223,6 +223,37 @@ pub(super) struct IbvPortAttr {
 /// `IBV_LINK_LAYER_ETHERNET`.
 pub(super) const LINK_LAYER_ETHERNET: u8 = 2;
 
+/// `struct mlx5dv_clock_info`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct ClockInfoRaw {
+    pub(super) nsec: u64,
+    pub(super) last_cycles: u64,
+    pub(super) frac: u64,
+    pub(super) mult: u32,
+    pub(super) shift: u32,
+    pub(super) mask: u64,
+}
+
+/// `struct mlx5dv_context`, as far as the clock, and room for what later versions have: they fill in what is asked for.
+#[repr(C)]
+pub(super) struct Mlx5dvContext {
+    pub(super) version: u8,
+    pub(super) flags: u64,
+    pub(super) comp_mask: u64,
+    pub(super) capabilities: [u32; 11],
+    pub(super) max_clock_info_update_nsec: u64,
+    pub(super) flow_and_odp: [u32; 2],
+    pub(super) hca_core_clock: *mut c_void,
+    pub(super) rest: [u64; 64],
+}
+
+/// `MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK`.
+pub(super) const CONTEXT_CORE_CLOCK: u64 = 1 << 8;
+
+const _: () = assert!(core::mem::offset_of!(Mlx5dvContext, capabilities) == 24);
+const _: () = assert!(core::mem::offset_of!(Mlx5dvContext, hca_core_clock) == 88);
+
 /// `struct mlx5dv_devx_umem`.
 #[repr(C)]
 pub(super) struct DevxUmem {

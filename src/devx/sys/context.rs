@@ -2,12 +2,17 @@
 
 #![allow(unsafe_code)]
 
-use super::abi::{CONTEXT_DEVX, ContextAttr, IbvContext, IbvDevice, IbvPortAttr, LINK_LAYER_ETHERNET};
+use super::abi::{
+    CONTEXT_CORE_CLOCK, CONTEXT_DEVX, ClockInfoRaw, ContextAttr, IbvContext, IbvDevice, IbvPortAttr,
+    LINK_LAYER_ETHERNET, Mlx5dvContext,
+};
 use super::errno::check;
 use super::library::{Api, api};
 use crate::command::PathMtu;
 use crate::devx::error::{AdoptError, DevxError, drop_failed};
+use crate::queue::{ClockInfo, DeviceClock};
 use core::ffi::{CStr, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::string::String;
@@ -147,6 +152,32 @@ impl Context {
         let result = unsafe { (self.api.mlx5dv_devx_query_eqn)(self.raw.as_ptr(), vector, &mut eqn) };
         check("mlx5dv_devx_query_eqn", result)?;
         Ok(eqn)
+    }
+
+    /// Returns the device's clock, if it is mapped. It is as long as the context is open.
+    pub(in crate::devx) fn clock(&self) -> Result<Option<DeviceClock>, DevxError> {
+        let mut attributes = MaybeUninit::<Mlx5dvContext>::zeroed();
+        // SAFETY: all bits 0 are such a structure, with a place for the mask.
+        unsafe { (*attributes.as_mut_ptr()).comp_mask = CONTEXT_CORE_CLOCK };
+        // SAFETY: the context is open, and the structure has room for what is asked for, and more.
+        let result = unsafe { (self.api.mlx5dv_query_device)(self.raw.as_ptr(), attributes.as_mut_ptr()) };
+        check("mlx5dv_query_device", result)?;
+        // SAFETY: it was all zeros, and parts of it were filled in.
+        let Mlx5dvContext { comp_mask, hca_core_clock, .. } = unsafe { attributes.assume_init() };
+        let register = NonNull::new(hca_core_clock.cast()).filter(|_| comp_mask & CONTEXT_CORE_CLOCK != 0);
+        // SAFETY: libmlx5 maps both registers as long as the context is open, and who gets the clock keeps that.
+        Ok(register.map(|register| unsafe { DeviceClock::new(register) }))
+    }
+
+    /// Returns what the kernel knows of the device's clock.
+    pub(in crate::devx) fn clock_info(&self) -> Result<ClockInfo, DevxError> {
+        let mut raw = ClockInfoRaw::default();
+        // SAFETY: the context is open, and the structure is filled in during the call.
+        check("mlx5dv_get_clock_info", unsafe {
+            (self.api.mlx5dv_get_clock_info)(self.raw.as_ptr(), &mut raw)
+        })?;
+        let ClockInfoRaw { nsec, last_cycles, frac, mult, shift, mask } = raw;
+        Ok(ClockInfo { base: nsec, cycles: last_cycles, fraction: frac, multiplier: mult, shift, mask })
     }
 
     /// Returns what a port is connected to.

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::abi::{
-    CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, DevxUmemIn, EventChannelRaw, IbvAh,
-    IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvObj,
+    ClockInfoRaw, CommandChannelRaw, ContextAttr, DevxObj, DevxUar, DevxUmem, DevxUmemIn, EventChannelRaw,
+    IbvAh, IbvAhAttr, IbvContext, IbvDevice, IbvMr, IbvPd, IbvPortAttr, IbvQp, Mlx5dvContext, Mlx5dvObj,
 };
 use crate::devx::error::{DevxError, LibraryError};
 use core::ffi::{c_char, c_int, c_void};
@@ -87,6 +87,8 @@ api! {
     mlx5 = "libmlx5.so.1" {
         mlx5dv_is_supported: fn(*mut IbvDevice) -> bool;
         mlx5dv_open_device: fn(*mut IbvDevice, *mut ContextAttr) -> *mut IbvContext;
+        mlx5dv_query_device: fn(*mut IbvContext, *mut Mlx5dvContext) -> c_int;
+        mlx5dv_get_clock_info: fn(*mut IbvContext, *mut ClockInfoRaw) -> c_int;
         mlx5dv_init_obj: fn(*mut Mlx5dvObj, u64) -> c_int;
         mlx5dv_devx_general_cmd: fn(*mut IbvContext, *const c_void, usize, *mut c_void, usize) -> c_int;
         mlx5dv_devx_obj_create: fn(*mut IbvContext, *const c_void, usize, *mut c_void, usize) -> *mut DevxObj;

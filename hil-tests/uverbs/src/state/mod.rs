@@ -14,6 +14,7 @@ use crate::object::{Context, Devx, Object};
 use crate::process::ProcessMemory;
 use crate::record::Record;
 use crate::settings::Settings;
+use crate::sys;
 use crate::turn::by_hand;
 use doorbells::Doorbells;
 use mlx5_softdev::factory;
@@ -71,6 +72,8 @@ impl State {
     /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on standard error.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
+        // A clock of 1 GHz (`caps`).
+        device.set_clock(sys::nanoseconds);
         let fabric = Fabric::join(&settings.directory).map_err(|why| {
             notice::once(&why);
             Errno::IO
@@ -366,7 +369,7 @@ impl State {
         self.work();
         while self.fabric.is_behind() && Instant::now() < deadline {
             self.work();
-            crate::sys::yield_now();
+            sys::yield_now();
         }
     }
 

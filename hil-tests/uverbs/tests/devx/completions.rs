@@ -1,10 +1,10 @@
-//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over.
+//! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over; and their time.
 
 use crate::common::preloaded;
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
 use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
-use mlx5_mkey::queue::{Completion, QpRouter};
+use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter};
 use mlx5_mkey::wqe::Sge;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -53,6 +53,32 @@ fn waiting_ends_with_a_completion_or_in_time() {
         nop(&mut queue, 20);
         std::thread::sleep(MOMENT.unwrap());
         assert_eq!(wait(&mut completions, &mut queue, None), Some(20));
+    });
+}
+
+/// The stand-in's device has a clock of 1 GHz, which is this system's; the kernel that it stands for maps it to nobody.
+#[test]
+fn completions_tell_their_time() {
+    preloaded("completions::completions_tell_their_time", || {
+        let Bench { device, mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
+        let clock = ClockInfo::of_frequency(device.capabilities().device_frequency_khz).unwrap();
+        let end = Instant::now() + TIMEOUT.unwrap();
+        for id in 0..20 {
+            let before = verbs::monotonic();
+            nop(&mut queue, id);
+            let (entry, completion) = loop {
+                let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
+                match completions.poll_with_entry(&mut router) {
+                    Some(found) => break found,
+                    None => assert!(Instant::now() < end, "no completion"),
+                }
+            };
+            let done = clock.nanoseconds(entry.timestamp.get());
+            assert_eq!(completion.unwrap().work().unwrap().id, id);
+            assert!((before..=verbs::monotonic()).contains(&done), "{before} {done}");
+        }
+        assert!(matches!(device.clock().map(drop), Err(DevxError::Command(_))));
+        assert!(matches!(device.clock_info(), Err(DevxError::Call { .. })));
     });
 }
 

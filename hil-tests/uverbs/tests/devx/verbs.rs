@@ -103,6 +103,14 @@ fn stand_in() -> Library {
     libloading::os::unix::Library::this().into()
 }
 
+/// Returns what the monotonic clock of this system shows, in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in `now`, which lives until it is over.
+    assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) }, 0);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Has the `nth` call from now fail, and all of its kind behind it.
 pub(crate) fn fail(nth: u32, errno: c_int, status: u8) {
     call!(&stand_in(), "mlx5_uverbs_fail": fn(nth => u32, errno => c_int, status => u8));

@@ -1,0 +1,42 @@
+//! The device's clock, for the time stamps of completions.
+
+use super::{Device, DevxError, sys};
+use crate::command::{Command, QueryGeneralCapabilities};
+use crate::error::CommandError;
+use crate::queue::{ClockInfo, DeviceClock};
+use std::sync::Arc;
+
+/// The device's clock, as the kernel has mapped it.
+#[derive(Clone)]
+pub struct MappedClock {
+    clock: DeviceClock,
+    _context: Arc<sys::Context>,
+}
+
+impl MappedClock {
+    /// Returns what the clock shows: see [`DeviceClock::ticks`].
+    pub fn ticks(&self) -> u64 {
+        self.clock.ticks()
+    }
+}
+
+impl Device {
+    /// Returns the device's clock, to be read without the kernel (`ibv_query_rt_values_ex`).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`]: the kernel has not mapped it. [`DevxError::Call`].
+    pub fn clock(&self) -> Result<MappedClock, DevxError> {
+        let (command, what) = (QueryGeneralCapabilities::OPCODE, "its clock: the kernel does not map it");
+        let clock = self.context.clock()?.ok_or(CommandError::Unsupported { command, what })?;
+        Ok(MappedClock { clock, _context: self.context.clone() })
+    }
+
+    /// Returns what ticks of the clock are in the time of this system, as the kernel keeps it (`mlx5dv_get_clock_info`): to be asked for
+    /// again every second or so.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]: the kernel does not keep it (EINVAL).
+    pub fn clock_info(&self) -> Result<ClockInfo, DevxError> {
+        self.context.clock_info()
+    }
+}

@@ -1,0 +1,121 @@
+//! From time stamps of completions to nanoseconds.
+
+use core::time::Duration;
+
+/// What ticks of a device's free-running clock are in nanoseconds (`struct mlx5dv_clock_info`). Queue pairs are made with time stamps of
+/// that clock, or in real time ([`crate::command::TimestampFormat`]; see [`real_time`]).
+///
+/// ```
+/// use mlx5_mkey::queue::ClockInfo;
+/// // A clock of 1 GHz whose ticks are counted from the start of the device, by 64 bits.
+/// let clock = ClockInfo::of_frequency(1_000_000).ok_or("a device without clock")?;
+/// assert_eq!(clock.nanoseconds(5_000), 5_000);
+/// // The same, from the moment on at which another clock showed a billion.
+/// let shifted = ClockInfo { cycles: 5_000, base: 1_000_000_000, ..clock };
+/// assert_eq!((shifted.nanoseconds(5_002), shifted.nanoseconds(4_999)), (1_000_000_002, 999_999_999));
+/// # Ok::<(), &str>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ClockInfo {
+    /// Nanoseconds at `cycles` (`nsec`).
+    pub base: u64,
+    /// The device's clock at that time (`last_cycles`).
+    pub cycles: u64,
+    /// What was left over then of a nanosecond, before it is shifted (`frac`).
+    pub fraction: u64,
+    /// Nanoseconds of a tick, before they are shifted (`mult`).
+    pub multiplier: u32,
+    /// By how many bits (`shift`).
+    pub shift: u32,
+    /// The bits of the clock (`mask`).
+    pub mask: u64,
+}
+
+impl ClockInfo {
+    /// Returns what the ticks of a clock of this frequency in kHz are
+    /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)), from its 0 on,
+    /// as exact as the frequency is: the kernel, which corrects it, gives a new base from time to time. `None` for 0.
+    pub const fn of_frequency(khz: u32) -> Option<Self> {
+        const SHIFT: u32 = 20;
+        if khz == 0 {
+            return None;
+        }
+        let multiplier = ((1_000_000_u64 << SHIFT) / khz as u64) as u32;
+        Some(Self { base: 0, cycles: 0, fraction: 0, multiplier, shift: SHIFT, mask: u64::MAX })
+    }
+
+    /// Returns the nanoseconds of a time stamp of the free-running clock, which may be from before the base or behind it
+    /// (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Numbers of the kernel's that make no sense give others that make none.
+    pub const fn nanoseconds(&self, timestamp: u64) -> u64 {
+        let (multiplier, fraction) = (self.multiplier as u128, self.fraction as u128);
+        let ahead = timestamp.wrapping_sub(self.cycles) & self.mask;
+        if ahead <= self.mask / 2 {
+            let scaled = ahead as u128 * multiplier + fraction;
+            return self.base.wrapping_add(scaled.wrapping_shr(self.shift) as u64);
+        }
+        let behind = self.cycles.wrapping_sub(timestamp) & self.mask;
+        let scaled = (behind as u128 * multiplier).saturating_sub(fraction);
+        self.base.wrapping_sub(scaled.wrapping_shr(self.shift) as u64)
+    }
+}
+
+/// Returns the time of a stamp in real time: seconds in its high half, nanoseconds in its low one (kernel, `REAL_TIME_TO_NS`).
+///
+/// ```
+/// use core::time::Duration;
+/// assert_eq!(mlx5_mkey::queue::real_time(7 << 32 | 5), Duration::new(7, 5));
+/// ```
+pub const fn real_time(timestamp: u64) -> Duration {
+    Duration::from_secs(timestamp >> 32).saturating_add(Duration::from_nanos(timestamp & 0xffff_ffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_what_mlx5dv_ts_to_ns_says() {
+        // A clock of 156.25 MHz and 48 bits; the numbers were computed by hand as the header does it.
+        let clock = ClockInfo {
+            base: 1_000_000_000_000,
+            cycles: 0xffff_ffff_fff0,
+            fraction: 0x1_2345,
+            multiplier: 6_710_886,
+            shift: 20,
+            mask: 0xffff_ffff_ffff,
+        };
+        let expected = |delta: i64| {
+            let scaled = (delta.unsigned_abs() * 6_710_886) as i64;
+            1_000_000_000_000
+                + if delta < 0 { -((scaled - 0x1_2345) >> 20) } else { (scaled + 0x1_2345) >> 20 }
+        };
+        for delta in [0, 1, 2, 15, 16, 1_000_000, -1, -2, -1_000_000] {
+            let stamp = clock.cycles.wrapping_add_signed(delta) & clock.mask;
+            assert_eq!(clock.nanoseconds(stamp), expected(delta) as u64, "{delta}");
+        }
+        assert_eq!(clock.nanoseconds(0), expected(16) as u64, "over the clock's end");
+        // Nonsense is no panic.
+        let nonsense = ClockInfo {
+            base: 0,
+            cycles: u64::MAX,
+            fraction: u64::MAX,
+            multiplier: u32::MAX,
+            shift: u32::MAX,
+            mask: 0,
+        };
+        nonsense.nanoseconds(1);
+        ClockInfo { mask: u64::MAX, ..nonsense }.nanoseconds(7);
+    }
+
+    #[test]
+    fn frequencies_and_real_time() {
+        assert_eq!(ClockInfo::of_frequency(0), None);
+        let clock = ClockInfo::of_frequency(156_250).unwrap();
+        assert_eq!(clock.nanoseconds(156_250_000), 1_000_000_000 - 60, "as exact as the multiplier");
+        assert_eq!(
+            real_time(u64::MAX),
+            Duration::new(u32::MAX.into(), 0) + Duration::from_nanos(u32::MAX.into())
+        );
+    }
+}
