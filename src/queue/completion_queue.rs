@@ -353,6 +353,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 
     /// As [`CompletionQueue::next_of_any_kind`], with the entry.
+    #[inline(always)]
     fn next_with_entry(
         &mut self,
         router: &mut impl CompletionRouter,
@@ -440,7 +441,7 @@ fn complete_work(
     Ok(Some(Completion::Work(WorkCompletion { id, qpn, outcome })))
 }
 
-crate::fmt::format_counters!(['r, E] CompletionQueue ['r, E] { consumer, events });
+crate::fmt::format_counters!(['r, E: CqeSlot] CompletionQueue ['r, E] { consumer, events });
 
 #[cfg(test)]
 mod tests;

@@ -224,6 +224,9 @@ pub fn entry_foreign_poll(
     if let Some(completion) = completions.poll(switch) {
         each(completion);
     }
+    if let Some((_, completion)) = completions.poll_with_entry(switch) {
+        each(completion);
+    }
     completions.poll_batch(100, switch, each);
     each(completions.wait(switch, pause, 5, 1));
     completions.arm(bell, ArmFor::Solicited);

@@ -18,9 +18,9 @@ use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
-    ArmFor, BlueFlame, ClockInfo, Completion, CompletionQueue, DeviceClock, Doorbell, DoorbellRecord,
-    LastRequest, Outcome, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue, SendQueueConfig,
-    SharedSendQueue, UarCqDoorbell, UarDoorbell, real_time,
+    ArmFor, BlueFlame, ClockInfo, Completion, CompletionQueue, CqDoorbellRecord, DeviceClock, Doorbell,
+    DoorbellRecord, LastRequest, Outcome, QpRouter, QpTable, ReceiveQueue, ReceiveQueueConfig, SendQueue,
+    SendQueueConfig, SharedSendQueue, UarCqDoorbell, UarDoorbell, real_time,
 };
 use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
@@ -291,6 +291,26 @@ poll! {
 poll! {
     entry_poll_table, entry_poll_batch_table, entry_wait_table:
     &mut QpTable<Queues<'_, '_>, 64>, |table, mkeys| table.router(mkeys)
+}
+
+/// Makes a completion queue of long entries, behind another reader.
+#[unsafe(no_mangle)]
+pub fn entry_long_completions<'r>(
+    ring: &'r mut [Cqe128],
+    record: &'r CqDoorbellRecord,
+    words: [u32; 2],
+) -> Option<CompletionQueue<'r, Cqe128>> {
+    let mut completions = CompletionQueue::new(ring, record).ok()?.starting_at(words);
+    if completions.is_empty() {
+        completions.event_received();
+    }
+    Some(completions)
+}
+
+/// Prints what is known of a completion queue.
+#[unsafe(no_mangle)]
+pub fn entry_print_completions(completions: &CompletionQueue<'_, Cqe128>, out: &mut Silent) -> fmt::Result {
+    write!(out, "{completions:?}")
 }
 
 /// Takes one of the long entries, and drops others.

@@ -22,11 +22,14 @@ pub(super) struct Function {
 pub(super) enum Wanted {
     /// It is one function.
     One,
-    /// One for each size.
+    /// One for each size, or for each type that the library has for it.
     OfSize,
     /// One for each type of a user.
     OfType,
 }
+
+/// Traits that nobody but the library implements.
+const SEALED: [&str; 1] = ["CqeSlot"];
 
 /// The crate whose types are a user's.
 const USER: &str = "hil_freestanding::";
@@ -149,12 +152,20 @@ fn wanted(generics: &Value) -> Option<Wanted> {
     kinds.into_iter().try_fold(Wanted::One, |before, kind| {
         let kind = kind?;
         let this = match () {
+            () if kind.get("type").is_some_and(is_sealed) => Wanted::OfSize,
             () if kind.get("type").is_some() => Wanted::OfType,
             () if kind.get("const").is_some() => Wanted::OfSize,
             () => Wanted::One,
         };
         Some(before.max_of(this))
     })
+}
+
+/// Returns whether a type parameter stands for types of the library's only.
+fn is_sealed(parameter: &Value) -> bool {
+    let bounds = parameter.get("bounds").and_then(Value::as_array);
+    let path = |bound: &Value| Some(last(bound.pointer("/trait_bound/trait/path")?.as_str()?).to_owned());
+    bounds.into_iter().flatten().filter_map(path).any(|path| SEALED.contains(&path.as_str()))
 }
 
 /// Returns the name of a type as rustdoc writes it.
@@ -289,6 +300,18 @@ mod tests {
         assert!(
             check("{}", &library, &program).is_err() && check("{\"index\": {}}", &library, &program).is_err()
         );
+    }
+
+    #[test]
+    fn a_type_of_the_librarys_own_is_no_users() {
+        let parameter = |bound: &str| {
+            let text = format!(
+                r#"{{"params": [{{"kind": {{"type": {{"bounds": [{{"trait_bound": {{"trait": {{"path": "{bound}"}}}}}}]}}}}}}]}}"#
+            );
+            wanted(&serde_json::from_str(&text).unwrap()).unwrap()
+        };
+        assert_eq!(parameter("crate::wire::cqe::CqeSlot"), Wanted::OfSize);
+        assert_eq!(parameter("CompletionRouter"), Wanted::OfType);
     }
 
     #[test]
