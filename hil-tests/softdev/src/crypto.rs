@@ -96,11 +96,22 @@ type Mask = [U64; 2];
 /// The bytes of a block.
 const BLOCK: usize = 16;
 
-/// Units that are processed together, at most.
+/// Units whose tweaks are encrypted together, at most.
 const UNITS: usize = 16;
 
-/// Their bytes, at most, unless one has more.
-const TOGETHER: usize = 1 << 14;
+/// Masks of a unit that are made together.
+const LANES: usize = 8;
+
+/// Blocks of a unit, and their masks.
+type Piece<T> = [T; LANES];
+
+/// Pieces that pass the cipher together, of whatever units.
+const PIECES: usize = 8;
+
+/// Starts where a wide register is stored at once.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Aligned<T>(T);
 
 impl<C> Engine<C>
 where
@@ -117,9 +128,8 @@ where
         let unit = unit.max(BLOCK);
         let count = stream.len() / unit;
         let (whole, rest) = stream.split_at_mut(count * unit);
-        let together = (TOGETHER / unit).clamp(1, UNITS);
-        for (batch, units) in whole.chunks_mut(unit * together).enumerate() {
-            self.alike(direction, units, unit, |index| tweak_of(batch * together + index));
+        for (batch, units) in whole.chunks_mut(unit.saturating_mul(UNITS)).enumerate() {
+            self.alike(direction, units, unit, |index| tweak_of(batch * UNITS + index));
         }
         if rest.len() >= BLOCK {
             let length = rest.len();
@@ -128,166 +138,207 @@ where
     }
 
     /// Processes up to [`UNITS`] units, all of `unit` bytes.
-    fn alike(&self, direction: Direction, units: &mut [u8], unit: usize, tweak_of: impl Fn(usize) -> u128) {
+    fn alike(&self, direction: Direction, bytes: &mut [u8], unit: usize, tweak_of: impl Fn(usize) -> u128) {
         let mut starts: [Block; UNITS] = core::array::from_fn(|index| Array(tweak_of(index).to_le_bytes()));
-        let (starts, _) = starts.split_at_mut(units.len() / unit);
-        let mut masks = vec![Mask::default(); starts.len() * unit.div_ceil(BLOCK)];
-        self.tweak.encrypt_with_backend(Masks { starts, masks: &mut masks });
-        let whole = unit / BLOCK;
-        if unit.is_multiple_of(BLOCK) {
-            return self.masked(direction, Block::slice_as_chunks_mut(units).0, &masks);
-        }
-        // The part of a block behind the whole ones takes what it lacks from the last of them, which goes through the cipher
-        // again. Decryption meets their masks in the other order.
-        let (all, mut seconds) = (mem::take(&mut masks), Vec::with_capacity(UNITS));
-        for of_unit in all.chunks(whole + 1) {
-            let Some((mut second, of_whole)) = of_unit.split_last().map(|(second, rest)| (*second, rest))
-            else {
-                return;
-            };
-            masks.extend_from_slice(of_whole);
-            if let Some(last) = masks.last_mut().filter(|_| direction == Direction::Decrypt) {
-                mem::swap(last, &mut second);
-            }
-            seconds.push(second);
-        }
-        let mut blocks = Vec::with_capacity(masks.len());
-        units.chunks(unit).for_each(|bytes| blocks.extend_from_slice(Block::slice_as_chunks(bytes).0));
-        self.masked(direction, &mut blocks, &masks);
-        let mut lasts = Vec::with_capacity(UNITS);
-        for (bytes, done) in units.chunks_mut(unit).zip(blocks.chunks_mut(whole)) {
-            let (place, part) = Block::slice_as_chunks_mut(bytes);
-            let Some(last) = done.last_mut() else { return };
-            part.iter_mut().zip(last.iter_mut()).for_each(|(part, byte)| mem::swap(part, byte));
-            lasts.push(*last);
-            place.copy_from_slice(done);
-        }
-        self.masked(direction, &mut lasts, &seconds);
-        for (bytes, done) in units.chunks_mut(unit).zip(lasts) {
-            let place = Block::slice_as_chunks_mut(bytes).0.last_mut();
-            place.into_iter().for_each(|last| *last = done);
-        }
-    }
-
-    /// Puts blocks through the cipher, each masked before and after.
-    fn masked(&self, direction: Direction, blocks: &mut [Block], masks: &[Mask]) {
-        let blocks = Masked { blocks, masks };
+        let (starts, _) = starts.split_at_mut(bytes.len() / unit);
+        self.tweak.encrypt_blocks(starts);
+        let units = Units { bytes, unit, starts };
         match direction {
-            Direction::Encrypt => self.data.encrypt_with_backend(blocks),
-            Direction::Decrypt => self.data.decrypt_with_backend(blocks),
+            Direction::Encrypt => self.data.encrypt_with_backend(units),
+            Direction::Decrypt => self.data.decrypt_with_backend(units),
         }
     }
 }
 
-/// Blocks, and their masks, for a cipher that takes several at a time.
+/// Units for a cipher that takes several blocks at a time.
 ///
-/// Masks are added where the cipher works: there the compiler may use the instructions that the cipher was found to have.
-struct Masked<'a> {
-    blocks: &'a mut [Block],
-    masks: &'a [Mask],
+/// Masks are made and added where the cipher works: there the compiler may use the instructions that the cipher was found to have.
+struct Units<'a> {
+    bytes: &'a mut [u8],
+    unit: usize,
+    /// The first mask of each.
+    starts: &'a [Block],
 }
 
-impl Masked<'_> {
+impl Units<'_> {
     #[inline(always)]
-    fn run<N: ArraySize>(self, cipher: impl Fn(&mut Array<Block, N>)) {
-        let many = |blocks: &mut Array<Block, N>, masks: &[Mask]| {
-            add(blocks, masks);
-            cipher(blocks);
-            add(blocks, masks);
-        };
-        let (arrays, rest) = Array::slice_as_chunks_mut(self.blocks);
-        let (masks, masks_of_rest) = self.masks.split_at(arrays.len() * N::USIZE);
-        arrays.iter_mut().zip(masks.chunks_exact(N::USIZE)).for_each(|(blocks, masks)| many(blocks, masks));
-        if !rest.is_empty() {
-            // Together with blocks that nobody wants: that takes no longer than two by themselves.
-            let mut blocks = Array::<Block, N>::default();
-            blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
-            many(&mut blocks, masks_of_rest);
-            rest.iter_mut().zip(&blocks).for_each(|(block, done)| *block = *done);
+    fn run<N: ArraySize>(self, direction: Direction, cipher: impl Fn(&mut Array<Block, N>)) {
+        let Self { bytes, unit, starts } = self;
+        let steals = !unit.is_multiple_of(BLOCK);
+        let mut chains = [Aligned(Chain::default()); UNITS];
+        chains.iter_mut().zip(starts).for_each(|(chain, start)| chain.0 = Chain::new(start));
+        let mut seconds = [Mask::default(); UNITS];
+        let mut batch = Aligned([Piece::default(); PIECES]);
+        let mut masks = Aligned([Piece::default(); PIECES]);
+        let mut places: [&mut [Block]; PIECES] = Default::default();
+        let mut filled = 0;
+        for ((unit, Aligned(chain)), second) in bytes.chunks_mut(unit).zip(&mut chains).zip(&mut seconds) {
+            let pieces = Block::slice_as_chunks_mut(unit).0.chunks_mut(LANES);
+            let last = pieces.len() - 1;
+            for (number, piece) in pieces.enumerate() {
+                if let Some((place, masks)) = places.get_mut(filled).zip(masks.0.get_mut(filled)) {
+                    *place = piece;
+                    chain.next(masks);
+                    if steals && number == last {
+                        *second = chain.split(masks, place.len(), direction);
+                    }
+                }
+                filled += 1;
+                if filled == PIECES {
+                    pass(&mut batch, &mut places, &masks, &cipher);
+                    filled = 0;
+                }
+            }
         }
+        pass(&mut batch, places.get_mut(..filled).unwrap_or_default(), &masks, &cipher);
+        if steals {
+            steal(bytes, unit, &seconds, &cipher);
+        }
+    }
+}
+
+/// Puts pieces of units through the cipher, each masked before and after.
+#[inline(always)]
+fn pass<N: ArraySize>(
+    batch: &mut Aligned<[Piece<Block>; PIECES]>,
+    places: &mut [&mut [Block]],
+    masks: &Aligned<[Piece<Mask>; PIECES]>,
+    cipher: impl Fn(&mut Array<Block, N>),
+) {
+    for ((blocks, place), masks) in batch.0.iter_mut().zip(&*places).zip(&masks.0) {
+        match place.first_chunk::<LANES>() {
+            Some(place) => add(blocks, place, masks),
+            None => add(blocks, place, masks),
+        }
+    }
+    let blocks = batch.0.as_flattened_mut();
+    many(blocks.get_mut(..places.len() * LANES).unwrap_or_default(), cipher);
+    for ((blocks, place), masks) in batch.0.iter().zip(places).zip(&masks.0) {
+        match place.first_chunk_mut::<LANES>() {
+            Some(place) => add(place, blocks, masks),
+            None => add(place, blocks, masks),
+        }
+    }
+}
+
+/// Ends units that are no multiple of a block, whose whole blocks are done. The part of a block behind those takes what it lacks
+/// from the last of them, which goes through the cipher again.
+#[inline(always)]
+fn steal<N: ArraySize>(
+    bytes: &mut [u8],
+    unit: usize,
+    masks: &[Mask; UNITS],
+    cipher: impl Fn(&mut Array<Block, N>),
+) {
+    let mut blocks = [Block::default(); UNITS];
+    let mut count = 0;
+    for (block, unit) in blocks.iter_mut().zip(bytes.chunks_mut(unit)) {
+        let (whole, part) = Block::slice_as_chunks_mut(unit);
+        if let Some(last) = whole.last() {
+            *block = *last;
+        }
+        if let Some(begin) = block.get_mut(..part.len()) {
+            begin.swap_with_slice(part);
+        }
+        count += 1;
+    }
+    let masked = blocks;
+    add(&mut blocks, &masked, masks);
+    many(blocks.get_mut(..count).unwrap_or_default(), cipher);
+    let masked = blocks;
+    add(&mut blocks, &masked, masks);
+    for (block, unit) in blocks.iter().zip(bytes.chunks_mut(unit)) {
+        if let Some(last) = Block::slice_as_chunks_mut(unit).0.last_mut() {
+            *last = *block;
+        }
+    }
+}
+
+/// Puts blocks through the cipher.
+#[inline(always)]
+fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>)) {
+    let (arrays, rest) = Array::slice_as_chunks_mut(blocks);
+    arrays.iter_mut().for_each(&cipher);
+    if !rest.is_empty() {
+        // Together with blocks that nobody wants: that takes no longer than two by themselves.
+        let mut blocks = Array::<Block, N>::default();
+        blocks.iter_mut().zip(rest.iter()).for_each(|(block, wanted)| *block = *wanted);
+        cipher(&mut blocks);
+        rest.iter_mut().zip(&blocks).for_each(|(block, done)| *block = *done);
     }
 }
 
 /// Adds masks to blocks in GF(2^128).
 #[inline(always)]
-fn add(blocks: &mut [Block], masks: &[Mask]) {
-    let bytes = Array::slice_as_flattened_mut(blocks);
-    bytes.iter_mut().zip(masks.as_bytes()).for_each(|(byte, mask)| *byte ^= mask);
+fn add(to: &mut [Block], from: &[Block], masks: &[Mask]) {
+    let (to, from) = (Array::slice_as_flattened_mut(to), Array::slice_as_flattened(from));
+    to.iter_mut().zip(from).zip(masks.as_bytes()).for_each(|((to, from), mask)| *to = from ^ mask);
 }
 
-impl BlockSizeUser for Masked<'_> {
+impl BlockSizeUser for Units<'_> {
     type BlockSize = U16;
 }
 
-impl BlockCipherEncClosure for Masked<'_> {
+impl BlockCipherEncClosure for Units<'_> {
     #[inline(always)]
     fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, cipher: &B) {
-        self.run(|blocks| cipher.encrypt_par_blocks_inplace(blocks));
+        self.run(Direction::Encrypt, |blocks| cipher.encrypt_par_blocks_inplace(blocks));
     }
 }
 
-impl BlockCipherDecClosure for Masked<'_> {
+impl BlockCipherDecClosure for Units<'_> {
     #[inline(always)]
     fn call<B: BlockCipherDecBackend<BlockSize = U16>>(self, cipher: &B) {
-        self.run(|blocks| cipher.decrypt_par_blocks_inplace(blocks));
+        self.run(Direction::Decrypt, |blocks| cipher.decrypt_par_blocks_inplace(blocks));
     }
 }
 
-/// The first masks of units, and room for all: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
-struct Masks<'a> {
-    /// Tweaks; the masks are made of what the cipher makes of them.
-    starts: &'a mut [Block],
-    masks: &'a mut [Mask],
+/// The next masks of a unit: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2). Side by side in halves, so
+/// that the compiler multiplies them together.
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    low: [u64; LANES],
+    high: [u64; LANES],
 }
 
-impl Masks<'_> {
-    /// Writes the masks of a unit.
+impl Chain {
     #[inline(always)]
-    fn fill(start: &Block, masks: &mut [Mask]) {
-        // Eight side by side, in halves, which the compiler multiplies together.
-        let mut next = u128::from_le_bytes(start.0);
-        let chains: [u128; LANES] = core::array::from_fn(|_| {
-            let mask = next;
-            next = times_x(mask);
-            mask
-        });
-        let (mut low, mut high) = (chains.map(|mask| mask as u64), chains.map(|mask| (mask >> 64) as u64));
-        for places in masks.chunks_mut(LANES) {
-            for ((place, low), high) in places.iter_mut().zip(low).zip(high) {
-                *place = [low, high].map(U64::new);
-            }
-            let over = high.map(|high| reduced(high >> (u64::BITS as usize - LANES)));
-            for ((high, low), over) in high.iter_mut().zip(&mut low).zip(over) {
-                *high = *high << LANES | *low >> (u64::BITS as usize - LANES);
-                *low = *low << LANES ^ over;
-            }
+    fn new(start: &Block) -> Self {
+        let start = u128::from_le_bytes(start.0);
+        let (low, high) = (start as u64, (start >> 64) as u64);
+        // A shift by all 64 bits, where the power is 0, is one too many.
+        Self {
+            low: core::array::from_fn(|power| low << power ^ reduced(high >> 1 >> (63 - power))),
+            high: core::array::from_fn(|power| high << power | low >> 1 >> (63 - power)),
         }
     }
-}
 
-impl BlockSizeUser for Masks<'_> {
-    type BlockSize = U16;
-}
-
-impl BlockCipherEncClosure for Masks<'_> {
+    /// Hands out the next masks.
     #[inline(always)]
-    fn call<B: BlockCipherEncBackend<BlockSize = U16>>(self, cipher: &B) {
-        let Self { starts, masks } = self;
-        let count = masks.len() / starts.len().max(1);
-        let blocks = Masked { blocks: starts, masks: &[Mask::default(); UNITS] };
-        BlockCipherEncClosure::call(blocks, cipher);
-        for (start, masks) in starts.iter().zip(masks.chunks_mut(count.max(1))) {
-            Self::fill(start, masks);
+    fn next(&mut self, masks: &mut Piece<Mask>) {
+        for ((mask, low), high) in masks.iter_mut().zip(self.low).zip(self.high) {
+            *mask = [low, high].map(U64::new);
+        }
+        let over = self.high.map(|high| reduced(high >> (u64::BITS as usize - LANES)));
+        for ((high, low), over) in self.high.iter_mut().zip(&mut self.low).zip(over) {
+            *high = *high << LANES | *low >> (u64::BITS as usize - LANES);
+            *low = *low << LANES ^ over;
         }
     }
-}
 
-/// Masks that are computed together.
-const LANES: usize = 8;
-
-/// Multiplies a mask by x.
-const fn times_x(mask: u128) -> u128 {
-    mask << 1 ^ reduced((mask >> 127) as u64) as u128
+    /// Returns the mask for the block that is stolen from, where `masks` are the last that were handed out, for `count` blocks.
+    /// Decryption meets the last two in the other order.
+    #[inline(always)]
+    fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Mask {
+        let behind = [self.low, self.high].map(|half| half.first().copied().unwrap_or_default());
+        let mut second = masks.get(count).copied().unwrap_or(behind.map(U64::new));
+        if direction == Direction::Decrypt
+            && let Some(last) = count.checked_sub(1).and_then(|last| masks.get_mut(last))
+        {
+            mem::swap(last, &mut second);
+        }
+        second
+    }
 }
 
 /// Returns what the bits over the 128th are, modulo x^128 + x^7 + x^2 + x + 1.
@@ -343,8 +394,8 @@ pub fn wrap_key(kek: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     Some(wrapped)
 }
 
-/// Stack that working with a key takes, and more: half of it is enough, a quarter is not.
-const STACK_BYTES: usize = 16 << 10;
+/// Stack that working with a key takes, and more: half of it is enough.
+const STACK_BYTES: usize = 24 << 10;
 
 /// Does something with a key and overwrites the stack below: what expands a key and what moves the result leave copies there,
 /// which no value owns that could wipe them.
@@ -407,15 +458,18 @@ mod tests {
             let key: Vec<u8> = (0..64).map(|i| i * 3).collect();
             let (first, second) = (Aes256::new_from_slice(&key[..32]), Aes256::new_from_slice(&key[32..]));
             let reference = xts_mode::Xts128::new(first.unwrap(), second.unwrap());
-            let mut want: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            // More than are processed together, and a few.
+            let mut want: Vec<u8> = (0..length * (UNITS + 3)).map(|i| (i * 7) as u8).collect();
             let plain = want.clone();
             let mut got = want.clone();
-            reference.encrypt_sector(&mut want, Array(99u128.to_le_bytes()));
+            for (unit, tweak) in want.chunks_mut(length).zip(99u128..) {
+                reference.encrypt_sector(unit, Array(tweak.to_le_bytes()));
+            }
             let xts = Engine::<Aes256>::new(&key[..32], &key[32..]).unwrap();
             xts.units(Direction::Encrypt, &mut got, length, 99, 1);
-            assert_eq!(got, want, "{length}");
+            assert!(got == want, "{length}");
             xts.units(Direction::Decrypt, &mut got, length, 99, 1);
-            assert_eq!(got, plain, "{length}");
+            assert!(got == plain, "{length}");
         }
     }
 
