@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// The kernel takes no more ranges in one call (UIO_MAXIOV).
 const MAX_IOVECS: usize = 1024;
 
+/// No page is smaller.
+const PAGE: u64 = 4096;
+
 /// How often a doorbell record that changes under our eyes is read again.
 const RETRIES: usize = 8;
 
@@ -99,24 +102,33 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
 }
 
 impl ProcessMemory {
-    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory.
+    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory. What is in one page is read at
+    /// once, where the addresses follow one another: the kernel takes longer to find a page than to copy it.
     ///
     /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice, until both copies
     /// are equal.
     pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
         out.clear();
-        for chunk in addresses.chunks(MAX_IOVECS / 2) {
-            let iovecs: Vec<_> =
-                chunk.iter().flat_map(|address| [iovec(*address, 8), iovec(*address, 8)]).collect();
-            let mut bytes = vec![0; chunk.len() * 16];
+        let spans: Vec<&[u64]> =
+            addresses.chunk_by(|one, next| page(*one).is_some() && page(*one) == page(*next)).collect();
+        for spans in spans.chunks(MAX_IOVECS / 2) {
+            let ranges: Vec<_> = spans.iter().map(|addresses| range(addresses)).collect();
+            let twice =
+                |(address, length): &(u64, usize)| [iovec(*address, *length), iovec(*address, *length)];
+            let iovecs: Vec<_> = ranges.iter().flat_map(twice).collect();
+            let mut bytes = vec![0; ranges.iter().map(|(_, length)| 2 * length).sum()];
             let read = readv(&mut bytes, &iovecs);
-            for (index, address) in chunk.iter().enumerate() {
-                let pair = bytes.get(index * 16..index * 16 + 16).filter(|_| read >= index * 16 + 16);
-                let equal = pair.map(|pair| pair.split_at(8)).filter(|(first, second)| first == second);
-                out.push(match equal {
-                    Some((first, _)) => first.try_into().ok(),
-                    None => self.record(*address),
-                });
+            let mut rest = bytes.get(..read).unwrap_or_default();
+            for (addresses, (start, length)) in spans.iter().zip(&ranges) {
+                let (both, behind) = rest.split_at_checked(2 * length).unwrap_or_default();
+                rest = behind;
+                let copies = both.split_at_checked(*length).unwrap_or_default();
+                out.extend(addresses.iter().map(|address| {
+                    let of = |copy: &[u8]| copy.get((address - start) as usize..)?.first_chunk().copied();
+                    of(copies.0)
+                        .filter(|first| of(copies.1) == Some(*first))
+                        .or_else(|| self.record(*address))
+                }));
             }
         }
     }
@@ -195,6 +207,19 @@ impl Memory for ProcessMemory {
     }
 }
 
+/// Returns the page of a pair of doorbell records, if it is in one.
+fn page(address: u64) -> Option<u64> {
+    let last = address.checked_add(7)?;
+    (address / PAGE == last / PAGE).then_some(address / PAGE)
+}
+
+/// Returns the range of memory that holds all these pairs of records, of one page or only one: address and length.
+fn range(addresses: &[u64]) -> (u64, usize) {
+    let first = addresses.iter().copied().min().unwrap_or_default();
+    let last = addresses.iter().copied().max().unwrap_or_default();
+    (first, (last - first) as usize + 8)
+}
+
 /// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot be known.
 pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
     let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
@@ -257,7 +282,21 @@ mod tests {
         let record = [1u8, 2, 3, 4, 5, 6, 7, 8];
         let address = record.as_ptr().expose_provenance() as u64;
         let mut out = Vec::new();
-        ProcessMemory.records(&[address, 0x10, address], &mut out);
-        assert_eq!(out, [Some(record), None, Some(record)]);
+        ProcessMemory.records(&[address, 0x10, address, u64::MAX - 2, 0x10], &mut out);
+        assert_eq!(out, [Some(record), None, Some(record), None, None]);
+    }
+
+    #[test]
+    fn records_of_pages_are_told_apart() {
+        // Pages from the second on, with records in two of them and over the end between them.
+        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at % 251) as u8).collect();
+        let first = (bytes.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
+        let begin = (first - bytes.as_ptr() as u64) as usize;
+        let places = [64, 0, 128, PAGE - 8, PAGE - 4, PAGE, PAGE + 64, 16];
+        let mut out = Vec::new();
+        ProcessMemory.records(&places.map(|place| first + place), &mut out);
+        let at = |place: u64| bytes.get(begin + place as usize..)?.first_chunk().copied();
+        let expected = places.map(at);
+        assert_eq!(out, expected);
     }
 }

@@ -19,6 +19,8 @@ impl Doorbells {
     /// Looks at these records from now on, all of which count as changed.
     pub(super) fn watch(&mut self, records: impl Iterator<Item = (Subject, u64)>) {
         self.0 = records.map(|(queue, address)| Watched { queue, address, last: [0xff; 8] }).collect();
+        // Those of one page are read together.
+        self.0.sort_by_key(|watched| watched.address);
     }
 
     /// Whether there are none.
