@@ -235,3 +235,56 @@ pub fn install(packages: &[Package]) -> Result<(), String> {
         names => refused(names),
     }
 }
+
+/// Makes a Debian system in a folder, anew: what debootstrap calls minbase and these packages, with the archives that apt uses
+/// here. Needs root.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub fn bootstrap(system: &Path, packages: &[&str]) -> Result<(), String> {
+    install(BOOTSTRAP)?;
+    let place = system.to_string_lossy();
+    if system.exists() {
+        // Nothing is mounted there: mounts are those of the processes that ran in it.
+        check(program("rm", &["-rf", "--one-file-system", &place]))?;
+    }
+    let sources = sources()?;
+    let (uri, suite) = base(&sources).ok_or("apt knows no archive of Debian")?;
+    let include = format!("--include={}", packages.join(","));
+    check(program("debootstrap", &["--variant=minbase", &include, &suite, &place, &uri]))?;
+    let lists: String = sources.iter().map(|source| format!("deb {source}\n")).collect();
+    fs::write(system.join("etc/apt/sources.list"), lists).map_err(|error| error.to_string())
+}
+
+/// Returns the archives of Debian that apt uses here, as its list has them: address, suite, component.
+fn sources() -> Result<BTreeSet<String>, String> {
+    check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
+    let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
+    let words = ["indextargets", "--format", format, "Created-By: Packages", "Origin: Debian"];
+    Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
+}
+
+/// Returns address and suite of the archive that is no addition to another.
+fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
+    let mut suites = sources.iter().filter_map(|source| {
+        let mut words = source.split(' ');
+        Some((words.next()?.to_owned(), words.next()?.to_owned()))
+    });
+    suites.find(|(_, suite)| !suite.contains(['-', '/']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_that_of_no_update() {
+        let sources = [
+            "http://a/debian bookworm-updates main",
+            "http://a/debian bookworm main",
+            "http://b/s bookworm-security main",
+        ];
+        let base = base(&sources.map(String::from).into());
+        assert_eq!(base, Some(("http://a/debian".into(), "bookworm".into())));
+    }
+}

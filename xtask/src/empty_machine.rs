@@ -1,6 +1,5 @@
 //! `cargo xtask empty-machine`: the README's commands where nothing is installed but what it asks for.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -45,40 +44,12 @@ fn commands(readme: &str) -> Result<Vec<&str>, String> {
 
 /// Makes the system anew and returns where it is.
 fn make() -> Result<PathBuf, String> {
-    debian::install(debian::BOOTSTRAP)?;
     let system = root().join("target/empty-machine");
-    if system.exists() {
-        // Nothing is mounted there: mounts are those of the processes that ran in it.
-        check(program("rm", &["-rf", "--one-file-system", &system.to_string_lossy()]))?;
-    }
-    let sources = sources()?;
-    let (uri, suite) = base(&sources).ok_or("apt knows no archive of Debian")?;
-    let include = format!("--include={}", PACKAGES.join(","));
-    let place = system.to_string_lossy();
-    check(program("debootstrap", &["--variant=minbase", &include, &suite, &place, &uri]))?;
-    let lists: String = sources.iter().map(|source| format!("deb {source}\n")).collect();
-    fs::write(system.join("etc/apt/sources.list"), lists).map_err(|error| error.to_string())?;
+    debian::bootstrap(&system, &PACKAGES)?;
     fs::create_dir_all(system.join(TOOLCHAIN)).map_err(|error| error.to_string())?;
     let clone = system.join(CLONE);
     check(program("git", &["clone", "--quiet", "--no-hardlinks", ".", &clone.to_string_lossy()]))?;
     Ok(system)
-}
-
-/// Returns the archives of Debian that apt uses here, as its list has them: address, suite, component.
-fn sources() -> Result<BTreeSet<String>, String> {
-    check(program("apt-get", &["--quiet", "--quiet", "update"]))?;
-    let format = "$(REPO_URI) $(RELEASE) $(COMPONENT)";
-    let words = ["indextargets", "--format", format, "Created-By: Packages", "Origin: Debian"];
-    Ok(answer(program("apt-get", &words))?.lines().map(String::from).collect())
-}
-
-/// Returns address and suite of the archive that is no addition to another.
-fn base(sources: &BTreeSet<String>) -> Option<(String, String)> {
-    let mut suites = sources.iter().filter_map(|source| {
-        let mut words = source.split(' ');
-        Some((words.next()?.to_owned(), words.next()?.to_owned()))
-    });
-    suites.find(|(_, suite)| !suite.contains(['-', '/']))
 }
 
 /// Returns a command that runs others in the system, with mounts and processes of its own that end with it.
@@ -114,16 +85,5 @@ mod tests {
         let needed = format!("`{}`", PACKAGES.join(" "));
         let (before, _) = readme.split_once("```sh\n").unwrap();
         assert!(before.contains(&needed), "{needed}");
-    }
-
-    #[test]
-    fn the_archive_is_that_of_no_update() {
-        let sources = [
-            "http://a/debian bookworm-updates main",
-            "http://a/debian bookworm main",
-            "http://b/s bookworm-security main",
-        ];
-        let base = base(&sources.map(String::from).into());
-        assert_eq!(base, Some(("http://a/debian".into(), "bookworm".into())));
     }
 }

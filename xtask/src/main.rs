@@ -40,7 +40,7 @@ cargo xtask TASK
   hil [--board NAME] [--filter TEXT] [--junit FILE] [--html FILE] …
                         run the scenarios on boards: the software device, the same behind libmlx5,
                         devices of this machine and of others, reset when they hang
-  dist [--arch x86-64|arm64] [--check]
+  dist [--arch x86-64|arm64] [--check] …
                         pack the stand-in with a launcher, for machines without cargo and Rust
   differential [--count N] [--seed S]
                         compare random requests with what the installed libmlx5 writes
@@ -57,9 +57,9 @@ cargo xtask TASK
                         whatever libFuzzer makes up
   lab [--virtual-dpus]  boards that a labgrid coordinator on this machine lends, under `hil`
   package               build and test the library as a registry would hand it out
-  peer [--dpdk | --spdk DIR]
-                        rdma-core's tests, perftest and DPDK's crypto driver, unchanged, on the
-                        software device; SPDK's library of a checkout
+  peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR]
+                        rdma-core's tests, perftest, UCX, qperf and DPDK's crypto driver, unchanged,
+                        on the software device; checkouts of rdma-core and SPDK
   sanitize [address | valgrind]
                         the tests under AddressSanitizer and valgrind
   storage [--ios N] [--kill] …

@@ -2,27 +2,32 @@
 
 use super::glibc;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use xtask::debian::{Architecture, Dependencies};
 use xtask::run::{self, answer, check, program, root};
 use xtask::toolchain::Toolchain;
 use xtask::{debian, emulate};
 
 const HELP: &str = "\
-cargo xtask dist [--arch x86-64|arm64] [--check]
+cargo xtask dist [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
 Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz: the library that stands in for the kernel, the
 launcher mlx5-emulate, licences and a README. Needed where it is unpacked: glibc as old as Debian
 12's, a POSIX shell, libibverbs with libmlx5. hil-tests/EMULATOR.md is the page for who uses it.
 
-  --arch NAME           x86-64 or arm64 (default: this machine's)
-  --check               unpacks it, too, and runs ibv_devinfo in it, with an empty environment and,
-                        where root runs this, as another user; on this machine's architecture
-  --help                this text
-
-The same sources and compiler make the same bytes.
+  --arch NAME     x86-64 or arm64 (default: this machine's)
+  --check         unpacks it, too, and runs ibv_devinfo in it: with an empty environment and, where
+                  root runs this, as another user; what is for another machine under qemu-user
+  --check-chroot  besides, makes a Debian system that holds what debootstrap calls minbase,
+                  ibverbs-providers and ibverbs-utils, in target/dist/system, and follows the first
+                  steps of the page there, as another user; needs root, and is for this machine's
+                  architecture
+  --twice         builds all of it twice, from nothing each time, and compares the archives: the
+                  same sources, compiler and folder make the same bytes
+  --help          this text
 ";
 
 /// What it is built for: the name on the command line, and the compiler's triple.
@@ -31,27 +36,43 @@ const ARCHITECTURES: &[(&str, &str, &str)] =
 
 const LIBRARY: &str = "libmlx5_uverbs.so";
 
+/// The page for who uses the archive, which is its README.
+const PAGE: &str = "hil-tests/EMULATOR.md";
+
 /// What is in the archive beside the library: the file here, its name there, its rights.
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
     ("hil-tests/uverbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
     ("hil-tests/uverbs/bin/rdma", "bin/rdma", 0o755),
-    ("hil-tests/EMULATOR.md", "README.md", 0o644),
+    (PAGE, "README.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),
 ];
 
-/// Whoever runs the check as root becomes this: nobody's number on Debian.
+/// Whoever runs a check as root becomes this: nobody's number on Debian.
 const NOBODY: u32 = 65534;
+
+/// What the first steps need, beside the least that Debian is.
+const UTILITIES: &[&str] = &["ibverbs-providers", "ibverbs-utils"];
+
+/// What the command line asks for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Checks {
+    own: bool,
+    chroot: bool,
+    twice: bool,
+}
 
 /// Runs `cargo xtask dist` with the arguments after `dist`.
 pub(super) fn run(arguments: &[String]) -> ExitCode {
-    let (mut architecture, mut checked) = (std::env::consts::ARCH, false);
+    let (mut architecture, mut checks) = (std::env::consts::ARCH, Checks::default());
     let mut words = arguments.iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
             "--help" | "-h" => return run::print(HELP, 0),
-            "--check" => checked = true,
+            "--check" => checks.own = true,
+            "--check-chroot" => checks.chroot = true,
+            "--twice" => checks.twice = true,
             "--arch" => architecture = words.next().unwrap_or_default(),
             other => return run::misuse(&format!("unexpected argument `{other}`\n\n{HELP}")),
         }
@@ -60,26 +81,57 @@ pub(super) fn run(arguments: &[String]) -> ExitCode {
     let Some((name, triple, own)) = known else {
         return run::misuse(&format!("unknown architecture `{architecture}`\n\n{HELP}"));
     };
-    if checked && *own != std::env::consts::ARCH {
-        return run::misuse(&format!("--check runs programs, which {name} is not for here"));
+    let is_own = *own == std::env::consts::ARCH;
+    if checks.chroot && !is_own {
+        return run::misuse(&format!(
+            "--check-chroot runs programs of a system, which {name} is not for here"
+        ));
     }
-    let made = make(name, triple).and_then(|archive| {
-        if checked {
-            try_out(&archive)?;
-        }
-        Ok(archive)
-    });
-    match made {
+    match made(name, triple, is_own, checks) {
         Ok(archive) => run::print(&format!("{}\n", archive.display()), 0),
         Err(what) => run::failed(&what),
     }
+}
+
+/// Makes the archive and does with it what was asked for.
+fn made(architecture: &str, triple: &str, is_own: bool, checks: Checks) -> Result<PathBuf, String> {
+    let archive = if checks.twice { twice(architecture, triple)? } else { make(architecture, triple)? };
+    if checks.own {
+        debian::install(debian::VERBS)?;
+        debian::install(if is_own { debian::PEERS } else { debian::EMULATORS })?;
+        try_out(&archive, is_own)?;
+    }
+    if checks.chroot {
+        follow_the_page(&archive)?;
+    }
+    Ok(archive)
+}
+
+/// Makes the archive twice, each time from nothing.
+fn twice(architecture: &str, triple: &str) -> Result<PathBuf, String> {
+    let read = |archive: &Path| fs::read(archive).map_err(|error| format!("{}: {error}", archive.display()));
+    let built = cross(triple);
+    let anew = || {
+        if built.exists() {
+            fs::remove_dir_all(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+        }
+        make(architecture, triple)
+    };
+    let first = read(&anew()?)?;
+    let archive = anew()?;
+    if read(&archive)? == first { Ok(archive) } else { Err("two builds made different archives".into()) }
+}
+
+/// Returns where cargo puts what is built for a triple.
+fn cross(triple: &str) -> PathBuf {
+    root().join("target/cross").join(triple).join("release")
 }
 
 /// Builds and packs, and returns the archive.
 fn make(architecture: &str, triple: &str) -> Result<PathBuf, String> {
     let toolchain = Toolchain::portable(triple)?;
     check(toolchain.cargo(&["build", "--quiet", "--release", "--package", "mlx5-uverbs", "--lib"]))?;
-    let library = root().join("target/cross").join(triple).join("release").join(LIBRARY);
+    let library = cross(triple).join(LIBRARY);
     eprintln!("{}", glibc::check(&library, glibc::DEBIAN_12)?);
     let name = format!("mlx5-emulate-{}-{architecture}", env!("CARGO_PKG_VERSION"));
     let dist = root().join("target/dist");
@@ -111,31 +163,90 @@ fn put(from: &Path, to: &Path, rights: u32) -> Result<(), String> {
     copied.map_err(|error| format!("{}: {error}", from.display()))
 }
 
+/// Unpacks the archive into a folder, and returns where it is.
+fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
+    check(program("tar", &["-xzf", &archive.to_string_lossy(), "-C", &folder.to_string_lossy()]))?;
+    let name = archive.file_stem().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
+    Ok(folder.join(name))
+}
+
+/// Whether root runs this.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 /// Runs `ibv_devinfo` from the unpacked archive as somebody who has nothing else.
-fn try_out(archive: &Path) -> Result<(), String> {
-    debian::install(&[debian::VERBS, debian::PEERS].concat())?;
+fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
     // The other user goes through it.
     let opened = fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755));
     opened.map_err(|error| format!("{}: {error}", folder.path().display()))?;
-    let place = folder.path().to_string_lossy();
-    check(program("tar", &["-xzf", &archive.to_string_lossy(), "-C", &place]))?;
-    let name = archive.file_stem().and_then(|name| Path::new(name).file_stem()).unwrap_or_default();
-    let unpacked = folder.path().join(name);
+    let unpacked = unpack(archive, folder.path())?;
     let devices = folder.path().join("devices");
     let lost = |error: std::io::Error| format!("{}: {error}", devices.display());
     fs::create_dir(&devices).map_err(lost)?;
     let mut command = Command::new("./mlx5-emulate");
-    command.args(["--dir", &devices.to_string_lossy(), "ibv_devinfo", "-d", "mlx5_0"]);
-    command.env_clear().current_dir(&unpacked);
-    if fs::metadata("/proc/self").is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0) {
-        chown(&devices, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
-        command.gid(NOBODY).uid(NOBODY);
+    command.env_clear().current_dir(&unpacked).args(["--dir", &devices.to_string_lossy()]);
+    if is_own {
+        command.arg("ibv_devinfo");
+        if is_root() {
+            chown(&devices, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+            command.gid(NOBODY).uid(NOBODY);
+        }
+    } else {
+        // This machine's shell and loader say that they cannot have the library; the emulated program has it.
+        let system = debian::unpack(Architecture::Arm64, "utilities", UTILITIES, Dependencies::Included)?;
+        command.args(["qemu-aarch64", "-L"]).arg(&system).arg(system.join("usr/bin/ibv_devinfo"));
     }
+    command.args(["-d", "mlx5_0"]);
     let printed = answer(command)?;
     if printed.contains("PORT_ACTIVE") {
         Ok(())
     } else {
         Err(format!("ibv_devinfo shows no active port:\n{printed}"))
+    }
+}
+
+/// Follows the first steps of the page in a system that has nothing that they do not need.
+fn follow_the_page(archive: &Path) -> Result<(), String> {
+    let page = root().join(PAGE);
+    let page = fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let steps = first_steps(&page).ok_or(format!("{PAGE} has no first steps"))?;
+    let system = root().join("target/dist/system");
+    debian::bootstrap(&system, UTILITIES)?;
+    let home = system.join("home/user");
+    let lost = |error: std::io::Error| format!("{}: {error}", home.display());
+    fs::create_dir_all(&home).map_err(lost)?;
+    let name = archive.file_name().unwrap_or_default();
+    fs::copy(archive, home.join(name)).map_err(lost)?;
+    chown(&home, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
+    // Says which address `localhost` is.
+    fs::copy("/etc/hosts", system.join("etc/hosts")).map_err(lost)?;
+    let script = format!("cd /home/user\n{steps}wait $!\n");
+    let mut command =
+        program("chroot", &[&format!("--userspec={NOBODY}:{NOBODY}"), &system.to_string_lossy()]);
+    command.args(["/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "sh", "-exc", &script]);
+    let printed = answer(command)?;
+    // Both ends of the ping-pong say how long a turn took.
+    let (active, turns) = (printed.contains("PORT_ACTIVE"), printed.matches(" usec/iter").count());
+    if active && turns == 2 { Ok(()) } else { Err(format!("the first steps of {PAGE} say:\n{printed}")) }
+}
+
+/// Returns the commands of the page's first block for a shell.
+fn first_steps(page: &str) -> Option<&str> {
+    let (_, block) = page.split_once("## First steps\n")?.1.split_once("```sh\n")?;
+    Some(block.split_once("```")?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_first_steps_and_help_fits_a_line() {
+        let page = fs::read_to_string(root().join(PAGE)).unwrap();
+        let steps = first_steps(&page).unwrap();
+        assert!(steps.starts_with("tar ") && steps.ends_with(" localhost\n"), "{steps}");
+        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
     }
 }
