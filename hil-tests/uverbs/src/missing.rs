@@ -27,7 +27,11 @@ pub(crate) enum Missing {
 
 /// Each with its name and what comes of it.
 const TABLE: &[(Missing, &str, &str)] = &[
-    (Missing::ConnectionManager, "rdma_cm", "librdmacm finds no device; exchange addresses over a socket"),
+    (
+        Missing::ConnectionManager,
+        "rdma_cm",
+        "librdmacm finds no device, nor do qperf's ud_*; exchange addresses over a socket",
+    ),
     (Missing::Xrc, "XRC", "domains, queue pairs and receive queues of XRC are refused"),
     (Missing::RawPacket, "raw packets", "IBV_QPT_RAW_PACKET, work queues and their tables are refused"),
     (Missing::Flows, "steering", "flows, matchers and flow tables are refused"),
