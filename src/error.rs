@@ -16,6 +16,7 @@
 //! ```
 
 use crate::types::{BlockSize, DomainKind, Qpn};
+use crate::wire::MAX_WQE_OCTOWORDS;
 use crate::wire::cqe::CqeOpcode;
 use crate::wire::data::DataSegment;
 use crate::wire::klm::Klm;
@@ -254,6 +255,29 @@ pub enum PostError {
         /// Bytes that fit.
         max: u16,
     },
+    /// The control segment of a request that the caller built has a size that none has: 0, or over 63 octowords.
+    RawSize {
+        /// The size that it says, in octowords of 16 bytes.
+        octowords: u8,
+    },
+    /// A request that the caller built has fewer bytes than it says, or than a control segment.
+    RawTooShort {
+        /// Bytes that it says.
+        needed: u16,
+        /// Bytes given.
+        have: u16,
+    },
+    /// The queue was made for a queue pair without copies in memory.
+    MemcpyUnsupported,
+    /// A copy in memory has no bytes.
+    MemcpyEmpty,
+    /// A copy in memory is longer than the device's copies.
+    MemcpyTooLong {
+        /// Its length in MiB, rounded up.
+        mebibytes: u16,
+        /// Logarithm of the most bytes.
+        log_max: u8,
+    },
     /// The position from which requests were to be cancelled is not one of an outstanding request.
     NotOutstanding {
         /// The position, a block number modulo 2^16.
@@ -293,6 +317,18 @@ impl fmt::Display for PostError {
                 )
             }
             Self::InlineTooLong { length, max } => write!(f, "{length} bytes of inline data, {max} fit"),
+            Self::RawSize { octowords } => write!(
+                f,
+                "the control segment says {octowords} octowords: 1 to {MAX_WQE_OCTOWORDS} are allowed"
+            ),
+            Self::RawTooShort { needed, have } => {
+                write!(f, "the request says that it has {needed} bytes: {have} are given")
+            }
+            Self::MemcpyUnsupported => f.write_str("the queue pair does not copy in memory"),
+            Self::MemcpyEmpty => f.write_str("a copy in memory has no bytes"),
+            Self::MemcpyTooLong { mebibytes, log_max } => {
+                write!(f, "a copy in memory of {mebibytes} MiB: 2^{log_max} bytes are the most")
+            }
             Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
             Self::OtherPool => f.write_str("the mkey is of another pool"),
         }

@@ -137,7 +137,7 @@ pub struct GeneralCapabilities {
     /// Logarithm of the bytes of a BlueFlame register, both halves; `None` without BlueFlame.
     pub log_blue_flame: Option<u8>,
     /// Requests copy memory: logarithm of the longest copy in bytes, 0 where it is not told; `None` without. See
-    /// [`GeneralCapabilities::max_memcpy_bytes`].
+    /// [`GeneralCapabilities::log_max_memcpy_bytes`].
     pub log_max_copy: Option<u8>,
     /// A queue pair that copies memory has to be told so ([`crate::command::Init2Init::memcpy`]; PRM `dma_mmo_qp`). Where it is false
     /// and there are copies, each may (`dma_mmo_sq`).
@@ -266,12 +266,11 @@ impl GeneralCapabilities {
         }
     }
 
-    /// Returns how many bytes a request copies in memory at most, `None` where none does (the rule is rdma-core's).
-    pub const fn max_memcpy_bytes(&self) -> Option<u32> {
+    /// Returns the logarithm of how many bytes a request copies in memory at most, `None` where none does (the rule is rdma-core's).
+    pub const fn log_max_memcpy_bytes(&self) -> Option<u8> {
         match self.log_max_copy {
-            None => None,
-            Some(0) => Some(1 << 31),
-            Some(log) => Some(1_u32.unbounded_shl(log as u32)),
+            Some(0) => Some(31),
+            log => log,
         }
     }
 

@@ -30,6 +30,10 @@ pub enum RequestKind {
     SetPsv,
     /// Invalidation of a local key (`IBV_WC_LOCAL_INV`).
     LocalInvalidate,
+    /// Copy in memory (`MLX5DV_WC_MEMCPY`).
+    Memcpy,
+    /// What the caller built, whatever it does (`MLX5DV_WC_RAW_WQE`).
+    Raw,
 }
 
 /// A work request that a completion retired.

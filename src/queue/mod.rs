@@ -43,6 +43,7 @@ mod mkey_pool;
 mod producer;
 mod psv;
 mod qp_table;
+mod raw;
 mod receive;
 mod request;
 mod retire;

@@ -2,6 +2,7 @@
 
 use crate::types::{Qpn, UmrFence};
 use crate::wire::{MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, UMR_HEAD_BLOCKS, WQEBB_BYTES};
+use crate::wqe::MemcpyConfig;
 use crate::wqe::control::RequestFlags;
 
 /// Bytes that the inline header adds to inline data.
@@ -36,6 +37,8 @@ pub struct SendQueueConfig {
     pub small_fence: bool,
     /// The fence of a request after a change of an mkey.
     pub umr_fence: UmrFence,
+    /// What copies in memory need, for a queue pair that has them; `None` for one that has not.
+    pub memcpy: Option<MemcpyConfig>,
 }
 
 impl SendQueueConfig {
@@ -47,7 +50,7 @@ impl SendQueueConfig {
     };
 
     /// A new queue pair: inline data up to the largest limit, 30 data segments, any number of requests, signalled one by one,
-    /// the small fence after changes of mkeys.
+    /// the small fence after changes of mkeys, no copies in memory.
     pub const fn new(qpn: Qpn) -> Self {
         Self {
             qpn,
@@ -58,6 +61,7 @@ impl SendQueueConfig {
             first_block: 0,
             small_fence: false,
             umr_fence: UmrFence::Small,
+            memcpy: None,
         }
     }
 

@@ -8,9 +8,9 @@ use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
-use crate::wqe::Payload;
 use crate::wqe::control::{self, ControlFields, RequestFlags};
 use crate::wqe::umr::Configuration;
+use crate::wqe::{MemcpyConfig, Payload};
 use zerocopy::big_endian::U32;
 
 /// The part of a send queue that requests work on.
@@ -31,6 +31,7 @@ pub(super) struct SendState<'r> {
     /// Octowords that layout and BSFs may have, and blocks that a UMR with them may have.
     max_octowords: usize,
     max_umr_blocks: usize,
+    pub(super) memcpy: Option<MemcpyConfig>,
 }
 
 impl<'r> SendState<'r> {
@@ -50,6 +51,7 @@ impl<'r> SendState<'r> {
             max_sge: config.max_sge.clamp(1, usize::from(MAX_WQE_OCTOWORDS) - 3),
             max_octowords,
             max_umr_blocks: UMR_HEAD_BLOCKS + max_octowords / OCTOWORDS_PER_BLOCK,
+            memcpy: config.memcpy,
         }
     }
 

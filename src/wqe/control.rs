@@ -46,9 +46,14 @@ impl RequestFlags {
         Self(self.0 & !Self::SIGNALED.0)
     }
 
+    /// Returns the flags as a control segment has them.
+    pub(crate) const fn bits(self) -> FmCeSe {
+        FmCeSe::from_bits(self.0)
+    }
+
     /// Returns the fence mode.
     pub(crate) const fn fence_mode(self) -> u8 {
-        FmCeSe::from_bits(self.0).fm()
+        self.bits().fm()
     }
 }
 

@@ -83,6 +83,26 @@ pub struct Remote {
     pub rkey: Key,
 }
 
+/// A place in memory of this side, for a copy.
+///
+/// ```
+/// use mlx5_mkey::error::PostError;
+/// use mlx5_mkey::queue::{Doorbell, SendQueue};
+/// use mlx5_mkey::wqe::Local;
+/// /// Copies a page, and has the completion say when it is there.
+/// fn copy<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, to: Local, from: Local) -> Result<(), PostError> {
+///     queue.request(1).signaled().memcpy(to, from, 4096)
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Local {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Local key of the memory.
+    pub lkey: Key,
+}
+
 /// The data that a send or an RDMA WRITE carries.
 ///
 /// ```

@@ -32,10 +32,13 @@ pub(crate) mod bsf;
 pub(crate) mod control;
 pub(crate) mod data_path;
 pub(crate) mod layout;
+pub(crate) mod memcpy;
 pub(crate) mod prepared;
+pub(crate) mod raw;
 pub(crate) mod size;
 pub(crate) mod umr;
 
-pub use data_path::{Payload, Remote, Sge};
+pub use data_path::{Local, Payload, Remote, Sge};
+pub use memcpy::MemcpyConfig;
 pub use prepared::PreparedConfig;
 pub use size::RequestSize;

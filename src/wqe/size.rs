@@ -1,5 +1,6 @@
 //! How much of a send queue requests take, before there is one.
 
+use super::memcpy::Memcpy;
 use crate::mkey::MkeyKind;
 use crate::wire::{OCTOWORD_BYTES, UMR_HEAD_BLOCKS, blocks_of};
 
@@ -78,6 +79,16 @@ impl RequestSize {
     /// An atomic.
     pub const fn atomic() -> Self {
         Self::octowords(CONTROL + REMOTE + ATOMIC + 1)
+    }
+
+    /// A copy in memory.
+    pub const fn memcpy() -> Self {
+        Self::octowords(Memcpy::OCTOWORDS)
+    }
+
+    /// A work request that the caller built, of this many octowords of 16 bytes, its control segment included.
+    pub const fn raw(octowords: usize) -> Self {
+        Self::octowords(octowords)
     }
 
     /// A NOP.

@@ -29,7 +29,7 @@ use mlx5_mkey::wire::{
     cqe::{Cqe, Cqe128, CqeTail},
     data::DataSegment,
 };
-use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 
 #[cfg(target_os = "none")]
 #[panic_handler]
@@ -138,6 +138,18 @@ pub fn entry_data_path(
     queue.request(6).rdma_read(remote, sges)?;
     queue.request(7).compare_swap(remote, 1, 2, sge)?;
     queue.request(8).fetch_add(remote, 1, sge)
+}
+
+/// Posts what the caller built, and a copy in memory.
+#[unsafe(no_mangle)]
+pub fn entry_raw(
+    queue: &mut Queue<'_>,
+    wqe: &[u8],
+    (to, from): (Local, Local),
+    bytes: u32,
+) -> Result<(), PostError> {
+    queue.request(1).signaled().raw(wqe)?;
+    queue.request(2).memcpy(to, from, bytes)
 }
 
 /// What a send queue tells, and how it takes things back.

@@ -318,9 +318,9 @@ pub struct Mlx5QpEx {
     pub set_mkey_list: unsafe extern "C" fn(*mut Mlx5QpEx, u16, *const IbvSge),
     pub set_mkey_interleaved: unsafe extern "C" fn(*mut Mlx5QpEx, u32, u16, *const Interleaved),
     pub set_mkey_sig: unsafe extern "C" fn(*mut Mlx5QpEx, *const SigBlockAttr),
-    pub raw_wqe: *const c_void,
+    pub raw_wqe: unsafe extern "C" fn(*mut Mlx5QpEx, *const c_void),
     pub set_dc_addr_stream: *const c_void,
-    pub memcpy: *const c_void,
+    pub memcpy: unsafe extern "C" fn(*mut Mlx5QpEx, u32, u64, u32, u64, usize),
     pub set_mkey_crypto: unsafe extern "C" fn(*mut Mlx5QpEx, *const CryptoAttr),
 }
 
@@ -333,6 +333,8 @@ const _: () = assert!(core::mem::offset_of!(QpEx, local_inv) == 208);
 const _: () = assert!(core::mem::offset_of!(QpEx, set_sge) == 304);
 const _: () = assert!(core::mem::offset_of!(QpEx, complete) == 328);
 const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, mkey_configure) == 32);
+const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, raw_wqe) == 72);
+const _: () = assert!(core::mem::offset_of!(Mlx5QpEx, memcpy) == 88);
 const _: () = assert!(size_of::<QpAttr>() == 144 && core::mem::offset_of!(QpAttr, gid) == 56);
 const _: () = assert!(core::mem::offset_of!(QpAttr, alternate) == 88);
 const _: () = assert!(core::mem::offset_of!(QpAttr, timeout) == 130);

@@ -321,6 +321,8 @@ impl RefQueue {
         const OPS: u64 = 0b10_1111_1111;
         /// Also the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
         const MKEY_CONFIGURE: u64 = 1 << 2 | 1 << 1 | 1;
+        const RAW_WQE: u64 = 1 << 3;
+        const MEMCPY: u64 = 1 << 4;
         const MLX5_SEND_OPS: u64 = 1 << 2;
         const OBJ_QP: u64 = 1;
         let api = &device.api;
@@ -339,7 +341,7 @@ impl RefQueue {
         };
         let mut mlx5_attr = Mlx5QpInitAttr {
             comp_mask: MLX5_SEND_OPS,
-            send_ops_flags: MKEY_CONFIGURE,
+            send_ops_flags: MKEY_CONFIGURE | RAW_WQE | MEMCPY,
             ..Mlx5QpInitAttr::default()
         };
         // SAFETY: context, PD and CQ are live; the attributes are read and written during the call.

@@ -223,6 +223,8 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::compare_swap", &Way::ALL),
     ("SendRequest::fetch_add", &Way::ALL),
     ("SendRequest::nop", &Way::ALL),
+    ("SendRequest::raw", &Way::ALL),
+    ("SendRequest::memcpy", &Way::ALL),
     // They post an invalidation through `SendRequest::invalidate_mkey`.
     ("MkeyPool::put", &[]),
     ("MkeyCache::invalidate", &[]),

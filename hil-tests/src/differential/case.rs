@@ -112,6 +112,10 @@ pub(super) enum Work {
     /// Compared value, new value.
     CompareSwap(Remote, u64, u64, (u64, u32, u32)),
     FetchAdd(Remote, u64, (u64, u32, u32)),
+    /// To and from, address and key each; bytes.
+    Memcpy((u64, u32), (u64, u32), u32),
+    /// A work request in bytes, with flags of its own.
+    Raw(Vec<u8>),
 }
 
 /// What requests are made for.
@@ -131,6 +135,14 @@ pub(super) struct Limits {
     pub(super) wire_bytes: u32,
     /// Requests for which there is room, where no completion will free more.
     pub(super) room: Option<u32>,
+    /// Number of the queue pair.
+    pub(super) qpn: u32,
+    /// Blocks that the reference reckons with for a request: it counts requests, not blocks.
+    pub(super) max_blocks: u32,
+    /// The last request was one after which the next is fenced.
+    pub(super) fenced: bool,
+    /// Blocks up to the ring's end.
+    pub(super) before_end: u32,
 }
 
 /// A chain of one to five requests: of any, or of such that the device can execute; now and then one that fills the queue.
@@ -148,18 +160,84 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
     if limits.fresh && limits.kind.signature && random.percent(50) {
         works.insert(0, Work::Configure(introduction(random)));
     }
+    if limits.before_end < limits.max_blocks && random.percent(10) {
+        // Over the ring's end.
+        works.insert(0, raw(random, limits, limits.before_end * 4 + 1));
+    }
     let silent = random.percent(20);
+    let mut fenced = limits.fenced;
     works
         .into_iter()
-        .map(|work| {
-            let flags = Flags {
+        .map(|mut work| {
+            let mut flags = Flags {
                 fence: random.percent(20),
                 signaled: !silent && random.percent(60),
                 solicited: random.percent(20),
             };
+            if let Work::Raw(bytes) = &mut work {
+                bytes[11] = raw_flags(random, flags, fenced);
+                // The reference does not look at others.
+                flags = Flags { fence: false, signaled: false, solicited: false };
+            }
+            fenced = matches!(work, Work::Configure(_) | Work::Invalidate(_));
             (flags, work)
         })
         .collect()
+}
+
+/// Returns the flags that a raw request has of its own. Where the library would fence it, it has a fence: the reference leaves that to
+/// the caller.
+fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
+    let fence = match flags.fence || fenced {
+        true => random.pick(&[0x20, 0x60, 0x80]),
+        false => 0,
+    };
+    let signaled = if flags.signaled { random.pick(&[0x08, 0x08, 0x0c]) } else { 0 };
+    fence | signaled | u8::from(flags.solicited) << 1
+}
+
+/// A raw request of at least `least` octowords: an RDMA WRITE between memory that is there, a NOP, or what no device knows. UMRs and SET_PSVs are not among them:
+/// the library fences what follows them.
+fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
+    let most = (limits.max_blocks * 4).min(63);
+    let octowords = least + random.below(most - least + 1);
+    let mut wqe = vec![0; 16];
+    match random.below(6) {
+        0..4 if octowords > 2 => {
+            let remote = OUTER + u64::from(random.below(0x1000));
+            wqe.extend([&remote.to_be_bytes()[..], &REGION.to_be_bytes(), &[0; 4]].concat());
+            for _ in 2..octowords {
+                let (bytes, address) = (1 + random.below(64), INNER + u64::from(random.below(0x8000)));
+                let segment = [&bytes.to_be_bytes()[..], &REGION.to_be_bytes(), &address.to_be_bytes()];
+                wqe.extend(segment.concat());
+            }
+            wqe[3] = 0x08;
+        }
+        4 if least == 1 => {}
+        _ => {
+            wqe.extend((16..octowords * 16).map(|_| random.next() as u8));
+            wqe[3] = random.pick(&[0x0a, 0x10, 0x17, 0x2f, 0x3c, 0x7f]);
+            wqe[0] = random.pick(&[0, 1, 6]);
+        }
+    }
+    // The place is not its own; the reference leaves the queue pair to the caller.
+    wqe[1..3].copy_from_slice(&(random.next() as u16).to_be_bytes());
+    let octowords = (wqe.len() / 16) as u32;
+    wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
+    wqe[8] = if random.percent(10) { random.next() as u8 } else { 0 };
+    Work::Raw(wqe)
+}
+
+/// A copy in memory that is there, of an mkey that changes nothing or between regions.
+fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
+    let plain = !limits.kind.signature && !limits.kind.crypto;
+    let mut place = |base: u64| (base + u64::from(random.below(0x4000)), REGION);
+    let (mut to, from) = (place(OUTER), place(INNER));
+    let mut bytes = 1 + random.below(0x4000);
+    if plain && random.percent(50) {
+        (to, bytes) = ((0, limits.key), wire);
+    }
+    Work::Memcpy(to, from, bytes)
 }
 
 /// A configuration after which both PSVs of an mkey stand in requests: without them it cannot be used again.
@@ -200,7 +278,11 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
     }
     let configured = works.first().cloned();
     for _ in 0..1 + random.below(3) {
-        works.push(transfer(random, limits.key, bytes));
+        works.push(match random.below(20) {
+            0 | 1 => raw(random, limits, 1),
+            2 | 3 => memcpy(random, limits, bytes),
+            _ => transfer(random, limits.key, bytes),
+        });
     }
     if let Some(again) = configured
         && random.percent(25)
@@ -352,7 +434,15 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
     let remote = remote(random.next(), random.next() as u32);
-    match random.below(18) {
+    match random.below(21) {
+        18 | 19 => raw(random, limits, 1),
+        20 => {
+            let mut place = || (random.next(), random.next() as u32);
+            let (to, from) = (place(), place());
+            // The longest are of 2 MiB.
+            let bytes = random.pick(&[0, 1, 64, 1 << 21, (1 << 21) + 1, 1 << 31, u32::MAX]);
+            Work::Memcpy(to, from, bytes)
+        }
         16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
         17 => Work::FetchAdd(remote, random.next(), sge(random)),
         0 => Work::Send(payload(random, limits)),

@@ -132,6 +132,11 @@ impl Coverage {
         let before = self.executed;
         let mut last: Option<&Config> = None;
         for ((flags, work), span) in done.iter().zip(&spans) {
+            let of = &mut self.ways[chain.way as usize];
+            of.requests += 1;
+            of.copies += u64::from(matches!(work, Work::Memcpy(..)));
+            of.raw += u64::from(matches!(work, Work::Raw(_)));
+            self.raw_wrapped += u64::from(matches!(work, Work::Raw(_)) && issued.wraps(span));
             match work {
                 Work::Configure(config) => {
                     let (signaled, wraps) = (flags.signaled, issued.wraps(span));

@@ -52,6 +52,8 @@ pub struct Coverage {
     pub kept_crypto: u64,
     /// Atomics.
     pub atomics: u64,
+    /// Raw requests that begin before the ring's end and end behind it.
+    pub raw_wrapped: u64,
     /// Configurations through the reference's older calls.
     pub older: u64,
     /// Configurations of the cipher.
@@ -83,6 +85,12 @@ pub struct OfWay {
     pub wrapped: u64,
     /// Configurations of mkeys that had a signature error before.
     pub behind_errors: u64,
+    /// Requests of any kind that both devices executed.
+    pub requests: u64,
+    /// Copies in memory among them.
+    pub copies: u64,
+    /// Raw requests among them.
+    pub raw: u64,
     /// Chains for which the queue was too full.
     pub full: u64,
 }
@@ -101,6 +109,7 @@ impl Coverage {
             ("configurations that write a signature in force again", self.kept_signatures),
             ("configurations that write crypto properties in force again", self.kept_crypto),
             ("atomics executed", self.atomics),
+            ("raw requests over the ring's end", self.raw_wrapped),
             ("configurations by mr_list or mr_interleaved", self.older),
             ("cipher configurations executed", self.crypto),
             ("chains that the reference alone has no room for", self.lifted),
@@ -128,6 +137,9 @@ impl OfWay {
             ("configurations that keep what is in force", self.kept),
             ("configurations over the ring's end", self.wrapped),
             ("configurations behind a signature error", self.behind_errors),
+            ("requests", self.requests),
+            ("copies in memory", self.copies),
+            ("raw requests", self.raw),
             ("chains that a full queue refused", self.full),
         ]
         .into_iter()

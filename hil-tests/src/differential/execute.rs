@@ -221,6 +221,7 @@ impl Side {
         let qpn = self.device.create_qp(attributes).map_err(refused)?;
         self.qpn = Some(qpn);
         self.device.connect(qpn, Peer::Local(qpn)).map_err(refused)?;
+        self.device.set_copies(qpn, true).map_err(refused)?;
         self.device.set_send_counter(qpn, counter).map_err(refused)?;
         self.memory(RECORDS[0], 8)?.copy_from_slice(&[0, 0, 0, 1 << LOG_RECEIVES, 0, 0, 0, 0]);
         let counter = u32::from(counter).to_be_bytes();

@@ -40,7 +40,9 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
         | Work::SendInvalidate(_, payload)
         | Work::Write(_, payload)
         | Work::WriteImm(_, _, payload) => matches!(payload, Payload::Inline(_)),
-        Work::Read(..) | Work::CompareSwap(..) | Work::FetchAdd(..) => false,
+        Work::Read(..) | Work::CompareSwap(..) | Work::FetchAdd(..) | Work::Memcpy(..) | Work::Raw(_) => {
+            false
+        }
     };
     [(flags.fence, FENCE), (flags.signaled, SIGNALED), (flags.solicited, SOLICITED), (inline, INLINE)]
         .iter()
@@ -91,6 +93,15 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
             Work::FetchAdd(remote, add, sge) => {
                 ((*ex).atomic_fetch_add)(ex, remote.rkey.get(), remote.address, *add);
                 sges_of(queue, &[*sge]);
+            }
+            Work::Memcpy((to, to_key), (from, from_key), bytes) => {
+                let mlx5 = queue.mlx5();
+                ((*mlx5).memcpy)(mlx5, *to_key, *to, *from_key, *from, *bytes as usize);
+            }
+            Work::Raw(wqe) => {
+                let mlx5 = queue.mlx5();
+                // It has as many bytes as it says.
+                ((*mlx5).raw_wqe)(mlx5, wqe.as_ptr().cast());
             }
         }
     }

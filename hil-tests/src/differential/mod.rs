@@ -1,8 +1,8 @@
 //! Random requests, issued by the installed libmlx5 and by the library: compared byte by byte, then executed.
 //!
 //! The reference writes into the ring of a queue pair that its device does not execute; the library into an array, with
-//! the same numbers and limits. What the reference keeps to itself, the numbers of an mkey's PSVs and of the DEK, is read
-//! from what it wrote first, and must stay the same from then on.
+//! the same numbers and limits. What the reference keeps to itself, the numbers of an mkey's PSVs and of the DEK and the opaque buffer
+//! of copies, is read from what it wrote first, and must stay the same from then on.
 //!
 //! Then both rings are copied as they stand to software devices that were alike so far, and must be alike afterwards
 //! (`execute`). The completions go back to the reference's completion queue and to one of the library's, which frees room
@@ -34,7 +34,8 @@ pub use coverage::{Coverage, OfWay, Tally};
 use execute::Twins;
 use libmlx5::abi::QpCap;
 use libmlx5::{Device, RefMkey, RefQueue};
-use mlx5_mkey::types::DekId;
+use mlx5_mkey::types::{DekId, Key};
+use mlx5_mkey::wqe::Local;
 use session::Session;
 use std::io;
 use std::rc::Rc;
@@ -88,6 +89,20 @@ fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     // The crypto BSF is the last block of the request; the DEK stands at byte 32.
     let end = usize::from(ring[7] & 0x3f) * 16;
     Ok(DekId::from_low_bits(word(&ring, end - 64 + 32)))
+}
+
+/// Has the reference copy memory, and reads from that which opaque buffer it has for that.
+fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
+    let mkey = RefMkey::create(device, false, false, 4)?;
+    let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
+    let flags = Flags { fence: false, signaled: false, solicited: false };
+    let errno = ffi::issue(&mut queue, 0, &[(flags, Work::Memcpy((0, 0), (0, 0), 1))], &mkey);
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    let ring = queue.ring();
+    let address = u64::from(word(&ring, 24)) << 32 | u64::from(word(&ring, 28));
+    Ok(Local { address, lkey: Key::from_raw(word(&ring, 20)) })
 }
 
 /// What a queue pair is asked for.

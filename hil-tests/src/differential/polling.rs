@@ -7,15 +7,17 @@ use super::post::Ours;
 use super::queues::Queues;
 use super::session::Session;
 use mlx5_mkey::mkey::Mkey;
-use mlx5_mkey::queue::{Completion, CompletionQueue, CqDoorbellRecord, Outcome, QpRouter, WorkCompletion};
+use mlx5_mkey::queue::{
+    Completion, CompletionQueue, CqDoorbellRecord, Outcome, QpRouter, RequestKind, WorkCompletion,
+};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, Syndrome};
 use std::io;
 
 /// What the library makes of completions.
 #[derive(Default)]
 struct Polled {
-    /// Name and `enum ibv_wc_status`.
-    works: Vec<(u64, u32)>,
+    /// Name, `enum ibv_wc_status` and, of what has succeeded, `enum ibv_wc_opcode`.
+    works: Vec<(u64, u32, u32)>,
     /// Signature errors.
     errors: usize,
 }
@@ -26,7 +28,9 @@ impl Session {
         let mut ring = self.deliver()?;
         let errors = self.pending.iter().filter(|entry| entry.opcode() == CqeOpcode::SIGNATURE_ERROR).count();
         self.pending.clear();
-        let theirs: Vec<_> = self.completions.poll()?.iter().map(|done| (done.wr_id, done.status)).collect();
+        let done = self.completions.poll()?;
+        let opcode = |done: &libmlx5::abi::WorkCompletion| if done.status == 0 { done.opcode } else { 0 };
+        let theirs: Vec<_> = done.iter().map(|done| (done.wr_id, done.status, opcode(done))).collect();
         let Some(mkey) = &mut pair.ours else {
             return Ok((!theirs.is_empty()).then(|| "of an mkey that was never configured".into()));
         };
@@ -94,15 +98,33 @@ fn poll_ours(ring: &mut [Cqe], queue: &mut Ours<'_>, mkey: &mut Mkey) -> io::Res
     Ok(Ok(polled))
 }
 
-/// Puts a completion as verbs do: name and `enum ibv_wc_status`.
-fn as_reference(completion: &WorkCompletion) -> (u64, u32) {
-    let status = match completion.outcome {
+/// Puts a completion as verbs do: name, `enum ibv_wc_status` and, of what has succeeded, `enum ibv_wc_opcode`.
+fn as_reference(completion: &WorkCompletion) -> (u64, u32, u32) {
+    let (status, opcode) = match completion.outcome {
         Outcome::Failed(failure) => match failure.syndrome {
-            Syndrome(code @ (1 | 2 | 4 | 5 | 6)) => code.into(),
-            Syndrome(code @ 0x10..=0x16) => u32::from(code) - 9,
-            Syndrome(_) => 21,
+            Syndrome(code @ (1 | 2 | 4 | 5 | 6)) => (code.into(), 0),
+            Syndrome(code @ 0x10..=0x16) => (u32::from(code) - 9, 0),
+            Syndrome(_) => (21, 0),
         },
-        _ => 0,
+        Outcome::Sent { kind, .. } => (0, opcode(kind)),
+        Outcome::Received { .. } => (0, u32::MAX),
     };
-    (completion.id, status)
+    (completion.id, status, opcode)
+}
+
+/// Returns what verbs call it (`enum ibv_wc_opcode`).
+const fn opcode(kind: RequestKind) -> u32 {
+    const DRIVER1: u32 = 135;
+    match kind {
+        RequestKind::Send => 0,
+        RequestKind::RdmaWrite => 1,
+        RequestKind::RdmaRead => 2,
+        RequestKind::CompareSwap => 3,
+        RequestKind::FetchAdd => 4,
+        RequestKind::LocalInvalidate => 6,
+        RequestKind::MkeyConfigure => DRIVER1,
+        RequestKind::Raw => DRIVER1 + 1,
+        RequestKind::Memcpy => DRIVER1 + 2,
+        RequestKind::Nop | RequestKind::SetPsv | RequestKind::MkeyConfigurePart => u32::MAX,
+    }
 }

@@ -9,7 +9,7 @@ use mlx5_mkey::mkey::{
 };
 use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::types::Key;
-use mlx5_mkey::wqe::{Payload as Data, PreparedConfig, Sge};
+use mlx5_mkey::wqe::{Local, Payload as Data, PreparedConfig, Sge};
 
 /// The library's queue.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
@@ -73,6 +73,8 @@ fn post<'c>(
             request.compare_swap(*remote, *compare, *swap, &one_sge(sge))
         }
         Work::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, &one_sge(sge)),
+        Work::Memcpy(to, from, bytes) => request.memcpy(place(*to), place(*from), *bytes),
+        Work::Raw(wqe) => request.raw(wqe),
         Work::Send(payload) => with(payload, |data| request.send(data)),
         Work::SendImm(imm, payload) => with(payload, |data| request.send_imm(*imm, data)),
         Work::SendInvalidate(key, payload) => {
@@ -91,6 +93,10 @@ fn with(payload: &Payload, post: impl FnOnce(Data<'_>) -> Result<(), PostError>)
         Payload::Inline(bytes) => post(Data::Inline(bytes)),
         Payload::Sges(list) => post(Data::Sges(&sges(list))),
     }
+}
+
+fn place((address, key): (u64, u32)) -> Local {
+    Local { address, lkey: Key::from_raw(key) }
 }
 
 fn sges(list: &[(u64, u32, u32)]) -> Vec<Sge> {

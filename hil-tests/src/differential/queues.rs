@@ -8,8 +8,12 @@ use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::queue::{DoorbellRecord, SendQueueConfig};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::{Local, MemcpyConfig};
 use std::io;
 use std::rc::Rc;
+
+/// What the stand-in's device tells of its copies.
+const LOG_MAX_COPY: u8 = 21;
 
 /// What queue pairs are asked for; they may get more.
 pub(super) const INLINE: [u32; 8] = [508, 508, 508, 700, 700, 700, 380, 200];
@@ -50,7 +54,7 @@ impl Lifted {
     }
 
     /// Returns the settings of the library's queue, for the requests that still fit behind the `outstanding` ones.
-    fn config(self, reference: &RefQueue, outstanding: u32) -> SendQueueConfig {
+    fn config(self, reference: &RefQueue, opaque: Local, outstanding: u32) -> SendQueueConfig {
         let qpn = Qpn::from_low_bits(reference.number);
         SendQueueConfig {
             max_inline_data: if self.inline {
@@ -59,6 +63,7 @@ impl Lifted {
                 reference.max_inline_data
             },
             max_sge: reference.max_sge,
+            memcpy: Some(MemcpyConfig { opaque, log_max_bytes: LOG_MAX_COPY }),
             max_requests: if self.requests { u32::MAX } else { reference.max_requests - outstanding },
             ..SendQueueConfig::new(qpn)
         }
@@ -67,12 +72,12 @@ impl Lifted {
     /// Makes a queue of the library with these limits.
     pub(super) fn queue<'r>(
         self,
-        reference: &RefQueue,
+        (reference, opaque): (&RefQueue, Local),
         outstanding: u32,
         ring: &'r mut [Wqebb],
         record: &'r DoorbellRecord,
     ) -> io::Result<Ours<'r>> {
-        Ours::new(self.config(reference, outstanding), ring, record, Silent)
+        Ours::new(self.config(reference, opaque, outstanding), ring, record, Silent)
             .map_err(|error| io::Error::other(format!("queue: {error:?}")))
     }
 }
@@ -82,6 +87,8 @@ pub(super) struct Queues<'r> {
     pub(super) reference: RefQueue,
     pub(super) ours: Ours<'r>,
     pub(super) lifted: Lifted,
+    /// The opaque buffer of copies.
+    pub(super) opaque: Local,
     /// The library's ring as it was before the chain.
     pub(super) before: Vec<u8>,
 }
@@ -90,14 +97,15 @@ impl<'r> Queues<'r> {
     /// Makes the library's queue over a ring of [`PATTERN`]'s complement.
     pub(super) fn new(
         reference: RefQueue,
+        opaque: Local,
         lifted: Lifted,
         ring: &'r mut [Wqebb],
         record: &'r DoorbellRecord,
     ) -> io::Result<Self> {
         ring.fill(Wqebb([!PATTERN; 64]));
         let before = vec![!PATTERN; size_of_val(ring)];
-        let ours = lifted.queue(&reference, 0, ring, record)?;
-        Ok(Self { reference, ours, lifted, before })
+        let ours = lifted.queue((&reference, opaque), 0, ring, record)?;
+        Ok(Self { reference, ours, lifted, opaque, before })
     }
 
     /// Copies the library's ring.
@@ -107,6 +115,17 @@ impl<'r> Queues<'r> {
             bytes.extend_from_slice(&self.ours.block(block as u32).0);
         }
         bytes
+    }
+
+    /// Returns how many blocks the reference reckons with for a request, at most what a request has.
+    pub(super) fn max_blocks(&self) -> u32 {
+        (self.reference.blocks as u32 / self.reference.max_requests.max(1)).clamp(1, 16)
+    }
+
+    /// Returns how many blocks there are up to the ring's end.
+    pub(super) fn before_end(&self) -> u32 {
+        let blocks = self.reference.blocks as u32;
+        blocks - self.ours.producer() % blocks
     }
 
     /// Returns whether no request fits and no completion will come: all were taken.

@@ -60,7 +60,7 @@ fn attempt(
 ) -> io::Result<Result<(), Refusal>> {
     let mut ring = vec![Wqebb::ZERO; queues.reference.blocks];
     let record = DoorbellRecord::new();
-    let mut trial = lifted.queue(&queues.reference, outstanding, &mut ring, &record)?;
+    let mut trial = lifted.queue((&queues.reference, queues.opaque), outstanding, &mut ring, &record)?;
     Ok(post_chain(&mut trial, chain, &mut mkey.clone()))
 }
 

@@ -8,7 +8,7 @@ use super::execute::Twins;
 use super::pair::Pair;
 use super::post::{Chain, post_chain};
 use super::queues::{self, Lifted, Queues};
-use super::{COMPLETIONS, DEVICE, ENTRIES, PATTERN, ffi, learn_dek, new_twins};
+use super::{COMPLETIONS, DEVICE, ENTRIES, PATTERN, ffi, learn_dek, learn_opaque, new_twins};
 use crate::way::Way;
 use libmlx5::{Completions, Device};
 use mlx5_mkey::mkey::Mkey;
@@ -16,6 +16,7 @@ use mlx5_mkey::queue::DoorbellRecord;
 use mlx5_mkey::types::{DekId, Key};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
+use mlx5_mkey::wqe::Local;
 use std::io;
 use std::rc::Rc;
 
@@ -46,6 +47,7 @@ pub(super) struct Session {
     pub(super) random: Random,
     pub(super) tally: Tally,
     dek: DekId,
+    opaque: Local,
     single_block: bool,
     twins: Twins,
     /// Completions that neither side has been given yet.
@@ -58,12 +60,14 @@ impl Session {
     pub(super) fn new(seed: u64, single_block: bool) -> io::Result<Self> {
         let device = Device::open(DEVICE, ENTRIES)?;
         let dek = learn_dek(&device)?;
+        let opaque = learn_opaque(&device)?;
         Ok(Self {
             completions: Completions::new(&device)?,
             device,
             random: Random::new(seed),
             tally: Tally::default(),
             dek,
+            opaque,
             single_block,
             twins: new_twins(single_block, dek)?,
             pending: Vec::new(),
@@ -84,7 +88,7 @@ impl Session {
         let lifted = Lifted::draw(&mut self.random);
         self.twins.set_queue(reference.number, reference.blocks)?;
         let (mut ring, record) = (vec![Wqebb::ZERO; reference.blocks], DoorbellRecord::new());
-        let mut queues = Queues::new(reference, lifted, &mut ring, &record)?;
+        let mut queues = Queues::new(reference, self.opaque, lifted, &mut ring, &record)?;
         for _ in 0..chains {
             if self.tally.configurations >= count {
                 break;
@@ -184,6 +188,10 @@ impl Session {
             single_block: self.single_block,
             wire_bytes: u32::try_from(wire).unwrap_or(0),
             room: lazy.then(|| queues.reference.max_requests.saturating_sub(queues.ours.outstanding())),
+            qpn: queues.reference.number,
+            max_blocks: queues.max_blocks(),
+            fenced: queues.ours.next_fence() != 0,
+            before_end: queues.before_end(),
         };
         let way = self.random.pick(&Way::ALL);
         let works = case::chain(&mut self.random, &limits);

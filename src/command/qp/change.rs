@@ -113,7 +113,8 @@ pub struct Init2Init {
     /// Whether a signature error stops the send queue. Needs
     /// [`crate::command::GeneralCapabilities::drain_signature_errors`].
     pub drain_signature_errors: Option<bool>,
-    /// Whether requests may copy memory (opcode MMO). Needs [`crate::command::GeneralCapabilities::memcpy_per_qp`].
+    /// Whether requests may copy memory ([`crate::queue::SendRequest::memcpy`]). Needs
+    /// [`crate::command::GeneralCapabilities::memcpy_per_qp`].
     pub memcpy: Option<bool>,
     /// What the peer may do.
     pub access: Option<QpAccess>,

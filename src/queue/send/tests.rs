@@ -12,10 +12,12 @@ use crate::wire::ctrl::{FmCeSe, Opcode};
 use crate::wire::umr::UmrHead;
 use crate::wqe::{Payload, PreparedConfig, Remote, Sge};
 use std::collections::VecDeque;
+use std::string::ToString;
 use std::vec;
 use std::vec::Vec;
 use zerocopy::transmute;
 
+mod raw;
 mod refusals;
 mod ring_end;
 
@@ -422,9 +424,12 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
 fn requests_take_what_their_size_says() {
     use crate::mkey::{Crypto, Direction, Keytag, SignatureOrder, XtsEngine};
     use crate::types::Tweak;
-    use crate::wqe::RequestSize;
+    use crate::wqe::{Local, MemcpyConfig, RequestSize};
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
-    let mut queue = queue(&mut ring, &record, 0);
+    let memcpy = Some(MemcpyConfig { opaque: Local { address: 0, lkey: KEY }, log_max_bytes: 0 });
+    let config = SendQueueConfig { memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+    let witness = Witness { record: &record, seen: Vec::new() };
+    let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
     let mut check = |what: &str, size: RequestSize, post: &mut dyn FnMut(&mut Queue<'_>)| {
         queue.restart(|_| {});
         post(&mut queue);
@@ -446,6 +451,16 @@ fn requests_take_what_their_size_says() {
         check("write", RequestSize::rdma_inline(bytes), &mut |queue| {
             queue.request(1).rdma_write(remote, data).unwrap();
         });
+    }
+    let local = Local { address: 0, lkey: KEY };
+    check("memcpy", RequestSize::memcpy(), &mut |queue| {
+        queue.request(1).memcpy(local, local, 1).unwrap();
+    });
+    for octowords in 1..=63 {
+        let mut bytes = [0; 1008];
+        bytes[7] = octowords;
+        let size = RequestSize::raw(octowords.into());
+        check("raw", size, &mut |queue| queue.request(1).raw(&bytes).unwrap());
     }
     check("nop", RequestSize::nop(), &mut |queue| queue.request(1).nop().unwrap());
     check("atomic", RequestSize::atomic(), &mut |queue| queue.request(1).fetch_add(remote, 1, &SGE).unwrap());

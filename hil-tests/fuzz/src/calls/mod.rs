@@ -16,9 +16,9 @@ use mkey::MkeyModel;
 use mlx5_mkey::error::QueueError;
 use mlx5_mkey::mkey::{Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, ReceiveQueue, SendQueue, SendQueueConfig};
-use mlx5_mkey::types::Qpn;
+use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wqe::PreparedConfig;
+use mlx5_mkey::wqe::{Local, MemcpyConfig, PreparedConfig};
 use receive::Receives;
 
 /// The number of the queue pair.
@@ -91,6 +91,10 @@ fn sequence<const N: usize>(input: &mut Input<'_>) {
         signal_all: input.any(),
         first_block: input.pick(&[0, 1, 0xfff0, 0xffff, 0x1_0000, u32::MAX - 20, u32::MAX]),
         small_fence: input.any(),
+        memcpy: Some(MemcpyConfig {
+            opaque: Local { address: 0x7000, lkey: Key::from_raw(0x5200) },
+            log_max_bytes: 21,
+        }),
         ..SendQueueConfig::new(QPN)
     };
     // With a block on each side that is not the queue's.

@@ -12,8 +12,9 @@ use mlx5_mkey::mkey::{BlockSignature, Layout, Mkey};
 use mlx5_mkey::queue::{RequestKind, SendQueueConfig, SendRequest};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
+use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
-use mlx5_mkey::wqe::{Payload, Remote, Sge};
+use mlx5_mkey::wqe::{Local, Payload, Remote, Sge};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -54,6 +55,10 @@ enum Op {
     Invalidate(Key),
     InvalidateMkey(usize),
     Configure(usize, usize, OwnLayout),
+    /// To, from, bytes.
+    Memcpy(Local, Local, u32),
+    /// What the caller built.
+    Raw(Vec<u8>),
 }
 
 /// What a request asks for.
@@ -89,11 +94,28 @@ fn data(input: &mut Input<'_>) -> Data {
     }
 }
 
+fn place(input: &mut Input<'_>) -> Local {
+    Local { address: input.any(), lkey: values::key(input) }
+}
+
+/// A control segment, and as many bytes behind it as it says, or fewer, or more.
+fn raw(input: &mut Input<'_>) -> Vec<u8> {
+    let mut bytes = input.bytes(16);
+    let size = bytes.get(7).map_or(0, |octowords| usize::from(*octowords) * 16);
+    let length = if input.one_in(4) { input.below(1100) as usize } else { size };
+    bytes.resize(length, input.any());
+    bytes
+}
+
 impl Op {
     fn choose(input: &mut Input<'_>, mkeys: usize, prepared: usize) -> Self {
         let mkey = |input: &mut Input<'_>| input.below(mkeys as u32) as usize;
         match input.below(20) {
-            0 => Self::Nop,
+            0 => match input.below(3) {
+                0 => Self::Nop,
+                1 => Self::Raw(raw(input)),
+                _ => Self::Memcpy(place(input), place(input), input.any()),
+            },
             1 => Self::Send(data(input)),
             2 => Self::SendImm(input.any(), data(input)),
             3 => Self::SendInvalidate(values::key(input), data(input)),
@@ -133,6 +155,18 @@ impl Op {
                 ((0..=last).map(|at| (kind(at), blocks(at))).collect(), Some(change))
             }
             Self::Invalidate(_) | Self::InvalidateMkey(_) => (vec![(RequestKind::LocalInvalidate, 2)], None),
+            Self::Raw(bytes) => (vec![(RequestKind::Raw, raw_octowords(bytes)?.div_ceil(4))], None),
+            Self::Memcpy(.., bytes) => {
+                let most = config.memcpy.ok_or(PostError::MemcpyUnsupported)?.log_max_bytes.min(31);
+                match bytes {
+                    0 => return Err(PostError::MemcpyEmpty),
+                    bytes if *bytes > 1 << most => {
+                        let mebibytes = bytes.div_ceil(1 << 20) as u16;
+                        return Err(PostError::MemcpyTooLong { mebibytes, log_max: most });
+                    }
+                    _ => (vec![(RequestKind::Memcpy, 1)], None),
+                }
+            }
             _ => {
                 let blocks = self.octowords().div_ceil(4);
                 self.check_data(config)?;
@@ -154,6 +188,17 @@ impl Op {
             Self::FetchAdd(..) => RequestKind::FetchAdd,
             Self::Invalidate(_) | Self::InvalidateMkey(_) => RequestKind::LocalInvalidate,
             Self::Configure(..) => RequestKind::MkeyConfigure,
+            Self::Memcpy(..) => RequestKind::Memcpy,
+            Self::Raw(_) => RequestKind::Raw,
+        }
+    }
+
+    /// Whether what follows gets the small fence.
+    fn needs_fence_after(&self) -> bool {
+        match self {
+            Self::Configure(..) | Self::Invalidate(_) | Self::InvalidateMkey(_) => true,
+            Self::Raw(bytes) => matches!(bytes[3], 0x20 | 0x25),
+            _ => false,
         }
     }
 
@@ -223,6 +268,8 @@ impl Op {
             }
             Self::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, sge),
             Self::Invalidate(key) => request.invalidate(*key),
+            Self::Memcpy(to, from, bytes) => request.memcpy(*to, *from, *bytes),
+            Self::Raw(bytes) => request.raw(bytes),
             Self::InvalidateMkey(mkey) => request.invalidate_mkey(&mut mkeys[*mkey]),
             Self::Configure(mkey, with, layout) => {
                 let layout = match layout {
@@ -251,6 +298,11 @@ impl Op {
             Self::FetchAdd(..) => (Opcode::ATOMIC_FA, 0),
             Self::Invalidate(key) => (Opcode::UMR, key.get()),
             Self::InvalidateMkey(_) | Self::Configure(..) => (Opcode::UMR, key.get()),
+            Self::Memcpy(..) => (Opcode::MMO, 0),
+            Self::Raw(bytes) => {
+                let imm = bytes[12..16].try_into().expect("four bytes");
+                (Opcode(bytes[3]), u32::from_be_bytes(imm))
+            }
         }
     }
 }
@@ -289,8 +341,7 @@ impl<const N: usize> World<'_, N> {
             }
             let begin = model.producer();
             model.post(*next_id, flags.signaled, &parts);
-            let changes_mkey = matches!(op, Op::Configure(..) | Op::Invalidate(_) | Op::InvalidateMkey(_));
-            let before = std::mem::replace(fence, changes_mkey);
+            let before = std::mem::replace(fence, op.needs_fence_after());
             posted.push(Posted { op, flags, begin, fence: before, parts, change, key });
         }
         if batch {
@@ -352,11 +403,29 @@ impl<const N: usize> World<'_, N> {
         let last = at + 1 == parts.len();
         let completes = last && flags.signaled || self.config.signal_all && (last || at > 0);
         let completes = if completes { FmCeSe::CE_ALWAYS } else { 0 };
-        assert_eq!((is.fm(), is.ce(), is.solicited()), (fence, completes, flags.solicited), "{posted:?}");
+        let mut wanted = (fence, completes, flags.solicited);
+        if let Op::Raw(bytes) = op {
+            let own = FmCeSe::from_bits(bytes[11]);
+            let fence = if own.fm() == FmCeSe::FM_NONE { fence } else { own.fm() };
+            wanted = (fence, completes.max(own.ce()), flags.solicited || own.solicited());
+        }
+        assert_eq!((is.fm(), is.ce(), is.solicited()), wanted, "{posted:?}");
     }
 
     fn verify_body(&self, posted: &Posted, request: &WorkRequest<'_>) {
         match (&posted.op, request.body()) {
+            (Op::Raw(bytes), _) => {
+                let octowords = raw_octowords(bytes).expect("it was posted");
+                assert_eq!(request.bytes()[16..], bytes[16..octowords as usize * 16]);
+            }
+            (Op::Memcpy(to, from, bytes), Body::Memcpy(copy)) => {
+                let of = |segment: &DataSegment| Local {
+                    address: segment.address.get(),
+                    lkey: Key::from_raw(segment.lkey.get()),
+                };
+                assert_eq!((of(copy.target()), of(copy.source())), (*to, *from));
+                assert_eq!(copy.length(), u64::from(*bytes));
+            }
             (Op::Nop, Body::Nop) => {}
             (Op::Configure(mkey, with, layout), Body::Configure(umr)) => {
                 let change = posted.change.as_ref().expect("a configuration changes an mkey");
@@ -417,6 +486,19 @@ impl<const N: usize> World<'_, N> {
         }
         if let Some(engine) = kind.crypto {
             assert_eq!(umr.crypto(engine), Ok(change.whole.crypto));
+        }
+    }
+}
+
+/// Returns the size of a request that the caller built.
+fn raw_octowords(bytes: &[u8]) -> Result<u32, PostError> {
+    let have = bytes.len() as u16;
+    match bytes.get(..16) {
+        None => Err(PostError::RawTooShort { needed: 16, have }),
+        Some(control) if !(1..64).contains(&control[7]) => Err(PostError::RawSize { octowords: control[7] }),
+        Some(control) => {
+            let needed = u16::from(control[7]) * 16;
+            if have < needed { Err(PostError::RawTooShort { needed, have }) } else { Ok(control[7].into()) }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
+use crate::wqe::Local;
 
 /// What the device and the user may see of a queue: counters, fence, record, doorbells, and the blocks that are posted.
 type Known = ([u32; 4], u8, [[u8; 4]; 2], usize, Vec<Wqebb>);
@@ -33,7 +34,16 @@ const fn config(error: ConfigError) -> PostError {
     PostError::Config(error)
 }
 
-const CASES: [(PostOne, PostError); 15] = [
+/// A request that the caller built, which says that it has this number of octowords.
+const fn sized(octowords: u8) -> [u8; 1008] {
+    let mut bytes = [0; 1008];
+    bytes[7] = octowords;
+    bytes
+}
+
+const HERE: Local = Local { address: 0, lkey: KEY };
+
+const CASES: [(PostOne, PostError); 19] = [
     (
         |request, mkey| configure(request, mkey, Layout::List(&[ENTRY; 17])),
         config(ConfigError::TooManyEntries { entries: 17, max: 16 }),
@@ -94,6 +104,10 @@ const CASES: [(PostOne, PostError); 15] = [
         |request, _| request.fetch_add(REMOTE, 1, &Sge { length: u32::MAX, ..SGE }),
         PostError::SgeTooLong { index: 0, mebibytes: 4095 },
     ),
+    (|request, _| request.raw(&sized(0)), PostError::RawSize { octowords: 0 }),
+    (|request, _| request.raw(&sized(64)), PostError::RawSize { octowords: 64 }),
+    (|request, _| request.raw(&sized(63)[..1007]), PostError::RawTooShort { needed: 1008, have: 1007 }),
+    (|request, _| request.memcpy(HERE, HERE, 1), PostError::MemcpyUnsupported),
 ];
 
 const fn wrong(length: u32) -> KlmEntry {

@@ -4,6 +4,7 @@ use super::*;
 use crate::mkey::InterleavedEntry;
 use crate::queue::SendRequest;
 use crate::wqe::control::split_requests;
+use crate::wqe::{Local, MemcpyConfig};
 
 /// Returns what the device reads of these blocks.
 pub(super) fn meant(blocks: &[Wqebb]) -> Vec<Vec<u8>> {
@@ -34,8 +35,17 @@ fn configure<'l>(
 
 type PostOne = fn(SendRequest<'_, '_>, &mut Mkey) -> Result<(), PostError>;
 
-/// Requests of all kinds, and of 1 to 14 blocks.
-const REQUESTS: [PostOne; 17] = [
+/// A request that the caller built, of the most octowords.
+const RAW: [u8; 1008] = {
+    let mut bytes = [0x3c; 1008];
+    bytes[7] = 63;
+    bytes
+};
+
+const HERE: Local = Local { address: 7, lkey: KEY };
+
+/// Requests of all kinds, and of 1 to 16 blocks.
+const REQUESTS: [PostOne; 19] = [
     |request, mkey| configure(request, mkey, SignatureChange::Set(BOTH), &[ENTRY; 5]),
     |request, _| request.nop(),
     |request, mkey| configure(request, mkey, SignatureChange::Keep, &[ENTRY; 1]),
@@ -58,6 +68,8 @@ const REQUESTS: [PostOne; 17] = [
     |request, _| request.invalidate(KEY),
     |request, mkey| request.signaled().invalidate_mkey(mkey),
     |request, mkey| configure(request, mkey, SignatureChange::Reset, &[]),
+    |request, _| request.raw(&RAW),
+    |request, _| request.memcpy(HERE, HERE, 9),
 ];
 
 #[test]
@@ -66,7 +78,9 @@ fn requests_are_the_same_wherever_they_begin() {
     for first_block in 0..16 {
         let (record, other_record) = (DoorbellRecord::new(), DoorbellRecord::new());
         let (mut ring, mut long_ring) = ([Wqebb([0xa5; 64]); 16], vec![Wqebb([0xa5; 64]); 1024]);
-        let config = SendQueueConfig { first_block, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+        let memcpy = Some(MemcpyConfig { opaque: HERE, log_max_bytes: 21 });
+        let config =
+            SendQueueConfig { first_block, memcpy, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
         let mut queue = SendQueue::<_, 16>::new(config, &mut ring, &record, Silent).unwrap();
         // Its end is far.
         let mut other = SendQueue::<_, 1024>::new(config, &mut long_ring, &other_record, Silent).unwrap();
@@ -91,7 +105,7 @@ fn requests_are_the_same_wherever_they_begin() {
             retire_all(&mut queue);
         }
     }
-    let blocks_less_1 = [6, 0, 2, 3, 2, 3, 1, 8, 0, 1, 13, 1, 0, 0, 1, 1, 1];
+    let blocks_less_1 = [6, 0, 2, 3, 2, 3, 1, 8, 0, 1, 13, 1, 0, 0, 1, 1, 1, 15, 0];
     assert_eq!(crossed, blocks_less_1, "each has crossed the ring's end at each of its blocks");
 }
 

@@ -1,0 +1,72 @@
+//! Requests that the caller built, and copies in memory.
+
+use super::in_flight::RequestKind;
+use super::request::SendRequest;
+use crate::error::PostError;
+use crate::wire::blocks_of;
+use crate::wqe::Local;
+use crate::wqe::control::RequestFlags;
+use crate::wqe::memcpy::Memcpy;
+use crate::wqe::raw::RawWqe;
+
+impl SendRequest<'_, '_> {
+    /// Posts a work request that the caller built, for what no other method writes (`mlx5dv_wr_raw_wqe`).
+    ///
+    /// Its size, opcode and modifier, immediate data and flags stand in its control segment, the first 16 bytes. Bytes after its size
+    /// are ignored. Written here are its place in the ring and the number of the queue pair, whatever it has there. A fence of its own
+    /// goes before any other; else it gets that which is asked for here, or which a request at this place needs. It is signalled if it
+    /// says so, if it is asked for here, or if the queue signals each request. The signature byte stays as it is; queues of this
+    /// library do not have it checked.
+    ///
+    /// It takes room, completes and is retired as all requests are, as [`RequestKind::Raw`]. What it does is the caller's business: an
+    /// [`Mkey`](crate::mkey::Mkey) whose mkey it changes knows nothing of it, so call [`Mkey::forget`](crate::mkey::Mkey::forget) for
+    /// it. After a UMR or SET_PSV the next request is fenced.
+    ///
+    /// [`WorkRequest::refusal`](crate::inspect::WorkRequest::refusal) says what a device would refuse in it:
+    ///
+    /// ```
+    /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
+    /// use mlx5_mkey::queue::{Doorbell, SendQueue};
+    ///
+    /// fn post<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, wqe: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    ///     if let Some(finding) = WorkRequest::parse(wqe)?.refusal(&DeviceContext::UNKNOWN) {
+    ///         return Err(finding.into());
+    ///     }
+    ///     queue.request(1).signaled().raw(wqe)?;
+    ///     queue.ring_doorbell();
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`PostError::RawSize`], [`PostError::RawTooShort`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
+    pub fn raw(self, wqe: &[u8]) -> Result<(), PostError> {
+        let wqe = RawWqe::new(wqe)?;
+        let Self { state, in_flight, id, flags } = self;
+        let (fields, blocks) = (state.control_fields(flags), wqe.blocks());
+        wqe.write(state.producer.reserve(blocks, in_flight)?, fields);
+        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
+        in_flight.file(fields.begin, id, RequestKind::Raw, blocks);
+        let next_fence = if wqe.needs_fence_after() { state.umr_fence } else { RequestFlags::NONE };
+        state.note_posted(fields.begin, next_fence);
+        Ok(())
+    }
+
+    /// Copies `bytes` of memory from one place to another of this side, without the peer (`mlx5dv_wr_memcpy`): 1 to what
+    /// [`MemcpyConfig`](crate::wqe::MemcpyConfig) allows. A request that needs what was copied is
+    /// [`fenced`](SendRequest::fenced).
+    ///
+    /// # Errors
+    /// [`PostError::MemcpyUnsupported`] where the queue has no [`SendQueueConfig::memcpy`](super::SendQueueConfig::memcpy),
+    /// [`PostError::MemcpyEmpty`], [`PostError::MemcpyTooLong`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
+    pub fn memcpy(self, to: Local, from: Local, bytes: u32) -> Result<(), PostError> {
+        let Self { state, in_flight, id, flags } = self;
+        let copy = Memcpy::new(state.memcpy, to, from, bytes)?;
+        let (fields, blocks) = (state.control_fields(flags), blocks_of(Memcpy::OCTOWORDS));
+        copy.write(state.producer.reserve(blocks, in_flight)?, fields);
+        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
+        in_flight.file(fields.begin, id, RequestKind::Memcpy, blocks);
+        state.note_posted(fields.begin, RequestFlags::NONE);
+        Ok(())
+    }
+}

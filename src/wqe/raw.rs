@@ -1,0 +1,86 @@
+//! Work requests that a caller built.
+
+use super::control::ControlFields;
+use crate::error::PostError;
+use crate::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord};
+use crate::wire::{Block, MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, Octoword, blocks_of};
+use zerocopy::big_endian::U32;
+use zerocopy::transmute;
+
+/// A work request in bytes, of a size that a work request can have.
+pub(crate) struct RawWqe<'a> {
+    control: ControlSegment,
+    /// What comes after it.
+    segments: &'a [Octoword],
+}
+
+impl<'a> RawWqe<'a> {
+    /// Takes as many octowords as the control segment says. Bytes after them are not looked at.
+    ///
+    /// # Errors
+    /// [`PostError::RawSize`], [`PostError::RawTooShort`].
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, PostError> {
+        let (octowords, _) = bytes.as_chunks::<OCTOWORD_BYTES>();
+        let too_short = |needed: usize| {
+            let have = bytes.len() as u16;
+            PostError::RawTooShort { needed: needed as u16, have }
+        };
+        let (first, rest) = octowords.split_first().ok_or(too_short(OCTOWORD_BYTES))?;
+        let control: ControlSegment = transmute!(*first);
+        let size = control.qpn_ds_word().ds();
+        if size == 0 || size > MAX_WQE_OCTOWORDS {
+            return Err(PostError::RawSize { octowords: size });
+        }
+        let size = usize::from(size);
+        let segments = rest.get(..size - 1).ok_or(too_short(size * OCTOWORD_BYTES))?;
+        Ok(Self { control, segments })
+    }
+
+    /// Returns the number of blocks that it fills.
+    pub(crate) const fn blocks(&self) -> usize {
+        blocks_of(1 + self.segments.len())
+    }
+
+    /// Returns whether what is posted after it may use an mkey or a PSV that it changes.
+    pub(crate) const fn needs_fence_after(&self) -> bool {
+        matches!(Opcode(self.control.opcode_word().opcode()), Opcode::UMR | Opcode::SET_PSV)
+    }
+
+    /// Writes it, with its place, its queue pair, and the flags of both. Behind its size the last block is left as it is.
+    pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) {
+        let mut slots = blocks.as_flattened_mut().iter_mut();
+        if let Some(control) = slots.next() {
+            *control = transmute!(self.placed(fields));
+        }
+        for (slot, segment) in slots.zip(self.segments) {
+            *slot = *segment;
+        }
+    }
+
+    /// Returns the control segment as it is written.
+    fn placed(&self, fields: ControlFields) -> ControlSegment {
+        let word = OpcodeWord::from_bits(self.control.opmod_idx_opcode.get());
+        let octowords = U32::new(1 + self.segments.len() as u32);
+        ControlSegment {
+            opmod_idx_opcode: word.with_wqe_index(fields.begin as u16).into_bits().into(),
+            qpn_ds: fields.qpn | octowords,
+            fm_ce_se: flags(
+                self.control.flags(),
+                fields.flags.or_fence(fields.fence).with(fields.always).bits(),
+            )
+            .into_bits(),
+            ..self.control
+        }
+    }
+}
+
+/// Returns a request's own flags with those that are asked for: its own fence goes first, and the louder completion.
+const fn flags(own: FmCeSe, asked: FmCeSe) -> FmCeSe {
+    let fm = if own.fm() == FmCeSe::FM_NONE { asked.fm() } else { own.fm() };
+    let ce = if own.ce() < asked.ce() { asked.ce() } else { own.ce() };
+    own.with_fm(fm).with_ce(ce).with_solicited(own.solicited() || asked.solicited())
+}
+
+// The codes of completions grow with what they ask for.
+const _: () = assert!(FmCeSe::CE_ERROR_ONLY < FmCeSe::CE_NO_FLUSH_ERROR);
+const _: () = assert!(FmCeSe::CE_NO_FLUSH_ERROR < FmCeSe::CE_ALWAYS && FmCeSe::CE_ALWAYS < FmCeSe::CE_EVENT);
