@@ -200,12 +200,13 @@ impl Device {
             max_requests: Some(max_requests),
             signal_all: spec.signal_all,
             drain_on_signature_error: info.drain_signature_errors,
+            memcpy: false,
             user_index: info.user_index,
             port: info.port,
             access: info.access,
             blue_flame: false,
         };
-        let memory = Arc::new(QpMemory { _rings: None, domain: pd.clone(), set_aside });
+        let memory = Arc::new(QpMemory { _rings: None, _opaque: None, domain: pd.clone(), set_aside });
         // SAFETY: as above.
         let object = unsafe { sys::Object::of_qp(&self.context, memory, qp) };
         let cqs = [send_cq.clone(), receive_cq.clone()];

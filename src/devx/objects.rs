@@ -40,7 +40,7 @@ pub(super) fn verbs_access(access: Access) -> u32 {
 pub struct ProtectionDomain {
     pub(super) pd: Arc<sys::Pd>,
     pub(super) context: Arc<sys::Context>,
-    report: CryptoReport,
+    pub(super) report: CryptoReport,
 }
 
 impl Device {

@@ -3,20 +3,22 @@
 #![allow(unsafe_code)]
 
 use super::cq::{Cq, CqReader, RECORD_BYTES, SetAside, Writer};
-use super::{Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
+use super::{Buffer, Device, DevxError, ProtectionDomain, QpDoorbell, carry, create_unlike, sys};
 use crate::command::{
     Command, CreateQp, Init2Init, LogPageSize, QpAccess, QpChange, QpInfo, QpToError, QpToReset, QueryQp,
     ReceiveRing, Rst2Init, SendRingSize, SlotCount, SlotStride, Sqd2Rts, TimestampFormat, UarPage, UserIndex,
 };
 use crate::error::{CommandError, PostError};
+use crate::mkey::Access;
 use crate::queue::{
     Batch, BlueFlame, QpQueues, ReceiveQueue, ReceiveQueueConfig, RequestKind, Retired, SendQueue,
     SendQueueConfig, SendRequest, UarDoorbell,
 };
 use crate::types::Qpn;
 use crate::wire::data::DataSegment;
+use crate::wire::prm::command::Opcode;
 use crate::wire::{OCTOWORD_BYTES, WQEBB_BYTES, Wqebb};
-use crate::wqe::Sge;
+use crate::wqe::{Local, MemcpyConfig, Sge};
 use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -47,6 +49,8 @@ pub struct QueuePairSpec {
     pub signal_all: bool,
     /// A signature error stops the send queue.
     pub drain_on_signature_error: bool,
+    /// Requests may copy memory ([`SendRequest::memcpy`]), where the device can.
+    pub memcpy: bool,
     /// What completions carry: [`crate::queue::QpTable::next_user_index`] for a queue pair of a table.
     pub user_index: UserIndex,
     /// Port of the device, from 1.
@@ -65,6 +69,7 @@ impl Default for QueuePairSpec {
             max_requests: None,
             signal_all: false,
             drain_on_signature_error: false,
+            memcpy: false,
             user_index: UserIndex::default(),
             port: 1,
             access: QpAccess { remote_atomic: true, ..QpAccess::READ_WRITE },
@@ -132,6 +137,8 @@ pub struct RingAddresses {
 pub(super) struct QpMemory {
     /// Rings and page for doorbells, if they are ours.
     pub(super) _rings: Option<(sys::Dma, Arc<sys::Uar>)>,
+    /// Where the device may leave what it has to say of copies.
+    pub(super) _opaque: Option<Buffer>,
     pub(super) domain: ProtectionDomain,
     pub(super) set_aside: [SetAside; 2],
 }
@@ -141,8 +148,8 @@ impl Device {
     ///
     /// # Errors
     /// [`DevxError::Queue`] unless `S` and `R` are powers of two, [`DevxError::CompletionQueueTooSmall`] where a completion queue
-    /// has no room for all that may complete, [`DevxError::Call`], [`DevxError::Command`], also for draining where the device
-    /// has none.
+    /// has no room for all that may complete, [`DevxError::Call`], [`DevxError::Command`], also for draining and for copies in memory
+    /// where the device has none.
     pub fn create_qp<const S: usize, const R: usize>(
         &self,
         pd: &ProtectionDomain,
@@ -156,6 +163,7 @@ impl Device {
         let receive_ring =
             ReceiveRing { slots, stride: SlotStride::new(u32::try_from(stride).unwrap_or(u32::MAX))? };
         drain(Qpn::default(), spec.drain_on_signature_error).check(&self.report.general)?;
+        let (opaque, memcpy) = spec.memcpy.then(|| self.memcpy(pd)).transpose()?.unzip();
         let max_requests = spec.max_requests.unwrap_or(u32::MAX);
         // Each request has a block at least.
         let set_aside = [send_cq.set_aside(max_requests.min(S as u32))?, receive_cq.set_aside(R as u32)?];
@@ -202,7 +210,8 @@ impl Device {
             send_ring: rings.address(send_at),
             record: rings.address(record_at),
         };
-        let memory = Arc::new(QpMemory { _rings: Some((rings, uar)), domain: pd.clone(), set_aside });
+        let memory =
+            Arc::new(QpMemory { _rings: Some((rings, uar)), _opaque: opaque, domain: pd.clone(), set_aside });
         let cqs = [send_cq.clone(), receive_cq.clone()];
         let (object, qpn) = create_unlike(&self.context, &memory, &command, |qpn| {
             cqs.iter().any(|cq| cq.knows(Writer::Qp(*qpn)))
@@ -223,6 +232,7 @@ impl Device {
             signal_all: spec.signal_all,
             max_requests,
             umr_fence,
+            memcpy,
             ..SendQueueConfig::new(qpn)
         };
         let object = QpObject { qpn, spec, cqs, addresses, object };
@@ -231,6 +241,16 @@ impl Device {
         let queue = QueuePair::new(object, send, ReceiveQueue::new(config, receive_slots, record)?);
         queue.control.init()?;
         Ok(queue)
+    }
+
+    /// Returns what copies in memory need, and the buffer that is part of it.
+    fn memcpy(&self, pd: &ProtectionDomain) -> Result<(Buffer, MemcpyConfig), DevxError> {
+        let what = "copies in memory";
+        let none = CommandError::Unsupported { command: Opcode::CREATE_QP, what };
+        let log_max_bytes = self.report.general.log_max_memcpy_bytes().ok_or(none)?;
+        let buffer = pd.alloc_buffer(MemcpyConfig::OPAQUE_BYTES, Access::LOCAL_WRITE)?;
+        let opaque = Local { address: buffer.address(), lkey: buffer.lkey() };
+        Ok((buffer, MemcpyConfig { opaque, log_max_bytes }))
     }
 }
 
@@ -247,10 +267,16 @@ impl QpControl {
 
     /// Takes the queue pair from RESET to INIT.
     fn init(&self) -> Result<(), DevxError> {
-        let QueuePairSpec { port, access, drain_on_signature_error, .. } = self.0.spec;
+        let QueuePairSpec { port, access, drain_on_signature_error, memcpy, .. } = self.0.spec;
         let qp = self.qpn();
         self.modify(&Rst2Init { qp, port, pkey_index: 0, access })?;
-        if drain_on_signature_error { self.modify(&drain(qp, true)) } else { Ok(()) }
+        if drain_on_signature_error {
+            self.modify(&drain(qp, true))?;
+        }
+        if memcpy && self.domain().report.general.memcpy_per_qp {
+            self.modify(&Init2Init { memcpy: Some(true), ..Init2Init::new(qp) })?;
+        }
+        Ok(())
     }
 
     /// Returns where the queue pair's rings are, to look at them from elsewhere: a debugger, `cargo xtask decode`.

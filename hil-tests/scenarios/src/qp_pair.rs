@@ -105,7 +105,7 @@ impl Moved {
 }
 
 /// Names of requests that the pair posts.
-const CONFIGURE: u64 = 0xc0;
+pub(crate) const CONFIGURE: u64 = 0xc0;
 const TRANSFER: u64 = 0x7a;
 const RECEIVE: u64 = 0x4e;
 

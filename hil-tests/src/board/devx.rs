@@ -223,7 +223,9 @@ impl DevxBoard {
             remote_write: !denied.contains(Access::REMOTE_WRITE),
             remote_atomic: !denied.contains(Access::REMOTE_ATOMIC),
         };
-        let spec = QueuePairSpec { drain_on_signature_error, access, blue_flame, ..QueuePairSpec::default() };
+        let memcpy = self.capabilities().memcpy;
+        let default = QueuePairSpec::default();
+        let spec = QueuePairSpec { drain_on_signature_error, memcpy, access, blue_flame, ..default };
         let queue = self.device.create_qp(self.pd(), &cq, &cq, spec)?;
         let number = queue.qpn().get().into();
         queue.control().notify(&self.events, &[EventKind::SQ_DRAINED], number)?;
@@ -281,6 +283,7 @@ impl Board for DevxBoard {
             hardware: self.name != UVERBS,
             fixed_entries: general.fixed_entry_size,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
+            memcpy: general.log_max_memcpy_bytes().is_some(),
         }
     }
 

@@ -14,6 +14,8 @@ pub(crate) const CRYPTO: &str = "MLX5_UVERBS_CRYPTO";
 pub(crate) const ENGINE: &str = "MLX5_UVERBS_ENGINE";
 /// `yes`, which it is if not set, or `no`: whether queue pairs can be made to drain on signature errors.
 pub(crate) const DRAIN: &str = "MLX5_UVERBS_DRAIN";
+/// `yes`, which it is if not set, or `no`: whether queue pairs can be allowed to copy memory.
+pub(crate) const MEMCPY: &str = "MLX5_UVERBS_MEMCPY";
 /// Any value but `0`: every work request is written to standard error.
 pub(crate) const LOG: &str = "MLX5_UVERBS_LOG";
 
@@ -66,6 +68,11 @@ impl Settings {
             crypto: choice(CRYPTO, std::env::var_os(CRYPTO), crypto)?,
             xts: choice(ENGINE, std::env::var_os(ENGINE), xts)?,
             drain_sigerr: choice(DRAIN, std::env::var_os(DRAIN), [("yes", true), ("no", false)])?,
+            log_max_copy: choice(
+                MEMCPY,
+                std::env::var_os(MEMCPY),
+                [("yes", DeviceProfile::default().log_max_copy), ("no", None)],
+            )?,
             max_message_bytes: MAX_MESSAGE,
             port_gid: sysfs::gid(),
             ..DeviceProfile::default()

@@ -115,11 +115,13 @@ pub struct Capabilities {
     pub programs: bool,
     /// The entries of an mkey may all be of one length.
     pub fixed_entries: bool,
+    /// Requests copy memory.
+    pub memcpy: bool,
 }
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "signature",
         "xts",
         "xts-many",
@@ -129,14 +131,16 @@ impl Capabilities {
         "login",
         "programs",
         "fixed-entries",
+        "memcpy",
     ];
 
     /// Returns the names of what the board has.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
-        let Self { signature, drain, hardware, login, programs, fixed_entries, .. } = *self;
-        let has = [signature, xts, xts && !single, single, drain, hardware, login, programs, fixed_entries];
+        let Self { signature, drain, hardware, login, programs, fixed_entries, memcpy, .. } = *self;
+        let has =
+            [signature, xts, xts && !single, single, drain, hardware, login, programs, fixed_entries, memcpy];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
     }
 }

@@ -27,6 +27,7 @@ use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, Cqe128, CqeSlot};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wqe::{Local, MemcpyConfig};
 use mlx5_softdev as softdev;
 use softdev::factory;
 use softdev::{
@@ -218,13 +219,23 @@ impl SoftBoard {
             softdev::UmrFence::Small => UmrFence::Small,
             softdev::UmrFence::None => UmrFence::None,
         };
-        let send = SendQueueConfig { umr_fence, ..SendQueueConfig::new(qpn) };
+        let memcpy = self.memcpy(qpn.get());
+        let send = SendQueueConfig { umr_fence, memcpy, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
             send: SendQueue::new(send, sq, qp_record, Bell(register)).expect("send queue"),
             receive: ReceiveQueue::new(receive, rq, qp_record).expect("receive queue"),
             completions: CompletionQueue::new(cq, cq_record).expect("completion queue"),
         })
+    }
+
+    /// Has a queue pair copy memory, if the device can.
+    fn memcpy(&mut self, qpn: u32) -> Option<MemcpyConfig> {
+        let log_max_bytes = self.device.profile().log_max_copy?;
+        self.device.set_copies(qpn, true).expect("a new queue pair");
+        let address = self.alloc(MemcpyConfig::OPAQUE_BYTES);
+        let lkey = self.register(address, MemcpyConfig::OPAQUE_BYTES, Access::LOCAL_WRITE);
+        Some(MemcpyConfig { opaque: Local { address, lkey }, log_max_bytes })
     }
 }
 
@@ -255,6 +266,7 @@ impl Board for SoftBoard {
         };
         let xts = xts.filter(|_| self.device.profile().crypto != CryptoMode::None);
         let login = self.factory.is_some();
+        let memcpy = self.device.profile().log_max_copy.is_some();
         Capabilities {
             xts,
             signature: true,
@@ -263,6 +275,7 @@ impl Board for SoftBoard {
             hardware: self.hardware,
             programs: false,
             fixed_entries: true,
+            memcpy,
         }
     }
 

@@ -19,6 +19,7 @@ mod login;
 pub mod measured;
 mod peer;
 mod prepared;
+mod raw;
 mod recovery;
 mod refusal;
 mod rows;
@@ -72,6 +73,8 @@ pub struct Needs {
     pub programs: bool,
     /// Mkeys whose entries are all of one length.
     pub fixed_entries: bool,
+    /// Requests that copy memory.
+    pub memcpy: bool,
 }
 
 impl Needs {
@@ -84,6 +87,7 @@ impl Needs {
         hardware: false,
         programs: false,
         fixed_entries: false,
+        memcpy: false,
     };
     /// Block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
@@ -105,6 +109,8 @@ impl Needs {
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
     /// Mkeys whose entries are all of one length.
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
+    /// Requests that copy memory.
+    pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
@@ -130,6 +136,7 @@ impl Needs {
             (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
             (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
+            (self.memcpy, "memcpy", "requests that copy memory"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
     }
@@ -163,6 +170,7 @@ const TABLES: &[&[Scenario]] = &[
     login::ALL,
     peer::ALL,
     prepared::ALL,
+    raw::ALL,
     recovery::ALL,
     refusal::ALL,
     service::ALL,

@@ -39,13 +39,13 @@ use mlx5_mkey::devx::{
     Buffer, ConnectOptions, Cq, CqReader, CqSpec, Device, DevxError, Event, EventKind, Events, MkeyObject,
     MkeySpec, ProtectionDomain, QueuePair, QueuePairSpec,
 };
-use mlx5_mkey::error::{CommandError, CompletionError};
+use mlx5_mkey::error::{CommandError, CompletionError, PostError};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Domain, Escape, Guard, KlmEntry, MkeyConfig, Signature, SignatureChange, T10Dif,
 };
 use mlx5_mkey::queue::{self, Completion, QpRouter, QpTable, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
-use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 use mlx5_softdev::factory;
 use std::path::Path;
 use std::process::Command;
@@ -637,7 +637,8 @@ fn a_device_that_cannot_be_opened_says_what_it_takes() {
 fn a_device_that_lacks_something_says_what() {
     for crypto in ["none", "plaintext", "wrapped"] {
         let prepare = |command: &mut Command, _: &Path| {
-            command.env("MLX5_UVERBS_CRYPTO", crypto).env("MLX5_UVERBS_DRAIN", "no");
+            command.env("MLX5_UVERBS_CRYPTO", crypto);
+            command.env("MLX5_UVERBS_DRAIN", "no").env("MLX5_UVERBS_MEMCPY", "no");
         };
         prepared("a_device_that_lacks_something_says_what", prepare, lacking);
     }
@@ -659,8 +660,12 @@ fn lacking() {
     let (cq, _completions) = device.create_cq(128).unwrap();
     let with = |spec| device.create_qp::<64, 16>(&pd, &cq, &cq, spec);
     unsupported(with(draining()).map(drop), "draining on signature errors");
-    let queue = with(QueuePairSpec::default()).unwrap();
+    let copying = QueuePairSpec { memcpy: true, ..QueuePairSpec::default() };
+    unsupported(with(copying).map(drop), "copies in memory");
+    let mut queue = with(QueuePairSpec::default()).unwrap();
     assert_eq!(queue.control().query().unwrap().state, QpState::INIT);
+    let place = Local { address: 0, lkey: Key::default() };
+    assert_eq!(queue.request(1).memcpy(place, place, 1), Err(PostError::MemcpyUnsupported));
     let plain =
         pd.create_dek(DekKey::Plain256 { key: XtsKey::new(&PLAIN).unwrap(), keytag: None }, [0; 8]).map(drop);
     let wrapped = pd.create_dek(DekKey::Wrapped128(&[1; 40]), [0; 8]).map(drop);

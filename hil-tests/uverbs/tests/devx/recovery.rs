@@ -1,9 +1,9 @@
 //! A queue pair that is reset begins anew, also where the device refuses a step on the way.
 
 use super::{Bench, draining, executed, page, preloaded, take, verbs};
-use mlx5_mkey::devx::{Buffer, CqReader, QueuePair};
-use mlx5_mkey::queue::Outcome;
-use mlx5_mkey::wqe::Remote;
+use mlx5_mkey::devx::{Buffer, CqReader, QueuePair, QueuePairSpec};
+use mlx5_mkey::queue::{Outcome, RequestKind};
+use mlx5_mkey::wqe::{Local, Remote};
 
 /// Waits for a completion, which must be a good one, and returns its name.
 fn completed(queue: &mut QueuePair<64, 16>, completions: &mut CqReader) -> u64 {
@@ -63,6 +63,27 @@ fn a_reset_that_is_refused_half_way_runs_nothing_again() {
             assert!(queue.reset(&mut [completions]).unwrap().sends.is_empty());
             queue.control().connect_loopback().unwrap();
             id += 4;
+        }
+    });
+}
+
+#[test]
+fn a_queue_pair_copies_memory_again_after_a_reset() {
+    preloaded("recovery::a_queue_pair_copies_memory_again_after_a_reset", || {
+        let mut bench = Bench::new(QueuePairSpec { memcpy: true, ..QueuePairSpec::default() }).unwrap();
+        for text in [&b"once"[..], b"once more"] {
+            let mut page = page(&bench.pd, text).unwrap();
+            let place = |offset| Local { address: page.address() + offset, lkey: page.lkey() };
+            bench.queue.request(1).signaled().memcpy(place(64), place(0), text.len() as u32).unwrap();
+            bench.queue.ring_doorbell();
+            let work = take(&mut bench.completions, &mut bench.queue, 1)[0].work().unwrap();
+            assert_eq!(work.outcome, Outcome::Sent { kind: RequestKind::Memcpy, bytes: 0 });
+            let mut copied = vec![0; text.len()];
+            page.read(64, &mut copied);
+            assert_eq!(copied, text);
+            page.write(64, &[0; 64]);
+            bench.queue.reset(&mut [&mut bench.completions]).unwrap();
+            bench.queue.control().connect_loopback().unwrap();
         }
     });
 }

@@ -61,6 +61,7 @@ Capabilities are
   login                 keys are wrapped, and the board knows what to log in with
   fixed-entries         entries of an mkey may all be of one length
   programs              the storage example runs there, two programs beside the runner
+  memcpy                requests copy memory
   hardware              no software device
 
 Exit status: 0 all is well, 1 it is not, 2 the arguments make no sense, 130 interrupted (boards are
@@ -362,8 +363,7 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known =
-            "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries";
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, memcpy";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text = "softdev  signature xts xts-many drain fixed-entries\nmlx5_0\n";
+        let text = "softdev  signature xts xts-many drain fixed-entries memcpy\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 

@@ -1,0 +1,217 @@
+//! Requests that the caller built, and copies in memory without a peer.
+
+use super::fixture::{MkeyFixture, PLAIN, entry, part, pattern};
+use super::{Scenario, scenario};
+use crate::board::Board;
+use crate::qp_pair::{QpPairFixture, Region, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::error::PostError;
+use mlx5_mkey::inspect::{DeviceContext, WorkRequest};
+use mlx5_mkey::mkey::{Access, MkeyConfig};
+use mlx5_mkey::queue::{Outcome, RequestKind};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::OCTOWORD_BYTES;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode, OpcodeWord, QpnDs};
+use mlx5_mkey::wire::data::{DataSegment, RemoteAddressSegment};
+use mlx5_mkey::wqe::{Local, Remote, Sge};
+use zerocopy::IntoBytes;
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(m46_a_request_in_bytes_moves_data, NOTHING, ["M46", "M41"]),
+    scenario!(m46_a_request_in_bytes_configures_an_mkey, NOTHING, ["M46"]),
+    scenario!(m46_a_request_in_bytes_fails_as_others_do, NOTHING, ["M46"]),
+    scenario!(m45_memory_is_copied_without_a_peer, MEMCPY, ["M45", "M41"]),
+    scenario!(m45_copies_have_limits, MEMCPY, ["M45"]),
+    scenario!(m45_a_copy_needs_the_right_to_write, MEMCPY, ["M45"]),
+];
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// A request with these segments, which says nothing of its place and its queue pair.
+fn wqe(opcode: Opcode, segments: &[&[u8]]) -> Vec<u8> {
+    let octowords = 1 + segments.concat().len() / OCTOWORD_BYTES;
+    let ds = u8::try_from(octowords).unwrap_or(u8::MAX);
+    let control = ControlSegment {
+        opmod_idx_opcode: OpcodeWord::new().with_opcode(opcode.0).with_wqe_index(0x5a5a).into_bits().into(),
+        qpn_ds: QpnDs::new().with_qpn(0x00a5_a5a5).with_ds(ds).into_bits().into(),
+        ..ControlSegment::default()
+    };
+    [&[control.as_bytes()], segments].concat().concat()
+}
+
+fn data(sge: Sge) -> DataSegment {
+    DataSegment { byte_count: sge.length.into(), lkey: sge.lkey.get().into(), address: sge.address.into() }
+}
+
+fn remote(region: &Region) -> RemoteAddressSegment {
+    let (address, rkey) = (region.address.into(), region.key.get().into());
+    RemoteAddressSegment { address, rkey, reserved: 0.into() }
+}
+
+/// Publishes what was posted and waits for these completions of the near side, names and kinds.
+fn completed(pair: &mut QpPairFixture<'_>, expected: &[(u64, RequestKind)]) -> Verdict {
+    pair.near.ring_doorbell();
+    pair.run_device()?;
+    let done = pair.wait_near(expected.len())?;
+    let kinds: Vec<_> = done
+        .iter()
+        .map(|work| match work.outcome {
+            Outcome::Sent { kind, .. } => Ok((work.id, kind)),
+            outcome => Err(format!("request {}: {outcome:?}", work.id)),
+        })
+        .collect::<Result<_, _>>()?;
+    ensure_eq!(kinds, expected, "completions");
+    Ok(())
+}
+
+/// An RDMA WRITE of an mkey's space, built here; a fence of its own is not needed behind the configuration.
+fn m46_a_request_in_bytes_moves_data(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let bytes = pattern(700, 1);
+    let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
+    let (memory, far) = (pair.region(&bytes), pair.region(&[0; 700]));
+    let entries = [entry(&memory, 0..123), entry(&memory, 123..700)];
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = pair.prepare(mkey, &config).map_err(text)?;
+    let inside = Sge { address: 0, length: 700, lkey: pair.key(mkey) };
+    let request = wqe(Opcode::RDMA_WRITE, &[remote(&far).as_bytes(), data(inside).as_bytes()]);
+    let parsed = WorkRequest::parse(&request).map_err(text)?;
+    ensure_eq!(parsed.refusal(&DeviceContext::UNKNOWN), None, "what a device would refuse");
+    pair.post_prepared(mkey, &prepared, &entries).map_err(text)?;
+    pair.near.request(1).signaled().raw(&request).map_err(text)?;
+    // What says that it is longer than any, or than it is, changes nothing.
+    let longer = wqe(Opcode::RDMA_WRITE, &[&[0; 64 * OCTOWORD_BYTES]]);
+    let refused = pair.near.request(2).raw(&longer);
+    ensure_eq!(refused, Err(PostError::RawSize { octowords: 65 }), "a request of 65 octowords");
+    let refused = pair.near.request(2).raw(part(&request, 0..47));
+    ensure_eq!(refused, Err(PostError::RawTooShort { needed: 48, have: 47 }), "47 bytes of 48");
+    pair.near.request(3).signaled().nop().map_err(text)?;
+    let done = [
+        (crate::qp_pair::CONFIGURE, RequestKind::MkeyConfigure),
+        (1, RequestKind::Raw),
+        (3, RequestKind::Nop),
+    ];
+    completed(pair, &done)?;
+    ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
+    Ok(())
+}
+
+/// A UMR as the library wrote it for one mkey, changed to that of another. What follows it is fenced by itself.
+fn m46_a_request_in_bytes_configures_an_mkey(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let bytes = pattern(512, 2);
+    let (memory, far) = (pair.region(&bytes), pair.region(&[0; 512]));
+    let [first, second] = [pair.mkey(PLAIN), pair.mkey(PLAIN)];
+    let begin = pair.near.queues().producer();
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    pair.configure(first, &config, &[entry(&memory, 0..512)])?;
+    let end = pair.near.queues().producer();
+    let mut umr: Vec<u8> = (begin..end).flat_map(|at| pair.near.queues().block(at).0).collect();
+    // The key in the control segment, and the tag in the mkey context.
+    let key = pair.key(second);
+    for (at, new) in [(12, &key.get().to_be_bytes()[..]), (64 + 7, &[key.tag()])] {
+        umr.iter_mut().skip(at).zip(new).for_each(|(byte, new)| *byte = *new);
+    }
+    if let Some(flags) = umr.get_mut(11) {
+        *flags = FmCeSe::new().with_ce(FmCeSe::CE_ERROR_ONLY).into_bits();
+    }
+    // Nothing the library knows of the mkey is right from here on.
+    if let Some(mkey) = pair.mkeys.get_mut(second) {
+        mkey.forget();
+    }
+    let inside = Sge { address: 0, length: 512, lkey: key };
+    pair.near.request(1).raw(&umr).map_err(text)?;
+    let target = Remote { address: far.address, rkey: far.key };
+    pair.near.request(2).signaled().rdma_write(target, &[inside]).map_err(text)?;
+    completed(&mut pair, &[(2, RequestKind::RdmaWrite)])?;
+    ensure_eq!(pair.bytes(&far), bytes, "what the peer has");
+    // It can be configured whole again.
+    pair.configure(second, &config, &[entry(&memory, 0..100)])
+}
+
+/// What the device refuses fails, and what is behind it is flushed.
+fn m46_a_request_in_bytes_fails_as_others_do(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let far = pair.region(&[0; 64]);
+    let unknown = Sge { address: 0, length: 64, lkey: Key::from_raw(0x00ff_ff00) };
+    let request = wqe(Opcode::RDMA_WRITE, &[remote(&far).as_bytes(), data(unknown).as_bytes()]);
+    pair.near.request(1).raw(&request).map_err(text)?;
+    pair.near.request(2).raw(&request).map_err(text)?;
+    pair.near.ring_doorbell();
+    pair.run_device()?;
+    let done = pair.wait_near(2)?;
+    let failures: Vec<_> = done
+        .iter()
+        .map(|work| match work.outcome {
+            Outcome::Failed(failure) => (work.id, Some(failure.syndrome)),
+            _ => (work.id, None),
+        })
+        .collect();
+    let expected = [(1, Some(Syndrome::LOCAL_PROTECTION)), (2, Some(Syndrome::FLUSHED))];
+    ensure_eq!(failures, expected, "completions");
+    Ok(())
+}
+
+const fn local(region: &Region) -> Local {
+    Local { address: region.address, lkey: region.key }
+}
+
+/// A copy, and a transfer of what was copied, which is fenced.
+fn m45_memory_is_copied_without_a_peer(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let bytes = pattern(3000, 3);
+    let memory = fixture.pair.region(&[0; 3000]);
+    let (from, far) = (fixture.pair.region(&bytes), fixture.pair.region(&[0; 3000]));
+    let (mkey, pair) = (fixture.mkey, &mut fixture.pair);
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    // Through an mkey, whose second half comes first in memory.
+    pair.configure(mkey, &config, &[entry(&memory, 1000..3000), entry(&memory, 0..1000)])?;
+    let to = Local { address: 0, lkey: pair.key(mkey) };
+    pair.near.request(1).signaled().memcpy(to, local(&from), 3000).map_err(text)?;
+    let sge = Sge { address: memory.address, length: 3000, lkey: memory.key };
+    let target = Remote { address: far.address, rkey: far.key };
+    pair.near.request(2).fenced().signaled().rdma_write(target, &[sge]).map_err(text)?;
+    completed(pair, &[(1, RequestKind::Memcpy), (2, RequestKind::RdmaWrite)])?;
+    let copied = [part(&bytes, 2000..3000), part(&bytes, 0..2000)].concat();
+    ensure_eq!(pair.bytes(&memory), copied, "what was copied");
+    ensure_eq!(pair.bytes(&far), copied, "what the peer has");
+    Ok(())
+}
+
+/// No bytes, and more than the device says, are refused before it sees them.
+fn m45_copies_have_limits(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let (from, to) = (pair.region(&pattern(64, 4)), pair.region(&[0; 64]));
+    let (here, there) = (local(&from), local(&to));
+    let refused = pair.near.request(1).memcpy(there, here, 0);
+    ensure_eq!(refused, Err(PostError::MemcpyEmpty), "a copy of nothing");
+    let refused = pair.near.request(1).memcpy(there, here, u32::MAX);
+    ensure!(matches!(refused, Err(PostError::MemcpyTooLong { mebibytes: 4096, .. })), "4 GiB: {refused:?}");
+    pair.near.request(2).signaled().memcpy(there, here, 1).map_err(text)?;
+    completed(&mut pair, &[(2, RequestKind::Memcpy)])?;
+    let expected = [part(&pair.bytes(&from), 0..1), &[0; 63]].concat();
+    ensure_eq!(pair.bytes(&to), expected, "one byte");
+    Ok(())
+}
+
+fn m45_a_copy_needs_the_right_to_write(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let (from, to) = (pair.region(&pattern(64, 5)), pair.region(&[0; 64]));
+    let lkey = pair.board.register(to.address, to.length, Access::NONE);
+    pair.near.request(1).memcpy(Local { address: to.address, lkey }, local(&from), 64).map_err(text)?;
+    pair.near.ring_doorbell();
+    pair.run_device()?;
+    let done = pair.wait_near(1)?;
+    let failed = matches!(
+        done.as_slice(),
+        [work] if matches!(work.outcome, Outcome::Failed(failure) if failure.syndrome == Syndrome::LOCAL_PROTECTION)
+    );
+    ensure!(failed, "a copy without the right to write: {done:?}");
+    ensure_eq!(pair.bytes(&to), [0; 64], "what was not to be written");
+    Ok(())
+}
