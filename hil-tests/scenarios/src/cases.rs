@@ -168,6 +168,7 @@ mod tests {
                 "hil: capability xts",
                 "hil: capability xts-many",
                 "hil: capability drain",
+                "hil: capability fixed-entries",
                 "hil: capability memcpy",
                 "hil: cases 1",
                 "hil: start r028_write_replaces_read",
