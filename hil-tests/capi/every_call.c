@@ -74,6 +74,7 @@ static void arguments_may_not_be_missing(void)
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_address(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_qp_reset(NULL, NULL, NULL, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post(NULL, NULL, &error));
+    REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_raw(NULL, 0, 0, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_receive(NULL, 0, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "qp is NULL", mlx5mk_post_configure(NULL, 0, 0, NULL, 0, NULL, NULL, 0, &error));
     REFUSED(MLX5MK_ARGUMENT, "cq is NULL", mlx5mk_cq_poll(NULL, &done, 1, &error));
@@ -108,7 +109,7 @@ static void set_up(void)
     char words[16];
     mlx5mk_address addresses[2];
     mlx5mk_connect_spec wrong = {.service_level = 8}, spec = {.first_psn = 0x1234};
-    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16}, odd = {.flags = 4};
+    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY}, odd = {.flags = 8};
 
     REFUSED(MLX5MK_DEVICE, "mlx5_7", mlx5mk_device_open("mlx5_7", &device, &error));
     REFUSED(MLX5MK_ARGUMENT, "UTF-8", mlx5mk_device_open("\xff", &device, &error));
@@ -209,6 +210,37 @@ static void each_operation_does_what_its_name_says(void)
     does(&add);
     CHECK(*here == 41 && *there == 42);
     local.length = 16;
+}
+
+static void memory_is_copied(void)
+{
+    mlx5mk_request copy = request(6, MLX5MK_OP_MEMCPY);
+
+    copy.rkey = lkey;
+    memcpy(memory, "a copy of memory", 16);
+    CHECK(does(&copy).operation == MLX5MK_OP_MEMCPY && memcmp(memory + BYTES, "a copy of memory", 16) == 0);
+    REFUSED(MLX5MK_ARGUMENT, "one segment", (copy.sge_count = 0, mlx5mk_post(first, &copy, &error)));
+    copy.sge_count = 1, local.length = 0;
+    REFUSED(MLX5MK_REQUEST, "no bytes", mlx5mk_post(first, &copy, &error));
+    local.length = UINT32_MAX;
+    REFUSED(MLX5MK_REQUEST, "the most", mlx5mk_post(first, &copy, &error));
+    local.length = 16;
+}
+
+static void a_request_in_bytes_is_posted(void)
+{
+    /* A NOP of one octoword, for another place and another queue pair. */
+    uint8_t nop[32] = {0, 0x12, 0x34, 0, 0xff, 0xff, 0xff, 1};
+
+    DONE(mlx5mk_post_raw(first, 7, MLX5MK_SIGNALED, nop, sizeof(nop), &error));
+    mlx5mk_doorbell(first);
+    CHECK(take(MLX5MK_SENT, 7).operation == MLX5MK_OP_RAW);
+    REFUSED(MLX5MK_ARGUMENT, "wqe is NULL", mlx5mk_post_raw(first, 8, 0, NULL, 16, &error));
+    REFUSED(MLX5MK_REQUEST, "15 are given", mlx5mk_post_raw(first, 8, 0, nop, 15, &error));
+    nop[7] = 3;
+    REFUSED(MLX5MK_REQUEST, "48 bytes", mlx5mk_post_raw(first, 8, 0, nop, sizeof(nop), &error));
+    nop[7] = 0;
+    REFUSED(MLX5MK_REQUEST, "0 octowords", mlx5mk_post_raw(first, 8, 0, nop, sizeof(nop), &error));
 }
 
 static void messages_arrive_with_what_was_sent_along(void)
@@ -456,6 +488,8 @@ int main(void)
     codes_have_words();
     set_up();
     each_operation_does_what_its_name_says();
+    memory_is_copied();
+    a_request_in_bytes_is_posted();
     messages_arrive_with_what_was_sent_along();
     nobody_is_woken_for_nothing();
     what_is_refused_changes_nothing();

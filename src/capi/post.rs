@@ -8,7 +8,7 @@ use super::group::{Pool, Qp, flagged};
 use super::values::{Range, Stream, array};
 use crate::mkey::{InterleavedEntry, KlmEntry, Layout};
 use crate::types::{Key, PsvIndex, Seed};
-use crate::wqe::{Payload, Remote, Sge};
+use crate::wqe::{Local, Payload, Remote, Sge};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
@@ -36,6 +36,11 @@ pub const MLX5MK_OP_FETCH_ADD: u32 = 9;
 pub const MLX5MK_OP_CONFIGURE: u32 = 10;
 /// Found in completions only: a key that was taken out of service (mlx5mk_pool_put).
 pub const MLX5MK_OP_INVALIDATE: u32 = 11;
+/// Copies the one segment to `remote_address`, which is memory of this side here, under `rkey`, a local key of it: without the peer.
+/// Of queue pairs with MLX5MK_QP_MEMCPY. A request that needs what was copied has MLX5MK_FENCED.
+pub const MLX5MK_OP_MEMCPY: u32 = 12;
+/// Found in completions only: a work request that the program built (mlx5mk_post_raw).
+pub const MLX5MK_OP_RAW: u32 = 13;
 
 /// A request that moves data. Fields that its operation does not need are not looked at.
 #[repr(C)]
@@ -158,9 +163,14 @@ pub unsafe extern "C" fn mlx5mk_post(
             MLX5MK_OP_SEND_INVALIDATE => post.send_invalidate(Key::from_raw(request.immediate), payload)?,
             MLX5MK_OP_RDMA_WRITE_IMM => post.rdma_write_imm(remote, request.immediate, payload)?,
             MLX5MK_OP_COMPARE_SWAP => {
-                post.compare_swap(remote, request.compare, request.swap_add, one(sges)?)?;
+                post.compare_swap(remote, request.compare, request.swap_add, one(sges, ATOMIC)?)?;
             }
-            MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, one(sges)?)?,
+            MLX5MK_OP_FETCH_ADD => post.fetch_add(remote, request.swap_add, one(sges, ATOMIC)?)?,
+            MLX5MK_OP_MEMCPY => {
+                let Sge { address, length, lkey } = *one(sges, "a copy has one segment")?;
+                let to = Local { address: remote.address, lkey: remote.rkey };
+                post.memcpy(to, Local { address, lkey }, length)?;
+            }
             MLX5MK_OP_NOP => post.nop()?,
             operation => return Err(Failure::Value { what: "operation", value: operation.into() }),
         }
@@ -168,12 +178,37 @@ pub unsafe extern "C" fn mlx5mk_post(
     })
 }
 
-/// Returns the segment of an atomic.
-const fn one(sges: &[Sge]) -> Result<&Sge, Failure> {
+const ATOMIC: &str = "an atomic has one segment of 8 bytes";
+
+/// Returns the segment of a request that has one.
+const fn one<'a>(sges: &'a [Sge], wanted: &'static str) -> Result<&'a Sge, Failure> {
     match sges {
         [sge] => Ok(sge),
-        _ => Err(Failure::Wanted("an atomic has one segment of 8 bytes")),
+        _ => Err(Failure::Wanted(wanted)),
     }
+}
+
+/// Posts a work request that the program built: `bytes` bytes, of which as many are taken as its control segment says. Its place in the
+/// ring and the number of the queue pair are written into it; flags are those of its own and those given here. The device sees nothing
+/// before mlx5mk_doorbell. What it does to mkeys the library does not know: an mkey of a pool is not for it.
+///
+/// Errors: MLX5MK_REQUEST, MLX5MK_FULL, MLX5MK_ARGUMENT. The queue pair is then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_raw(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    wqe: *const c_void,
+    bytes: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let qp = given(qp, "qp")?;
+        // SAFETY: the caller vouches for the bytes.
+        let wqe = unsafe { array(wqe.cast::<u8>(), bytes as usize, "wqe")? };
+        flagged(qp, id, flags)?.raw(wqe)?;
+        Ok(0)
+    })
 }
 
 /// Gives the PSV of a transaction its start value again, as is needed behind a wrong digest: posted behind the configurations of the next

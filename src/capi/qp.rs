@@ -19,6 +19,9 @@ pub const MLX5MK_QP_SIGNAL_ALL: u32 = 1;
 /// A signature error stops the send queue.
 pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
+/// Requests may copy memory of this side (MLX5MK_OP_MEMCPY), which not every device can.
+pub const MLX5MK_QP_MEMCPY: u32 = 4;
+
 /// What a queue pair is to be like. What is 0 has its default.
 #[repr(C)]
 pub struct QpSpec {
@@ -33,7 +36,7 @@ pub struct QpSpec {
     /// Most send requests between post and completion, parts of configurations included: each has an entry of the completion queue
     /// set aside. Default: as many as the send ring has blocks.
     pub max_requests: u32,
-    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR.
+    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY.
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
@@ -128,8 +131,9 @@ const fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
-fn check_flags(spec: &QpSpec) -> Result<(), Failure> {
-    only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, "flags")
+/// Refuses flags that mean nothing; `more` are known beside those of all queue pairs.
+fn check_flags(spec: &QpSpec, more: u32) -> Result<(), Failure> {
+    only(spec.flags, MLX5MK_QP_SIGNAL_ALL | MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR | more, "flags")
 }
 
 /// Has completions find the queue pair, and hands it out.
@@ -182,7 +186,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec)?;
+        check_flags(spec, MLX5MK_QP_MEMCPY)?;
         // SAFETY: the caller vouches for the handles.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
@@ -191,6 +195,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
             max_requests: (spec.max_requests != 0).then_some(spec.max_requests),
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
             drain_on_signature_error: spec.flags & MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR != 0,
+            memcpy: spec.flags & MLX5MK_QP_MEMCPY != 0,
             port: u8::try_from(or(spec.port, each.port.into()))
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each
@@ -230,7 +235,7 @@ pub unsafe extern "C" fn mlx5mk_qp_adopt(
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let ibv_qp = given(NonNull::new(ibv_qp), "ibv_qp")?;
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec)?;
+        check_flags(spec, 0)?;
         // SAFETY: the caller vouches for the handles.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let wanted = AdoptSpec {
