@@ -453,6 +453,8 @@ impl<'a> Initiator<'a> {
 
     /// Connects anew, as soon as the target is back, and repeats what was outstanding.
     fn recover(&mut self, why: &Lost) -> Outcome {
+        // A target that has not noticed serves nobody else meanwhile.
+        self.control.close();
         let requests = self.link.reset()?;
         let outstanding: Vec<usize> =
             self.slots.iter().enumerate().filter(|(_, io)| io.is_some()).map(|(slot, _)| slot).collect();
@@ -472,6 +474,7 @@ impl<'a> Initiator<'a> {
                 Ok(()) => break,
                 Err(error) => println!("initiator: lost again: {}", error.downcast::<Lost>()?),
             }
+            self.control.close();
             self.link.reset()?;
         }
         self.due.iter_mut().for_each(VecDeque::clear);
@@ -483,10 +486,20 @@ impl<'a> Initiator<'a> {
         Ok(())
     }
 
+    /// Has the target answer, which may be lost before it has.
+    fn ask(&mut self, line: &Line) -> Outcome<Line> {
+        loop {
+            let heard = self.control.say(line).and_then(|()| self.control.wait(PATIENCE));
+            match heard {
+                Ok(answer) => return Ok(answer),
+                Err(why) => self.recover(&why)?,
+            }
+        }
+    }
+
     /// Asks what this process and the target use.
     fn usage(&mut self) -> Outcome<[Usage; 2]> {
-        self.control.say(&Line::Ask)?;
-        match self.control.wait(PATIENCE)? {
+        match self.ask(&Line::Ask)? {
             Line::Usage(usage) => Ok([Usage::of_this_process(), usage]),
             other => Err(format!("the target says {other:?}").into()),
         }
@@ -515,8 +528,7 @@ impl<'a> Initiator<'a> {
 
     /// Ends the connection, and compares what was named with what was corrupted.
     fn end(mut self) -> Outcome {
-        self.control.say(&Line::Bye)?;
-        let account: Account = match self.control.wait(PATIENCE)? {
+        let account: Account = match self.ask(&Line::Bye)? {
             Line::Account(account) => account,
             other => return Err(format!("the target says {other:?}").into()),
         };

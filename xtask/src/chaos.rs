@@ -1,11 +1,17 @@
 //! `cargo xtask chaos`: device, kernel and peers that break their word, by seeds.
 
-use std::process::{Command, ExitCode};
-use xtask::debian;
-use xtask::run::{self, cargo};
+use crate::storage::{self, MULTI_BLOCK, Running};
+use std::fs;
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+use xtask::run::{self, cargo, free_port};
+use xtask::{debian, host};
 
 pub(crate) const HELP: &str = "\
-cargo xtask chaos [--seeds N | --seed S]
+cargo xtask chaos [--seeds N] [--pairs N] | --seed S | --pair S
 
 Has the device and the kernel break their word while programs work: calls fail or are answered late,
 destroying is refused, completions come late, twice, never or of strangers, queues overrun, the
@@ -13,8 +19,13 @@ device is removed. A seed says what goes wrong and what the program does meanwhi
 the program must be told once (it completed, failed, or was handed back by recovery), nothing may be
 left over, and nothing may hang. A seed that fails is printed with the command that repeats it.
 
+Pairs are the storage example, target and initiator: messages between them are lost or come in
+pieces, and each may die at any message, and is started again. Every byte is compared.
+
   --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
-  --seed S     that one alone
+  --pairs N    pairs of processes (default: 200; the tests run 10)
+  --seed S     that seed alone
+  --pair S     that pair alone
   --help       this text
 ";
 
@@ -27,7 +38,8 @@ const TEST: &str = "chaos::each_request_is_told_of_once";
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
-    seeds: std::ops::Range<u64>,
+    seeds: Range<u64>,
+    pairs: Range<u64>,
     help: bool,
 }
 
@@ -38,12 +50,24 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         Ok(options) => options,
         Err(message) => return run::misuse(&format!("error: {message}\n\n{HELP}")),
     };
-    run::forward(shim(&options.seeds))
+    if let Err(what) = pairs(options.pairs) {
+        return run::failed(&what);
+    }
+    if options.seeds.is_empty() { ExitCode::SUCCESS } else { run::forward(shim(&options.seeds)) }
+}
+
+/// Runs as many pairs as the tests do.
+///
+/// # Errors
+/// What went wrong, and how to repeat it.
+pub(crate) fn test() -> Result<(), String> {
+    pairs(0..10)
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
     use lexopt::prelude::*;
-    let mut options = Options { seeds: 0..100_000, help: false };
+    let mut options = Options { seeds: 0..100_000, pairs: 0..200, help: false };
+    let alone = |number: u64| number..number.saturating_add(1);
     let explain = |error: lexopt::Error| error.to_string();
     let mut parser = lexopt::Parser::from_args(arguments);
     let number =
@@ -51,10 +75,9 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     while let Some(argument) = parser.next().map_err(explain)? {
         match argument {
             Long("seeds") => options.seeds = 0..number(&mut parser)?,
-            Long("seed") => {
-                let seed = number(&mut parser)?;
-                options.seeds = seed..seed.saturating_add(1);
-            }
+            Long("pairs") => options.pairs = 0..number(&mut parser)?,
+            Long("seed") => (options.seeds, options.pairs) = (alone(number(&mut parser)?), 0..0),
+            Long("pair") => (options.seeds, options.pairs) = (0..0, alone(number(&mut parser)?)),
             Long("help") | Short('h') => options.help = true,
             other => return Err(explain(other.unexpected())),
         }
@@ -63,12 +86,160 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 }
 
 /// Returns the command that runs seeds in one process.
-fn shim(seeds: &std::ops::Range<u64>) -> Result<Command, String> {
+fn shim(seeds: &Range<u64>) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
     let mut command = cargo(&["test", "--release", "--quiet", "--package", "mlx5-uverbs", "--test", "devx"]);
     command.args(["--", TEST, "--exact", "--nocapture"]);
     command.env(SEEDS, format!("{}..{}", seeds.start, seeds.end));
     Ok(command)
+}
+
+/// How long a pair may take, with its deaths, on a machine with much else to do.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Programs of a pair that are started with faults. Those behind them have none.
+const FAULTY: u64 = 8;
+
+/// What the stand-in says at the end of a program that has left nothing behind.
+const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
+
+/// What the initiator says where all is well.
+const NO_BYTE_LOST: &str = "no byte lost";
+
+/// Runs pairs one after the other, and sums up.
+fn pairs(pairs: Range<u64>) -> Result<(), String> {
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    let (programs, start) = (host::storage()?, Instant::now());
+    let mut deaths = 0;
+    for number in pairs.clone() {
+        let outcome = Pair::new(&programs, number).and_then(Pair::run);
+        deaths += outcome
+            .map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
+    }
+    let seconds = start.elapsed().as_secs();
+    println!("{} pairs in {seconds} s, {deaths} programs died, no byte lost", pairs.count());
+    Ok(())
+}
+
+/// A target and an initiator.
+struct Pair<'p> {
+    programs: &'p Path,
+    folder: tempfile::TempDir,
+    number: u64,
+    /// Programs that were started.
+    started: u64,
+    address: String,
+}
+
+impl<'p> Pair<'p> {
+    fn new(programs: &'p Path, number: u64) -> Result<Self, String> {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        Ok(Self { programs, folder: run::temporary("chaos")?, number, started: 0, address })
+    }
+
+    /// Starts a program, with faults unless there were many before. Returns it and its log.
+    fn start(&mut self, name: &str, words: &[(&str, &str)]) -> Result<(Running, PathBuf), String> {
+        let mut all = vec![("--address", self.address.clone())];
+        all.extend(words.iter().map(|(option, value)| (*option, (*value).to_owned())));
+        let folder = self.folder.path();
+        let mut command = storage::program(self.programs.join(name), &all, MULTI_BLOCK, folder)?;
+        if self.started < FAULTY {
+            command.env("MLX5_UVERBS_FAULTS", faults(self.number * FAULTY + self.started));
+        }
+        let log = folder.join(format!("{}-{name}.log", self.started));
+        self.started += 1;
+        Ok((Running::start(command, &log)?, log))
+    }
+
+    fn start_target(&mut self) -> Result<(Running, PathBuf), String> {
+        self.start("storage_target", &[("--blocks", "4096"), ("--depth", "8"), ("--corrupt", "2")])
+    }
+
+    fn start_initiator(&mut self) -> Result<(Running, PathBuf), String> {
+        // On a machine with much else to do the other program takes its time to start.
+        self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
+    }
+
+    /// Has the initiator do all that it is to do, and starts again what dies meanwhile. Returns how many programs did.
+    fn run(mut self) -> Result<u64, String> {
+        let (mut target, mut initiator) = (self.start_target()?, self.start_initiator()?);
+        let (start, mut deaths) = (Instant::now(), 0);
+        while start.elapsed() < LIMIT {
+            if let Some(status) = initiator.0.ended()? {
+                if !has_died(status) {
+                    well(status, &initiator.1, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
+                    return self.end(target, LIMIT.saturating_sub(start.elapsed()), deaths);
+                }
+                (deaths, initiator) = (deaths + 1, self.start_initiator()?);
+            }
+            if let Some(status) = target.0.ended()? {
+                // One that was told that all is done ends before the initiator does.
+                if has_died(status) {
+                    (deaths, target) = (deaths + 1, self.start_target()?);
+                } else if !status.success() {
+                    return Err(self.tell(&format!("the target: {status}")));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Err(self.tell(&format!("it hangs: not done after {} s", LIMIT.as_secs())))
+    }
+
+    /// Waits for the target, which has nothing to do any more.
+    fn end(self, mut target: (Running, PathBuf), limit: Duration, deaths: u64) -> Result<u64, String> {
+        let status = target.0.wait(limit).map_err(|what| self.tell(&what))?;
+        if has_died(status) {
+            return Ok(deaths + 1);
+        }
+        well(status, &target.1, "target: ").map_err(|what| self.tell(&what)).map(|()| deaths)
+    }
+
+    /// Adds what all programs have said.
+    fn tell(&self, what: &str) -> String {
+        let logs = fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut logs: Vec<_> =
+            logs.filter(|path| path.extension().is_some_and(|name| name == "log")).collect();
+        logs.sort();
+        let said = logs
+            .iter()
+            .map(|log| format!("── {}\n{}", log.display(), fs::read_to_string(log).unwrap_or_default()));
+        format!("{what}\n{}", said.collect::<String>())
+    }
+}
+
+/// Returns the faults of a program: a message that is lost, two that come in pieces, and for every other program its death. Without
+/// them it has some hundred messages to one of some thousand.
+fn faults(seed: u64) -> String {
+    let mut state = seed;
+    let mut below = |end: u64| {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        1 + (mixed ^ mixed >> 31) % end
+    };
+    let (lost, pieces, others) = (below(1000), below(500), below(500));
+    let dies = if below(2) == 1 { format!(",message@{}=dies", below(1500)) } else { String::new() };
+    format!("message@{lost}=lost,wire@{pieces}=short,wire@{others}=short{dies}")
+}
+
+/// Whether a program was killed, as faults kill it.
+fn has_died(status: ExitStatus) -> bool {
+    status.signal() == Some(9)
+}
+
+/// Checks the end of a program that was not killed.
+fn well(status: ExitStatus, log: &Path, word: &str) -> Result<(), String> {
+    let said = fs::read_to_string(log).map_err(|error| error.to_string())?;
+    // Without faults nothing is told of the end.
+    let is_clean = said.contains(NOTHING_LEFT) || !said.contains("left at the end");
+    if status.success() && said.contains(word) && is_clean {
+        Ok(())
+    } else {
+        Err(format!("{}: {status}", log.display()))
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +255,9 @@ mod tests {
         assert_eq!(parsed("").unwrap().seeds, 0..100_000);
         assert_eq!(parsed("--seeds 7").unwrap().seeds, 0..7);
         assert_eq!(parsed("--seed 7").unwrap().seeds, 7..8);
-        for wrong in ["--seeds", "--seed x", "7", "--pair"] {
+        assert!(parsed("--seed 7").unwrap().pairs.is_empty());
+        assert_eq!(parsed("--seeds 0 --pairs 3").unwrap().pairs, 0..3);
+        for wrong in ["--seeds", "--seed x", "7", "--pair", "--pairs x"] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }

@@ -3,6 +3,7 @@
 use crate::run::{self, cargo, check};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Set for a process whose parent has just built the programs of tasks: asking cargo again would only wait for another build.
 pub const BUILT: &str = "XTASK_PROGRAMS_ARE_BUILT";
@@ -48,6 +49,9 @@ pub fn storage() -> Result<PathBuf, String> {
 /// # Errors
 /// What went wrong, in a sentence.
 pub fn optimised(name: &str) -> Result<PathBuf, String> {
-    check(cargo(&["build", "--release", "--package", "hil-tests", "--package", "mlx5-uverbs"]))?;
+    // Once for this process: who starts programs by the hundred would wait for cargo each time.
+    static BUILD: OnceLock<Result<(), String>> = OnceLock::new();
+    let packages = ["build", "--release", "--package", "hil-tests", "--package", "mlx5-uverbs"];
+    BUILD.get_or_init(|| check(cargo(&packages))).clone()?;
     run::built("release", name)
 }

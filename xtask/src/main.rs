@@ -30,7 +30,7 @@ cargo xtask TASK
                         build what runs on the Arm cores of a BlueField
   capi [--arch NAME] [--test]
                         make the library and the header for C and C++
-  chaos [--seeds N | --seed S]
+  chaos [--seeds N] [--pairs N] | --seed S | --pair S
                         have the device and the kernel break their word while programs work
   vectors [FILE… | -]   replay recorded work requests of the reference provider and compare every
                         byte (default: those of this repository; - reads standard input)

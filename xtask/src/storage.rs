@@ -26,7 +26,7 @@ blocks that the target corrupts must be named, each of them and no other.
 ";
 
 /// AES-XTS engines.
-const MULTI_BLOCK: &str = "multi-block";
+pub(crate) const MULTI_BLOCK: &str = "multi-block";
 const SINGLE_BLOCK: &str = "single-block";
 
 /// What the initiator says when half of its work is done.
@@ -178,7 +178,7 @@ fn perform(options: &Options) -> Result<(), String> {
 }
 
 /// Returns one of the two programs as it is to be run on the software device; those of one folder reach each other.
-fn program(
+pub(crate) fn program(
     program: PathBuf,
     words: &[(&str, String)],
     engine: &str,
@@ -194,18 +194,24 @@ fn program(
 }
 
 /// A program that runs. It is killed when this is dropped.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     /// Starts a program whose output goes to a file.
-    fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+    pub(crate) fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
         let lost = |error| format!("{}: {error}", log.display());
         let file = fs::File::create(log).map_err(lost)?;
         command.stderr(file.try_clone().map_err(lost)?).stdout(file);
-        command.spawn().map(Self).map_err(|error| format!("storage_target: {error}"))
+        command.spawn().map(Self).map_err(|error| format!("{name}: {error}"))
     }
 
-    fn wait(&mut self, limit: Duration) -> Result<ExitStatus, String> {
+    /// Returns how it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
+        self.0.try_wait().map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus, String> {
         let ended = run::wait(&mut self.0, limit).map_err(|error| error.to_string())?;
         ended.ok_or_else(|| format!("a program still runs after {} s", limit.as_secs()))
     }

@@ -6,7 +6,7 @@ use super::Lost;
 use super::link::Address;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 /// A message.
@@ -70,6 +70,13 @@ impl Control {
     pub(crate) fn new(stream: TcpStream) -> Result<Self, Lost> {
         stream.set_nodelay(true)?;
         Ok(Self { stream, received: Vec::new() })
+    }
+
+    /// Ends the connection, so that the other side notices.
+    #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
+    pub(crate) fn close(&self) {
+        // Fails where it has ended.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Sends a message.

@@ -1,7 +1,7 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, differential, fuzz, package, peer, storage, tidy};
+use crate::{bench, chaos, differential, fuzz, package, peer, storage, tidy};
 use std::io;
 use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SSH, VALGRIND, VERBS, VERBS_HEADERS};
 use xtask::run::{cargo, check, succeeds};
@@ -81,8 +81,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "the library as a registry would hand it out" },
     Step { name: "peer", lane: Host, tier: Full, program: Some("xtask-device"), packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
            what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
-    Step { name: "storage", lane: Host, tier: Full, program: None, packages: || [VERBS].concat(), run: || storage::test().into(),
-           what: "the example of a service: each byte, each corrupt block, a target that is killed" },
+    Step { name: "storage", lane: Host, tier: Full, program: None, packages: || [VERBS].concat(), run: || storage::test().and_then(|()| chaos::test()).into(),
+           what: "the example of a service: each byte, each corrupt block, a target that is killed, faults by seeds" },
     Step { name: "aarch64", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
            what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
     Step { name: "dist", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: || [VERBS, PEERS].concat(), run: || task("xtask-artefacts", &["dist", "--check"]).into(),
