@@ -161,7 +161,10 @@ fn memory_regions() {
     assert_eq!(octowords(0x1fff, 1), 1);
     assert_eq!(octowords(0x1fff, 2), 1, "two pages of 8 bytes each");
     assert_eq!(octowords(0x1fff, 0x1002), 2, "three pages");
+    assert_eq!(octowords(0x0800, 0x1801), 2, "three pages, from the middle of the first");
     assert_eq!(octowords(u64::MAX, u64::MAX), u32::MAX);
+    let reply = from_words(16, &[(8, 0xff12_3456)]);
+    assert_eq!(command.decode(&reply).map(Key::get), Ok(0x1234_565a));
     words(&DestroyMkey(MkeyIndex::new(0x12_3456).unwrap()), &[(0, 0x0202_0000), (8, 0x12_3456)]);
 }
 

@@ -291,3 +291,10 @@ fn queue_pairs_are_queried() {
     assert_eq!(QpState(9).to_string(), "queue pair state 0x9");
     assert_eq!(format!("{:?} {:?}", QpState::SQ_DRAINED, QpState(9)), "SQ_DRAINED QpState(0x9)");
 }
+
+#[test]
+fn packets_of_a_path_have_five_sizes() {
+    use PathMtu::{B256, B512, B1024, B2048, B4096};
+    let sizes = [None, Some(B256), Some(B512), Some(B1024), Some(B2048), Some(B4096), None];
+    assert_eq!([0, 1, 2, 3, 4, 5, 6].map(PathMtu::from_code), sizes);
+}

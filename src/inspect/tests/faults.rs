@@ -36,130 +36,208 @@ fn what_devices_refuse_is_told_from_what_drivers_do() {
     }
 }
 
-/// Bytes, where they change, the bytes written there, and what is found.
-type Case = (fn() -> Vec<u8>, usize, &'static [u8], Problem);
+/// Bytes, where they change, the bytes written there, where it is found, and what.
+type Case = (fn() -> Vec<u8>, usize, &'static [u8], usize, Problem);
 
 #[test]
 fn each_fault_is_found() {
     use Problem::*;
     let cases: &[Case] = &[
-        (full, 7, &[0], SizeZero),
-        (full, 7, &[64], SizeOverLimit { ds: 64 }),
-        (full, 7, &[63], Truncated { needed: 1008, have: 448 }),
-        (full, 7, &[19], SizeMismatch { ds: 19, wanted: 20 }),
-        (full, 7, &[24], SizeMismatch { ds: 24, wanted: 20 }),
-        (full, 3, &[0x33], UnknownOpcode { opcode: 0x33 }),
-        (full, 3, &[0x20], SizeMismatch { ds: 20, wanted: 2 }),
-        (full, 0, &[1], UnexpectedOpmod { opmod: 1 }),
-        (full, 11, &[0x40], UnknownBits { name: "fm_ce_se", bits: 0x40 }),
-        (full, UMR, &[0x00], ByPointer),
-        (full, UMR, &[0x00], SizeMismatch { ds: 20, wanted: 9 }),
-        (full, UMR, &[0xa0], CheckFree),
-        (full, UMR, &[0x84], UmrReserved),
-        (full, UMR, &[0xc0], UnknownBits { name: "flags", bits: 0x40 }),
-        (full, UMR + 1, &[1], UmrReserved),
-        (full, UMR + 47, &[1], UmrReserved),
-        (full, CONTEXT + 3, &[1], ReservedNotZero { name: "reserved" }),
-        (full, CONTEXT + 1, &[1], UnknownBits { name: "relaxed_ordering_write", bits: 1 }),
-        (full, UMR + 5, &[3], EntriesNotPadded { octowords: 3 }),
-        (full, UMR + 5, &[8], SizeMismatch { ds: 20, wanted: 24 }),
-        (full, UMR + 7, &[4], SizeMismatch { ds: 20, wanted: 16 }),
-        (full, UMR + 15, &[0x00], EntriesWithoutLength),
-        (full, UMR + 15, &[0x00], FieldWithoutMask { name: "len" }),
-        (full, UMR + 14, &[0x22], BsfEnableKept),
-        (full, CONTEXT + 12, &[0x04], BsfNotEnabled),
-        (full, UMR + 14, &[0x30], FieldWithoutMask { name: "signature error count" }),
-        (full, UMR + 14, &[0x12], MaskMissing { name: "MKEY" }),
-        (unmasked, CONTEXT + 7, &[0x35], FieldWithoutMask { name: "qpn_mkey" }),
-        (unmasked, CONTEXT + 4, &[0], FieldWithoutMask { name: "qpn_mkey" }),
-        (full, UMR + 13, &[0x00], FieldWithoutMask { name: "remote read" }),
-        (full, UMR + 13, &[0x30], PartialAccessMask),
-        (full, UMR + 13, &[0xbc], UnusualMask { name: "SMALL_FENCE" }),
-        (full, UMR + 12, &[0x00], MaskMissing { name: "FREE" }),
-        (full, UMR + 8, &[0x80], UnknownBits { name: "mkey_mask", bits: 1 << 63 }),
-        (full, CONTEXT, &[0x40], FreesAndConfigures),
-        (full, CONTEXT + 2, &[0x80], UnknownBits { name: "access", bits: 0x80 }),
-        (bound, 0, &[], BoundToQueuePair { qpn: 0x123 }),
-        (bound, 0, &[], BoundWithSignature),
-        (moved, 0, &[], NonZeroStart { address: 0x1000 }),
-        (empty, 0, &[], EmptyLayout),
-        (empty, CONTEXT + 31, &[9], LengthWithoutEntries { length: 9 }),
-        (empty, UMR + 14, &[0x30], EnabledWithoutBsf),
-        (wire_only, SIGNATURE + 15, &[1], UnusedDomain { domain: "memory" }),
-        (alike, SIGNATURE, &[0xc0, 0xff, 1], AlikeButNotCopied),
-        (full, 3, &[0], DataInNop),
-        (full, CONTEXT + 7, &[0x35], TagChange { from: 0x34, to: 0x35 }),
-        (full, CONTEXT + 20, &[1], FieldWithoutMask { name: "start_addr" }),
-        (full, CONTEXT + 31, &[0x11], ListTooShort { sum: 1040, length: 1041 }),
-        (full, CONTEXT + 31, &[0x0f], ListTooLong { sum: 1040, length: 1039 }),
-        (full, CONTEXT + 27, &[1], LengthOver32Bits { length: 0x1_0000_0410 }),
-        (full, ENTRIES + 2, &[0, 0], EntryEmpty { index: 0 }),
-        (full, ENTRIES + 16, &[0x80], EntryTooLong { index: 1, length: 0x8000_0208 }),
-        (interleaved, ENTRIES + 6, &[5], StridedOpcode { op: 0x500 }),
-        (interleaved, ENTRIES + 15, &[4], StridedCount { entries: 4, octowords: 4 }),
-        (interleaved, ENTRIES + 15, &[2], PaddingNotZero),
-        (interleaved, ENTRIES + 15, &[2], StridedCycle { sum: 520, cycle: 524 }),
-        (interleaved, ENTRIES + 3, &[0xff], StridedLength { mapped: 1534, length: 1048 }),
-        (interleaved, ENTRIES + 11, &[0], RepeatZero),
-        (interleaved, ENTRIES + 16, &[1], StrideTooSmall { index: 0, stride: 0x104, bytes: 0x200 }),
-        (interleaved, ENTRIES + 35, &[0], StridedEntryEmpty { index: 1 }),
-        (full, SIGNATURE, &[0x90], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
-        (full, CRYPTO_AT, &[0x81], BsfSizeCode { found: 2, wanted: 3, count: 2 }),
-        (full, CRYPTO_AT, &[0xc0], BsfOrder),
-        (full, SIGNATURE, &[0xc1], BsfOrder),
-        (full, SIGNATURE, &[0x50], BsfSizeCode { found: 1, wanted: 3, count: 2 }),
-        (full, SIGNATURE, &[0x40], TransactionWithBlocks),
-        (full, SIGNATURE, &[0x40], TransactionEmpty),
-        (spdk_transaction, SIGNATURE, &[0], BsfSizeCode { found: 0, wanted: 2, count: 1 }),
-        (spdk_transaction, SIGNATURE, &[0xc0], BsfSizeCode { found: 3, wanted: 2, count: 1 }),
-        (spdk_transaction, SIGNATURE + 1, &[0xf0], TransactionCheckMask { mask: 0xf0 }),
-        (spdk_transaction, SIGNATURE + 2, &[1], TransactionWithBlocks),
-        (spdk_transaction, SIGNATURE + 7, &[1], TransactionSize { size: 4097, length: 4096 }),
-        (spdk_transaction, SIGNATURE + 16, &[0x31], TransactionBits { domain: "memory" }),
+        (full, 7, &[0], 7, SizeZero),
+        (full, 7, &[64], 7, SizeOverLimit { ds: 64 }),
+        (full, 7, &[63], 448, Truncated { needed: 1008, have: 448 }),
+        (full, 7, &[19], 7, SizeMismatch { ds: 19, wanted: 20 }),
+        (full, 7, &[24], 7, SizeMismatch { ds: 24, wanted: 20 }),
+        (full, 3, &[0x33], 3, UnknownOpcode { opcode: 0x33 }),
+        (full, 3, &[0x20], 7, SizeMismatch { ds: 20, wanted: 2 }),
+        (full, 0, &[1], 0, UnexpectedOpmod { opmod: 1 }),
+        (full, 11, &[0x40], 11, UnknownBits { name: "fm_ce_se", bits: 0x40 }),
+        (full, UMR, &[0x00], UMR, ByPointer),
+        (full, UMR, &[0x00], 7, SizeMismatch { ds: 20, wanted: 9 }),
+        (full, UMR, &[0xa0], UMR, CheckFree),
+        (full, UMR, &[0x84], UMR, UmrReserved),
+        (full, UMR, &[0xc0], UMR, UnknownBits { name: "flags", bits: 0x40 }),
+        (full, UMR + 1, &[1], UMR + 1, UmrReserved),
+        (full, UMR + 47, &[1], UMR + 40, UmrReserved),
+        (full, CONTEXT + 3, &[1], CONTEXT + 3, ReservedNotZero { name: "reserved" }),
+        (full, CONTEXT + 1, &[1], CONTEXT + 1, UnknownBits { name: "relaxed_ordering_write", bits: 1 }),
+        (full, UMR + 5, &[3], UMR + 4, EntriesNotPadded { octowords: 3 }),
+        (full, UMR + 5, &[8], 7, SizeMismatch { ds: 20, wanted: 24 }),
+        (full, UMR + 7, &[4], 7, SizeMismatch { ds: 20, wanted: 16 }),
+        (full, UMR + 15, &[0x00], UMR + 8, EntriesWithoutLength),
+        (full, UMR + 15, &[0x00], CONTEXT + 24, FieldWithoutMask { name: "len" }),
+        (full, UMR + 14, &[0x22], UMR + 8, BsfEnableKept),
+        (full, CONTEXT + 12, &[0x04], UMR + 8, BsfNotEnabled),
+        (full, UMR + 14, &[0x30], CONTEXT + 12, FieldWithoutMask { name: "signature error count" }),
+        (full, UMR + 14, &[0x12], UMR + 8, MaskMissing { name: "MKEY" }),
+        (unmasked, CONTEXT + 7, &[0x35], CONTEXT + 4, FieldWithoutMask { name: "qpn_mkey" }),
+        (unmasked, CONTEXT + 4, &[0], CONTEXT + 4, FieldWithoutMask { name: "qpn_mkey" }),
+        (full, UMR + 13, &[0x00], CONTEXT + 2, FieldWithoutMask { name: "remote read" }),
+        (full, UMR + 13, &[0x30], UMR + 8, PartialAccessMask),
+        (full, UMR + 13, &[0xbc], UMR + 8, UnusualMask { name: "SMALL_FENCE" }),
+        (full, UMR + 12, &[0x00], UMR + 8, MaskMissing { name: "FREE" }),
+        (full, UMR + 15, &[0x05], UMR + 8, UnknownBits { name: "mkey_mask", bits: 4 }),
+        (full, UMR + 8, &[0x80], UMR + 8, UnknownBits { name: "mkey_mask", bits: 1 << 63 }),
+        (full, CONTEXT, &[0x40], CONTEXT, FreesAndConfigures),
+        (full, CONTEXT + 2, &[0x80], CONTEXT + 2, UnknownBits { name: "access", bits: 0x80 }),
+        (bound, 0, &[], CONTEXT + 4, BoundToQueuePair { qpn: 0x123 }),
+        (bound, 0, &[], CONTEXT + 4, BoundWithSignature),
+        (moved, 0, &[], CONTEXT + 16, NonZeroStart { address: 0x1000 }),
+        (empty, 0, &[], UMR + 4, EmptyLayout),
+        (empty, CONTEXT + 31, &[9], UMR + 4, LengthWithoutEntries { length: 9 }),
+        (empty, UMR + 14, &[0x30], UMR + 6, EnabledWithoutBsf),
+        (wire_only, SIGNATURE + 15, &[1], SIGNATURE + 12, UnusedDomain { domain: "memory" }),
+        (alike, SIGNATURE, &[0xc0, 0xff, 1], SIGNATURE + 2, AlikeButNotCopied),
+        (full, 3, &[0], UMR, DataInNop),
+        (full, CONTEXT + 7, &[0x35], CONTEXT + 7, TagChange { from: 0x34, to: 0x35 }),
+        (full, CONTEXT + 20, &[1], CONTEXT + 16, FieldWithoutMask { name: "start_addr" }),
+        (full, CONTEXT + 31, &[0x11], CONTEXT + 24, ListTooShort { sum: 1040, length: 1041 }),
+        (full, CONTEXT + 31, &[0x0f], CONTEXT + 24, ListTooLong { sum: 1040, length: 1039 }),
+        (full, CONTEXT + 27, &[1], CONTEXT + 24, LengthOver32Bits { length: 0x1_0000_0410 }),
+        (full, ENTRIES + 2, &[0, 0], ENTRIES, EntryEmpty { index: 0 }),
+        (full, ENTRIES + 16, &[0x80], ENTRIES + 16, EntryTooLong { index: 1, length: 0x8000_0208 }),
+        (interleaved, ENTRIES + 6, &[5], ENTRIES + 4, StridedOpcode { op: 0x500 }),
+        (interleaved, ENTRIES + 15, &[4], ENTRIES + 14, StridedCount { entries: 4, octowords: 4 }),
+        (interleaved, ENTRIES + 15, &[2], ENTRIES + 48, PaddingNotZero),
+        (interleaved, ENTRIES + 15, &[2], ENTRIES, StridedCycle { sum: 520, cycle: 524 }),
+        (interleaved, ENTRIES + 3, &[0xff], CONTEXT + 24, StridedLength { mapped: 1534, length: 1048 }),
+        (interleaved, ENTRIES + 11, &[0], ENTRIES + 8, RepeatZero),
+        (
+            interleaved,
+            ENTRIES + 16,
+            &[1],
+            ENTRIES + 16,
+            StrideTooSmall { index: 0, stride: 0x104, bytes: 0x200 },
+        ),
+        (interleaved, ENTRIES + 35, &[0], ENTRIES + 32, StridedEntryEmpty { index: 1 }),
+        (full, SIGNATURE, &[0x90], SIGNATURE, BsfSizeCode { found: 2, wanted: 3, count: 2 }),
+        (full, CRYPTO_AT, &[0x81], CRYPTO_AT, BsfSizeCode { found: 2, wanted: 3, count: 2 }),
+        (full, CRYPTO_AT, &[0xc0], CRYPTO_AT, BsfOrder),
+        (full, SIGNATURE, &[0xc1], CRYPTO_AT, BsfOrder),
+        (full, SIGNATURE, &[0x50], SIGNATURE, BsfSizeCode { found: 1, wanted: 3, count: 2 }),
+        (full, SIGNATURE, &[0x40], SIGNATURE + 2, TransactionWithBlocks),
+        (full, SIGNATURE, &[0x40], SIGNATURE, TransactionEmpty),
+        (spdk_transaction, SIGNATURE, &[0], SIGNATURE, BsfSizeCode { found: 0, wanted: 2, count: 1 }),
+        (spdk_transaction, SIGNATURE, &[0xc0], SIGNATURE, BsfSizeCode { found: 3, wanted: 2, count: 1 }),
+        (spdk_transaction, SIGNATURE + 1, &[0xf0], SIGNATURE + 1, TransactionCheckMask { mask: 0xf0 }),
+        (spdk_transaction, SIGNATURE + 2, &[1], SIGNATURE + 2, TransactionWithBlocks),
+        (spdk_transaction, SIGNATURE + 7, &[1], CONTEXT + 24, TransactionSize { size: 4097, length: 4096 }),
+        (spdk_transaction, SIGNATURE + 16, &[0x31], SIGNATURE + 16, TransactionBits { domain: "memory" }),
         (
             spdk_transaction,
             SIGNATURE + 16,
             &[0x70],
+            SIGNATURE + 16,
             UnknownBits { name: "t_init_gen_pro_size", bits: 1 << 30 },
         ),
-        (spdk_transaction, SIGNATURE + 20, &[1], ReservedNotZero { name: "rsvd_epi_size" }),
-        (spdk_transaction, SIGNATURE + 24, &[0x20], UnknownCode { name: "w_tfs", value: 0x20 }),
-        (spdk_transaction, SIGNATURE + 28, &[0x40], TransactionInBothDomains),
-        (spdk_transaction, SIGNATURE + 24, &[0; 4], TransactionEmpty),
-        (spdk_transaction, SIGNATURE + 24, &[0; 4], TransactionBits { domain: "wire" }),
-        (spdk_transaction, SIGNATURE + 40, &[1], ReservedNotZero { name: "reserved" }),
-        (spdk_encrypted_transaction, CRYPTO_AT + 1, &[3], TransactionOrder),
-        (spdk_encrypted_transaction, CRYPTO_AT + 6, &[9], RawDataSize { size: 0x900, length: 4096 }),
-        (full, SIGNATURE + 3, &[5], UnknownCode { name: "m_bs_selector", value: 5 }),
-        (full, SIGNATURE + 3, &[0], CopyMaskStructure),
-        (full, SIGNATURE + 4, &[0], RawDataSize { size: 0x00ff_ffff, length: 1040 }),
-        (full, CRYPTO_AT + 4, &[0; 4], RawDataSize { size: 0, length: 1040 }),
-        (full, SIGNATURE + 8, &[0x77], UnknownCode { name: "w_bfs", value: 0x77 }),
-        (full, SIGNATURE + 8, &[0x42], CopyMaskStructure),
-        (full, SIGNATURE + 8, &[0x42], InlineUnwanted { domain: "wire" }),
-        (full, SIGNATURE + 8, &[0x40], NotRepeated { domain: "wire" }),
-        (full, SIGNATURE + 32, &[0x40], InlineMissing { domain: "wire" }),
-        (full, SIGNATURE + 48, &[0x00], InlineMissing { domain: "memory" }),
-        (full, SIGNATURE + 40, &[7], UnknownCode { name: "w_sig_type", value: 7 }),
-        (full, SIGNATURE + 40, &[0], GuardType { code: 0 }),
-        (full, SIGNATURE + 41, &[0x08], NotRepeated { domain: "wire" }),
-        (full, SIGNATURE + 41, &[0x89], UnknownBits { name: "w_rp_inv_seed", bits: 1 }),
-        (full, SIGNATURE + 45, &[0x43], BothEscapes),
-        (full, SIGNATURE + 46, &[0x00], AppTagMask { mask: 0x00ff }),
-        (full, CRYPTO_AT + 1, &[4], UnknownCode { name: "enc_order", value: 4 }),
-        (full, CRYPTO_AT + 1, &[2], BothOutsideCipher),
-        (full, CRYPTO_AT + 1, &[3], BothOutsideCipher),
-        (full, CRYPTO_AT + 3, &[1], UnknownCode { name: "enc_standard", value: 1 }),
-        (full, CRYPTO_AT + 8, &[0], UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
-        (full, CRYPTO_AT + 8, &[1], UnitNotBlock { unit: 512, wanted: 520 }),
-        (full, CRYPTO_AT + 24, &[0xff; 8], TweakCarry { order: "big endian" }),
-        (full, CRYPTO_AT + 16, &[0xff; 8], TweakCarry { order: "little endian" }),
-        (full, CRYPTO_AT + 32, &[1], DekTooLarge { dek: 0x0100_0099 }),
-        (full, CRYPTO_AT + 40, &[1], KeytagGiven),
+        (spdk_transaction, SIGNATURE + 20, &[1], SIGNATURE + 20, ReservedNotZero { name: "rsvd_epi_size" }),
+        (
+            spdk_transaction,
+            SIGNATURE + 24,
+            &[0x20],
+            SIGNATURE + 24,
+            UnknownCode { name: "w_tfs", value: 0x20 },
+        ),
+        (spdk_transaction, SIGNATURE + 28, &[0x40], SIGNATURE + 28, TransactionInBothDomains),
+        (spdk_transaction, SIGNATURE + 24, &[0; 4], SIGNATURE, TransactionEmpty),
+        (spdk_transaction, SIGNATURE + 24, &[0; 4], SIGNATURE + 16, TransactionBits { domain: "wire" }),
+        (spdk_transaction, SIGNATURE + 40, &[1], SIGNATURE + 40, ReservedNotZero { name: "reserved" }),
+        (spdk_encrypted_transaction, CRYPTO_AT + 1, &[3], CRYPTO_AT + 1, TransactionOrder),
+        (
+            spdk_encrypted_transaction,
+            CRYPTO_AT + 6,
+            &[9],
+            CRYPTO_AT + 4,
+            RawDataSize { size: 0x900, length: 4096 },
+        ),
+        (full, SIGNATURE + 3, &[5], SIGNATURE + 3, UnknownCode { name: "m_bs_selector", value: 5 }),
+        (full, SIGNATURE + 3, &[0], SIGNATURE + 2, CopyMaskStructure),
+        (full, SIGNATURE + 4, &[0], SIGNATURE + 4, RawDataSize { size: 0x00ff_ffff, length: 1040 }),
+        (full, CRYPTO_AT + 4, &[0; 4], CRYPTO_AT + 4, RawDataSize { size: 0, length: 1040 }),
+        (full, SIGNATURE + 8, &[0x77], SIGNATURE + 8, UnknownCode { name: "w_bfs", value: 0x77 }),
+        (full, SIGNATURE + 8, &[0x42], SIGNATURE + 2, CopyMaskStructure),
+        (full, SIGNATURE + 8, &[0x42], SIGNATURE + 32, InlineUnwanted { domain: "wire" }),
+        (full, SIGNATURE + 8, &[0x40], SIGNATURE + 8, NotRepeated { domain: "wire" }),
+        (full, SIGNATURE + 32, &[0x40], SIGNATURE + 32, InlineMissing { domain: "wire" }),
+        (full, SIGNATURE + 48, &[0x00], SIGNATURE + 48, InlineMissing { domain: "memory" }),
+        (full, SIGNATURE + 40, &[7], SIGNATURE + 40, UnknownCode { name: "w_sig_type", value: 7 }),
+        (full, SIGNATURE + 40, &[0], SIGNATURE + 40, GuardType { code: 0 }),
+        (full, SIGNATURE + 41, &[0x08], SIGNATURE + 41, NotRepeated { domain: "wire" }),
+        (full, SIGNATURE + 41, &[0x89], SIGNATURE + 41, UnknownBits { name: "w_rp_inv_seed", bits: 1 }),
+        (full, SIGNATURE + 45, &[0x43], SIGNATURE + 45, BothEscapes),
+        (full, SIGNATURE + 46, &[0x00], SIGNATURE + 46, AppTagMask { mask: 0x00ff }),
+        (full, CRYPTO_AT + 1, &[4], CRYPTO_AT + 1, UnknownCode { name: "enc_order", value: 4 }),
+        (full, CRYPTO_AT + 1, &[2], CRYPTO_AT + 1, BothOutsideCipher),
+        (full, CRYPTO_AT + 1, &[3], CRYPTO_AT + 1, BothOutsideCipher),
+        (full, CRYPTO_AT + 3, &[1], CRYPTO_AT + 3, UnknownCode { name: "enc_standard", value: 1 }),
+        (full, CRYPTO_AT + 8, &[0], CRYPTO_AT + 8, UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
+        (full, CRYPTO_AT + 8, &[1], CRYPTO_AT + 8, UnitNotBlock { unit: 512, wanted: 520 }),
+        (full, CRYPTO_AT + 24, &[0xff; 8], CRYPTO_AT + 16, TweakCarry { order: "big endian" }),
+        (full, CRYPTO_AT + 16, &[0xff; 8], CRYPTO_AT + 16, TweakCarry { order: "little endian" }),
+        (full, CRYPTO_AT + 32, &[1], CRYPTO_AT + 32, DekTooLarge { dek: 0x0100_0099 }),
+        (full, CRYPTO_AT + 40, &[1], CRYPTO_AT + 40, KeytagGiven),
     ];
-    for (number, (bytes, at, new, problem)) in cases.iter().enumerate() {
-        let found = problems(&patched(bytes(), *at, new), &DeviceContext::UNKNOWN);
-        assert!(found.contains(problem), "case {number}: {problem}\nfound {found:?}");
+    for (number, &(bytes, at, new, offset, problem)) in cases.iter().enumerate() {
+        let mut found = Vec::new();
+        parse(&patched(bytes(), at, new)).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
+        assert!(
+            found.contains(&Finding { offset, problem }),
+            "case {number}: {problem} at {offset}\nfound {found:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_read_back_says_where() {
+    for (at, new, problem) in [
+        (1, 4, Problem::UnknownCode { name: "enc_order", value: 4 }),
+        (3, 1, Problem::UnknownCode { name: "enc_standard", value: 1 }),
+        (8, 0, Problem::UnknownCode { name: "crypto_block_size_ptr", value: 0 }),
+        (32, 1, Problem::DekTooLarge { dek: 0x0100_0099 }),
+    ] {
+        let bytes = patched(full(), CRYPTO_AT + at, &[new]);
+        let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
+        let offset = CRYPTO_AT + at;
+        assert_eq!(umr.crypto(XtsEngine::MultiBlock), Err(Finding { offset, problem }));
+    }
+}
+
+#[test]
+fn what_is_at_a_limit_is_not_over_it() {
+    let longest = problems(&patched(full(), 7, &[63]), &DeviceContext::UNKNOWN);
+    assert!(!longest.iter().any(|problem| matches!(problem, Problem::SizeOverLimit { .. })), "{longest:?}");
+    let most = patched(full(), CONTEXT + 24, &[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    let most = problems(&most, &DeviceContext::UNKNOWN);
+    assert!(!most.iter().any(|problem| matches!(problem, Problem::LengthOver32Bits { .. })), "{most:?}");
+    // Two entries of 520 bytes: the second may have 2 GiB and no more.
+    let entry = patched(full(), ENTRIES + 16, &[0x80, 0, 0, 0]);
+    let entry = problems(&entry, &DeviceContext::UNKNOWN);
+    assert!(!entry.iter().any(|problem| matches!(problem, Problem::EntryTooLong { .. })), "{entry:?}");
+}
+
+#[test]
+fn a_reserved_flag_is_told_once() {
+    let found = problems(&patched(full(), UMR, &[0x84]), &DeviceContext::UNKNOWN);
+    assert!(!found.iter().any(|problem| matches!(problem, Problem::UnknownBits { .. })), "{found:?}");
+}
+
+#[test]
+fn what_is_wrong_with_transfers_has_a_place() {
+    let remote = Remote { address: 0x1000, rkey: REGION };
+    let sge = Sge { address: 0, length: 8, lkey: REGION };
+    let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge, sge])).unwrap();
+    let add = encoded(|queue| queue.request(1).fetch_add(remote, 1, &sge)).unwrap();
+    let psv = full().split_off(320);
+    for (bytes, offset, problem) in [
+        (patched(psv.clone(), 16, &[1]), 16, Problem::PsvTooLarge { psv: 0x0100_0011 }),
+        (patched(psv, 20, &[0, 1]), 20, Problem::PsvSyndrome { syndrome: 1 }),
+        (patched(read.clone(), 48, &[0, 0, 0, 0]), 48, Problem::SegmentIs2Gib { index: 1 }),
+        (patched(read, 48, &[0x80, 0, 0, 4]), 48, Problem::InlineNotAllowed),
+        (patched(add, 51, &[16]), 48, Problem::AtomicOperand),
+    ] {
+        let mut found = Vec::new();
+        parse(&bytes).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
+        assert!(found.contains(&Finding { offset, problem }), "{found:?}");
     }
 }
 
@@ -198,6 +276,12 @@ fn what_is_known_of_the_device_is_checked() {
     assert!(
         !problems(&full(), &old).iter().any(|problem| matches!(problem, Problem::CapabilityMissing { .. }))
     );
+    let long = Domain { signature: Signature::Crc64Xp10(Seed::Ones), block_size: BlockSize::B512 };
+    let odd = Domain { signature: Signature::Crc32(Seed::Ones), block_size: BlockSize::B4048 };
+    for (domain, what) in [(long, "CRC-64 XP10"), (odd, "blocks of 4048 bytes")] {
+        let bytes = full_with(BlockSignature::wire(domain), CRYPTO);
+        assert!(problems(&bytes, &old).contains(&Problem::CapabilityMissing { what }), "{what}");
+    }
 }
 
 #[test]

@@ -127,3 +127,80 @@ fn completions_read_in_words() {
                  bad guard: found 0xec7d, computed 0x9916 (T10-DIF)";
     assert!(text.starts_with(start), "{text}");
 }
+
+#[test]
+fn an_error_of_a_tag_or_a_transaction_reads_in_words() {
+    let fault = |syndrome: u8, sig_type: u8, domain: u8| {
+        let bytes = entry(&[
+            (16, &[0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34]),
+            (28, &[0x41, 0x42, 0x43, 0x44, syndrome, 0, sig_type, domain, 0, 0, 0x12, 0x34]),
+            (47, &[9]),
+            (63, &[0xc0]),
+        ]);
+        let entry = CompletionEntry::parse(&bytes).unwrap();
+        assert_eq!(entry.segment().kind, SegmentKind::SignatureErrorCqe);
+        entry.summary(None).to_string()
+    };
+    let start = "SIG_ERR: mkey index 0x000012, ";
+    for (text, syndrome, sig_type, domain) in [
+        ("memory, offset 9, bad application tag: found 0x2324, computed 0x1314", 0x10, 0, 1),
+        ("wire, offset 9, bad reference tag: found 0x41424344, computed 0x31323334", 0x08, 0, 0),
+        ("memory, transaction, offset 9, bad CRC: found 0x21222324, computed 0x11121314", 0, 1, 1),
+    ] {
+        assert_eq!(fault(syndrome, sig_type, domain), std::format!("{start}{text}"));
+    }
+}
+
+#[test]
+fn what_was_found_is_as_bad_as_the_worst_of_it() {
+    let unknown = DeviceContext::UNKNOWN;
+    assert_eq!(parse(&patched(full(), UMR, &[0x84])).worst(&unknown), Some(Severity::Refused));
+    let odd = entry(&[(63, &[0x90])]);
+    let entry = CompletionEntry::parse(&odd).unwrap();
+    assert_eq!((entry.segment().kind, entry.worst()), (SegmentKind::Cqe, Some(Severity::Refused)));
+    let finding = Finding { offset: 7, problem: Problem::UmrReserved };
+    assert!(finding.to_string().starts_with("refused at 0x007: "), "{finding}");
+    assert_eq!(ParseError::TooShort { have: 1, needed: 2 }.to_string(), "1 bytes given, 2 needed");
+}
+
+#[test]
+fn lines_are_filled_before_they_break() {
+    use super::columns::{Columns, Role};
+    use core::fmt::Write;
+    let written = |style, write: &dyn Fn(&mut Columns<'_>) -> core::fmt::Result| {
+        let mut text = String::new();
+        let mut columns = Columns::new(&mut text, style);
+        write(&mut columns).and_then(|()| columns.flush()).unwrap();
+        text
+    };
+    let (fifty, most) = ("a".repeat(50), "b".repeat(100));
+    for (words, lines) in [
+        (std::format!("{fifty} {}", &fifty[1..]), std::format!("{fifty} {}", &fifty[1..])),
+        (std::format!("{fifty} {fifty}"), std::format!("{fifty}\n{fifty}")),
+        // A word as wide as a line is not preceded by an empty one.
+        (most.clone(), most.clone()),
+        (std::format!(" {fifty} {fifty}"), std::format!(" {fifty}\n{fifty}")),
+    ] {
+        assert_eq!(written(Style::Plain, &|columns| columns.write_str(&words)), lines);
+    }
+    let tabs = written(Style::Plain, &|columns| {
+        columns.tab(0)?;
+        columns.write_str("abc")?;
+        columns.tab(2)?;
+        columns.write_str("d")?;
+        columns.tab(8)?;
+        columns.write_str("e")
+    });
+    assert_eq!(tabs, "abc d   e");
+    for (role, code) in [
+        (Role::Heading, "1"),
+        (Role::Bytes, "2"),
+        (Role::Name, "36"),
+        (Role::Severity(Severity::Refused), "1;31"),
+        (Role::Severity(Severity::Suspicious), "33"),
+        (Role::Severity(Severity::Note), "34"),
+    ] {
+        let text = written(Style::Ansi, &|columns| columns.styled(role, format_args!("a")));
+        assert_eq!(text, std::format!("\x1b[{code}ma\x1b[0m"));
+    }
+}
