@@ -34,7 +34,7 @@ pub(super) fn general(words: &[Word]) -> GeneralCapabilities {
     QueryGeneralCapabilities.decode(&from_words(4112, words)).unwrap()
 }
 
-fn crypto(words: &[Word]) -> CryptoCapabilities {
+pub(super) fn crypto(words: &[Word]) -> CryptoCapabilities {
     QueryCryptoCapabilities.decode(&from_words(4112, words)).unwrap()
 }
 

@@ -1,5 +1,6 @@
 //! Data encryption keys and logins.
 
+use super::capabilities::{GENERAL, crypto, general};
 use super::*;
 
 #[test]
@@ -119,6 +120,20 @@ fn keys_get_other_values() {
     expected.extend((0..32).map(|index| (0x80 + 0x200 + 8 * index, 8, index as u64 + 1)));
     fields(&command, &expected);
     assert_eq!(command.decode(&[0; 16]), Ok(()));
+    let general = general(GENERAL);
+    for (answer, crypto) in [
+        (Ok(()), Some(crypto(&[(0x10, 0x1000_0000)]))),
+        (Err("other values for keys"), Some(crypto(&[]))),
+        (Err("other values for keys"), None),
+    ] {
+        let report = CryptoReport { general, crypto };
+        let said = SyncCrypto.check(&report).map_err(|error| match error {
+            CommandError::Unsupported { what, .. } => what,
+            other => panic!("{other}"),
+        });
+        assert_eq!(said, answer);
+        assert_eq!(command.check(&report).is_ok(), answer.is_ok());
+    }
     fields(&SyncCrypto, &[(0, 16, 0xb12), (0x70, 16, 1)]);
     assert_eq!(SyncCrypto.decode(&[0; 16]), Ok(()));
 }

@@ -293,6 +293,11 @@ fn queue_pairs_are_queried() {
 }
 
 #[test]
+fn entries_have_two_sizes() {
+    assert_eq!([CqeSize::B64, CqeSize::B128].map(CqeSize::bytes), [64, 128]);
+}
+
+#[test]
 fn packets_of_a_path_have_five_sizes() {
     use PathMtu::{B256, B512, B1024, B2048, B4096};
     let sizes = [None, Some(B256), Some(B512), Some(B1024), Some(B2048), Some(B4096), None];

@@ -69,6 +69,8 @@ fn firmware_gets_pages_and_gives_them_back() {
     words(&take, &[(0, 0x0108_0000), (4, 2), (8, 0x8000_1234), (0xc, 3)]);
     let reply = from_words(40, &[&[(8, 2)], &list[..4]].concat());
     assert_eq!(take.decode(&reply).unwrap().addresses(), &pages[..2]);
+    let reply = from_words(40, &[&[(8, 3)], &list[..]].concat());
+    assert_eq!(take.decode(&reply).unwrap().addresses(), pages, "all that were asked for");
     let error = take.decode(&from_words(40, &[(8, 4)])).unwrap_err();
     assert_eq!(error.to_string(), "the device gives 4 pages back, 3 were asked for");
 }
@@ -93,6 +95,13 @@ fn event_queues_are_over_pages() {
     words(&command, &[&golden[..], &PAGES].concat());
     assert_eq!(command.decode(&from_words(16, &[(8, 0xffff_ff9a)])), Ok(Eqn::new(0x9a).unwrap()));
     words(&DestroyEq(Eqn::new(0x9a).unwrap()), &[(0, 0x0302_0000), (8, 0x9a)]);
+    // 131072 bytes are 2048 entries.
+    let hold = |entries| {
+        let size = EqSize::new(entries).unwrap();
+        assert_eq!(size.entries(), entries);
+        CreateEq { size, ..command }.encode(&mut [0; 0x120]).is_ok()
+    };
+    assert!(hold(2048) && !hold(4096));
 }
 
 #[test]
