@@ -2,7 +2,7 @@
 
 use crate::run::{self, root};
 use crate::{debian, host};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Knows every option and what it means for the environment. `cargo xtask dist` hands it out.
@@ -44,9 +44,14 @@ pub fn command(words: Vec<String>, crypto: &str, engine: &str) -> Result<Command
 /// Builds the library and returns the launcher with these arguments, which becomes the command.
 fn prepare(arguments: &[String]) -> Result<Command, String> {
     debian::install(debian::VERBS)?;
+    Ok(with_library(&library()?, arguments))
+}
+
+/// Returns the launcher with these arguments and a library that is built already.
+pub fn with_library(library: &Path, arguments: &[String]) -> Command {
     let mut command = launcher(arguments);
-    command.env(LIBRARY, library()?);
-    Ok(command)
+    command.env(LIBRARY, library);
+    command
 }
 
 fn launcher(arguments: &[String]) -> Command {

@@ -3,17 +3,17 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use xtask::debian;
-use xtask::run::{self, answer, cargo, check, program};
+use xtask::run::{self, answer, cargo, check, program, root};
+use xtask::{debian, emulate};
 
 pub(crate) const HELP: &str = "\
 cargo xtask sanitize [address | valgrind]
 
-Runs the unit tests of the core and the tests of the software device and of the stand-in for the
+Runs the unit tests of the core, the tests of the software device and of the stand-in for the
 kernel, behind the real libmlx5, and the scenarios on the software device with AddressSanitizer: no
 access out of bounds or after the end, no leak (but of the stand-in's tests, which leave objects of
-libibverbs behind). Then those of the core and of the stand-in under valgrind, which sees the code
-of libmlx5 as well. Without a word both.
+libibverbs behind). Then all of them under valgrind, which sees the code of libmlx5 as well, and the
+scenarios behind the stand-in, too. Without a word both.
 
 The compiler has to come with the sanitizer's library, as rustup's do. The test command does not run
 this: it takes half an hour.
@@ -52,6 +52,8 @@ const STAND_IN_ALONE: Tests = &[
     "--skip",
     "the_device_is_among_files_whichever_way_one_looks",
 ];
+/// The program that runs scenarios behind the stand-in, and the stand-in.
+const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];
 const SCENARIOS: Tests = &["--package", "hil-tests", "--test", "tests", "--", "softdev"];
 
 fn address() -> Result<(), String> {
@@ -64,7 +66,7 @@ fn address() -> Result<(), String> {
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
     let all = [(CORE, leaks), (DEVICE, leaks), (SCENARIOS, leaks), (STAND_IN_ALONE, no_leaks)];
     all.into_iter().try_for_each(|(tests, leaks)| {
-        let mut command = host.test(tests);
+        let mut command = host.cargo("test", tests);
         // The stand-in is loaded before a program that has the sanitizer in itself, and finds it there.
         let flags = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic";
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
@@ -74,17 +76,22 @@ fn address() -> Result<(), String> {
     })
 }
 
+/// What every program runs in.
+const VALGRIND: &[&str] =
+    &["valgrind", "--quiet", "--error-exitcode=9", "--trace-children=yes", "--leak-check=no"];
+
 fn valgrind() -> Result<(), String> {
     debian::install(&[debian::VERBS, debian::VALGRIND].concat())?;
     let host = Host::ask()?;
-    [CORE, STAND_IN].into_iter().try_for_each(|tests| {
-        let mut command = host.test(tests);
-        command
-            .env(host.runner(), "valgrind --quiet --error-exitcode=9 --trace-children=yes --leak-check=no");
-        // It is fifty times as slow.
-        command.env("PROPTEST_CASES", "8");
+    [CORE, DEVICE, SCENARIOS, STAND_IN].into_iter().try_for_each(|tests| {
+        let mut command = host.cargo("test", tests);
+        command.env(host.runner(), VALGRIND.join(" "));
+        // It is fifty times as slow: few cases of each property, and each scenario in one way of posting.
+        command.env("PROPTEST_CASES", "8").env("HIL_WAYS", "1");
         check(command)
-    })
+    })?;
+    check(host.cargo("build", BEHIND))?;
+    check(host.behind(VALGRIND))
 }
 
 /// This machine, as the compiler calls it.
@@ -110,12 +117,21 @@ impl Host {
         files.into_iter().any(|file| file.file_name().to_string_lossy().ends_with(&end))
     }
 
-    /// Returns a command that runs tests. With a target named, what runs in the compiler is built as always.
-    fn test(&self, tests: Tests) -> Command {
+    /// Returns a command that builds, or builds and runs. With a target named, what runs in the compiler is built as always.
+    fn cargo(&self, what: &str, of: Tests) -> Command {
         let mut command =
-            cargo(&["test", "--quiet", "--target", &self.triple, "--target-dir", "target/sanitize"]);
-        command.args(tests);
+            cargo(&[what, "--quiet", "--target", &self.triple, "--target-dir", "target/sanitize"]);
+        command.args(of);
         command
+    }
+
+    /// Returns a command that runs the scenarios behind the stand-in, as they were built, under another program.
+    fn behind(&self, under: &[&str]) -> Command {
+        let built = root().join("target/sanitize").join(&self.triple).join("debug");
+        let hil = built.join("hil").to_string_lossy().into_owned();
+        let words = [&["--"], under, &[&hil, "--device", "uverbs", "--ways", "1"]].concat();
+        let words: Vec<_> = words.into_iter().map(String::from).collect();
+        emulate::with_library(&built.join("libmlx5_uverbs.so"), &words)
     }
 
     /// Returns the variable that names what cargo runs tests with.
