@@ -147,3 +147,14 @@ impl Digest {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DigestPart::{First, Last, Middle, Whole};
+
+    #[test]
+    fn a_crc_begins_and_ends_once() {
+        let parts = [Whole, First, Middle, Last].map(|part| (part.begins(), part.ends()));
+        assert_eq!(parts, [(true, true), (true, false), (false, false), (false, true)]);
+    }
+}

@@ -56,6 +56,9 @@ cargo xtask TASK
                         call the library, the software device, the stand-in and all parsers with
                         whatever libFuzzer makes up
   lab [--virtual-dpus]  boards that a labgrid coordinator on this machine lends, under `hil`
+  mutants [--shard K/N] [FILE…]
+                        change the library and the software device in small ways, which the tests
+                        must notice
   package               build and test the library as a registry would hand it out
   peer [--only TEXT | --dpdk | --rdma-core DIR | --spdk DIR]
                         rdma-core's tests, perftest, UCX, qperf and DPDK's crypto driver, unchanged,
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         "vectors" => elsewhere("xtask-device", &arguments),
         "dist" => elsewhere("xtask-artefacts", &arguments),
         "firmware" => elsewhere("xtask-boards", &arguments),
+        "mutants" => elsewhere("xtask-mutants", &arguments),
         "hil" => elsewhere("xtask-boards", &arguments),
         "lab" => elsewhere("xtask-boards", &arguments),
         "help" | "--help" | "-h" => run::no_arguments(rest, HELP).unwrap_or_else(|| run::print(HELP, 0)),

@@ -14,6 +14,8 @@ pub struct Tool {
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 /// Dependencies that nothing uses.
 pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.14.0" };
+/// Lists small changes of a program that its tests should notice.
+pub const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
 impl Tool {
     /// Returns where it is: in this version on the path, else in `target/tools`, where it is built first if need be.
@@ -23,10 +25,13 @@ impl Tool {
     pub fn find(self) -> Result<PathBuf, String> {
         let home = root().join("target/tools");
         let own = home.join("bin").join(self.name);
-        let is_version = |path: &str| {
-            answer(program(path, &["--version"]))
+        let says = |path: &str, words: &[&str]| {
+            answer(program(path, words))
                 .is_ok_and(|said| said.split_whitespace().any(|word| word == self.version))
         };
+        // Some want to be called as cargo calls them.
+        let task = self.name.trim_start_matches("cargo-");
+        let is_version = |path: &str| says(path, &["--version"]) || says(path, &[task, "--version"]);
         if is_version(self.name) {
             return Ok(self.name.into());
         }

@@ -31,6 +31,37 @@ fn r85_parts_of_a_dif_are_copied_where_they_agree() {
     assert_eq!(BlockSignature::both(dif(1, 2), dif(1, 9)).effective_copy_mask(), Some(0xf0));
     assert_eq!(BlockSignature::both(CRC32, CRC32).effective_copy_mask(), Some(0xf0));
     assert_eq!(BlockSignature::both(CRC32, CRC32C).effective_copy_mask(), None);
+    let long = Domain { signature: Signature::Crc64Xp10(Seed::Ones), ..CRC32 };
+    assert_eq!(BlockSignature::both(long, long).effective_copy_mask(), Some(0xff));
+    let Signature::T10Dif(parts) = dif(1, 2).signature else { panic!("a T10-DIF") };
+    let other = Signature::T10Dif(T10Dif { seed: Seed::Ones, ..parts });
+    let other = Domain { signature: other, ..dif(1, 2) };
+    assert_eq!(BlockSignature::both(dif(1, 2), other).effective_copy_mask(), Some(0x3f), "another guard");
+}
+
+#[test]
+fn what_a_device_does_not_know_is_refused() {
+    let none =
+        SignatureCapabilities { block_4048: false, crc32c: false, crc64_xp10: false, digest_with_xts: false };
+    let long = Domain { signature: Signature::Crc64Xp10(Seed::Ones), ..CRC32 };
+    let odd = Domain { block_size: BlockSize::B4048, ..CRC32 };
+    for (domain, error) in [
+        (CRC32C, ConfigError::SignatureUnsupported),
+        (long, ConfigError::SignatureUnsupported),
+        (odd, ConfigError::BlockSizeUnsupported(BlockSize::B4048)),
+    ] {
+        for signature in [BlockSignature::memory(domain), BlockSignature::wire(domain)] {
+            assert_eq!(none.check(&signature), Err(error));
+            assert_eq!(SignatureCapabilities::ALL.check(&signature), Ok(()));
+        }
+    }
+    assert_eq!(none.check(&BlockSignature::both(CRC32, dif(1, 2))), Ok(()));
+    let unit = BlockSignature::memory(Domain { block_size: BlockSize::MIB1, ..CRC32 });
+    let refused = Err(ConfigError::BlockSizeUnsupported(BlockSize::MIB1));
+    assert_eq!(SignatureCapabilities::ALL.check(&unit), refused, "no block of a signature");
+    let words = [none, SignatureCapabilities::ALL].map(|known| std::format!("{known}"));
+    let all = "T10-DIF, CRC32, CRC32C, CRC64-XP10, blocks of 4048 bytes";
+    assert_eq!(words, ["T10-DIF, CRC32", all]);
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub(super) const STEPS: &[Step] = &[
            what: "scenarios notice each way in which the software device can be broken" },
     Step { name: "fuzz", lane: Host, tier: Full, program: None, packages: || [CXX].concat(), run: || fuzz::test().into(),
            what: "a minute of fuzzing, all targets together" },
+    Step { name: "mutants", lane: Host, tier: Full, program: Some("xtask-mutants"), packages: none, run: || task("xtask-mutants", &["mutants", "--check"]).into(),
+           what: "unit tests notice small changes, some drawn by the commit; the list of those that none does" },
     Step { name: "lints", lane: Host, tier: Full, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
     Step { name: "features", lane: Host, tier: Full, program: None, packages: none, run: || features().into(),

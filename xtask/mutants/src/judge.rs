@@ -1,0 +1,197 @@
+//! Tests that judge mutants.
+
+use crate::tree::Built;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use xtask::run::{self, answer, temporary};
+
+/// Tests are asked together that take no longer than this each, and those that take longer after them, one by one.
+const QUICK: Duration = Duration::from_millis(60);
+
+/// How long quick tests may compute together, and others beyond a multiple of the time that they take.
+const BEYOND: Duration = Duration::from_secs(10);
+const TIMES: u32 = 4;
+/// No test takes so long: what was measured on a busy machine is not to count.
+const MOST: Duration = Duration::from_secs(30);
+
+/// How many of the last tests that failed are asked first.
+const LAST: usize = 4;
+
+/// How many times its processor time a test may wait.
+const WAITS: u32 = 20;
+
+/// No mutant has more memory than this, in KiB.
+const MEMORY: u32 = 8 << 20;
+
+/// What makes tests do the same each time.
+const SAME: [(&str, &str); 5] = [
+    ("HIL_WAYS", "1"),
+    ("PROPTEST_RNG_SEED", "1"),
+    ("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1"),
+    ("PROPTEST_MAX_SHRINK_ITERS", "0"),
+    // Of the harness: to stop at the first failure.
+    ("RUSTC_BOOTSTRAP", "1"),
+];
+
+/// What tests say of a mutant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    /// This test failed.
+    Failed(String),
+    /// This test did not end.
+    Endless(String),
+}
+
+/// A program of tests, and which mutants each of them reaches.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    built: Built,
+    tests: Vec<Test>,
+    /// The last tests that failed, the last one first: what is next to what they noticed they often notice, too.
+    last: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Test {
+    name: String,
+    took: Duration,
+    reached: BTreeSet<u32>,
+}
+
+impl Judge {
+    /// Runs each test once, without a mutant.
+    ///
+    /// # Errors
+    /// One fails.
+    pub(crate) fn prepare(built: &Built) -> Result<Self, String> {
+        let mut list = Command::new(&built.program);
+        list.args(["--list", "--format", "terse"]).current_dir(&built.folder);
+        let names = answer(list)?;
+        let folder = temporary("mutants")?;
+        let mut tests = Vec::new();
+        for name in names.lines().filter_map(|line| line.strip_suffix(": test")) {
+            let file = folder.path().join("reached");
+            let start = Instant::now();
+            let mut command = Command::new(&built.program);
+            command.args(["--exact", name]).current_dir(&built.folder).envs(SAME);
+            answer(with(command, "MUTANTS_REACHED", &file.to_string_lossy()))?;
+            let took = start.elapsed();
+            let reached = fs::read_to_string(&file).unwrap_or_default();
+            let _ = fs::remove_file(&file);
+            let reached = reached.lines().filter_map(|line| line.parse().ok()).collect();
+            tests.push(Test { name: name.into(), took, reached });
+        }
+        Ok(Self { built: built.clone(), tests, last: VecDeque::new() })
+    }
+
+    /// Returns the crate that the tests are of.
+    pub(crate) fn name(&self) -> &str {
+        &self.built.name
+    }
+
+    /// Returns whether any test reaches a mutant.
+    pub(crate) fn reaches(&self, mutant: u32) -> bool {
+        self.tests.iter().any(|test| test.reached.contains(&mutant))
+    }
+
+    /// Has the tests that reach a mutant judge it, those first that take little time.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub(crate) fn judge(&mut self, mutant: u32) -> Result<Verdict, String> {
+        let mut reaching: Vec<_> = self.tests.iter().filter(|test| test.reached.contains(&mutant)).collect();
+        reaching.sort_by_key(|test| test.took);
+        let quick = reaching.partition_point(|test| test.took <= QUICK);
+        let (quick, slow) = reaching.split_at(quick);
+        let last: Vec<_> = quick.iter().filter(|test| self.last.contains(&test.name)).copied().collect();
+        for tests in [&last, quick].into_iter().chain(slow.chunks(1)).filter(|tests| !tests.is_empty()) {
+            let took: Duration = tests.iter().map(|test| test.took).sum();
+            let names: Vec<_> = tests.iter().map(|test| test.name.as_str()).collect();
+            let limit = if took > QUICK && names.len() == 1 { took * TIMES + BEYOND } else { BEYOND };
+            let limit = limit.min(MOST);
+            let verdict = ask(&self.built, Some(mutant), &names, limit)?;
+            if let Verdict::Failed(test) = &verdict {
+                self.last.retain(|other| other != test);
+                self.last.push_front(test.clone());
+                self.last.truncate(LAST);
+            }
+            if verdict != Verdict::Passed {
+                return Ok(verdict);
+            }
+        }
+        Ok(Verdict::Passed)
+    }
+}
+
+fn with(mut command: Command, name: &str, value: &str) -> Command {
+    command.env(name, value);
+    command
+}
+
+/// Runs the tests of these names, or all if there are none, until one fails.
+///
+/// # Errors
+/// The program cannot be run.
+pub(crate) fn ask(
+    built: &Built,
+    mutant: Option<u32>,
+    tests: &[&str],
+    limit: Duration,
+) -> Result<Verdict, String> {
+    let folder = temporary("mutants")?;
+    let log = folder.path().join("log");
+    let failed = |error: io::Error| format!("{}: {error}", built.program.display());
+    let out = File::create(&log).map_err(failed)?;
+    let mut command = Command::new("sh");
+    // Processor time: on a busy machine a clock would say that tests hang.
+    let limits = format!("ulimit -t {} -v {MEMORY}; exec \"$@\"", limit.as_secs().max(1));
+    command.args(["-c", &limits, "sh"]).arg(&built.program);
+    command.args(["--test-threads=1", "-Zunstable-options", "--fail-fast"]);
+    if !tests.is_empty() {
+        command.arg("--exact").args(tests);
+    }
+    command.current_dir(&built.folder).envs(SAME).stdout(out).stderr(Stdio::null());
+    if let Some(mutant) = mutant {
+        command.env("MUTANT", mutant.to_string());
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    let ended = run::wait(&mut child, limit * WAITS).map_err(failed)?;
+    if ended.is_none() {
+        child.kill().and_then(|()| child.wait()).map_err(failed)?;
+    }
+    let said = fs::read(&log).map_err(failed)?;
+    let said = String::from_utf8_lossy(&said);
+    Ok(match ended {
+        Some(status) if status.success() => Verdict::Passed,
+        // SIGXCPU, and the SIGKILL that follows it.
+        Some(status) if !matches!(status.signal(), Some(24 | 9)) => Verdict::Failed(last_test(&said)),
+        _ => Verdict::Endless(last_test(&said)),
+    })
+}
+
+/// Returns the name of the test that failed, or was under way.
+fn last_test(said: &str) -> String {
+    let names = || said.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
+    let failed = names().find(|(_, rest)| rest.ends_with("FAILED"));
+    failed
+        .or_else(|| names().next_back())
+        .map_or_else(String::new, |(name, _)| name.trim_end_matches(" - should panic").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_that_stops_is_named() {
+        let said = "\nrunning 3 tests\ntest a::b ... ok\ntest c ... FAILED\n\nfailures:\n";
+        assert_eq!(last_test(said), "c");
+        assert_eq!(last_test("running 1 test\ntest a::b ... ok\ntest c - should panic ... "), "c");
+        assert_eq!(last_test("thread main panicked"), "");
+    }
+}

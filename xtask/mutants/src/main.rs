@@ -1,0 +1,390 @@
+//! `cargo xtask mutants`: small changes of the library and of the software device, which tests must notice.
+//!
+//! cargo-mutants lists the changes. All of them are built at once, each behind a question whether it is on ([`schema`]), and the
+//! tests that reach one judge it while it is on.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod draw;
+mod judge;
+mod known;
+mod mutant;
+mod report;
+mod results;
+mod schema;
+mod tree;
+
+use judge::{Judge, Verdict};
+use mutant::{Mutant, PARTS, Part};
+use results::{Outcome, Results, Source};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use tree::{Built, Left, Tree};
+use xtask::run;
+
+const HELP: &str = "\
+cargo xtask mutants [--shard K/N] [--no-alone] [FILE | FOLDER…]
+cargo xtask mutants --known | --list | --check
+
+Changes the library and the software device in small ways, one at a time, and runs the tests that
+reach the change: unit tests first, then the recorded vectors, then scenarios. What no test notices
+is a survivor. The results are in xtask/mutants/results, with the reason why a survivor may be one,
+which is written there by hand, as the sixth column. Runs what is not run yet, whose file has
+changed, or that survives without a reason; what is interrupted continues.
+
+  --shard K/N   the K-th of N parts of all files, from 1 on
+  --no-alone    leave out what has to be built alone: what the compiler computes
+  --known       put the defects of xtask/mutants/known.tsv into the source in turn: tests must
+                notice each
+  --list        what is known, without a run
+  --check       run some that are drawn by the commit: the tests that caught them must do so again;
+                and compare the list of survivors with the source
+";
+
+/// Those who judge, one after the other, and what is built for them.
+const STAGES: [&str; 3] = ["unit tests", "vectors", "scenarios"];
+
+/// What cargo builds for a stage, to judge these parts.
+fn packages(stage: usize, parts: &[&Part]) -> Vec<&'static str> {
+    match stage {
+        0 => {
+            let has = |core| parts.iter().any(|part| part.core == core);
+            let core = has(true).then_some(["--package", "mlx5-mkey"].as_slice());
+            let device = has(false).then_some(["--package", "mlx5-softdev", "--test", "softdev"].as_slice());
+            core.into_iter().chain(device).flatten().copied().chain(["--lib"]).collect()
+        }
+        1 => vec!["--package", "hil-tests", "--lib"],
+        _ => vec!["--package", "hil-tests", "--test", "tests"],
+    }
+}
+
+/// The programs of tests that judge a part at a stage.
+fn judges(part: &Part, stage: usize) -> &'static [&'static str] {
+    match (stage, part.core) {
+        (0, true) => &["mlx5_mkey"],
+        (0, false) => &["mlx5_softdev", "softdev"],
+        (1, _) => &["hil_tests"],
+        _ => &["tests"],
+    }
+}
+
+/// How long the tests of a program may compute for a mutant that is built alone.
+const ALONE: Duration = Duration::from_secs(150);
+
+/// How often results are kept.
+const KEEP: Duration = Duration::from_secs(20);
+
+fn main() -> ExitCode {
+    let arguments = run::arguments();
+    let words: Vec<_> = arguments.iter().skip(1).map(String::as_str).collect();
+    let done = match words[..] {
+        ["--help" | "-h"] => return run::print(HELP, 0),
+        ["--list"] => results::read().and_then(|results| report::all(&results)),
+        ["--known"] => known::run(),
+        ["--check"] => draw::check(),
+        _ => match options(&words) {
+            Some(options) => mutate(&options),
+            None => return run::misuse(HELP),
+        },
+    };
+    done.map_or_else(|what| run::failed(&what), |()| ExitCode::SUCCESS)
+}
+
+/// What is to be run.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    /// The number of the shard from 0 on, and how many there are.
+    shard: (usize, usize),
+    alone: bool,
+    /// How their names begin; all if there is none.
+    files: Vec<String>,
+}
+
+fn options(words: &[&str]) -> Option<Options> {
+    let mut options = Options { shard: (0, 1), alone: true, files: Vec::new() };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--shard" => {
+                let (shard, of) = words.next()?.split_once('/')?;
+                let (shard, of): (usize, usize) = (shard.parse().ok()?, of.parse().ok()?);
+                options.shard = (shard.checked_sub(1).filter(|shard| *shard < of)?, of);
+            }
+            "--no-alone" => options.alone = false,
+            option if option.starts_with('-') => return None,
+            file => options.files.push(file.into()),
+        }
+    }
+    Some(options)
+}
+
+/// A mutant whose results are not there.
+struct Pending {
+    part: &'static Part,
+    file: String,
+    mutant: Mutant,
+    outcome: Outcome,
+}
+
+fn mutate(options: &Options) -> Result<(), String> {
+    let mut results = results::read()?;
+    let reasons = reasons(&results);
+    let files = update(&mut results, options)?;
+    let mut pending: Vec<Pending> = Vec::new();
+    for (part, file) in &files {
+        let rows = results.get(file).map(|source| source.rows.as_slice()).unwrap_or_default();
+        let open = rows.iter().filter(|(_, outcome)| outcome.is_open());
+        pending.extend(open.map(|(mutant, outcome)| Pending {
+            part,
+            file: file.clone(),
+            mutant: mutant.clone(),
+            outcome: outcome.clone(),
+        }));
+    }
+    if !pending.is_empty() {
+        let tree = Tree::copy()?;
+        let mut left = Left::default();
+        let mut reached = BTreeSet::new();
+        for stage in 0..STAGES.len() {
+            run_stage(&tree, stage, &mut pending, &mut left, &mut reached, &mut results)?;
+        }
+        for (number, pending) in (0..).zip(&mut pending) {
+            if pending.outcome == Outcome::Open(STAGES.len()) {
+                // What nothing reaches while it runs may have been computed by the compiler.
+                let computed = left.constant.contains(&number) && !reached.contains(&number);
+                pending.outcome = if computed { Outcome::Alone } else { Outcome::Survived(String::new()) };
+            }
+        }
+        if options.alone {
+            run_alone(&tree, &mut pending, &mut results)?;
+        }
+        keep(&pending, &mut results, &reasons)?;
+    }
+    report::all(&results)
+}
+
+/// What identifies a mutant while the text around it changes.
+type Identity = (String, mutant::Kind, String, String);
+
+/// Returns the reasons of survivors.
+fn reasons(results: &Results) -> BTreeMap<Identity, String> {
+    let rows = results.iter().flat_map(|(file, source)| source.rows.iter().map(move |row| (file, row)));
+    rows.filter_map(|(file, (mutant, outcome))| match outcome {
+        Outcome::Survived(reason) if !reason.is_empty() => Some((identity(file, mutant), reason.clone())),
+        _ => None,
+    })
+    .collect()
+}
+
+fn identity(file: &str, mutant: &Mutant) -> Identity {
+    (file.into(), mutant.kind, mutant.replacement.clone(), mutant.function.clone())
+}
+
+/// Lists the mutants of files that have changed or are new, forgets files that are gone, and returns those that are to be run.
+fn update(results: &mut Results, options: &Options) -> Result<Vec<(&'static Part, String)>, String> {
+    let (mut all, mut stale) = (Vec::new(), Vec::new());
+    for part in PARTS {
+        let files = results::files(part)?;
+        let hashes = results::hashes(&files)?;
+        for (file, hash) in files.into_iter().zip(hashes) {
+            if results.get(&file).is_none_or(|source| source.hash != hash) {
+                stale.push((file.clone(), hash));
+            }
+            all.push((part, file));
+        }
+    }
+    results.retain(|file, _| all.iter().any(|(_, there)| there == file));
+    // By size, in turn, so that shards are alike and stay the same while one is run.
+    let wanted = |file: &str| {
+        options.files.is_empty() || options.files.iter().any(|name| file.starts_with(name.as_str()))
+    };
+    let in_shard = |position: usize| position % options.shard.1 == options.shard.0;
+    let chosen: Vec<_> = all
+        .into_iter()
+        .enumerate()
+        .filter(|(position, (_, file))| in_shard(*position) && wanted(file))
+        .map(|(_, entry)| entry)
+        .collect();
+    stale.retain(|(file, _)| chosen.iter().any(|(_, there)| there == file));
+    if !stale.is_empty() {
+        let names: Vec<_> = stale.iter().map(|(file, _)| file.clone()).collect();
+        let mut listed: BTreeMap<String, Vec<Mutant>> = BTreeMap::new();
+        for (file, mutant) in mutant::list(&names)? {
+            listed.entry(file).or_default().push(mutant);
+        }
+        for (file, hash) in stale {
+            let mutants = listed.remove(&file).unwrap_or_default();
+            let rows = mutants.into_iter().map(|mutant| {
+                let outcome = excluded(&mutant).map_or(Outcome::Open(0), |why| Outcome::Excluded(why.into()));
+                (mutant, outcome)
+            });
+            results.insert(file, Source { hash, rows: rows.collect() });
+        }
+    }
+    for (_, file) in &chosen {
+        for (_, outcome) in results.get_mut(file).into_iter().flat_map(|source| &mut source.rows) {
+            // By tests that may be others than those which let it pass.
+            if matches!(outcome, Outcome::Open(_)) || *outcome == Outcome::Survived(String::new()) {
+                *outcome = Outcome::Open(0);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Returns why a mutant is not run.
+fn excluded(mutant: &Mutant) -> Option<&'static str> {
+    mutant.function.contains("defmt::Format").then_some("of a feature that tests are built without")
+}
+
+/// Has one judge after the other see the mutants that all before have let pass.
+fn run_stage(
+    tree: &Tree,
+    stage: usize,
+    pending: &mut [Pending],
+    left: &mut Left,
+    reached: &mut BTreeSet<u32>,
+    results: &mut Results,
+) -> Result<(), String> {
+    let Some(name) = STAGES.get(stage) else { return Ok(()) };
+    let open: Vec<u32> = (0..)
+        .zip(pending.iter())
+        .filter(|(_, pending)| pending.outcome == Outcome::Open(stage))
+        .map(|(number, _)| number)
+        .collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    println!("{name}: {} mutants are built", open.len());
+    let start = Instant::now();
+    let wanted: Vec<_> = open
+        .iter()
+        .filter_map(|number| pending.get(*number as usize).map(|it| (*number, it.file.as_str(), &it.mutant)))
+        .collect();
+    let numbers = open.iter().filter_map(|number| pending.get(*number as usize));
+    let parts: Vec<_> = numbers.map(|it| it.part).collect();
+    let built = tree.build(&wanted, &packages(stage, &parts), left)?;
+    println!("{name}: built in {} s", start.elapsed().as_secs());
+    for (number, it) in (0..).zip(pending.iter_mut()) {
+        if left.refused.contains(&number) {
+            it.outcome = Outcome::Refused;
+        } else if left.alone.contains(&number) {
+            it.outcome = Outcome::Alone;
+        }
+    }
+    keep(pending, results, &BTreeMap::new())?;
+    let mut judges_of: Vec<(String, Judge)> = built
+        .iter()
+        .map(|built| Ok((built.name.clone(), Judge::prepare(built)?)))
+        .collect::<Result<_, String>>()?;
+    println!("{name}: each test alone, {} s", start.elapsed().as_secs());
+    let mut kept = Instant::now();
+    for (done, number) in open.iter().enumerate() {
+        let Some(it) = pending.get_mut(*number as usize) else { continue };
+        if it.outcome != Outcome::Open(stage) {
+            continue;
+        }
+        it.outcome = Outcome::Open(stage + 1);
+        for judge in judges(it.part, stage) {
+            let judge = judges_of.iter_mut().find(|(name, _)| name == judge).map(|(_, judge)| judge);
+            let judge = judge.ok_or("a program of tests was not built")?;
+            if judge.reaches(*number) {
+                reached.insert(*number);
+            }
+            let verdict = judge.judge(*number)?;
+            if let Some(outcome) = outcome(judge.name(), verdict) {
+                it.outcome = outcome;
+                break;
+            }
+        }
+        if kept.elapsed() > KEEP {
+            println!("{name}: {} of {} after {} s", done + 1, open.len(), start.elapsed().as_secs());
+            keep(pending, results, &BTreeMap::new())?;
+            kept = Instant::now();
+        }
+    }
+    println!("{name}: done in {} s", start.elapsed().as_secs());
+    keep(pending, results, &BTreeMap::new())
+}
+
+fn outcome(program: &str, verdict: Verdict) -> Option<Outcome> {
+    match verdict {
+        Verdict::Passed => None,
+        Verdict::Failed(test) => Some(Outcome::Caught(format!("{program} {test}"))),
+        Verdict::Endless(test) => Some(Outcome::Endless(format!("{program} {test}"))),
+    }
+}
+
+/// Builds the mutants that are not to be built with others, one by one.
+fn run_alone(tree: &Tree, pending: &mut [Pending], results: &mut Results) -> Result<(), String> {
+    for at in 0..pending.len() {
+        let Some(it) = pending.get_mut(at).filter(|it| it.outcome == Outcome::Alone) else { continue };
+        it.outcome = Outcome::Survived(String::new());
+        'stages: for stage in 0..STAGES.len() {
+            let what = packages(stage, &[it.part]);
+            let Some(programs) = tree.build_alone(&it.file, &it.mutant, &what)? else {
+                it.outcome = Outcome::Refused;
+                break;
+            };
+            for program in
+                programs.iter().filter(|built| judges(it.part, stage).contains(&built.name.as_str()))
+            {
+                if let Some(outcome) = outcome(&program.name, judge::ask(program, None, &[], ALONE)?) {
+                    it.outcome = outcome;
+                    break 'stages;
+                }
+            }
+        }
+        println!("alone: {} {} {:?}", it.file, it.mutant, it.outcome);
+        keep(pending, results, &BTreeMap::new())?;
+    }
+    Ok(())
+}
+
+/// Takes over what came of mutants, and writes it.
+fn keep(
+    pending: &[Pending],
+    results: &mut Results,
+    reasons: &BTreeMap<Identity, String>,
+) -> Result<(), String> {
+    for it in pending {
+        let rows = results.get_mut(&it.file).into_iter().flat_map(|source| &mut source.rows);
+        if let Some((_, outcome)) = rows.into_iter().find(|(mutant, _)| *mutant == it.mutant) {
+            *outcome = match (&it.outcome, reasons.get(&identity(&it.file, &it.mutant))) {
+                (Outcome::Survived(none), Some(reason)) if none.is_empty() => {
+                    Outcome::Survived(reason.clone())
+                }
+                (outcome, _) => outcome.clone(),
+            };
+        }
+    }
+    PARTS.iter().try_for_each(|part| results::write(part, results))
+}
+
+/// Returns the program of that name.
+fn program<'a>(built: &'a [Built], name: &str) -> Option<&'a Built> {
+    built.iter().find(|built| built.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_a_line() {
+        assert_eq!(HELP.lines().find(|line| line.chars().count() > 100), None);
+    }
+
+    #[test]
+    fn arguments() {
+        let shard = |words: &[&str]| options(words).map(|options| options.shard);
+        assert_eq!(shard(&["--shard", "2/4", "src/queue"]), Some((1, 4)));
+        assert_eq!(shard(&[]), Some((0, 1)));
+        for wrong in
+            [&["--shard"][..], &["--shard", "0/2"], &["--shard", "3/2"], &["--shard", "1"], &["--what"]]
+        {
+            assert_eq!(shard(wrong), None, "{wrong:?}");
+        }
+    }
+}

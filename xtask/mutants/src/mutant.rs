@@ -1,0 +1,143 @@
+//! A mutant: one small change of one file, as cargo-mutants lists it.
+
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+use xtask::run::{answer, program};
+use xtask::tools::MUTANTS;
+
+/// What is mutated: a name, a folder, and the tests that judge.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) folder: &'static str,
+    /// Part of the library, not of the software device.
+    pub(crate) core: bool,
+}
+
+pub(crate) const PARTS: &[Part] = &[
+    Part { name: "command", folder: "src/command", core: true },
+    Part { name: "inspect", folder: "src/inspect", core: true },
+    Part { name: "mkey", folder: "src/mkey", core: true },
+    Part { name: "queue", folder: "src/queue", core: true },
+    Part { name: "softdev", folder: "hil-tests/softdev/src", core: false },
+    Part { name: "wqe", folder: "src/wqe", core: true },
+];
+
+/// A place in a text: line and column, both from 1 on, counted in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// What kind of change it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// A function returns a value at once.
+    Body,
+    /// Another operator between two operands.
+    Binary,
+    /// No operator before an operand.
+    Unary,
+    /// An arm of a match is not there.
+    Arm,
+    /// A guard of an arm is always or never true.
+    Guard,
+    /// A field has the value of the base.
+    Field,
+}
+
+/// Kinds as cargo-mutants calls them, and as the results do.
+const KINDS: [(Kind, &str, &str); 6] = [
+    (Kind::Body, "FnValue", "body"),
+    (Kind::Binary, "BinaryOperator", "binary"),
+    (Kind::Unary, "UnaryOperator", "unary"),
+    (Kind::Arm, "MatchArm", "arm"),
+    (Kind::Guard, "MatchArmGuard", "guard"),
+    (Kind::Field, "StructField", "field"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mutant {
+    pub(crate) start: Place,
+    pub(crate) end: Place,
+    pub(crate) kind: Kind,
+    /// The text that takes its place.
+    pub(crate) replacement: String,
+    /// The function, with the type that it is of.
+    pub(crate) function: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (line, column) = text.split_once(':').ok_or(())?;
+        Ok(Self { line: line.parse().map_err(drop)?, column: column.parse().map_err(drop)? })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        KINDS.iter().find(|(kind, ..)| kind == self).map_or(Ok(()), |(.., name)| f.write_str(name))
+    }
+}
+
+impl FromStr for Kind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        KINDS.iter().find(|(.., name)| *name == text).map(|(kind, ..)| *kind).ok_or(())
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} `{}` in {}", self.start, self.kind, self.replacement, self.function)
+    }
+}
+
+/// Returns all mutants of some files, by file, as cargo-mutants makes them.
+///
+/// # Errors
+/// What went wrong, in a sentence.
+pub(crate) fn list(files: &[String]) -> Result<Vec<(String, Mutant)>, String> {
+    let tool = MUTANTS.find()?;
+    let mut command =
+        program(&tool.to_string_lossy(), &["mutants", "--list", "--json", "--no-config", "--workspace"]);
+    command.args(files.iter().flat_map(|file| ["--file", file]));
+    let said: Value = serde_json::from_str(&answer(command)?).map_err(|error| error.to_string())?;
+    let read = |entry| mutant(entry).ok_or_else(|| format!("{tool:?} lists what is not understood: {entry}"));
+    let mut all = said.as_array().ok_or("no list")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+fn mutant(entry: &Value) -> Option<(String, Mutant)> {
+    let text = |pointer: &str| entry.pointer(pointer)?.as_str().map(String::from);
+    let place = |end: &str| {
+        let number =
+            |what: &str| usize::try_from(entry.pointer(&format!("/span/{end}/{what}"))?.as_u64()?).ok();
+        Some(Place { line: number("line")?, column: number("column")? })
+    };
+    let genre = text("/genre")?;
+    let kind = KINDS.iter().find(|(_, name, _)| *name == genre)?.0;
+    Some((
+        text("/file")?,
+        Mutant {
+            start: place("start")?,
+            end: place("end")?,
+            kind,
+            replacement: text("/replacement")?,
+            function: text("/function/function_name").unwrap_or_default(),
+        },
+    ))
+}

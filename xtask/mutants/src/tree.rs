@@ -1,0 +1,286 @@
+//! A copy of the repository, in which mutants are built, with a target folder of its own.
+
+use crate::mutant::{Mutant, PARTS};
+use crate::schema::{self, Schema};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use xtask::run::{answer, cargo, program, root};
+
+/// The module that tells which mutant is on, and what lets a constant function ask it.
+const SWITCH: &str = include_str!("switch.txt");
+const FEATURES: &str = "#![feature(core_intrinsics, const_eval_select)]\n";
+
+/// What cargo calls in the compiler's place for crates of the copy: unstable features for the switch, and no lints.
+const WRAPPER: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"$@\" --cap-lints allow\n";
+
+/// Properties are tried less often than otherwise: what they find they find in few cases, and survivors take all.
+const CASES: (&str, &str) = ("cases: 1000", "cases: 100");
+
+/// A mutant that is to be built: its number, its file and what it is.
+pub(crate) type Wanted<'a> = (u32, &'a str, &'a Mutant);
+
+/// The copy.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    folder: PathBuf,
+    target: PathBuf,
+    /// The files as they were when they were copied.
+    sources: BTreeMap<String, String>,
+}
+
+/// A program that runs tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    /// The crate that the tests are of.
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    /// Where cargo would run it.
+    pub(crate) folder: PathBuf,
+}
+
+/// Mutants that are not in what was built.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// The compiler refuses them.
+    pub(crate) refused: BTreeSet<u32>,
+    /// They can only be built alone.
+    pub(crate) alone: BTreeSet<u32>,
+    /// They are of constant functions, with which the compiler may have computed without them.
+    pub(crate) constant: BTreeSet<u32>,
+}
+
+impl Tree {
+    /// Copies what has changed since the last time.
+    ///
+    /// # Errors
+    /// What went wrong, in a sentence.
+    pub(crate) fn copy() -> Result<Self, String> {
+        let home = root().join("target/mutants");
+        let mut tree =
+            Self { folder: home.join("tree"), target: home.join("target"), sources: BTreeMap::new() };
+        let listed = answer(program("git", &["ls-files", "-co", "--exclude-standard"]))?;
+        let files: BTreeSet<_> = listed.lines().filter(|file| root().join(file).is_file()).collect();
+        let say = |error: io::Error| error.to_string();
+        fs::create_dir_all(&tree.folder).map_err(say)?;
+        for gone in tree.files(&tree.folder).map_err(say)? {
+            let name = gone.strip_prefix(&tree.folder).unwrap_or(&gone).to_string_lossy().into_owned();
+            if !files.contains(name.as_str()) {
+                fs::remove_file(&gone).map_err(say)?;
+            }
+        }
+        for file in files {
+            let bytes = fs::read(root().join(file)).map_err(say)?;
+            match String::from_utf8(bytes) {
+                Ok(text) if file.ends_with(".rs") => {
+                    tree.put(file, text.replace(CASES.0, CASES.1).as_bytes())?;
+                    tree.sources.insert(file.into(), text);
+                }
+                Ok(text) => tree.put(file, text.as_bytes())?,
+                Err(error) => tree.put(file, error.as_bytes())?,
+            }
+        }
+        let wrapper = tree.wrapper();
+        fs::write(&wrapper, WRAPPER)
+            .and_then(|()| fs::set_permissions(&wrapper, Permissions::from_mode(0o755)))
+            .map_err(say)?;
+        Ok(tree)
+    }
+
+    /// Returns a file as it was when it was copied.
+    fn source(&self, file: &str) -> Result<&str, String> {
+        self.sources.get(file).map(String::as_str).ok_or_else(|| format!("{file} was not copied"))
+    }
+
+    fn wrapper(&self) -> PathBuf {
+        self.target.with_file_name("rustc")
+    }
+
+    fn files(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() { found.extend(self.files(&path)?) } else { found.push(path) }
+        }
+        Ok(found)
+    }
+
+    /// Writes a file if it is another: what is as it was is not built again.
+    fn put(&self, file: &str, bytes: &[u8]) -> Result<(), String> {
+        let path = self.folder.join(file);
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            return Ok(());
+        }
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        folder.and_then(|()| fs::write(&path, bytes)).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Writes the files with all of these mutants in them, those without as they are.
+    fn plant(&self, wanted: &[Wanted<'_>], left: &mut Left) -> Result<BTreeMap<String, Schema>, String> {
+        let mut schemas = BTreeMap::new();
+        for part in PARTS {
+            let switch = if part.core { "crate::mutant_switch::on" } else { "mlx5_mkey::mutant_switch::on" };
+            for file in crate::results::files(part)? {
+                let of_file = |wanted: &&Wanted<'_>| {
+                    let number = wanted.0;
+                    wanted.1 == file && !left.refused.contains(&number) && !left.alone.contains(&number)
+                };
+                let mutants: Vec<_> =
+                    wanted.iter().filter(of_file).map(|wanted| (wanted.0, wanted.2)).collect();
+                let source = self.source(&file)?;
+                if mutants.is_empty() {
+                    self.put(&file, source.as_bytes())?;
+                    continue;
+                }
+                let schema =
+                    schema::write(source, switch, &mutants).map_err(|error| format!("{file}: {error}"))?;
+                left.alone.extend(&schema.alone);
+                left.refused.extend(&schema.refused);
+                left.constant.extend(&schema.constant);
+                self.put(&file, schema.text.as_bytes())?;
+                schemas.insert(file, schema);
+            }
+        }
+        self.put("src/mutant_switch.rs", SWITCH.as_bytes())?;
+        let library =
+            self.source("src/lib.rs")?.replacen("#![no_std]\n", &format!("#![no_std]\n{FEATURES}"), 1);
+        self.put("src/lib.rs", format!("{library}\n#[doc(hidden)]\npub mod mutant_switch;\n").as_bytes())?;
+        Ok(schemas)
+    }
+
+    /// Builds tests with all of these mutants, less those that cannot be.
+    ///
+    /// # Errors
+    /// The compiler refuses what is no mutant, or cannot be run.
+    pub(crate) fn build(
+        &self,
+        wanted: &[Wanted<'_>],
+        what: &[&str],
+        left: &mut Left,
+    ) -> Result<Vec<Built>, String> {
+        loop {
+            let schemas = self.plant(wanted, left)?;
+            let (built, errors) = self.cargo(what)?;
+            if errors.is_empty() {
+                return Ok(built);
+            }
+            let before = (left.refused.len(), left.alone.len());
+            for error in &errors {
+                blame(error, &schemas, left);
+            }
+            println!(
+                "  the compiler: {} errors; refused by now {}, to be built alone {}",
+                errors.len(),
+                left.refused.len(),
+                left.alone.len()
+            );
+            if before == (left.refused.len(), left.alone.len()) {
+                let texts = errors.iter().filter_map(|error| error.get("rendered")?.as_str());
+                return Err(texts.take(3).collect());
+            }
+        }
+    }
+
+    /// Builds tests with one mutant alone; `None` where the compiler refuses it.
+    ///
+    /// # Errors
+    /// The compiler cannot be run.
+    pub(crate) fn build_alone(
+        &self,
+        file: &str,
+        mutant: &Mutant,
+        what: &[&str],
+    ) -> Result<Option<Vec<Built>>, String> {
+        self.build_text(file, &schema::replace(self.source(file)?, mutant), what)
+    }
+
+    /// Builds tests with another text of a file; `None` where the compiler refuses it.
+    ///
+    /// # Errors
+    /// The compiler cannot be run.
+    pub(crate) fn build_text(
+        &self,
+        file: &str,
+        text: &str,
+        what: &[&str],
+    ) -> Result<Option<Vec<Built>>, String> {
+        self.plant(&[], &mut Left::default())?;
+        self.put(file, text.as_bytes())?;
+        let (built, errors) = self.cargo(what)?;
+        Ok(errors.is_empty().then_some(built))
+    }
+
+    /// Builds, and returns the programs, or what the compiler found wrong.
+    fn cargo(&self, what: &[&str]) -> Result<(Vec<Built>, Vec<Value>), String> {
+        let mut command = cargo(&["test", "--no-run", "--quiet", "--message-format=json", "--offline"]);
+        command.args(what).current_dir(&self.folder);
+        command.env("CARGO_TARGET_DIR", &self.target).env("RUSTC_WORKSPACE_WRAPPER", self.wrapper());
+        let output = command.output().map_err(|error| error.to_string())?;
+        let (mut built, mut errors) = (Vec::new(), Vec::new());
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let said: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+            let text = |pointer: &str| Some(said.pointer(pointer)?.as_str()?.to_owned());
+            if text("/message/level").as_deref() == Some("error") {
+                errors.extend(said.get("message").cloned());
+            }
+            if let (Some(program), Some(name), Some(manifest)) =
+                (text("/executable"), text("/target/name"), text("/manifest_path"))
+                && said.pointer("/profile/test") == Some(&Value::Bool(true))
+            {
+                let folder = Path::new(&manifest).parent().map(Path::to_path_buf).unwrap_or_default();
+                built.push(Built { name, program: program.into(), folder });
+            }
+        }
+        if !output.status.success() && errors.is_empty() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok((built, errors))
+    }
+}
+
+/// Finds which mutants an error is about: the one whose own code is named first; else those around what is named; else the next
+/// behind, which is the function's.
+fn blame(error: &Value, schemas: &BTreeMap<String, Schema>, left: &mut Left) {
+    let spans = error.get("spans").and_then(Value::as_array).into_iter().flatten();
+    let place = |span: &Value| {
+        let schema = schemas.get(span.get("file_name")?.as_str()?)?;
+        let start = usize::try_from(span.get("byte_start")?.as_u64()?).ok()?;
+        Some((schema, start, span.get("is_primary")?.as_bool()?))
+    };
+    let mut places: Vec<_> = spans.filter_map(place).collect();
+    places.sort_by_key(|(.., primary)| !primary);
+    for (schema, at, _) in &places {
+        let within = schema.branches.iter().filter(|(range, _)| range.contains(at));
+        if let Some((_, number)) = within.min_by_key(|(range, _)| range.len()) {
+            left.refused.insert(*number);
+            return;
+        }
+    }
+    for (schema, at, _) in &places {
+        let within = schema.around.iter().filter(|(range, _)| range.contains(at));
+        if let Some((_, numbers)) = within.min_by_key(|(range, _)| range.len()) {
+            left.alone.extend(numbers);
+            tell(error, numbers.len());
+            return;
+        }
+    }
+    for (schema, at, _) in &places {
+        let behind = schema.around.iter().filter(|(range, _)| range.start >= *at);
+        if let Some((_, numbers)) = behind.min_by_key(|(range, _)| range.start) {
+            left.alone.extend(numbers);
+            tell(error, numbers.len());
+            return;
+        }
+    }
+}
+
+/// Says why mutants have to be built alone.
+fn tell(error: &Value, count: usize) {
+    let line = error.get("rendered").and_then(Value::as_str).unwrap_or_default();
+    let mut lines = line.lines();
+    let (what, place) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    println!("  {count} to be built alone: {what} {}", place.trim_start());
+}
