@@ -21,6 +21,7 @@ use crate::wire::cqe::CqeOpcode;
 use crate::wire::data::DataSegment;
 use crate::wire::klm::Klm;
 use crate::wire::prm::command::{Opcode, Status};
+use crate::wire::umr::UmrControlSegment;
 use core::fmt;
 
 /// A part of a configuration.
@@ -89,6 +90,17 @@ pub enum ConfigError {
         entries: u32,
         /// Entries that fit.
         max: u16,
+    },
+    /// A list in registered memory begins where the device does not take one from
+    /// ([`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT)).
+    ListAddress {
+        /// Bytes by which the address exceeds the last one that is allowed.
+        past: u16,
+    },
+    /// Entries of a list are replaced in blocks of 4.
+    EntryInBlock {
+        /// The first entry that was to be replaced.
+        first: u16,
     },
     /// Layout and BSFs together exceed what the queue lets a work request carry.
     BsfDoesNotFit {
@@ -169,6 +181,13 @@ impl fmt::Display for ConfigError {
                     f,
                     "{entries} layout entries, {max} fit (an interleaved layout takes one for its header)"
                 )
+            }
+            Self::ListAddress { past } => {
+                let alignment = UmrControlSegment::POINTER_ALIGNMENT;
+                write!(f, "the list begins {past} bytes behind a multiple of {alignment}")
+            }
+            Self::EntryInBlock { first } => {
+                write!(f, "entry {first} is not the first in a block of 4, as which entries are replaced")
             }
             Self::BsfDoesNotFit { bytes, max } => {
                 write!(f, "layout and BSFs take {bytes} bytes, {max} fit into a work request")

@@ -91,6 +91,10 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         separate(f)?;
         access(rights, f)?;
     }
+    if let (Some(first), false) = (umr.first_replaced(), umr.mask().len()) {
+        separate(f)?;
+        write!(f, "from entry {first} on")?;
+    }
     if let Some(pointer) = umr.pointer() {
         separate(f)?;
         let octowords = umr.control().klm_octowords.get();

@@ -162,6 +162,12 @@ impl<'a> Umr<'a> {
         if self.mask().bsf_enable() { Some(self.context.flags_pd_word().bsf_enable()) } else { None }
     }
 
+    /// Returns the number of the first entry that is written, where that is said: those before it stay.
+    pub const fn first_replaced(&self) -> Option<u16> {
+        let control = &self.head.umr;
+        if control.flag_bits().translation_offset() { Some(control.bsf_octowords.get()) } else { None }
+    }
+
     /// Returns where in memory entries and BSFs are, `None` where they are in the request, or there are none.
     pub fn pointer(&self) -> Option<&'a Klm> {
         if !by_pointer(self.control()) {

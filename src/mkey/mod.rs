@@ -38,6 +38,7 @@ mod crypto;
 mod digest;
 mod layout;
 mod plan;
+mod registered_list;
 mod signature;
 mod signature_error;
 mod state;
@@ -54,6 +55,7 @@ pub use crypto::{
 pub use digest::{Digest, DigestPart, DigestSpan};
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::{InForce, Plan};
+pub use registered_list::RegisteredList;
 pub use signature::{
     BlockSignature, Domain, Escape, Guard, Signature, SignatureCapabilities, T10Dif, check_mask,
 };

@@ -235,6 +235,14 @@ impl Mkey {
         self.kind_word.has(KindFlag::ErrorCountPending).then_some(self.errors_seen)
     }
 
+    /// Refuses a change of the layout in force where there is none that is known.
+    pub(crate) const fn check_layout_known(&self) -> Result<(), ConfigError> {
+        if self.is_unknown() {
+            return Err(ConfigError::StateUnknown { missing: ConfigPart::Layout });
+        }
+        Ok(())
+    }
+
     /// Refuses what cannot be configured in the state that the mkey is in.
     pub(crate) fn check_state(&self, config: &MkeyConfig, layout: &Layout<'_>) -> Result<(), ConfigError> {
         if self.kind_word.has(KindFlag::TagRefused) {

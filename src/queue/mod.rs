@@ -39,6 +39,7 @@ mod completion_queue;
 mod doorbell;
 mod in_flight;
 mod invalidate;
+mod lists;
 mod mkey_pool;
 mod producer;
 mod psv;

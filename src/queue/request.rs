@@ -153,7 +153,7 @@ fn out_of_line<T>(call: impl FnOnce() -> T) -> T {
 
 /// Files the UMR and the SET_PSVs of a configuration. The last of them is what the user waits for.
 #[inline]
-fn file(
+pub(super) fn file(
     state: &mut SendState<'_>,
     in_flight: &mut InFlight,
     begin: u64,

@@ -76,6 +76,11 @@ impl<'r> SendState<'r> {
         ControlFields { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
     }
 
+    /// Returns how many octowords layout and BSFs of a UMR may have.
+    pub(super) const fn max_octowords(&self) -> usize {
+        self.max_octowords
+    }
+
     /// Returns whether a configuration has room in any request of this queue, and its layout in the mkey. Where this says no,
     /// [`SendState::check_layout`] may yet let it pass: a layout without BSFs may end within a block.
     #[inline]

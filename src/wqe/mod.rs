@@ -32,6 +32,8 @@ pub(crate) mod bsf;
 pub(crate) mod control;
 pub(crate) mod data_path;
 pub(crate) mod layout;
+
+pub(crate) mod lists;
 pub(crate) mod memcpy;
 pub(crate) mod prepared;
 pub(crate) mod raw;

@@ -189,6 +189,14 @@ impl<'b> QpPairFixture<'b> {
         layout: impl Into<Layout<'l>>,
     ) -> Verdict {
         self.post_prepared(mkey, prepared, layout).map_err(|error| format!("configure: {error}"))?;
+        self.finish_configuration()
+    }
+
+    /// Publishes a configuration, posted under the name [`CONFIGURE`], and waits until it is done.
+    ///
+    /// # Errors
+    /// That it did not complete.
+    pub fn finish_configuration(&mut self) -> Verdict {
         self.near.ring_doorbell();
         self.run_device()?;
         match self.wait_near(1)?[..] {

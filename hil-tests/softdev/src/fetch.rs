@@ -9,6 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use mlx5_mkey::wire::ctrl::{ControlSegment, FmCeSe, Opcode};
 use mlx5_mkey::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::MkeyContext;
 use mlx5_mkey::wire::psv::SetPsvSegment;
 use mlx5_mkey::wire::umr::UmrControlSegment;
@@ -29,11 +30,19 @@ pub(crate) struct Umr {
     pub(crate) key: u32,
     pub(crate) control: UmrControlSegment,
     pub(crate) context: MkeyContext,
-    /// Translation entries in octowords, without the padding of the last block of 64 bytes.
-    pub(crate) translations: Vec<[u8; OCTOWORD_BYTES]>,
     /// First entry that is replaced, `None`: all of them.
     pub(crate) translation_offset: Option<u16>,
-    pub(crate) bsfs: Vec<[u8; 64]>,
+    pub(crate) lists: UmrLists,
+}
+
+/// Translation entries in octowords, without the padding of the last block of 64 bytes, and BSFs.
+#[derive(Clone, Debug)]
+pub(crate) enum UmrLists {
+    /// In the request.
+    Inline { translations: Vec<[u8; OCTOWORD_BYTES]>, bsfs: Vec<[u8; 64]> },
+    /// In memory, where this says: the length that it gives is not looked at, since drivers write bytes, entries or nothing there
+    /// (DEVICE.md 7.13).
+    InMemory(Klm),
 }
 
 /// What a send request does.
@@ -266,8 +275,24 @@ fn scatter(mut rest: Reader<'_>) -> Result<Vec<DataSegment>, Refusal> {
 fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
     let control: UmrControlSegment = rest.take()?;
     let context: MkeyContext = rest.take()?;
-    if !control.flag_bits().inline() {
+    let second = control.bsf_octowords.get();
+    let offset = control.flag_bits().translation_offset();
+    let translation_offset = offset.then_some(second);
+    if !offset && !second.is_multiple_of(4) {
         return Err(Refusal::UmrUnsupported);
+    }
+    if !control.flag_bits().inline() {
+        // Without lists there is nothing to point at.
+        let lists = if control.klm_octowords.get() == 0 && (offset || second == 0) {
+            UmrLists::Inline { translations: Vec::new(), bsfs: Vec::new() }
+        } else {
+            UmrLists::InMemory(rest.take()?)
+        };
+        return if rest.0.is_empty() {
+            Ok(Umr { key, control, context, translation_offset, lists })
+        } else {
+            Err(Refusal::Malformed)
+        };
     }
     let mut translations = Vec::new();
     for _ in 0..control.klm_octowords.get() {
@@ -278,13 +303,8 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
         let padding = translations.len().wrapping_neg() % 4 * OCTOWORD_BYTES;
         rest.skip(padding.min(rest.0.len()))?;
     }
-    let second = control.bsf_octowords.get();
-    let offset = control.flag_bits().translation_offset();
     let mut bsfs = Vec::new();
     if !offset {
-        if !second.is_multiple_of(4) {
-            return Err(Refusal::UmrUnsupported);
-        }
         for _ in 0..second / 4 {
             bsfs.push(rest.take()?);
         }
@@ -293,7 +313,15 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
     if !rest.0.is_empty() {
         return Err(Refusal::Malformed);
     }
-    Ok(Umr { key, control, context, translations, translation_offset: offset.then_some(second), bsfs })
+    Ok(Umr { key, control, context, translation_offset, lists: UmrLists::Inline { translations, bsfs } })
+}
+
+/// Cuts what a UMR has in memory into entries and BSFs, which begin on a block of 64 bytes.
+pub(crate) fn lists(bytes: &[u8], octowords: u16) -> (Vec<[u8; OCTOWORD_BYTES]>, Vec<[u8; 64]>) {
+    let end = usize::from(octowords) * OCTOWORD_BYTES;
+    let (translations, _) = bytes.get(..end).unwrap_or_default().as_chunks();
+    let (bsfs, _) = bytes.get(end.next_multiple_of(64)..).unwrap_or_default().as_chunks();
+    (translations.to_vec(), bsfs.to_vec())
 }
 
 /// Reads receive slot `counter`: its segments up to the end of the list.

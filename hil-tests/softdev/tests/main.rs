@@ -7,6 +7,7 @@ mod crypto;
 mod datagram;
 mod drivers;
 mod layout;
+mod lists;
 mod outstanding;
 mod queues;
 mod random;

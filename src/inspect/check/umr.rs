@@ -40,6 +40,15 @@ pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
 fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
     let flags = umr.control().flag_bits();
     report.when(by_pointer(umr.control()), FLAGS_AT, Problem::ByPointer);
+    if let Some(address) = umr.pointer().map(|pointer| pointer.address.get()) {
+        let aligned = address.is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT);
+        let at = UMR_ENTRIES + offset_of!(Klm, address);
+        report.when(!aligned, at, Problem::PointerAlignment { address });
+    }
+    if let Some(first) = umr.first_replaced() {
+        let whole = usize::from(first).is_multiple_of(WQEBB_BYTES / OCTOWORD_BYTES);
+        report.when(!whole, BSF_OCTOWORDS_AT, Problem::ReplacedInBlock { first });
+    }
     report.when(flags.check_free(), FLAGS_AT, Problem::CheckFree);
     let octowords = umr.control().klm_octowords.get();
     let ragged = !usize::from(octowords).is_multiple_of(WQEBB_BYTES / OCTOWORD_BYTES);
@@ -137,6 +146,7 @@ fn layout(umr: &Umr<'_>, report: &mut Report<'_>) {
     let octowords = umr.control().klm_octowords.get();
     let length = umr.length();
     match length {
+        None if umr.first_replaced().is_some() => {}
         None => report.at(MASK_AT, Problem::EntriesWithoutLength),
         Some(0) if layout.count() == 0 => report.at(KLM_OCTOWORDS_AT, Problem::EmptyLayout),
         Some(length) if octowords == 0 => {

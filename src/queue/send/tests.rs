@@ -17,6 +17,7 @@ use std::vec;
 use std::vec::Vec;
 use zerocopy::transmute;
 
+mod lists;
 mod raw;
 mod refusals;
 mod ring_end;

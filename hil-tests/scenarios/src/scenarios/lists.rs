@@ -1,28 +1,35 @@
-//! Lists that no request carries: those that an mkey is created with.
+//! Lists that no request carries: those that an mkey is created with, those in registered memory; and entries that are replaced.
 
-use super::fixture::{PLAIN, entry, fails, part, pattern, same, tx_refusal};
+use super::fixture::{
+    BOTH, DIF, KEY_128, PLAIN, crypto, domain, entry, fails, part, pattern, same, tx_refusal,
+};
 use super::{Scenario, scenario};
-use crate::board::Board;
-use crate::ensure;
-use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::board::{Board, DekSpec, MkeySpec};
+use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
+use crate::{ensure, expected};
+use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{EntrySize, FixedEntry, MkeyEntries};
-use mlx5_mkey::mkey::{Access, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig};
+use mlx5_mkey::mkey::{
+    Access, BlockSignature, Direction, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, RegisteredList,
+    Signature, SignatureChange, SignatureOrder,
+};
+use mlx5_mkey::types::BlockSize;
+use mlx5_mkey::wire::Wqebb;
 
 pub(super) const ALL: &[Scenario] = &[
     scenario!(m78_an_mkey_that_brings_its_list, NOTHING, ["M78"]),
     scenario!(m78_entries_of_one_length, FIXED_ENTRIES, ["M78"]),
+    scenario!(m79_more_entries_than_any_request_holds, NOTHING, ["M79"]),
+    scenario!(m79_signature_and_cipher_behind_a_long_list, BOTH_UNIT, ["M79"]),
+    scenario!(m80_entries_in_the_middle_are_replaced, NOTHING, ["M80"]),
 ];
 
 /// Where the spaces begin: in the middle of a page, as a program may choose it.
 const START: u64 = 0x7000_0000_0123;
 
 /// Makes an mkey that is created with its list, and returns its number among the pair's.
-fn created(
-    pair: &mut QpPairFixture<'_>,
-    access: Access,
-    entries: MkeyEntries<'_>,
-) -> Result<usize, alloc::string::String> {
+fn created(pair: &mut QpPairFixture<'_>, access: Access, entries: MkeyEntries<'_>) -> Result<usize, String> {
     let key = pair.board.create_list_mkey(access, START, entries)?;
     pair.mkeys.push(Mkey::new(MkeyAttributes::plain(key, 0)));
     Ok(pair.mkeys.len() - 1)
@@ -106,7 +113,7 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     let order = [5, 0, 7, 2, 2, 8];
     let entries = order
         .map(|number: u64| FixedEntry { address: region.address + number * BYTES as u64, key: region.key });
-    let size = EntrySize::new(BYTES as u32).map_err(|error| alloc::format!("{error}"))?;
+    let size = EntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
     let mkey = created(&mut pair, Access::ALL, MkeyEntries::Fixed(size, &entries))?;
     let space: Vec<u8> = order
         .iter()
@@ -128,4 +135,159 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     let moved = pair.tx(Tx::Send, mkey, START + space.len() as u64, 1)?;
     let (requester, receiver) = tx_refusal(Tx::Send);
     fails("a byte behind the space", &moved, requester, receiver)
+}
+
+/// Entries of an odd size out of order, and the bytes that they map.
+fn scattered(region: &Region, data: &[u8], count: usize, salt: usize) -> (Vec<KlmEntry>, Vec<u8>) {
+    let (mut entries, mut space) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let start = (number * 7919 + salt) % (data.len() - 5);
+        let range = start..start + 5;
+        entries.push(entry(region, range.clone()));
+        space.extend_from_slice(part(data, range));
+    }
+    (entries, space)
+}
+
+/// Configures an mkey on the near side with a list that the device takes from memory, and waits until it is done.
+fn configure_by_pointer(
+    pair: &mut QpPairFixture<'_>,
+    mkey: usize,
+    config: &MkeyConfig,
+    entries: &[KlmEntry],
+) -> Verdict {
+    let prepared = pair.prepare(mkey, config).map_err(|error| format!("configure: {error}"))?;
+    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(entries.len())];
+    let mut list = list(pair, &mut memory, entries)?;
+    let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+    let request = pair.near.request(CONFIGURE).signaled();
+    let posted = request.configure_mkey_by_pointer(mkey, &prepared, &mut list);
+    posted.map_err(|error| format!("configure by pointer: {error}"))?;
+    show(pair, &list);
+    pair.finish_configuration()
+}
+
+/// Replaces entries of an mkey's list from number `first` on, by entries in the request or in memory, and waits until it is done.
+fn replace_entries(
+    pair: &mut QpPairFixture<'_>,
+    mkey: usize,
+    first: u16,
+    entries: &[KlmEntry],
+    by_pointer: bool,
+) -> Verdict {
+    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(entries.len())];
+    let list = list(pair, &mut memory, entries)?;
+    let mkey = pair.mkeys.get(mkey).ok_or("no such mkey")?;
+    let request = pair.near.request(CONFIGURE).signaled();
+    let posted = if by_pointer {
+        request.replace_entries_by_pointer(mkey, first, &list)
+    } else {
+        request.replace_entries(mkey, first, entries)
+    };
+    posted.map_err(|error| format!("replace entries: {error}"))?;
+    show(pair, &list);
+    pair.finish_configuration()
+}
+
+/// Makes a list of these entries for memory of the board that no peer may read.
+fn list<'m>(
+    pair: &mut QpPairFixture<'_>,
+    memory: &'m mut [Wqebb],
+    entries: &[KlmEntry],
+) -> Result<RegisteredList<'m>, String> {
+    let length = size_of_val(memory);
+    let address = pair.board.alloc(length);
+    let key = pair.board.register(address, length, Access::NONE);
+    let list = RegisteredList::new(memory, address, key);
+    let mut list = list.map_err(|error| format!("list: {error}"))?;
+    list.write(entries).map_err(|error| format!("list: {error}"))?;
+    Ok(list)
+}
+
+/// Copies a list to where the device reads it.
+fn show(pair: &mut QpPairFixture<'_>, list: &RegisteredList<'_>) {
+    let bytes: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
+    pair.board.write(list.address(), &bytes);
+}
+
+/// Two thousand entries, which the device takes from memory; then others; then a list in the request again.
+fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(20_000, 1);
+    let region = pair.region(&data);
+    let mkey = pair.mkey(MkeySpec { entries: 2000, ..PLAIN });
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    for (count, salt) in [(2000, 0), (1, 3), (1999, 77), (53, 5)] {
+        let (entries, space) = scattered(&region, &data, count, salt);
+        configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+        for way in Tx::ALL {
+            let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
+            same(&bytes, &space).map_err(|error| format!("{count} entries, {way:?}: {error}"))?;
+        }
+        let moved = pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?;
+        let (requester, receiver) = tx_refusal(Tx::PeerRead);
+        fails("a byte behind the list", &moved, requester, receiver)?;
+        pair.reconnect();
+    }
+    let (entries, space) = scattered(&region, &data, 8, 9);
+    pair.configure(mkey, &config, entries.as_slice())?;
+    same(&pair.tx(Tx::Send, mkey, 0, space.len())?.ok()?, &space)
+}
+
+/// Both BSFs behind a list that is longer than a request: the same on the wire as with the same bytes in one entry.
+fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(512, 1);
+    let region = pair.region(&data);
+    let dek = pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
+    let order = SignatureOrder::BeforeCryptoOnTx;
+    let cipher = crypto(Direction::EncryptOnTx, order, BlockSize::B520, dek);
+    let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
+    let config = MkeyConfig {
+        access: Some(Access::ALL),
+        signature: SignatureChange::Set(signature),
+        crypto: Some(cipher),
+    };
+    let images = expected::images(&data, Some(&signature), Some((&cipher, &KEY_128)));
+    let mkey = pair.mkey(MkeySpec { entries: 64, ..BOTH });
+    let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
+    // Again, with the signature error count told and PSVs that have been used.
+    for round in 0..2 {
+        configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+        for way in Tx::ALL {
+            if way != Tx::Send {
+                configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+            }
+            let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
+            same(&wire, &images.wire).map_err(|error| format!("round {round}, {way:?}: {error}"))?;
+        }
+    }
+    ensure!(pair.signature_errors.is_empty(), "signature errors of {:?}", pair.signature_errors);
+    Ok(())
+}
+
+/// Blocks of four entries, in the request and from memory, at the start, in the middle and at the end of a list.
+fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(9000, 1);
+    let region = pair.region(&data);
+    let mkey = pair.mkey(MkeySpec { entries: 300, ..PLAIN });
+    let (entries, mut space) = scattered(&region, &data, 298, 0);
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+    let steps =
+        [(4, 4, false), (0, 4, true), (100, 52, false), (8, 280, true), (296, 2, false), (296, 2, true)];
+    for (salt, (first, count, by_pointer)) in (1..).zip(steps) {
+        let (entries, bytes) = scattered(&region, &data, count, salt * 31);
+        replace_entries(&mut pair, mkey, first as u16, &entries, by_pointer)?;
+        space.splice(first * 5..(first + count) * 5, bytes);
+        for way in Tx::ALL {
+            let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
+            same(&bytes, &space)
+                .map_err(|error| format!("{count} entries from {first} on, {way:?}: {error}"))?;
+        }
+    }
+    // Rights and length are as before.
+    ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
+    Ok(())
 }

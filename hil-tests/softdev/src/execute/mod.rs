@@ -3,24 +3,27 @@
 mod copy;
 mod umr;
 
-use crate::data_path::{Path, Report};
+use crate::data_path::{Path, Range, Report};
 use crate::datagram::Datagram;
 use crate::device::{Device, Event};
-use crate::fetch::{self, Operation, Wqe};
+use crate::fetch::{self, Operation, Umr, UmrLists, Wqe};
 use crate::memory::Memory;
 use crate::message::{self, Message, Payload, Request, Response};
+use crate::object::mkey::Mkey;
 use crate::object::outstanding::Waiting;
 use crate::object::psv::PsvState;
 use crate::object::qp::{Peer, Posted, Qp, QpAttributes, QpState, Retries, pushes};
 use crate::refusal::Refusal;
 use crate::tap::Seen;
-use crate::translate::Asker;
+use crate::translate::{Asker, Right};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
+use mlx5_mkey::wire::umr::UmrControlSegment;
 
 /// What is left to do for a request.
 pub(crate) enum Outcome {
@@ -159,7 +162,8 @@ impl<M: Memory> Device<M> {
         let immediate = wqe.control.imm.get();
         match wqe.parse(transport)? {
             Operation::Nop => Ok(Outcome::Done),
-            Operation::Umr(umr) => {
+            Operation::Umr(mut umr) => {
+                self.fetch_lists(qpn, pd, &mut umr)?;
                 umr::apply(&mut self.objects, qpn, pd, &umr, &self.faults)?;
                 Ok(Outcome::Done)
             }
@@ -213,9 +217,31 @@ impl<M: Memory> Device<M> {
         }
     }
 
+    /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs right behind them
+    /// (DEVICE.md 7.13).
+    fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Refusal> {
+        let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
+        if !pointer.address.get().is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT) {
+            return Err(Refusal::UmrUnsupported);
+        }
+        let octowords = umr.control.klm_octowords.get();
+        let bsfs = if umr.translation_offset.is_some() { 0 } else { umr.control.bsf_octowords.get() };
+        let length = (u64::from(octowords) * 16).next_multiple_of(64) + u64::from(bsfs) * 16;
+        let range = Range { key: pointer.mkey.get(), address: pointer.address.get(), length };
+        // Assumption: a list cannot lie behind a key that changes its bytes on the way.
+        let mkey = self.objects.mkeys.get(Key::from_raw(range.key).index().get());
+        if mkey.is_some_and(Mkey::changes_bytes) {
+            return Err(Refusal::Bsf);
+        }
+        let (bytes, _) = self.path(qpn, pd).gather(&self.memory, range, Right::LocalRead)?;
+        let (translations, bsfs) = fetch::lists(&bytes, octowords);
+        umr.lists = UmrLists::Inline { translations, bsfs };
+        Ok(())
+    }
+
     /// Adds up a scatter list.
     fn listed(&self, scatter: &[DataSegment]) -> Result<u32, Refusal> {
-        let sum: u64 = scatter.iter().map(|segment| crate::data_path::Range::of(segment).length).sum();
+        let sum: u64 = scatter.iter().map(|segment| Range::of(segment).length).sum();
         let length = u32::try_from(sum).map_err(|_| Refusal::Length)?;
         if length > self.profile.max_message_bytes { Err(Refusal::Length) } else { Ok(length) }
     }

@@ -1,12 +1,13 @@
 //! UMR: changes of an mkey by a work request (DEVICE.md 4.3). All checks come before the first change.
 
 use crate::faults::Faults;
-use crate::fetch::Umr;
+use crate::fetch::{Umr, UmrLists};
 use crate::object::Objects;
 use crate::object::mkey::{Access, BsfBytes, Layout, Mkey};
 use crate::refusal::Refusal;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::OCTOWORD_BYTES;
 use mlx5_mkey::wire::bsf::BsfSize;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wire::mkey_context::QpnMkey;
@@ -15,6 +16,9 @@ use mlx5_mkey::wire::umr::UmrControlSegment;
 
 /// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is (D15).
 const CHECK_USED: u8 = 1 << 6;
+
+/// Translation entries in a block of 64 bytes.
+const BLOCK_ENTRIES: usize = 4;
 
 /// UMR control flags that mean nothing.
 const RESERVED_FLAGS: u8 = 0b111;
@@ -84,8 +88,11 @@ pub(super) fn apply(
     {
         return Err(Refusal::UmrUnsupported);
     }
-    let layout = layout(mkey, umr)?;
-    let bsfs = bsfs(mkey, &umr.bsfs)?;
+    let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else {
+        return Err(Refusal::UmrUnsupported);
+    };
+    let layout = layout(mkey, umr.translation_offset, translations)?;
+    let bsfs = bsfs(mkey, blocks)?;
     if faults.local_inv_ignored && select & mask::FREE != 0 && umr.context.is_free() {
         return Ok(());
     }
@@ -139,30 +146,41 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
 }
 
 /// Decodes the translation entries, `None` where the layout stays.
-fn layout(mkey: &Mkey, umr: &Umr) -> Result<Option<Layout>, Refusal> {
-    let Some(first) = umr.translations.first() else { return Ok(None) };
+fn layout(
+    mkey: &Mkey,
+    offset: Option<u16>,
+    translations: &[[u8; OCTOWORD_BYTES]],
+) -> Result<Option<Layout>, Refusal> {
+    let Some(first) = translations.first() else { return Ok(None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
     // Assumption: a strided block stands alone, and is told by the code where a list entry has its key.
     if header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
-        let entries = umr.translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
+        let entries = translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
         room(mkey, count.saturating_add(1))?;
         let entries: Vec<StridedEntry> = entries.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
         return Ok(Some(Layout::Strided(header, entries)));
     }
-    let mut entries: Vec<Klm> = umr.translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
-    while entries.last() == Some(&Klm::PADDING) {
-        entries.pop();
-    }
-    if let (Some(offset @ 1..), Layout::List(old)) = (umr.translation_offset, &mkey.layout) {
+    let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
+    // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as well.
+    if let Some(offset) = offset.map(usize::from)
+        && let Layout::List(old) = &mkey.layout
+    {
+        if !offset.is_multiple_of(BLOCK_ENTRIES) {
+            return Err(Refusal::UmrUnsupported);
+        }
         let mut all = old.clone();
-        let offset = usize::from(offset);
-        room(mkey, offset.saturating_add(entries.len()))?;
         all.resize(all.len().max(offset), Klm::PADDING);
         let tail = all.split_off(offset);
-        let kept = tail.get(entries.len()..).unwrap_or(&[]);
+        let kept = tail.get(entries.len().next_multiple_of(BLOCK_ENTRIES)..).unwrap_or(&[]);
+        if !kept.is_empty() {
+            entries.resize(entries.len().next_multiple_of(BLOCK_ENTRIES), Klm::PADDING);
+        }
         all.extend(entries.iter().chain(kept));
-        return Ok(Some(Layout::List(all)));
+        entries = all;
+    }
+    while entries.last() == Some(&Klm::PADDING) {
+        entries.pop();
     }
     room(mkey, entries.len())?;
     Ok(Some(Layout::List(entries)))

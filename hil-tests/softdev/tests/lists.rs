@@ -1,0 +1,183 @@
+//! Lists in registered memory, and changes in the middle of a list (DEVICE.md 7.13, 8.10).
+
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::umr::UmrControlSegment;
+use mlx5_softdev::*;
+
+/// Bytes before the lists of a UMR, and where its flags are.
+const LISTS: usize = 128;
+const FLAGS: usize = 16;
+
+/// Moves the lists of a UMR to this address, and has it point there.
+fn by_pointer(host: &mut Host, Wqe(mut bytes): Wqe, address: u64, key: Key) -> Wqe {
+    let lists = bytes.split_off(LISTS);
+    host.put(address, &lists);
+    bytes[FLAGS] &= 0x7f;
+    let pointer = Klm { byte_count: 0.into(), mkey: key.get().into(), address: address.into() };
+    Wqe(bytes).with(&pointer)
+}
+
+/// Memory for a list, on a place where one may begin.
+fn memory(host: &mut Host, bytes: usize) -> (u64, Key) {
+    let (at, key) = host.region(bytes, Access::LOCAL);
+    assert!(at.is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT));
+    (at, key)
+}
+
+#[test]
+fn a_list_in_memory_is_as_long_as_the_mkey_has_room_for() {
+    let mut host = Host::new();
+    let attributes = MkeyAttributes::new(host.pd, 1000);
+    let key = host.device.create_mkey(attributes).unwrap();
+    let mkey = Mkey { key, memory_psv: 0, wire_psv: 0, errors: true, signature: false, crypto: false };
+    let data = pattern(9000, 1);
+    let (at, region) = host.filled(&data);
+    let entries: Vec<_> = (0..999u64).rev().map(|number| (at + number * 9, 7, region)).collect();
+    let space: Vec<u8> =
+        (0..999).rev().flat_map(|number| data[number * 9..number * 9 + 7].to_vec()).collect();
+    let (list, lkey) = memory(&mut host, 16000);
+    let umr = by_pointer(&mut host, Config::new(&mkey).access(RR | RW | LW).list(&entries).umr(), list, lkey);
+    host.post(A, umr);
+    assert_eq!(host.send_from(key, 0, 6993), space);
+    // What is in memory afterwards is no longer the mkey's.
+    host.put(list, &[0xff; 16000]);
+    assert_eq!(host.read_from(key, 3000, 100), space[3000..3100]);
+    // More than the mkey has room for.
+    let entries = vec![(at, 1, region); 1001];
+    let (list, lkey) = memory(&mut host, 16064);
+    let umr = by_pointer(&mut host, Config::new(&mkey).list(&entries).umr(), list, lkey);
+    while host.poll_send(A).is_some() {}
+    host.post(A, umr);
+    host.ring(A);
+    assert_eq!(host.bad(A).vendor(), Refusal::UmrUnsupported.vendor());
+}
+
+#[test]
+fn bsfs_stand_right_behind_the_list() {
+    let mut host = Host::new();
+    let mkey = host.mkey(true, true);
+    let data = pattern(1024, 1);
+    let (at, region) = host.filled(&data);
+    let dek = host.dek(&XTS_KEY);
+    let config = || {
+        Config::new(&mkey)
+            .access(RR | LW)
+            .list(&[(at, 500, region), (at + 500, 524, region)])
+            .signature(Sig::None, Sig::crc(0x40), 0xf0)
+            .crypto(2, 1, [7; 16], dek)
+    };
+    host.configure(config());
+    let wire = host.read_from(mkey.key, 0, 1032);
+    assert_ne!(wire[..512], data[..512], "encrypted");
+    host.post(A, local_inv(mkey.key));
+    let (list, lkey) = memory(&mut host, 256);
+    let umr = by_pointer(&mut host, config().umr(), list, lkey);
+    host.post(A, umr);
+    host.ring(A);
+    assert_eq!(host.read_from(mkey.key, 0, 1032), wire);
+}
+
+#[test]
+fn lists_that_cannot_be_read_are_refused() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let (at, region) = host.filled(&[7; 64]);
+    let (list, lkey) = memory(&mut host, 8192);
+    let other_pd = host.device.alloc_pd().unwrap();
+    let foreign = host.device.register(other_pd, list, 8192, Access::ALL).unwrap();
+    let umr = || Config::new(&mkey).access(RR | LW).list(&[(at, 64, region)]).umr();
+    for (address, key, vendor) in [
+        (list + 1024, lkey, Refusal::UmrUnsupported),
+        (list, Key::from_raw(lkey.get() ^ 1), Refusal::KeyTag),
+        (list, foreign, Refusal::ProtectionDomain),
+        (list + 8192, lkey, Refusal::Bounds),
+        (list, mkey.key, Refusal::KeyFree),
+    ] {
+        let umr = by_pointer(&mut host, umr(), address, key);
+        host.post(A, umr);
+        host.ring(A);
+        assert_eq!(host.bad(A).vendor(), vendor.vendor(), "{address:#x} {key:?}");
+        host.recover();
+    }
+    let umr = by_pointer(&mut host, umr(), list + 2048, lkey);
+    // One octoword too much.
+    host.post(A, umr.clone().with(&[0_u8; 16]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::LOCAL_QP_OPERATION);
+    host.recover();
+    host.post(A, umr);
+    assert_eq!(host.send_from(mkey.key, 0, 64), [7; 64]);
+}
+
+/// A UMR that writes entries from this one on, and nothing else.
+fn update(mkey: Key, first: u16, entries: &[(u64, u32, Key)]) -> Wqe {
+    let octowords = entries.len().next_multiple_of(4);
+    let control = UmrControlSegment {
+        flags: 0x90,
+        klm_octowords: (octowords as u16).into(),
+        bsf_octowords: first.into(),
+        ..Default::default()
+    };
+    let mut wqe = Wqe::new(Opcode::UMR, mkey.get()).with(&control).with(&MkeyContext::default());
+    for (address, length, key) in entries {
+        wqe = wqe.with(&Klm {
+            byte_count: (*length).into(),
+            mkey: key.get().into(),
+            address: (*address).into(),
+        });
+    }
+    let padding = vec![0_u8; (octowords - entries.len()) * 16];
+    wqe.with(&padding[..])
+}
+
+#[test]
+fn entries_in_the_middle_are_replaced_in_blocks_of_four() {
+    let mut host = Host::new();
+    let mkey = host.mkey(false, false);
+    let data = pattern(10_000, 1);
+    let (at, region) = host.filled(&data);
+    let entry = |number: u64| (at + number * 10, 10, region);
+    let spaces = |numbers: &[u64]| -> Vec<u8> {
+        numbers.iter().flat_map(|number| data[*number as usize * 10..][..10].to_vec()).collect()
+    };
+    let mut numbers: Vec<u64> = (0..14).collect();
+    let entries: Vec<_> = numbers.iter().copied().map(entry).collect();
+    host.configure(Config::new(&mkey).access(RR | LW).list(&entries));
+    let (list, lkey) = memory(&mut host, 256);
+    for (first, new, pointer) in [
+        (4, 4, false),
+        (0, 4, false),
+        (8, 4, true),
+        (12, 2, true),
+        (0, 8, true),
+        (12, 2, false),
+        (4, 8, false),
+    ] {
+        let replaced: Vec<u64> = (0..new as u64).map(|number| 100 + numbers[first] + number).collect();
+        numbers.splice(first..first + new, replaced.iter().copied());
+        let entries: Vec<_> = replaced.into_iter().map(entry).collect();
+        let mut umr = update(mkey.key, first as u16, &entries);
+        if pointer {
+            umr = by_pointer(&mut host, umr, list, lkey);
+        }
+        host.post(A, umr);
+        assert_eq!(host.send_from(mkey.key, 0, 140), spaces(&numbers), "{first} {new} {pointer}");
+    }
+    while host.poll_send(A).is_some() {}
+    // Padding is written, too: what was there is gone.
+    host.post(A, update(mkey.key, 4, &[entry(0)]).silent());
+    host.send_from(mkey.key, 0, 140);
+    assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor());
+    host.recover();
+    for first in [1, 2, 6, 16] {
+        host.post(A, update(mkey.key, first, &[entry(0); 4]));
+        host.ring(A);
+        assert_eq!(host.bad(A).vendor(), Refusal::UmrUnsupported.vendor(), "from {first} on");
+        host.recover();
+    }
+}

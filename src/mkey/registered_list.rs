@@ -1,0 +1,201 @@
+//! Lists that are too long for a request: the device takes them from registered memory.
+
+use super::KlmEntry;
+use crate::error::ConfigError;
+use crate::types::Key;
+use crate::wire::klm::Klm;
+use crate::wire::umr::UmrControlSegment;
+use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
+use zerocopy::transmute;
+
+/// The most BSFs behind a list: of a signature and of crypto properties.
+const BSFS: usize = 2;
+
+/// The most entries: a UMR counts them with 16 bits, in whole blocks.
+const MAX_ENTRIES: usize = 65532;
+
+/// A list layout in registered memory, for
+/// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
+/// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer).
+///
+/// It borrows the memory as the processor sees it, and knows address and key by which the device does. The device reads the memory
+/// when it executes the request: it stays registered and as it was posted until the request, or a later one of its queue, has
+/// completed. `memory` may also be a copy of that memory, which is written there between posting and ringing the doorbell
+/// ([`RegisteredList::blocks`]).
+///
+/// ```
+/// use mlx5_mkey::error::PostError;
+/// use mlx5_mkey::mkey::{KlmEntry, Mkey, RegisteredList};
+/// use mlx5_mkey::queue::{Doorbell, SendQueue};
+/// use mlx5_mkey::types::Key;
+/// use mlx5_mkey::wire::Wqebb;
+/// use mlx5_mkey::wqe::PreparedConfig;
+///
+/// /// Lays an mkey over hundreds of pages. `memory` is registered under `lkey`, and begins at `address`.
+/// fn lay<D: Doorbell>(
+///     queue: &mut SendQueue<'_, D, 256>,
+///     mkey: &mut Mkey,
+///     prepared: &PreparedConfig,
+///     pages: &[KlmEntry],
+///     (memory, address, lkey): (&mut [Wqebb], u64, Key),
+/// ) -> Result<(), PostError> {
+///     let mut list = RegisteredList::new(memory, address, lkey)?;
+///     list.write(pages)?;
+///     queue.request(1).configure_mkey_by_pointer(mkey, prepared, &mut list)
+/// }
+/// ```
+#[derive(Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct RegisteredList<'m> {
+    blocks: &'m mut [Wqebb],
+    address: u64,
+    key: Key,
+    entries: u16,
+    length: u64,
+}
+
+impl<'m> RegisteredList<'m> {
+    /// What its address has to be a multiple of, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
+    pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
+
+    /// Returns how many blocks of memory a list of this number of entries takes, with room for the BSFs behind it.
+    pub const fn blocks_for(entries: usize) -> usize {
+        blocks_of(entries) + BSFS
+    }
+
+    /// A list without entries in memory that begins at `address`, under a local key (`lkey`).
+    ///
+    /// # Errors
+    /// [`ConfigError::ListAddress`] for an address that is no multiple of [`RegisteredList::ALIGNMENT`].
+    pub const fn new(memory: &'m mut [Wqebb], address: u64, key: Key) -> Result<Self, ConfigError> {
+        if !address.is_multiple_of(Self::ALIGNMENT) {
+            return Err(ConfigError::ListAddress { past: (address % Self::ALIGNMENT) as u16 });
+        }
+        Ok(Self { blocks: memory, address, key, entries: 0, length: 0 })
+    }
+
+    /// Returns how many entries there is room for: 65,532 at most, as a request counts them.
+    pub const fn capacity(&self) -> usize {
+        let room = self.blocks.len().saturating_sub(BSFS).saturating_mul(OCTOWORDS_PER_BLOCK);
+        if room < MAX_ENTRIES { room } else { MAX_ENTRIES }
+    }
+
+    /// Writes the entries, padded with zeros to whole blocks, in place of those that were there.
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]: the list is then empty.
+    pub fn write(&mut self, entries: &[KlmEntry]) -> Result<(), ConfigError> {
+        (self.entries, self.length) = (0, 0);
+        let max = self.capacity();
+        if entries.len() > max {
+            let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            return Err(ConfigError::TooManyEntries { entries, max: max as u16 });
+        }
+        let wrong = |entry: &KlmEntry| !(1..=KlmEntry::MAX_BYTES).contains(&entry.length);
+        if let Some((entry, index)) = entries.iter().zip(0..).find(|(entry, _)| wrong(entry)) {
+            return Err(ConfigError::EntryLength { index, length: entry.length });
+        }
+        for (block, entries) in self.blocks.iter_mut().zip(entries.chunks(OCTOWORDS_PER_BLOCK)) {
+            *block = Wqebb::ZERO;
+            let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
+            for (slot, entry) in slots.iter_mut().zip(entries) {
+                let klm = Klm {
+                    byte_count: entry.length.into(),
+                    mkey: entry.key.get().into(),
+                    address: entry.address.into(),
+                };
+                *slot = transmute!(klm);
+            }
+            self.length += entries.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
+        }
+        self.entries = entries.len() as u16;
+        Ok(())
+    }
+
+    /// Returns how many entries it has.
+    pub const fn entries(&self) -> u16 {
+        self.entries
+    }
+
+    /// Returns how many bytes its entries map.
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Returns the address of its memory.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns the blocks that the device may read: the entries, and room for BSFs, which a request writes when it is posted.
+    pub fn blocks(&self) -> &[Wqebb] {
+        self.blocks.get(..Self::blocks_for(self.entries.into())).unwrap_or_default()
+    }
+
+    /// Returns where the list is, as a request has it. The device does not look at the length.
+    pub(crate) fn pointer(&self) -> Klm {
+        let bytes = self.octowords() * OCTOWORD_BYTES;
+        Klm { byte_count: (bytes as u32).into(), mkey: self.key.get().into(), address: self.address.into() }
+    }
+
+    /// Returns the octowords of its entries, padded to whole blocks.
+    pub(crate) const fn octowords(&self) -> usize {
+        (self.entries as usize).next_multiple_of(OCTOWORDS_PER_BLOCK)
+    }
+
+    /// Returns the blocks right behind the entries.
+    pub(crate) fn behind(&mut self) -> impl Iterator<Item = &mut [u8; WQEBB_BYTES]> {
+        self.blocks.iter_mut().skip(blocks_of(self.entries.into())).map(|block| &mut block.0)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key::from_raw(0x1234_5678);
+
+    fn entry(length: u32) -> KlmEntry {
+        KlmEntry { address: 0x1122_3344_5566_7788, length, key: KEY }
+    }
+
+    #[test]
+    fn m79_a_list_is_written_in_whole_blocks() {
+        let mut memory = [Wqebb([0xa5; 64]); 5];
+        let mut list = RegisteredList::new(&mut memory, 0x7f00_0000_0800, KEY).unwrap();
+        assert_eq!((list.capacity(), RegisteredList::blocks_for(12)), (12, 5));
+        list.write(&[entry(1), entry(2), entry(3), entry(4), entry(1 << 31)]).unwrap();
+        assert_eq!((list.entries(), list.length(), list.octowords()), (5, (1 << 31) + 10, 8));
+        assert_eq!(list.blocks().len(), 4);
+        let golden = [0x80, 0, 0, 0, 0x12, 0x34, 0x56, 0x78, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+        assert_eq!(list.blocks()[1].0[..16], golden);
+        assert_eq!(list.blocks()[1].0[16..], [0; 48]);
+        let pointer = list.pointer();
+        assert_eq!((pointer.byte_count.get(), pointer.address.get()), (128, 0x7f00_0000_0800));
+        assert_eq!(memory[2..], [Wqebb([0xa5; 64]); 3]);
+    }
+
+    #[test]
+    fn m79_lists_that_cannot_be_are_refused() {
+        let mut memory = [Wqebb::ZERO; 3];
+        for past in [0x7ff, 0x400, 1] {
+            let refused = RegisteredList::new(&mut memory, 0x1800 + u64::from(past), KEY);
+            assert_eq!(refused.map(|list| list.entries()), Err(ConfigError::ListAddress { past }));
+        }
+        let mut list = RegisteredList::new(&mut memory, 0, KEY).unwrap();
+        list.write(&[entry(1); 4]).unwrap();
+        assert_eq!(list.write(&[entry(1); 5]), Err(ConfigError::TooManyEntries { entries: 5, max: 4 }));
+        assert_eq!((list.entries(), list.length()), (0, 0));
+        for length in [0, (1 << 31) + 1] {
+            assert_eq!(
+                list.write(&[entry(1), entry(length)]),
+                Err(ConfigError::EntryLength { index: 1, length })
+            );
+        }
+        let mut many = std::vec![Wqebb::ZERO; 16386];
+        let list = RegisteredList::new(&mut many, 0, KEY).unwrap();
+        assert_eq!(list.capacity(), 65532);
+        assert_eq!(RegisteredList::new(&mut [], 0, KEY).unwrap().capacity(), 0);
+    }
+}

@@ -1,0 +1,159 @@
+//! Lists by pointer, and entries that are replaced.
+
+use super::*;
+use crate::mkey::RegisteredList;
+
+const LIST: u64 = 0x7f00_0000_1000;
+
+/// Posts by pointer and inline to queues that are as far; returns both, split into requests, and the memory of the list.
+fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Vec<u8>>; 2] {
+    let mut requests = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
+    let mut memory = vec![Wqebb::ZERO; 64];
+    let [inline, pointer] = &mut requests;
+    let record = DoorbellRecord::new();
+    let mut queue = queue(inline, &record, 5);
+    queue.request(1).signaled().configure_mkey(&mut mkey.clone(), prepared, entries).unwrap();
+    let inline_end = queue.producer() as usize;
+    let mut queue = super::queue(pointer, &record, 5);
+    let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
+    list.write(entries).unwrap();
+    let mut changed = mkey.clone();
+    queue.request(1).signaled().configure_mkey_by_pointer(&mut changed, prepared, &mut list).unwrap();
+    assert_eq!(changed.length(), entries.iter().map(|entry| u64::from(entry.length)).sum());
+    let blocks: Vec<u8> = list.blocks().iter().flat_map(|block| block.0).collect();
+    let pointer_end = queue.producer() as usize;
+    let split = |ring: &[Wqebb], end: usize| {
+        let bytes: Vec<u8> = ring[5..end].iter().flat_map(|block| block.0).collect();
+        crate::wqe::control::split_requests(&bytes)
+    };
+    let [inline_ring, pointer_ring] = requests;
+    let (inline, mut pointer) = (split(&inline_ring, inline_end), split(&pointer_ring, pointer_end));
+    // What is in memory is what follows the head of the one inline.
+    let lists = &inline[0][128..];
+    assert_eq!(&blocks[..lists.len()], lists);
+    assert_eq!(pointer[0].len(), 9 * 16, "as the device wants it");
+    let mut expected = inline[0][..128].to_vec();
+    (expected[7], expected[16]) = (9, 0);
+    let mut at = vec![0, 0, 0, 0, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0];
+    at[2..4].copy_from_slice(&((entries.len().next_multiple_of(4) * 16) as u16).to_be_bytes());
+    expected.extend(at);
+    assert_eq!(pointer[0], expected);
+    // SET_PSVs are the same but for their place.
+    for (number, request) in pointer.iter_mut().enumerate().skip(1) {
+        assert_eq!(request[2], 5 + 3 + number as u8 - 1);
+        request[2] = inline[number][2];
+        assert_eq!(*request, inline[number]);
+    }
+    [inline, pointer]
+}
+
+#[test]
+fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
+    let entries = [ENTRY; 7];
+    let plain = Mkey::new(MkeyAttributes::plain(KEY, 16));
+    let access = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let [_, requests] = both(&plain, &prepare(&plain, &access), &entries);
+    assert_eq!(requests.len(), 1);
+    let signed = signature_mkey();
+    let [_, requests] = both(&signed, &signing(BOTH), &entries);
+    assert_eq!(requests.len(), 3, "a UMR and two SET_PSVs");
+    both(&signed, &signing(BlockSignature::wire(CRC32)), &entries[..4]);
+}
+
+/// As DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`, `mlx5_crypto_gcm_build_umr`): control with 9
+/// octowords, no flags, octowords of the list, length, pointer. They leave the length of the pointer 0, or count entries in it.
+#[test]
+fn m79_a_minimal_umr_by_pointer_is_that_of_dpdk() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let form = crate::mkey::UmrForm::Minimal;
+    let mut mkey = Mkey::new(MkeyAttributes { form, ..MkeyAttributes::plain(KEY, 16) });
+    let prepared = prepare(&mkey, &MkeyConfig::UNCHANGED);
+    let mut memory = [Wqebb::ZERO; 4];
+    let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
+    list.write(&[ENTRY; 5]).unwrap();
+    queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
+    let mut golden = [0; 9 * 16];
+    golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
+    golden[20..22].copy_from_slice(&[0, 8]);
+    // Length, and free, which SPDK writes and DPDK does not.
+    golden[28..32].copy_from_slice(&[0x20, 0, 0, 1]);
+    golden[64 + 24..64 + 32].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0x0a, 0]);
+    golden[128..].copy_from_slice(&[0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
+    let bytes: Vec<u8> = (0..3).flat_map(|block| queue.block(block).0).collect();
+    assert_eq!(bytes[..144], golden);
+}
+
+/// As the kernel replaces entries (`mlx5r_umr_update_xlt`): the flag, the first entry in octowords, nothing in the mask.
+#[test]
+fn m80_entries_are_replaced_as_the_kernel_does() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mkey = Mkey::new(MkeyAttributes::plain(KEY, 400));
+    queue.request(1).replace_entries(&mkey, 0x104, &[ENTRY; 5]).unwrap();
+    let mut memory = [Wqebb::ZERO; 4];
+    let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
+    list.write(&[ENTRY; 8]).unwrap();
+    queue.request(2).replace_entries_by_pointer(&mkey, 8, &list).unwrap();
+    let block = |number| queue.block(number).0;
+    let head = |index: u8, ds: u8, fence: u8, flags: u8, first: [u8; 2]| {
+        let mut head = [0; 64];
+        head[..16].copy_from_slice(&[0, 0, index, 0x25, 0, 0, 0x77, ds, 0, 0, 0, fence, 0, 0x12, 0x34, 0]);
+        (head[16], head[21]) = (flags, 8);
+        head[22..24].copy_from_slice(&first);
+        head
+    };
+    assert_eq!(block(0), head(0, 16, 0, 0x90, [1, 4]));
+    assert_eq!(block(1), [0; 64], "the mask selects nothing");
+    let entry = [0, 0, 2, 0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!((block(2), block(3)[..16].to_vec()), (zerocopy::transmute!([entry; 4]), entry.to_vec()));
+    assert_eq!(block(3)[16..], [0; 48]);
+    let fence = queue.block(4).0[11];
+    assert_ne!(fence & 0xe0, 0, "it does not overtake the one before");
+    assert_eq!(block(4), head(4, 9, fence, 0x10, [0, 8]));
+    assert_eq!(block(6)[..16], [0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
+    assert_eq!((queue.producer(), queue.outstanding()), (7, 2));
+}
+
+#[test]
+fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = signature_mkey();
+    let before = mkey.clone();
+    let mut memory = vec![Wqebb::ZERO; 10];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    list.write(&[ENTRY; 17]).unwrap();
+    let too_many = |entries, max| Err(PostError::from(ConfigError::TooManyEntries { entries, max }));
+    let prepared = signing(BOTH);
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
+    assert_eq!(posted, too_many(17, 16));
+    list.write(&[ENTRY; 16]).unwrap();
+    // A UMR of 3 blocks and two SET_PSVs, in a ring of 4.
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
+    assert_eq!(posted, Err(PostError::SendRingFull { needed: 5, free: 4 }));
+    let other = prepare(&Mkey::new(MkeyAttributes::plain(KEY, 16)), &MkeyConfig::UNCHANGED);
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &other, &mut list);
+    assert_eq!(posted, Err(ConfigError::OtherKind.into()));
+    list.write(&[KlmEntry { length: 1 << 31, ..ENTRY }; 2]).unwrap();
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
+    assert_eq!(posted, Err(ConfigError::LengthOver32Bits { mebibytes: 4096 }.into()));
+    assert_eq!(mkey, before);
+
+    for first in [1, 2, 3, 6] {
+        let posted = queue.request(1).replace_entries(&mkey, first, &[ENTRY]);
+        assert_eq!(posted, Err(ConfigError::EntryInBlock { first }.into()));
+    }
+    assert_eq!(queue.request(1).replace_entries(&mkey, 12, &[ENTRY; 5]), too_many(17, 16));
+    list.write(&[ENTRY; 9]).unwrap();
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 8, &list), too_many(17, 16));
+    let wide = Mkey::new(MkeyAttributes::plain(KEY, 400));
+    assert_eq!(queue.request(1).replace_entries(&wide, 0, &[ENTRY; 53]), too_many(53, 52));
+    let posted = queue.request(1).replace_entries(&mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
+    assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
+    mkey.forget();
+    let unknown = ConfigError::StateUnknown { missing: ConfigPart::Layout };
+    assert_eq!(queue.request(1).replace_entries(&mkey, 0, &[ENTRY]), Err(unknown.into()));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 0, &list), Err(unknown.into()));
+    assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
+}

@@ -1,0 +1,129 @@
+//! UMRs whose lists are in registered memory, and UMRs that replace entries of a list.
+
+use super::control::{self, ControlFields};
+use super::umr::Configuration;
+use super::{PreparedConfig, layout};
+use crate::error::ConfigError;
+use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
+use crate::types::Key;
+use crate::wire::ctrl::{ControlSegment, Opcode};
+use crate::wire::mkey_context::MkeyContext;
+use crate::wire::umr::{UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
+use zerocopy::big_endian::{U16, U64};
+use zerocopy::{transmute, transmute_mut};
+
+/// Blocks of a UMR whose lists are in memory, of which the pointer has the last one.
+pub(crate) const POINTER_BLOCKS: usize = UMR_HEAD_BLOCKS + 1;
+
+/// Octowords of such a UMR: the device wants just these (DPDK: "Non-inline KLM UMR WQE size must be 9 WQE_DS").
+const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
+
+/// Blocks of a UMR without a layout and of SET_PSVs, as many as there can be.
+const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
+
+/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs; and the BSFs to that memory. Returns how many
+/// bytes the mkey maps then.
+///
+/// # Errors
+/// [`ConfigError`] for a length that the BSFs cannot have.
+pub(crate) fn configure_by_pointer(
+    blocks: &mut [Block],
+    fields: ControlFields,
+    mkey: &Mkey,
+    prepared: &PreparedConfig,
+    list: &mut RegisteredList<'_>,
+    psvs: usize,
+) -> Result<u64, ConfigError> {
+    let mut scratch = [ZEROS; SCRATCH];
+    let inline = Configuration::new(prepared, Layout::List(&[]));
+    // The SET_PSVs stand behind the UMR as it is by pointer. Blocks count modulo 2^16.
+    let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
+    inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
+    let length = list.length();
+    if length > prepared.max_length {
+        return Err(prepared.too_long(length));
+    }
+    inline.finish(&mut scratch, mkey, length)?;
+    let [[ctrl, umr @ ..], context, ..] = &mut scratch;
+    let own = if psvs == 0 { fields } else { fields.silent() };
+    control::write(ctrl, Opcode::UMR, POINTER_OCTOWORDS, own, mkey.key().get());
+    let umr: &mut UmrControlSegment = transmute_mut!(umr);
+    umr.flags = umr.flag_bits().with_inline(false).into_bits();
+    umr.klm_octowords = U16::new(list.octowords() as u16);
+    let new_context: &mut MkeyContext = transmute_mut!(context);
+    new_context.len = U64::new(length);
+    let pointer = pointer_block(list);
+    let [head, context, rest @ ..] = &scratch;
+    let (bsfs, set_psvs) = rest.split_at_checked(prepared.bsf_count()).unwrap_or_default();
+    for (block, bsf) in list.behind().zip(bsfs) {
+        *block = transmute!(*bsf);
+    }
+    let written = [head, context, &pointer].into_iter().chain(set_psvs.iter().take(psvs));
+    for (block, written) in blocks.iter_mut().zip(written) {
+        *block = *written;
+    }
+    Ok(length)
+}
+
+/// Writes a UMR that replaces entries of a list from number `first` on, by these.
+///
+/// # Errors
+/// [`ConfigError::EntryLength`].
+pub(crate) fn replace(
+    blocks: &mut [Block],
+    fields: ControlFields,
+    key: Key,
+    first: u16,
+    entries: &[KlmEntry],
+) -> Result<(), ConfigError> {
+    let padded = blocks_of(entries.len());
+    write_replacement(blocks, fields, key, first, padded * OCTOWORDS_PER_BLOCK, true);
+    let list = blocks.get_mut(UMR_HEAD_BLOCKS..).unwrap_or_default();
+    layout::write(list, &Layout::List(entries)).map(drop)
+}
+
+/// Writes a UMR that replaces entries of a list from number `first` on, by those that are in memory.
+pub(crate) fn replace_by_pointer(
+    blocks: &mut [Block],
+    fields: ControlFields,
+    key: Key,
+    first: u16,
+    list: &RegisteredList<'_>,
+) {
+    write_replacement(blocks, fields, key, first, list.octowords(), false);
+    if let [_, _, pointer] = blocks {
+        *pointer = pointer_block(list);
+    }
+}
+
+/// Returns the block with the pointer, which ends within it.
+fn pointer_block(list: &RegisteredList<'_>) -> Block {
+    let mut block = ZEROS;
+    let [pointer, ..] = &mut block;
+    *pointer = transmute!(list.pointer());
+    block
+}
+
+/// Writes the first two blocks of a UMR that changes nothing but translation entries.
+fn write_replacement(
+    blocks: &mut [Block],
+    fields: ControlFields,
+    key: Key,
+    first: u16,
+    octowords: usize,
+    inline: bool,
+) {
+    let umr = UmrControlSegment {
+        flags: UmrFlags::new().with_inline(inline).with_translation_offset(true).into_bits(),
+        klm_octowords: U16::new(octowords as u16),
+        bsf_octowords: U16::new(first),
+        ..UmrControlSegment::default()
+    };
+    let [head, context, ..] = blocks else { return };
+    *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
+    *context = ZEROS;
+    let [ctrl, ..] = head;
+    let size = if inline { UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + octowords } else { POINTER_OCTOWORDS };
+    control::write(ctrl, Opcode::UMR, size, fields, key.get());
+}
