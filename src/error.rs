@@ -91,6 +91,8 @@ pub enum ConfigError {
         /// Entries that fit.
         max: u16,
     },
+    /// A memory window is bound: it has to be invalidated before it is bound anew.
+    WindowBound,
     /// A list in registered memory begins where the device does not take one from
     /// ([`RegisteredList::ALIGNMENT`](crate::mkey::RegisteredList::ALIGNMENT)).
     ListAddress {
@@ -182,6 +184,7 @@ impl fmt::Display for ConfigError {
                     "{entries} layout entries, {max} fit (an interleaved layout takes one for its header)"
                 )
             }
+            Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;
                 write!(f, "the list begins {past} bytes behind a multiple of {alignment}")

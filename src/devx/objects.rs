@@ -5,11 +5,12 @@
 use super::cq::{Cq, SetAside, Writer};
 use super::{Device, DevxError, carry, create_unlike, sys};
 use crate::command::{
-    CreateDek, CreateListMkey, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId, CryptoReport,
-    DekInfo, DekKey, DekObject, EntryCount, ImportKekId, LoginObject, LoginState, MkeyEntries, MkeyFeatures,
-    ModifyDek, Pdn, QueryDek, QueryLogin, SyncCrypto,
+    Command, CreateDek, CreateListMkey, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId,
+    CryptoReport, DekInfo, DekKey, DekObject, EntryCount, ImportKekId, LoginObject, LoginState, MkeyEntries,
+    MkeyFeatures, ModifyDek, Pdn, QueryDek, QueryLogin, SyncCrypto,
 };
-use crate::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
+use crate::error::CommandError;
+use crate::mkey::{Access, KlmEntry, MemoryWindow, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
 use crate::types::{DekId, Key, PsvIndex};
 use crate::wqe::Sge;
 use core::ffi::c_void;
@@ -545,6 +546,21 @@ impl ProtectionDomain {
     /// As [`ProtectionDomain::create_mkey`]: none is left behind then.
     pub fn create_mkeys(&self, count: usize, spec: MkeySpec<'_>) -> Result<Mkeys, DevxError> {
         self.make_mkeys(count, spec, None)
+    }
+
+    /// Makes `count` memory windows of type 2 that are not bound, and what keeps them on the device: for a
+    /// [`WindowPool`](crate::queue::WindowPool).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device has none, or refuses: none is left behind then.
+    pub fn create_windows(&self, count: usize) -> Result<(Vec<MemoryWindow>, Vec<MkeyHandle>), DevxError> {
+        if !self.report.general.memory_windows {
+            let (command, what) = (CreateMkey::OPCODE, "memory windows");
+            return Err(CommandError::Unsupported { command, what }.into());
+        }
+        let spec = MkeySpec { max_entries: 1, remote_invalidate: true, ..MkeySpec::default() };
+        let (mkeys, handles) = self.create_mkeys(count, spec)?.into_parts();
+        Ok((mkeys.iter().map(|mkey| MemoryWindow::new(mkey.key())).collect(), handles))
     }
 
     /// Makes an mkey with its list: `entries`, one after the other, are its space from `address` on.

@@ -42,6 +42,7 @@ mod registered_list;
 mod signature;
 mod signature_error;
 mod state;
+mod window;
 
 pub use access::Access;
 pub use attributes::{ErrorCount, MkeyAttributes, MkeyKind, SignatureAttributes, UmrForm};
@@ -61,3 +62,4 @@ pub use signature::{
 };
 pub use signature_error::{SignatureError, SignatureErrorKind, SignatureFault};
 pub use state::Mkey;
+pub use window::MemoryWindow;

@@ -34,6 +34,8 @@ pub enum RequestKind {
     Memcpy,
     /// What the caller built, whatever it does (`MLX5DV_WC_RAW_WQE`).
     Raw,
+    /// Binding of a memory window (`IBV_WC_BIND_MW`).
+    BindWindow,
 }
 
 /// A work request that a completion retired.

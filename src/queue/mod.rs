@@ -55,6 +55,7 @@ mod send_config;
 mod send_state;
 mod shared;
 mod transfer;
+mod window;
 
 pub use clock::{ClockInfo, real_time};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
@@ -72,6 +73,7 @@ pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
 pub use send::{Batch, SendQueue};
 pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
+pub use window::WindowPool;
 
 /// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.
 const MAX_SLOTS: usize = 1 << 15;

@@ -32,13 +32,13 @@ pub(crate) mod bsf;
 pub(crate) mod control;
 pub(crate) mod data_path;
 pub(crate) mod layout;
-
 pub(crate) mod lists;
 pub(crate) mod memcpy;
 pub(crate) mod prepared;
 pub(crate) mod raw;
 pub(crate) mod size;
 pub(crate) mod umr;
+pub(crate) mod window;
 
 pub use data_path::{Local, Payload, Remote, Sge};
 pub use memcpy::MemcpyConfig;

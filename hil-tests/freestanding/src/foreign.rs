@@ -6,7 +6,7 @@ use core::fmt::{self, Write};
 use embedded_hal::delay::DelayNs;
 use mlx5_mkey::error::{CompletionError, PostError, QueueError};
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest, cqe::CompletionEntry};
-use mlx5_mkey::mkey::{KlmEntry, Layout, Mkey, SignatureFault};
+use mlx5_mkey::mkey::{Access, KlmEntry, Layout, MemoryWindow, Mkey, SignatureFault};
 use mlx5_mkey::queue::*;
 use mlx5_mkey::types::{Key, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe, data::DataSegment};
@@ -107,6 +107,17 @@ impl Iterator for Supply {
     type Item = Mkey;
 
     fn next(&mut self) -> Option<Mkey> {
+        (self.0)()
+    }
+}
+
+/// Memory windows, one after the other.
+pub struct Windows(fn() -> Option<MemoryWindow>);
+
+impl Iterator for Windows {
+    type Item = MemoryWindow;
+
+    fn next(&mut self) -> Option<MemoryWindow> {
         (self.0)()
     }
 }
@@ -313,6 +324,28 @@ pub fn entry_foreign_new_pool(supply: Supply) -> MkeyPool<500> {
     MkeyPool::new(supply)
 }
 
+/// Memory windows of a pool.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_windows(
+    pool: &mut WindowPool<500>,
+    range: KlmEntry,
+    queue: &mut Queue<'_>,
+) -> Option<usize> {
+    let mut window = pool.take()?;
+    queue.request(1).bind_window(&mut window, range, Access::ALL, 0).ok()?;
+    if let Err((_, mut window)) = pool.put(window, queue.request(2)) {
+        window.note_invalidated();
+        pool.insert(window).ok()?;
+    }
+    (!pool.is_empty()).then_some(pool.len())
+}
+
+/// A pool of whatever windows come.
+#[unsafe(no_mangle)]
+pub fn entry_foreign_new_windows(supply: Windows) -> WindowPool<500> {
+    WindowPool::new(supply)
+}
+
 /// Everything that can be printed and depends on a type or a size.
 #[unsafe(no_mangle)]
 pub fn entry_foreign_print(
@@ -321,9 +354,9 @@ pub fn entry_foreign_print(
     shared: &SharedSendQueue<'_, Bell, BLOCKS>,
     receive: &Receive<'_>,
     (router, table): (&QpRouter<'_, Books>, &mut QpTable<Books, 128>),
-    pool: &MkeyPool<500>,
+    (pool, windows): (&MkeyPool<500>, &WindowPool<500>),
 ) -> fmt::Result {
-    write!(out, "{queue:?} {shared:?} {receive:?} {router:?} {table:?} {pool:?}")?;
+    write!(out, "{queue:?} {shared:?} {receive:?} {router:?} {table:?} {pool:?} {windows:?}")?;
     write!(out, "{:?} {:?}", queue.batch(), table.router(&mut []))
 }
 

@@ -285,7 +285,7 @@ pub struct QpEx {
     pub wr_flags: u32,
     pub atomic_cmp_swp: unsafe extern "C" fn(*mut QpEx, u32, u64, u64, u64),
     pub atomic_fetch_add: unsafe extern "C" fn(*mut QpEx, u32, u64, u64),
-    pub bind_mw: *const c_void,
+    pub bind_mw: unsafe extern "C" fn(*mut QpEx, *const IbvMw, u32, *const BindInfo),
     pub local_inv: unsafe extern "C" fn(*mut QpEx, u32),
     pub rdma_read: unsafe extern "C" fn(*mut QpEx, u32, u64),
     pub rdma_write: unsafe extern "C" fn(*mut QpEx, u32, u64),
@@ -326,9 +326,54 @@ pub struct Mlx5QpEx {
 
 const _: () = assert!(core::mem::offset_of!(IbvContext, poll_cq) == 96);
 const _: () = assert!(core::mem::offset_of!(IbvContext, post_recv) == 216);
+/// `struct ibv_mw`, as far as posting looks at it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct IbvMw {
+    /// Not looked at.
+    pub context: *const c_void,
+    /// Not looked at.
+    pub pd: *const c_void,
+    /// The key of the last binding.
+    pub rkey: u32,
+    /// Not looked at.
+    pub handle: u32,
+    /// 1 or 2.
+    pub kind: u32,
+}
+
+/// `struct ibv_mr`, as far as posting looks at it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct IbvMr {
+    /// Not looked at.
+    pub unused: [*const c_void; 4],
+    /// Not looked at.
+    pub handle: u32,
+    /// The local key.
+    pub lkey: u32,
+    /// The remote key.
+    pub rkey: u32,
+}
+
+/// `struct ibv_mw_bind_info`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct BindInfo {
+    /// The region.
+    pub mr: *const IbvMr,
+    /// Address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Bits of `enum ibv_access_flags`.
+    pub access: u32,
+}
+
 const _: () =
     assert!(size_of::<WorkCompletion>() == 48 && size_of::<RecvWr>() == 32 && size_of::<Mlx5Cq>() == 48);
 const _: () = assert!(size_of::<IbvQp>() == 160 && size_of::<QpEx>() == 352 && size_of::<Mlx5QpEx>() == 104);
+const _: () = assert!(size_of::<IbvMw>() == 32 && size_of::<IbvMr>() == 48 && size_of::<BindInfo>() == 32);
 const _: () = assert!(core::mem::offset_of!(QpEx, local_inv) == 208);
 const _: () = assert!(core::mem::offset_of!(QpEx, set_sge) == 304);
 const _: () = assert!(core::mem::offset_of!(QpEx, complete) == 328);

@@ -317,8 +317,8 @@ impl RefQueue {
         const RC: u32 = 2;
         const PD: u32 = 1;
         const SEND_OPS: u32 = 1 << 6;
-        /// RDMA WRITE and with immediate, SEND and with immediate, RDMA READ, both atomics, LOCAL_INV, SEND with invalidate.
-        const OPS: u64 = 0b10_1111_1111;
+        /// RDMA WRITE and with immediate, SEND and with immediate, RDMA READ, both atomics, LOCAL_INV, BIND_MW, SEND with invalidate.
+        const OPS: u64 = 0b11_1111_1111;
         /// Also the older `mlx5dv_wr_mr_interleaved` and `mlx5dv_wr_mr_list`.
         const MKEY_CONFIGURE: u64 = 1 << 2 | 1 << 1 | 1;
         const RAW_WQE: u64 = 1 << 3;

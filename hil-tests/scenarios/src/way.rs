@@ -214,6 +214,8 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::configure_mkey_by_pointer", &Way::ALL),
     ("SendRequest::replace_entries", &Way::ALL),
     ("SendRequest::replace_entries_by_pointer", &Way::ALL),
+    ("SendRequest::bind_window", &Way::ALL),
+    ("SendRequest::invalidate_window", &Way::ALL),
     ("SendRequest::set_psv", &Way::ALL),
     ("SendRequest::invalidate_mkey", &Way::ALL),
     ("SendRequest::invalidate", &Way::ALL),
@@ -230,6 +232,7 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::memcpy", &Way::ALL),
     // They post an invalidation through `SendRequest::invalidate_mkey`.
     ("MkeyPool::put", &[]),
+    ("WindowPool::put", &[]),
     ("MkeyCache::invalidate", &[]),
     // The shim hands on what its send queue has.
     ("QueuePair::request", &[Way::Request]),

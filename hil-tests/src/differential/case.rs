@@ -103,6 +103,8 @@ impl Config {
 pub(super) enum Work {
     Configure(Config),
     Invalidate(u32),
+    /// Key, range, access bits, whether the space begins at 0.
+    Bind(u32, (u64, u32, u32), u32, bool),
     Send(Payload),
     SendImm(u32, Payload),
     SendInvalidate(u32, Payload),
@@ -179,7 +181,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
                 // The reference does not look at others.
                 flags = Flags { fence: false, signaled: false, solicited: false };
             }
-            fenced = matches!(work, Work::Configure(_) | Work::Invalidate(_));
+            fenced = matches!(work, Work::Configure(_) | Work::Invalidate(_) | Work::Bind(..));
             (flags, work)
         })
         .collect()
@@ -434,7 +436,7 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
     let remote = remote(random.next(), random.next() as u32);
-    match random.below(21) {
+    match random.below(22) {
         18 | 19 => raw(random, limits, 1),
         20 => {
             let mut place = || (random.next(), random.next() as u32);
@@ -444,6 +446,7 @@ fn work(random: &mut Random, limits: &Limits) -> Work {
             Work::Memcpy(to, from, bytes)
         }
         16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
+        21 => Work::Bind(random.next() as u32, sge(random), random.below(16), random.percent(50)),
         17 => Work::FetchAdd(remote, random.next(), sge(random)),
         0 => Work::Send(payload(random, limits)),
         1 => Work::SendImm(random.next() as u32, payload(random, limits)),

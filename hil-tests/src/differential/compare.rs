@@ -19,6 +19,8 @@ const SEND_INVALIDATE: u8 = 0x01;
 const FETCH_ADD: u8 = 0x12;
 pub(super) const SET_PSV: u8 = 0x20;
 const UMR: u8 = 0x25;
+/// Flag of a UMR that binds a window.
+const CHECK_FREE: u8 = 1 << 5;
 
 /// Compares two rings in which `count` blocks were written from `start` on, which may go on at the ring's begin.
 ///
@@ -78,7 +80,12 @@ fn may_be_untouched(opcode: u8, at: usize, length: usize, request: &[u8]) -> boo
     const INVALIDATE_BYTES: usize = 128;
     match opcode {
         // Only its key (4..8) and the state (0) are set.
-        UMR => length == INVALIDATE_BYTES && ((65..68).contains(&at) || at >= 72),
+        UMR if length == INVALIDATE_BYTES => (65..68).contains(&at) || at >= 72,
+        // A window gets rights, start and length besides.
+        UMR => {
+            let binds = request[16] & CHECK_FREE != 0;
+            binds && ([65, 67].contains(&at) || (72..80).contains(&at) || (96..128).contains(&at))
+        }
         // An addition compares nothing.
         FETCH_ADD => (12..16).contains(&at) || (40..48).contains(&at),
         RDMA_WRITE_IMM | SEND_IMM | SEND_INVALIDATE => in_inline_padding(opcode, at, length, request),

@@ -5,7 +5,10 @@
 use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
 use core::ffi::{c_int, c_void};
 use core::ptr;
-use libmlx5::abi::{ConfAttr, CrcAttr, CryptoAttr, DifAttr, DomainAttr, IbvSge, Interleaved, SigBlockAttr};
+use libmlx5::abi::{
+    BindInfo, ConfAttr, CrcAttr, CryptoAttr, DifAttr, DomainAttr, IbvMr, IbvMw, IbvSge, Interleaved,
+    SigBlockAttr,
+};
 use libmlx5::{RefMkey, RefQueue};
 use mlx5_mkey::mkey::{Crypto, Direction, Domain, Escape, Guard, Signature, SignatureOrder};
 use mlx5_mkey::types::{BlockSize, Seed};
@@ -34,7 +37,7 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const INLINE: u32 = 8;
     let inline = match work {
         Work::Configure(_) => true,
-        Work::Invalidate(_) => false,
+        Work::Invalidate(_) | Work::Bind(..) => false,
         Work::Send(payload)
         | Work::SendImm(_, payload)
         | Work::SendInvalidate(_, payload)
@@ -62,6 +65,17 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
         match work {
             Work::Configure(config) => configure(queue, config, mkey),
             Work::Invalidate(key) => ((*ex).local_inv)(ex, *key),
+            Work::Bind(key, (address, length, lkey), access, zero_based) => {
+                let nothing = ptr::null();
+                let window = IbvMw { context: nothing, pd: nothing, rkey: *key, handle: 0, kind: 2 };
+                let region = IbvMr { unused: [nothing; 4], handle: 0, lkey: *lkey, rkey: 0 };
+                const ZERO_BASED: u32 = 1 << 5;
+                let access = access | if *zero_based { ZERO_BASED } else { 0 };
+                let info = BindInfo { mr: &region, address: *address, length: (*length).into(), access };
+                // `ibv_inc_rkey`.
+                let next = key & !0xff | key.wrapping_add(1) & 0xff;
+                ((*ex).bind_mw)(ex, &window, next, &info);
+            }
             Work::Send(payload) => {
                 ((*ex).send)(ex);
                 payload_of(queue, payload);

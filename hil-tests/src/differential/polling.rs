@@ -121,6 +121,7 @@ const fn opcode(kind: RequestKind) -> u32 {
         RequestKind::RdmaRead => 2,
         RequestKind::CompareSwap => 3,
         RequestKind::FetchAdd => 4,
+        RequestKind::BindWindow => 5,
         RequestKind::LocalInvalidate => 6,
         RequestKind::MkeyConfigure => DRIVER1,
         RequestKind::Raw => DRIVER1 + 1,

@@ -5,7 +5,8 @@ use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
 use crate::way::Way;
 use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, KlmEntry, Layout, Mkey, MkeyConfig, SignatureChange,
+    Access, BlockSignature, InterleavedEntry, KlmEntry, Layout, MemoryWindow, Mkey, MkeyConfig,
+    SignatureChange,
 };
 use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
 use mlx5_mkey::types::Key;
@@ -68,6 +69,13 @@ fn post<'c>(
     match work {
         Work::Configure(config) => configure(request, prepare(way, last, config, mkey)?, config, mkey),
         Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
+        Work::Bind(key, range, rights, zero_based) => {
+            let Sge { address, length, lkey } = one_sge(range);
+            let mut window = MemoryWindow::new(Key::from_raw(*key));
+            let start = if *zero_based { 0 } else { address };
+            let range = KlmEntry { address, length, key: lkey };
+            request.bind_window(&mut window, range, access(*rights), start)
+        }
         Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)),
         Work::CompareSwap(remote, compare, swap, sge) => {
             request.compare_swap(*remote, *compare, *swap, &one_sge(sge))

@@ -21,6 +21,7 @@ mod lists;
 mod raw;
 mod refusals;
 mod ring_end;
+mod window;
 
 const KEY: Key = Key::from_raw(0x0012_3400);
 

@@ -26,6 +26,7 @@ mod rows;
 mod service;
 mod signature;
 mod state;
+mod windows;
 
 use crate::board::{Board, Capabilities};
 use crate::qp_pair::Verdict;
@@ -174,6 +175,7 @@ const TABLES: &[&[Scenario]] = &[
     recovery::ALL,
     refusal::ALL,
     service::ALL,
+    windows::ALL,
 ];
 
 /// Returns all scenarios.

@@ -1,0 +1,203 @@
+//! Memory windows of type 2: keys that one queue pair binds for its peer, and revokes.
+
+use super::fixture::{PLAIN, part, pattern, same};
+use super::{Scenario, scenario};
+use crate::board::{Board, MkeySpec};
+use crate::qp_pair::{QpPairFixture, Region, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use alloc::vec::Vec;
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::mkey::{Access, KlmEntry, MemoryWindow};
+use mlx5_mkey::queue::{Message, Outcome, RequestKind, WindowPool};
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wqe::{Remote, Sge};
+
+pub(super) const ALL: &[Scenario] = &[
+    scenario!(m81_a_window_gives_rights_until_it_is_revoked, NOTHING, ["M81"]),
+    scenario!(m81_windows_of_a_pool_never_answer_to_an_old_key, NOTHING, ["M81"]),
+    scenario!(m81_the_peer_invalidates_a_window, NOTHING, ["M81"]),
+];
+
+/// A window is an mkey of a few entries that the peer may invalidate.
+const WINDOW: MkeySpec = MkeySpec { entries: 4, remote_invalidate: true, ..PLAIN };
+
+fn window(pair: &mut QpPairFixture<'_>) -> MemoryWindow {
+    MemoryWindow::new(pair.board.create_mkey(WINDOW).key())
+}
+
+/// Memory that no peer may reach by the region's own key.
+fn private(pair: &mut QpPairFixture<'_>, bytes: &[u8]) -> Region {
+    let address = pair.board.alloc(bytes.len());
+    pair.board.write(address, bytes);
+    let key = pair.board.register(address, bytes.len(), Access::LOCAL_WRITE);
+    Region { address, length: bytes.len(), key }
+}
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// Binds a window on the near side and waits until it is done.
+fn bind(
+    pair: &mut QpPairFixture<'_>,
+    window: &mut MemoryWindow,
+    range: KlmEntry,
+    access: Access,
+    start: u64,
+) -> Verdict {
+    pair.near.request(1).signaled().bind_window(window, range, access, start).map_err(text)?;
+    pair.near.ring_doorbell();
+    done(pair, RequestKind::BindWindow)
+}
+
+/// Waits for a request of the near side.
+fn done(pair: &mut QpPairFixture<'_>, kind: RequestKind) -> Verdict {
+    pair.run_device()?;
+    let outcomes: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
+    ensure_eq!(outcomes, [Outcome::Sent { kind, bytes: 0 }], "completion");
+    Ok(())
+}
+
+/// What the peer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Read,
+    Write,
+}
+
+/// The peer reads or writes `length` bytes by a key, and gets them, or is refused: then both sides are connected anew.
+fn ask(
+    pair: &mut QpPairFixture<'_>,
+    ask: Ask,
+    (address, rkey): (u64, Key),
+    length: usize,
+    is_allowed: bool,
+) -> Result<Vec<u8>, String> {
+    let bytes = pattern(length, if ask == Ask::Write { 99 } else { 98 });
+    let buffer = pair.region(&bytes);
+    let sge = Sge { address: buffer.address, length: length as u32, lkey: buffer.key };
+    let remote = Remote { address, rkey };
+    let request = pair.far.request(2).signaled();
+    match ask {
+        Ask::Read => request.rdma_read(remote, &[sge]),
+        Ask::Write => request.rdma_write(remote, &[sge]),
+    }
+    .map_err(text)?;
+    pair.far.ring_doorbell();
+    pair.run_device()?;
+    let outcomes: Vec<_> = pair.wait_far(1)?.iter().map(|completion| completion.outcome).collect();
+    match outcomes.as_slice() {
+        [Outcome::Sent { .. }] if is_allowed => {}
+        [Outcome::Failed(failure)] if !is_allowed && failure.syndrome == Syndrome::REMOTE_ACCESS => {
+            pair.reconnect();
+        }
+        other => return Err(format!("{ask:?} of {length} at {address:#x} by {rkey:?}: {other:?}")),
+    }
+    Ok(pair.bytes(&buffer))
+}
+
+/// With the addresses of the region, and from 0 on: what was bound, as it was bound, until it is revoked.
+fn m81_a_window_gives_rights_until_it_is_revoked(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(300, 1);
+    let region = private(&mut pair, &data);
+    ask(&mut pair, Ask::Read, (region.address, region.key), 8, false)?;
+    let range = KlmEntry { address: region.address + 100, length: 100, key: region.key };
+    for start in [range.address, 0] {
+        for (access, [may_read, may_write]) in [
+            (Access::REMOTE_READ, [true, false]),
+            (Access::REMOTE_WRITE, [false, true]),
+            (Access::REMOTE_READ | Access::REMOTE_WRITE, [true, true]),
+        ] {
+            pair.board.write(region.address, &data);
+            let mut window = window(&mut pair);
+            let unbound = window.key();
+            bind(&mut pair, &mut window, range, access, start)?;
+            let key = window.key();
+            ensure!(key != unbound && key.index() == unbound.index(), "{key:?} behind {unbound:?}");
+            let again = pair.near.request(1).bind_window(&mut window, range, access, start);
+            ensure_eq!(again, Err(PostError::Config(ConfigError::WindowBound)), "bound twice");
+            if may_write {
+                let written = ask(&mut pair, Ask::Write, (start + 90, key), 10, true)?;
+                let memory = [part(&data, 0..190), &written, part(&data, 200..300)].concat();
+                same(&pair.bytes(&region), &memory)?;
+            }
+            if may_read {
+                let memory = pair.bytes(&region);
+                same(&ask(&mut pair, Ask::Read, (start, key), 100, true)?, part(&memory, 100..200))?;
+            }
+            pair.near.request(1).signaled().invalidate_window(&mut window).map_err(text)?;
+            pair.near.ring_doorbell();
+            done(&mut pair, RequestKind::LocalInvalidate)?;
+            let what = if may_read { Ask::Read } else { Ask::Write };
+            ask(&mut pair, what, (start, key), 1, false)?;
+            // A new connection binds it anew: it belongs to none.
+            bind(&mut pair, &mut window, range, access, start)?;
+            ask(&mut pair, what, (start, key), 1, false)?;
+            for (what, may) in [(Ask::Read, may_read), (Ask::Write, may_write)] {
+                let mut other = self::window(&mut pair);
+                bind(&mut pair, &mut other, range, access, start)?;
+                ask(&mut pair, what, (start, other.key()), 1, may)?;
+                if may {
+                    ask(&mut pair, what, (start + 100, other.key()), 1, false)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Windows go round, posted in one go: bound, used by the peer, revoked. Each use has a key of its own.
+fn m81_windows_of_a_pool_never_answer_to_an_old_key(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(64, 1);
+    let region = private(&mut pair, &data);
+    let range = KlmEntry { address: region.address, length: 64, key: region.key };
+    let mut pool: WindowPool<2> = WindowPool::new([window(&mut pair), window(&mut pair)]);
+    let mut keys: Vec<Key> = Vec::new();
+    for _ in 0..6 {
+        let mut window = pool.take().ok_or("no window is free")?;
+        bind(&mut pair, &mut window, range, Access::REMOTE_READ, 0)?;
+        let key = window.key();
+        ensure!(!keys.contains(&key), "{key:?} again");
+        same(&ask(&mut pair, Ask::Read, (0, key), 64, true)?, &data)?;
+        keys.push(key);
+        let request = pair.near.request(1).signaled();
+        pool.put(window, request).map_err(|(error, _)| text(error))?;
+        pair.near.ring_doorbell();
+        done(&mut pair, RequestKind::LocalInvalidate)?;
+    }
+    for key in keys {
+        ask(&mut pair, Ask::Read, (0, key), 1, false)?;
+    }
+    ensure_eq!((pool.len(), pool.is_empty()), (2, false), "windows to take");
+    Ok(())
+}
+
+/// SEND with invalidation revokes a window from the other side; its owner binds it anew.
+fn m81_the_peer_invalidates_a_window(board: &mut dyn Board) -> Verdict {
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(64, 1);
+    let region = private(&mut pair, &data);
+    let range = KlmEntry { address: region.address, length: 64, key: region.key };
+    let mut window = window(&mut pair);
+    bind(&mut pair, &mut window, range, Access::REMOTE_READ, 0)?;
+    let key = window.key();
+    let inbox = pair.region(&[0; 8]);
+    let buffer = Sge { address: inbox.address, length: 8, lkey: inbox.key };
+    pair.near.queues().post_receive(1, &[buffer]).map_err(text)?;
+    pair.near.queues().publish_receives();
+    let message = Sge { address: inbox.address, length: 8, lkey: inbox.key };
+    pair.far.request(2).signaled().send_invalidate(key, &[message]).map_err(text)?;
+    pair.far.ring_doorbell();
+    pair.run_device()?;
+    let received: Vec<_> = pair.wait_near(1)?.iter().map(|completion| completion.outcome).collect();
+    ensure_eq!(received, [Outcome::Received { message: Message::SendInvalidate(key), bytes: 8 }], "receiver");
+    ensure_eq!(pair.wait_far(1)?.len(), 1, "completions of the sender");
+    window.note_invalidated();
+    bind(&mut pair, &mut window, range, Access::REMOTE_READ, 0)?;
+    same(&ask(&mut pair, Ask::Read, (0, window.key()), 64, true)?, &data)?;
+    ask(&mut pair, Ask::Read, (0, key), 1, false).map(drop)
+}
