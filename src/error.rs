@@ -91,6 +91,10 @@ pub enum ConfigError {
         /// Entries that fit.
         max: u16,
     },
+    /// The space of an mkey with signature or crypto begins at 0.
+    StartWithBsf,
+    /// The space of an mkey would end behind address 2^64 - 1.
+    SpaceBehindEnd,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
     /// A list in registered memory begins where the device does not take one from
@@ -184,6 +188,8 @@ impl fmt::Display for ConfigError {
                     "{entries} layout entries, {max} fit (an interleaved layout takes one for its header)"
                 )
             }
+            Self::StartWithBsf => f.write_str("the space of an mkey with signature or crypto begins at 0"),
+            Self::SpaceBehindEnd => f.write_str("the mkey's space would end behind address 2^64 - 1"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;

@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::error::CommandError;
-use crate::mkey::{SignatureCapabilities, XtsEngine};
+use crate::mkey::{RelaxedOrdering, SignatureCapabilities, XtsEngine};
 use crate::types::UmrFence;
 use crate::wire::codes::codes;
 use crate::wire::prm::command::{Opcode, RequestHeader};
@@ -272,6 +272,13 @@ impl GeneralCapabilities {
             Some(0) => Some(31),
             log => log,
         }
+    }
+
+    /// Returns which orderings configurations of an mkey can change, `None` where neither.
+    pub const fn relaxed_ordering_umr(&self) -> Option<RelaxedOrdering> {
+        let ordering =
+            RelaxedOrdering { write: self.relaxed_ordering_write_umr, read: self.relaxed_ordering_read_umr };
+        if ordering.write || ordering.read { Some(ordering) } else { None }
     }
 
     /// Returns the most translation entries of an mkey ([`GeneralCapabilities::log_max_entries`]).

@@ -36,6 +36,7 @@ mod combine;
 mod config;
 mod crypto;
 mod digest;
+mod fields;
 mod layout;
 mod plan;
 mod registered_list;
@@ -54,6 +55,8 @@ pub use crypto::{
     Crypto, Direction, Keytag, SignatureOrder, XtsEngine, job_size_allowed, job_size_can_be_encrypted,
 };
 pub use digest::{Digest, DigestPart, DigestSpan};
+pub(crate) use fields::FieldChanges;
+pub use fields::RelaxedOrdering;
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::{InForce, Plan};
 pub use registered_list::RegisteredList;

@@ -3,12 +3,12 @@
 use super::bsf;
 use crate::error::ConfigError;
 use crate::mkey::{
-    Crypto, DigestSpan, InForce, Keytag, KindFlag, KindWord, Layout, Mkey, MkeyConfig, MkeyKind, Plan,
-    SignatureChange, T10Dif, UmrForm, XtsEngine,
+    Crypto, DigestSpan, FieldChanges, InForce, Keytag, KindFlag, KindWord, Layout, Mkey, MkeyConfig,
+    MkeyKind, Plan, RelaxedOrdering, SignatureChange, T10Dif, UmrForm, XtsEngine,
 };
 use crate::types::{DekId, DomainKind, Tweak};
 use crate::wire::bsf::{BsfSize, CryptoBsf, InlineDif, SignatureBsf};
-use crate::wire::mkey_context::{FlagsPd, MkeyContext, QpnMkey};
+use crate::wire::mkey_context::{FlagsPd, MkeyContext, OrderingByte, PageByte, QpnMkey};
 use crate::wire::psv::TransientSignature;
 use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags};
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, ZEROS};
@@ -46,6 +46,7 @@ pub struct PreparedConfig {
     kind_word: KindWord,
     kind: MkeyKind,
     config: MkeyConfig,
+    changes: FieldChanges,
     /// Without the size of the layout; the mask has the length.
     pub(super) umr: UmrControlSegment,
     /// Without tag and length.
@@ -107,7 +108,76 @@ impl PreparedConfig {
 
     /// Returns it with what it keeps of an mkey.
     pub(crate) fn completed(&self, mkey: &Mkey) -> Result<Self, ConfigError> {
-        Ok(Self::encode(self.kind_word.without_flags(), self.kind, &mkey.plan(&self.config)?))
+        let mut completed =
+            Self::encode(self.kind_word.without_flags(), self.kind, &mkey.plan(&self.config)?);
+        completed.changes = self.changes;
+        completed.encode_changes();
+        Ok(completed)
+    }
+
+    /// Also lets reads or writes through the mkey pass one another (PCIe relaxed ordering), or no longer: those that the device can
+    /// change.
+    pub fn with_relaxed_ordering(mut self, ordering: RelaxedOrdering, relaxed: bool) -> Self {
+        self.changes.relaxed_ordering = Some((ordering, relaxed));
+        self.encode_changes();
+        self
+    }
+
+    /// Also lets the peer invalidate the key, or no longer ([`MkeyFeatures::remote_invalidate`](crate::command::MkeyFeatures)).
+    pub fn with_remote_invalidate(mut self, allowed: bool) -> Self {
+        self.changes.remote_invalidate = Some(allowed);
+        self.encode_changes();
+        self
+    }
+
+    /// Also has the space of the mkey begin at this address, by which requests name its first byte from then on; it is 0 until it is
+    /// given, and stays until it is given anew.
+    ///
+    /// # Errors
+    /// [`ConfigError::StartWithBsf`] for a kind of mkey with signature or crypto. Posting returns [`ConfigError::SpaceBehindEnd`] for
+    /// a layout that is too long for it.
+    pub fn with_start_address(mut self, start: u64) -> Result<Self, ConfigError> {
+        if start != 0 && (self.kind.signature.is_some() || self.kind.crypto.is_some()) {
+            return Err(ConfigError::StartWithBsf);
+        }
+        self.changes.start_address = Some(start);
+        self.encode_changes();
+        Ok(self)
+    }
+
+    /// Encodes the changes of fields, as far as the layout has no part in them: see [`PreparedConfig::finish_context`].
+    fn encode_changes(&mut self) {
+        let FieldChanges { relaxed_ordering, remote_invalidate, start_address } = self.changes;
+        let mut mask = self.umr.mask();
+        if let Some((ordering, relaxed)) = relaxed_ordering {
+            mask = mask.with_relaxed_ordering_write(ordering.write).with_relaxed_ordering_read(ordering.read);
+            let byte = OrderingByte::new().with_relaxed_ordering_write(ordering.write && relaxed);
+            self.context.ordering = byte.into_bits();
+        }
+        if let Some(allowed) = remote_invalidate {
+            mask = mask.with_en_rinval(true);
+            let flags = self.context.flags_pd_word().with_remote_invalidate(allowed);
+            self.context.flags_pd = U32::new(flags.into_bits());
+        }
+        if start_address.is_some() {
+            mask = mask.with_start_addr(true);
+        }
+        self.umr.mkey_mask = U64::new(mask.into_bits());
+        if start_address.is_some() || relaxed_ordering.is_some_and(|(ordering, _)| ordering.read) {
+            self.kind_word.set(KindFlag::FinishedLater);
+        }
+    }
+
+    /// Writes into an mkey context what of the changes stands behind the length.
+    pub(super) fn finish_context(&self, context: &mut MkeyContext, length: u64) -> Result<(), ConfigError> {
+        if let Some(start) = self.changes.start_address {
+            start.checked_add(length).ok_or(ConfigError::SpaceBehindEnd)?;
+            context.start_addr = U64::new(start);
+        }
+        if let Some((ordering, relaxed)) = self.changes.relaxed_ordering {
+            context.page = PageByte::new().with_relaxed_ordering_read(ordering.read && relaxed).into_bits();
+        }
+        Ok(())
     }
 
     fn encode(kind_word: KindWord, kind: MkeyKind, plan: &Plan) -> Self {
@@ -126,6 +196,7 @@ impl PreparedConfig {
             kind_word,
             kind,
             config: plan.config,
+            changes: FieldChanges::default(),
             umr: UmrControlSegment {
                 flags: UmrFlags::new().with_inline(true).into_bits(),
                 mkey_mask: U64::new(mask.into_bits()),

@@ -100,9 +100,12 @@ impl<'a> Configuration<'a> {
     /// [`ConfigError::DigestWithoutData`].
     pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
         let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
-        if let (false, [_, context]) = (self.prepared.writes_tag(), &mut *head) {
+        if let [_, context] = &mut *head {
             let context: &mut MkeyContext = transmute_mut!(context);
-            context.qpn_mkey = U32::ZERO;
+            if !self.prepared.writes_tag() {
+                context.qpn_mkey = U32::ZERO;
+            }
+            self.prepared.finish_context(context, length)?;
         }
         if self.prepared.has_exact_size() {
             let (_, rest) = split(rest, self.layout_blocks);

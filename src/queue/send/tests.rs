@@ -17,6 +17,7 @@ use std::vec;
 use std::vec::Vec;
 use zerocopy::transmute;
 
+mod fields;
 mod lists;
 mod raw;
 mod refusals;

@@ -3,6 +3,7 @@
 use super::fixture::{
     BOTH, MkeyFixture, PLAIN, domain, entry, fails, part, pattern, rx_refusal, same, tx_refusal,
 };
+use super::keys::{refuses_invalidation, send_invalidate};
 use super::{Scenario, scenario};
 use crate::assumption::assumed;
 use crate::board::{Board, DekSpec, MkeySpec};
@@ -13,6 +14,7 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, InterleavedEntry, KlmEntry, Layout, MkeyConfig, Signature,
     SignatureChange, SignatureOrder,
 };
+use mlx5_mkey::queue::{Message, Outcome};
 use mlx5_mkey::types::{BlockSize, Key, Seed, Tweak};
 
 pub(super) const ALL: &[Scenario] = &[
@@ -34,6 +36,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r043_the_pattern_repeats, NOTHING, ["R43", "R44", "R45", "R46"]),
     scenario!(r047_skipped_bytes_are_left_alone, NOTHING, ["R47"]),
     scenario!(r048_an_entry_with_a_wrong_key, NOTHING, ["R48"]),
+    scenario!(m82_a_space_begins_where_it_is_asked_to, NOTHING, ["M82"]),
     scenario!(r049_interleaved_example, NOTHING, ["R49", "R43", "R47", "R4"]),
 ];
 
@@ -448,4 +451,42 @@ fn r049_interleaved_example(board: &mut dyn Board) -> Verdict {
         same(&pair.bytes(&mr2), &protection).map_err(|error| format!("{way:?}, mr2: {error}"))?;
     }
     out(&mut pair, mkey, 0, &data)
+}
+
+/// The first address of the space is another one, until it is given anew; and the peer may invalidate the key while it is allowed to.
+fn m82_a_space_begins_where_it_is_asked_to(board: &mut dyn Board) -> Verdict {
+    const START: u64 = 0x7f12_3456_789a;
+    let mut fixture = MkeyFixture::new(board, PLAIN);
+    let data = pattern(64, 1);
+    let region = fixture.pair.region(&data);
+    let (entries, mkey) = ([entry(&region, 0..64)], fixture.mkey);
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = fixture.pair.prepare(mkey, &config).map_err(|error| format!("{error}"))?;
+    let moved = prepared.with_start_address(START).map_err(|error| format!("{error}"))?;
+    fixture.pair.configure_prepared(mkey, &moved, &entries)?;
+    out(&mut fixture.pair, mkey, START, &data)?;
+    out(&mut fixture.pair, mkey, START + 60, part(&data, 60..64))?;
+    // It stays where it is not given.
+    fixture.pair.configure_prepared(mkey, &prepared, &entries)?;
+    out(&mut fixture.pair, mkey, START, &data)?;
+    for (offset, length) in [(0, 1), (START - 1, 1), (START + 64, 1), (START, 65)] {
+        let moved = fixture.pair.tx(Tx::PeerRead, mkey, offset, length)?;
+        let (requester, receiver) = tx_refusal(Tx::PeerRead);
+        fails(format_args!("{length} bytes at {offset:#x}"), &moved, requester, receiver)?;
+        fixture.pair.reconnect();
+    }
+    let back = prepared.with_start_address(0).map_err(|error| format!("{error}"))?;
+    fixture.pair.configure_prepared(mkey, &back, &entries)?;
+    out(&mut fixture.pair, mkey, 0, &data)?;
+    // The key was made so that the peer may not invalidate it.
+    let key = fixture.pair.key(mkey);
+    refuses_invalidation(&mut fixture, key)?;
+    fixture.pair.configure_prepared(mkey, &prepared.with_remote_invalidate(true), &entries)?;
+    let (near, _) = send_invalidate(&mut fixture, key)?;
+    let told = Outcome::Received { message: Message::SendInvalidate(key), bytes: 8 };
+    ensure_eq!(near, told, "receiver");
+    fixture.pair.mkeys.get_mut(mkey).ok_or("no such mkey")?.forget();
+    fixture.pair.configure_prepared(mkey, &prepared.with_remote_invalidate(false), &entries)?;
+    refuses_invalidation(&mut fixture, key)?;
+    out(&mut fixture.pair, mkey, 0, &data)
 }

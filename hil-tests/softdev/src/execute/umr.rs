@@ -10,7 +10,7 @@ use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::OCTOWORD_BYTES;
 use mlx5_mkey::wire::bsf::BsfSize;
 use mlx5_mkey::wire::klm::Klm;
-use mlx5_mkey::wire::mkey_context::QpnMkey;
+use mlx5_mkey::wire::mkey_context::{OrderingByte, PageByte, QpnMkey};
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
@@ -44,7 +44,7 @@ mod mask {
     pub(super) const FREE: u64 = 1 << 29;
     pub(super) const RELAXED_READ: u64 = 1 << 47;
     /// Known, and without effect here.
-    pub(super) const IGNORED: u64 = PAGE_SIZE | SMALL_FENCE | RELAXED_WRITE | RELAXED_READ;
+    pub(super) const IGNORED: u64 = PAGE_SIZE | SMALL_FENCE;
     pub(super) const KNOWN: u64 = LEN
         | START_ADDR
         | PD
@@ -59,6 +59,8 @@ mod mask {
         | RW
         | A
         | FREE
+        | RELAXED_WRITE
+        | RELAXED_READ
         | IGNORED;
 }
 
@@ -113,6 +115,10 @@ pub(super) fn apply(
     set(&mut mkey.remote_invalidate, on(mask::EN_RINVAL), flags.remote_invalidate());
     set(&mut mkey.bsf_enabled, on(mask::BSF_EN), flags.bsf_enable());
     set(&mut mkey.errors_expected, on(mask::SIG_ERR), flags.sig_err_count());
+    let [write, read] = &mut mkey.relaxed_ordering;
+    let ordering = OrderingByte::from_bits(umr.context.ordering);
+    set(write, on(mask::RELAXED_WRITE), ordering.relaxed_ordering_write());
+    set(read, on(mask::RELAXED_READ), PageByte::from_bits(umr.context.page).relaxed_ordering_read());
     let access = Access::from_byte(umr.context.access);
     set(&mut mkey.access.local_read, on(mask::LR), access.local_read);
     set(&mut mkey.access.local_write, on(mask::LW), access.local_write);

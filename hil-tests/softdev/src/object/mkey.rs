@@ -161,6 +161,8 @@ pub(crate) struct Mkey {
     pub(crate) errors_expected: bool,
     /// Bit 0 of the count of signature errors that the device has reported.
     pub(crate) errors_counted: bool,
+    /// Writes may pass one another, and reads may pass writes: they never do here.
+    pub(crate) relaxed_ordering: [bool; 2],
 }
 
 impl Mkey {
@@ -184,6 +186,7 @@ impl Mkey {
             crypto_bsf: None,
             errors_expected: false,
             errors_counted: false,
+            relaxed_ordering: [false; 2],
         }
     }
 
