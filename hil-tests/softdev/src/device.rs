@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::gate::Gate;
+use crate::interface::Interface;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::object::cq::{Cq, CqAttributes};
@@ -116,6 +117,7 @@ pub struct Device<M> {
     pub(crate) tap: Tap,
     pub(crate) gate: Gate,
     pub(crate) clock: Clock,
+    pub(crate) interface: Interface,
 }
 
 impl<M: Memory> Device<M> {
@@ -134,6 +136,7 @@ impl<M: Memory> Device<M> {
             tap: Tap::default(),
             gate: Gate::default(),
             clock: Clock::default(),
+            interface: Interface::default(),
         }
     }
 

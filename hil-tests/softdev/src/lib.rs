@@ -19,6 +19,7 @@
 extern crate alloc;
 
 mod clock;
+pub mod capabilities;
 mod completion;
 mod cqe;
 pub mod crypto;
@@ -30,6 +31,7 @@ pub mod factory;
 mod faults;
 mod fetch;
 mod gate;
+mod interface;
 mod keys;
 mod memory;
 mod message;
@@ -54,6 +56,7 @@ pub use datagram::Datagram;
 pub use device::{Device, Error, Event, Numbered};
 pub use faults::Faults;
 pub use gate::Passage;
+pub use interface::Phase;
 pub use memory::{Arena, Fault, Memory};
 pub use message::{Message, Payload, Request, Response, is_first};
 pub use object::cq::CqAttributes;

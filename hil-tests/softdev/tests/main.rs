@@ -6,6 +6,7 @@ mod copy;
 mod crypto;
 mod datagram;
 mod drivers;
+mod interface;
 mod layout;
 mod lists;
 mod outstanding;

@@ -20,7 +20,6 @@
 
 mod abi;
 mod allocator;
-mod caps;
 mod channel;
 mod command;
 mod descriptors;

@@ -1,12 +1,12 @@
 //! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
 
 use super::{Call, devx_mkey, devx_queue, devx_shared_receive, methods};
-use crate::caps;
 use crate::channel::Kind;
 use crate::errno::Errno;
 use crate::events::{self, Subject, Target};
 use crate::object::{Devx, Object};
-use crate::{descriptors, notice, sys};
+use crate::{descriptors, notice, sys, sysfs};
+use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -162,12 +162,15 @@ pub(super) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
     let command = Command(call.request.bytes(OTHER_IN)?.into());
     let outcome = match command.opcode() {
         opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
-            let caps = caps::capabilities(kind, call.state.device.profile());
+            let caps = capabilities(kind, call.state.device.profile());
             Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
         }),
         opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
             // The function's own, which has no number; there is no other.
-            Ok(0) => Ok(reply(HEADER + 0x100, HEADER, &caps::nic_vport())),
+            Ok(0) => {
+                let context = nic_vport(u64::from_be_bytes(sysfs::GUID), sysfs::mac());
+                Ok(reply(HEADER + 0x100, HEADER, &context))
+            }
             Ok(_) => Err(Status::BAD_PARAMETER),
             Err(status) => Err(status),
         },

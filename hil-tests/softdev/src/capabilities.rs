@@ -1,7 +1,8 @@
-//! What the device says it can do (QUERY_HCA_CAP): bits and numbers at their places.
+//! What the device says it can do (QUERY_HCA_CAP), and who it is: bits and numbers at their places.
 
-use crate::sysfs;
-use mlx5_softdev::{CryptoMode, DeviceProfile, XtsEngine};
+use crate::profile::{CryptoMode, DeviceProfile, XtsEngine};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// A field of a capability structure: its first bit, counted from the top of the first byte, and its value.
 struct Field {
@@ -84,7 +85,7 @@ const KINDS_WITHOUT: [u16; 23] = [
 const BYTES: usize = 0x1000;
 
 /// Returns the capability structure of a kind, `None` for a kind that the device does not have.
-pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
+pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BYTES];
     let crypto = profile.crypto != CryptoMode::None;
     match op_mod >> 1 {
@@ -143,10 +144,9 @@ pub(crate) fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u
 }
 
 /// Returns the context of the function's port on the network (PRM `nic_vport_context`): RoCE is on, and who it is.
-pub(crate) fn nic_vport() -> Vec<u8> {
+pub fn nic_vport(guid: u64, mac: [u8; 6]) -> Vec<u8> {
     let mut bytes = vec![0; 0x100];
-    let guid = u64::from_be_bytes(sysfs::GUID);
-    let address = sysfs::mac().iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let address = mac.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
     put_all(
         &mut bytes,
         &[
@@ -179,10 +179,9 @@ fn put(bytes: &mut [u8], field: &Field) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 mod tests {
     use super::*;
-    use mlx5_softdev::UmrFence;
+    use crate::profile::UmrFence;
 
     #[test]
     fn fields_stand_in_their_bits() {

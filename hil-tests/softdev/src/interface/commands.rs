@@ -1,0 +1,151 @@
+//! Commands by their opcodes, each in its state.
+
+use super::Phase;
+use super::reply::{self, HEADER, Refused};
+use super::request::Request;
+use crate::capabilities::capabilities;
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::object::Objects;
+use alloc::vec::Vec;
+
+/// Opcodes.
+mod opcode {
+    pub(super) const QUERY_HCA_CAP: u16 = 0x100;
+    pub(super) const INIT_HCA: u16 = 0x102;
+    pub(super) const TEARDOWN_HCA: u16 = 0x103;
+    pub(super) const ENABLE_HCA: u16 = 0x104;
+    pub(super) const DISABLE_HCA: u16 = 0x105;
+    pub(super) const QUERY_PAGES: u16 = 0x107;
+    pub(super) const MANAGE_PAGES: u16 = 0x108;
+    pub(super) const QUERY_ISSI: u16 = 0x10a;
+    pub(super) const SET_ISSI: u16 = 0x10b;
+}
+
+/// Pages that the firmware wants before it is asked for anything else, and before INIT_HCA: neither a power of two.
+const BOOT_PAGES: u32 = 5;
+const INIT_PAGES: u32 = 150;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+type Answer = Result<Vec<u8>, Refused>;
+
+impl<M: Memory> Device<M> {
+    /// Carries out a command, and returns its reply. What is refused has changed nothing.
+    pub(super) fn carry_out(&mut self, request: &Request) -> Answer {
+        let opcode = request.u16(0)?;
+        match (self.interface.phase, opcode) {
+            (Phase::Reset, opcode::ENABLE_HCA) => {
+                self.own_function(request)?;
+                self.interface.phase = Phase::Enabled;
+                Ok(reply::done())
+            }
+            // Nothing else is heard before.
+            (Phase::Reset, _) | (_, opcode::ENABLE_HCA) => Err(Refused::STATE),
+            (Phase::Enabled, opcode::DISABLE_HCA) => {
+                self.own_function(request)?;
+                self.interface.phase = Phase::Reset;
+                self.interface.pages.clear();
+                Ok(reply::done())
+            }
+            (_, opcode::QUERY_ISSI) => Ok(reply::with(0x70, 0x6c, &0b11_u32.to_be_bytes())),
+            (Phase::Enabled, opcode::SET_ISSI) => match request.u16(0xa)? {
+                0 | 1 => Ok(reply::done()),
+                _ => Err(Refused::PARAMETER),
+            },
+            (_, opcode::QUERY_HCA_CAP) => {
+                let found = capabilities(request.u16(6)?, self.profile()).ok_or(Refused::PARAMETER)?;
+                Ok(reply::with(HEADER + found.len(), HEADER, &found))
+            }
+            (_, opcode::QUERY_PAGES) => self.query_pages(request),
+            (_, opcode::MANAGE_PAGES) => self.manage_pages(request),
+            (Phase::Enabled, opcode::INIT_HCA) => {
+                if self.interface.pages.len() < (BOOT_PAGES + INIT_PAGES) as usize {
+                    return Err(Refused::STATE);
+                }
+                self.interface.phase = Phase::Running;
+                Ok(reply::done())
+            }
+            (Phase::Running, opcode::TEARDOWN_HCA) => match request.u16(0xa)? {
+                0 => {
+                    self.tear_down();
+                    Ok(reply::done())
+                }
+                _ => Err(Refused::PARAMETER),
+            },
+            (Phase::Running, opcode::DISABLE_HCA | opcode::INIT_HCA | opcode::SET_ISSI) => {
+                Err(Refused::STATE)
+            }
+            (Phase::Running, _) => self.object_command(opcode, request),
+            _ => Err(Refused::STATE),
+        }
+    }
+
+    /// Every object is gone.
+    fn tear_down(&mut self) {
+        self.objects = Objects::new();
+        self.active.clear();
+        self.local.clear();
+        self.events.clear();
+        self.held.clear();
+        self.interface.uars.clear();
+        self.interface.eqs.clear();
+        self.interface.phase = Phase::Enabled;
+    }
+
+    /// There is no function but the one whose queue this is, and it is a host's.
+    fn own_function(&self, request: &Request) -> Result<(), Refused> {
+        if request.u32(8)? == 0 { Ok(()) } else { Err(Refused::PARAMETER) }
+    }
+
+    fn query_pages(&self, request: &Request) -> Answer {
+        self.own_function(request)?;
+        let wanted = match request.u16(6)? {
+            1 => BOOT_PAGES,
+            2 => INIT_PAGES,
+            _ => return Err(Refused::PARAMETER),
+        };
+        Ok(reply::with(HEADER, 0xc, &wanted.to_be_bytes()))
+    }
+
+    fn manage_pages(&mut self, request: &Request) -> Answer {
+        self.own_function(request)?;
+        let count = request.u32(0xc)? as usize;
+        match request.u16(6)? {
+            1 => self.take_pages(request.pages(0x10, count)?),
+            2 => Ok(self.give_pages(count)),
+            _ => Err(Refused::PARAMETER),
+        }
+    }
+
+    /// The host gives pages: of memory, none twice, none at 0. From here on they are written to.
+    fn take_pages(&mut self, pages: Vec<u64>) -> Answer {
+        for (index, page) in pages.iter().enumerate() {
+            let is_new =
+                !self.interface.pages.contains(page) && !pages.iter().take(index).any(|one| one == page);
+            if *page == 0 || !page.is_multiple_of(PAGE as u64) || !is_new {
+                return Err(Refused::PARAMETER);
+            }
+            self.memory.read(*page, &mut [0; PAGE]).map_err(|_| Refused::PARAMETER)?;
+        }
+        for page in &pages {
+            self.memory.write(*page, &[0xf0; PAGE]).map_err(|_| Refused::PARAMETER)?;
+        }
+        self.interface.pages.extend(pages);
+        Ok(reply::done())
+    }
+
+    /// The host takes pages back: what is not needed in this state.
+    fn give_pages(&mut self, most: usize) -> Vec<u8> {
+        let kept =
+            if self.interface.phase == Phase::Running { (BOOT_PAGES + INIT_PAGES) as usize } else { 0 };
+        let pages = &mut self.interface.pages;
+        // Not all that could be had: the host asks again.
+        let count = pages.len().saturating_sub(kept).min(most).min(50);
+        let given = pages.split_off(pages.len() - count);
+        let mut answer = reply::with(HEADER, 8, &(count as u32).to_be_bytes());
+        given.iter().for_each(|page| answer.extend(page.to_be_bytes()));
+        answer
+    }
+}

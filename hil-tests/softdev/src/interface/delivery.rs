@@ -1,0 +1,181 @@
+//! Entries and blocks: who owns them, whether they are whole, and the way of a reply.
+
+use super::reply::Refused;
+use super::request::Request;
+use crate::device::Device;
+use crate::memory::Memory;
+use alloc::vec::Vec;
+use zeroize::Zeroizing;
+
+/// Bytes of an entry, of a request or reply in it, and in a block; bytes of a block in all.
+const ENTRY: usize = 64;
+const INLINE: usize = 16;
+const DATA: usize = 512;
+const BLOCK: usize = 576;
+
+/// The type of entries.
+const PCI: u8 = 7;
+
+/// The longest request or reply: more blocks than any driver chains.
+const LONGEST: u32 = 1 << 20;
+
+/// How a command was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Undelivered(u8);
+
+impl Undelivered {
+    const SIGNATURE: Self = Self(0x1);
+    const TOKEN: Self = Self(0x2);
+    const NUMBER: Self = Self(0x3);
+    const OUTPUT_ALIGNMENT: Self = Self(0x4);
+    const INPUT_ALIGNMENT: Self = Self(0x5);
+    const FIRMWARE: Self = Self(0x6);
+    const INPUT_LENGTH: Self = Self(0x7);
+    const OUTPUT_LENGTH: Self = Self(0x8);
+    const RESERVED: Self = Self(0x9);
+    const TYPE: Self = Self(0x10);
+}
+
+/// An entry or a block, as bytes.
+struct Bytes<const N: usize>([u8; N]);
+
+impl<const N: usize> Bytes<N> {
+    fn range(&self, from: usize, to: usize) -> &[u8] {
+        self.0.get(from..to).unwrap_or_default()
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.0.get(at).copied().unwrap_or_default()
+    }
+
+    fn number(&self, from: usize, to: usize) -> u64 {
+        self.range(from, to).iter().fold(0, |word, byte| word << 8 | u64::from(*byte))
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.0.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Makes the XOR of a range 0xff by its byte at `at`.
+    fn sign(&mut self, from: usize, to: usize, at: usize) {
+        let signature = self.byte(at) ^ xor(self.range(from, to)) ^ 0xff;
+        self.put(at, &[signature]);
+    }
+}
+
+fn xor(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, byte| sum ^ byte)
+}
+
+/// Where the blocks of a reply are.
+type Chain = Vec<(u64, Bytes<BLOCK>)>;
+
+impl<M: Memory> Device<M> {
+    /// Carries out the command of an entry, if it is the device's, and gives it back.
+    pub(super) fn take_command(&mut self, at: u64) {
+        let mut entry = Bytes([0; ENTRY]);
+        let is_read = self.memory.read(at, &mut entry.0).is_ok();
+        if !is_read || entry.byte(0x3f) & 1 == 0 {
+            return;
+        }
+        let delivered = self.read_command(&entry).map(|(request, room, chain)| {
+            let mut reply = self.carry_out(&request).unwrap_or_else(Refused::reply);
+            if reply.len() > room {
+                reply = Refused::OUTPUT_LENGTH.reply();
+            }
+            reply.resize(room, 0);
+            (reply, chain)
+        });
+        let status = match delivered {
+            Ok((reply, chain)) => self.answer(&mut entry, &Zeroizing::new(reply), chain),
+            Err(Undelivered(status)) => status,
+        };
+        entry.put(0x3f, &[status << 1]);
+        entry.sign(0, ENTRY, 0x3d);
+        // The owner bit last: by it the host learns that the rest is there.
+        let given = self.memory.write(at, entry.range(0, ENTRY - 1));
+        if given.is_ok() {
+            let _ = self.memory.publish(at + 0x3f, entry.byte(0x3f));
+        }
+    }
+
+    /// Reads a command, and looks at where its reply goes: what is not whole has changed nothing.
+    fn read_command(&self, entry: &Bytes<ENTRY>) -> Result<(Request, usize, Chain), Undelivered> {
+        if xor(&entry.0) != 0xff {
+            return Err(Undelivered::SIGNATURE);
+        }
+        if entry.byte(0) != PCI {
+            return Err(Undelivered::TYPE);
+        }
+        if entry.number(1, 4) != 0 || entry.byte(0x3e) != 0 {
+            return Err(Undelivered::RESERVED);
+        }
+        let length = |from, error| match entry.number(from, from + 4) as u32 {
+            length @ 16..=LONGEST => Ok(length as usize),
+            _ => Err(error),
+        };
+        let input = length(4, Undelivered::INPUT_LENGTH)?;
+        let output = length(0x38, Undelivered::OUTPUT_LENGTH)?;
+        let token = entry.byte(0x3c);
+        let inputs = self.chain(entry.number(8, 16), input, token, Undelivered::INPUT_ALIGNMENT)?;
+        let outputs = self.chain(entry.number(0x30, 0x38), output, token, Undelivered::OUTPUT_ALIGNMENT)?;
+        let mut request = Zeroizing::new(Vec::with_capacity(input.next_multiple_of(DATA) + INLINE));
+        request.extend_from_slice(entry.range(0x10, 0x20));
+        inputs.iter().for_each(|(_, block)| request.extend_from_slice(block.range(0, DATA)));
+        request.truncate(input);
+        Ok((Request(request), output, outputs))
+    }
+
+    /// Follows the blocks of a request or a reply of `length` bytes.
+    fn chain(
+        &self,
+        first: u64,
+        length: usize,
+        token: u8,
+        misaligned: Undelivered,
+    ) -> Result<Chain, Undelivered> {
+        let count = (length - INLINE).div_ceil(DATA);
+        let (mut at, mut chain) = (first, Chain::new());
+        for number in 0..count {
+            // Assumption: blocks begin at multiples of their data; Linux has them at multiples of 1024.
+            if !at.is_multiple_of(DATA as u64) {
+                return Err(misaligned);
+            }
+            let mut block = Bytes([0; BLOCK]);
+            self.memory.read(at, &mut block.0).map_err(|_| Undelivered::FIRMWARE)?;
+            if xor(&block.0) != 0xff || xor(block.range(0x200, 0x23f)) != 0xff {
+                return Err(Undelivered::SIGNATURE);
+            }
+            if block.byte(0x23d) != token {
+                return Err(Undelivered::TOKEN);
+            }
+            if block.number(0x238, 0x23c) != number as u64 {
+                return Err(Undelivered::NUMBER);
+            }
+            if block.range(0x200, 0x230).iter().any(|byte| *byte != 0) || block.byte(0x23c) != 0 {
+                return Err(Undelivered::RESERVED);
+            }
+            let next = block.number(0x230, 0x238);
+            chain.push((at, block));
+            at = next;
+        }
+        Ok(chain)
+    }
+
+    /// Writes a reply into the entry and its blocks, and returns the delivery status.
+    fn answer(&mut self, entry: &mut Bytes<ENTRY>, reply: &[u8], chain: Chain) -> u8 {
+        let (begin, rest) = reply.split_at_checked(INLINE).unwrap_or((reply, &[]));
+        entry.put(0x20, begin);
+        for ((at, mut block), data) in chain.into_iter().zip(rest.chunks(DATA)) {
+            block.put(0, data);
+            block.sign(0x200, 0x23f, 0x23e);
+            block.sign(0, BLOCK, 0x23f);
+            if self.memory.write(at, &block.0).is_err() {
+                return Undelivered::FIRMWARE.0;
+            }
+        }
+        0
+    }
+}

@@ -1,0 +1,298 @@
+//! Commands that make, change and destroy objects.
+
+use super::reply::{self, HEADER, Refused};
+use super::request::Request;
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::object::cq::CqAttributes;
+use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
+use crate::object::mkey::{Access, Mkey, MkeyAttributes};
+use crate::object::qp::{Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use mlx5_mkey::types::MkeyIndex;
+
+/// Opcodes.
+mod opcode {
+    pub(super) const CREATE_MKEY: u16 = 0x200;
+    pub(super) const DESTROY_MKEY: u16 = 0x202;
+    pub(super) const CREATE_EQ: u16 = 0x301;
+    pub(super) const DESTROY_EQ: u16 = 0x302;
+    pub(super) const CREATE_CQ: u16 = 0x400;
+    pub(super) const DESTROY_CQ: u16 = 0x401;
+    pub(super) const CREATE_QP: u16 = 0x500;
+    pub(super) const DESTROY_QP: u16 = 0x501;
+    pub(super) const RST2INIT_QP: u16 = 0x502;
+    pub(super) const INIT2RTR_QP: u16 = 0x503;
+    pub(super) const RTR2RTS_QP: u16 = 0x504;
+    pub(super) const TO_ERR_QP: u16 = 0x507;
+    pub(super) const TO_RST_QP: u16 = 0x50a;
+    pub(super) const CREATE_PSV: u16 = 0x600;
+    pub(super) const DESTROY_PSV: u16 = 0x601;
+    pub(super) const ALLOC_PD: u16 = 0x800;
+    pub(super) const DEALLOC_PD: u16 = 0x801;
+    pub(super) const ALLOC_UAR: u16 = 0x802;
+    pub(super) const DEALLOC_UAR: u16 = 0x803;
+    pub(super) const CREATE_OBJECT: u16 = 0xa00;
+    pub(super) const DESTROY_OBJECT: u16 = 0xa03;
+}
+
+/// The type of data encryption keys, and the purpose AES-XTS.
+const DEK: u16 = 0xc;
+const XTS: u8 = 3;
+
+/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP.
+const PAGES: usize = 0x110;
+/// Bytes of an entry of an event or completion queue, and of a block of a send ring.
+const ENTRY: u64 = 64;
+/// Bytes of a doorbell record.
+const RECORD: usize = 8;
+/// Where the context of a queue pair begins.
+const QPC: usize = 0x18;
+/// Where the context of an mkey begins.
+const MKC: usize = 0x10;
+
+/// UAR pages: those below are the initialization segment's.
+const UARS: core::ops::Range<u32> = 0x10..0x100;
+const EQS: core::ops::Range<u32> = 1..0x100;
+
+type Answer = Result<Vec<u8>, Refused>;
+
+/// Takes the first number that is free.
+fn take(numbers: &mut BTreeSet<u32>, mut range: core::ops::Range<u32>) -> Result<u32, Refused> {
+    let free = range.find(|number| !numbers.contains(number)).ok_or(crate::device::Error::Exhausted)?;
+    numbers.insert(free);
+    Ok(free)
+}
+
+fn give_back(numbers: &mut BTreeSet<u32>, number: u32) -> Answer {
+    if numbers.remove(&number) { Ok(reply::done()) } else { Err(Refused::RESOURCE) }
+}
+
+impl<M: Memory> Device<M> {
+    pub(super) fn object_command(&mut self, opcode: u16, request: &Request) -> Answer {
+        let number = request.u24(9)?;
+        let done = |outcome: Result<(), crate::device::Error>| Ok(outcome.map(|()| reply::done())?);
+        match opcode {
+            opcode::ALLOC_PD => Ok(reply::number(self.alloc_pd()?)),
+            opcode::DEALLOC_PD => done(self.dealloc_pd(number)),
+            opcode::ALLOC_UAR => take(&mut self.interface.uars, UARS).map(reply::number),
+            opcode::DEALLOC_UAR => give_back(&mut self.interface.uars, number),
+            opcode::CREATE_EQ => self.create_eq(request),
+            opcode::DESTROY_EQ => give_back(&mut self.interface.eqs, number),
+            opcode::CREATE_CQ => self.create_cq_on_pages(request),
+            opcode::DESTROY_CQ => done(self.destroy_cq(number)),
+            opcode::CREATE_QP => self.create_qp_on_pages(request),
+            opcode::DESTROY_QP => done(self.destroy_qp(number)),
+            opcode::RST2INIT_QP | opcode::INIT2RTR_QP | opcode::RTR2RTS_QP => {
+                self.step(opcode, number, request)
+            }
+            opcode::TO_ERR_QP => done(self.modify(number, QpState::Error)),
+            opcode::TO_RST_QP => done(self.modify(number, QpState::Reset)),
+            opcode::CREATE_MKEY => self.create_mkey_by_command(request),
+            opcode::DESTROY_MKEY => done(self.destroy_mkey(MkeyIndex::from_low_bits(number))),
+            opcode::CREATE_PSV => {
+                let psvs = self.create_psvs(number, u32::from(request.u8(8)? >> 4))?;
+                let indices: Vec<u8> = psvs.iter().flat_map(|psv| psv.to_be_bytes()).collect();
+                Ok(reply::with(0x20, 0x10, &indices))
+            }
+            opcode::DESTROY_PSV => done(self.destroy_psv(number)),
+            opcode::CREATE_OBJECT if request.u16(6)? == DEK => self.create_dek_by_command(request),
+            opcode::DESTROY_OBJECT if request.u16(6)? == DEK => done(self.destroy_dek(request.u32(8)?)),
+            _ => Err(Refused::OPCODE),
+        }
+    }
+
+    /// Returns where the pages of a list begin that holds `bytes`: whole, and memory.
+    ///
+    /// Of a real device pages may be anywhere; this one wants each behind the one before.
+    fn ring(&self, request: &Request, log_page: u8, bytes: u64) -> Result<u64, Refused> {
+        let page = 1_u64 << (12 + log_page);
+        let count = bytes.div_ceil(page) as usize;
+        // More pages than are needed are as good.
+        let listed = request.0.len().saturating_sub(PAGES) / 8;
+        let pages = request.pages(PAGES, listed.max(count))?;
+        let first = *pages.first().ok_or(Refused::INPUT_LENGTH)?;
+        let follow = pages.iter().zip(0_u64..).all(|(at, index)| *at == first.wrapping_add(index * page));
+        if !first.is_multiple_of(page) || !follow {
+            return Err(Refused::PARAMETER);
+        }
+        for line in (0..bytes).step_by(ENTRY as usize) {
+            self.memory.read(first + line, &mut [0; ENTRY as usize]).map_err(|_| Refused::PARAMETER)?;
+        }
+        Ok(first)
+    }
+
+    fn record(&self, at: u64) -> Result<u64, Refused> {
+        let is_memory = self.memory.read(at, &mut [0; RECORD]).is_ok();
+        if at.is_multiple_of(RECORD as u64) && is_memory { Ok(at) } else { Err(Refused::PARAMETER) }
+    }
+
+    fn uar(&self, number: u32) -> Result<(), Refused> {
+        if self.interface.uars.contains(&number) { Ok(()) } else { Err(Refused::RESOURCE) }
+    }
+
+    fn create_eq(&mut self, request: &Request) -> Answer {
+        let log_entries = request.u8(0x1c)? & 0x1f;
+        self.uar(request.u24(0x1d)?)?;
+        let ring = self.ring(request, request.u8(0x28)? & 0x1f, ENTRY << log_entries)?;
+        let mut owner = [0];
+        self.memory.read(ring + ENTRY - 1, &mut owner).map_err(|_| Refused::PARAMETER)?;
+        // An entry that is the host's would be taken for an event.
+        if owner != [1] {
+            return Err(Refused::PARAMETER);
+        }
+        take(&mut self.interface.eqs, EQS).map(reply::number)
+    }
+
+    fn create_cq_on_pages(&mut self, request: &Request) -> Answer {
+        // `dbr_umem_valid`, `cqe_sz`; `cq_umem_valid`: there is no user memory.
+        if request.u8(0x10)? & 0x02 != 0 || request.u8(0x11)? & 0xe0 != 0 || request.u8(0x5c)? & 0x80 != 0 {
+            return Err(Refused::PARAMETER);
+        }
+        let log_entries = request.u8(0x1c)? & 0x1f;
+        self.uar(request.u24(0x1d)?)?;
+        if !self.interface.eqs.contains(&request.u32(0x24)?) {
+            return Err(Refused::RESOURCE);
+        }
+        let ring = self.ring(request, request.u8(0x28)? & 0x1f, ENTRY << log_entries)?;
+        let doorbell_record = self.record(request.u64(0x48)?)?;
+        let attributes = CqAttributes {
+            ring,
+            log_entries,
+            entry_bytes: ENTRY as u8,
+            doorbell_record,
+            ignore_overrun: request.u8(0x11)? & 0x02 != 0,
+        };
+        Ok(reply::number(self.create_cq(attributes)?))
+    }
+
+    fn create_qp_on_pages(&mut self, request: &Request) -> Answer {
+        let at = |offset: usize| QPC + offset;
+        // `st`; `dbr_umem_valid`; `wq_umem_valid`.
+        let is_reliable = request.u8(at(1))? == 0;
+        if !is_reliable || request.u8(at(0xd0))? & 0x10 != 0 || request.u8(0x10c)? & 0x80 != 0 {
+            return Err(Refused::PARAMETER);
+        }
+        self.uar(request.u24(at(0xd))?)?;
+        let (rq, sq) = (request.u8(at(9))?, request.u8(at(10))?);
+        let (log_slots, stride, log_sq_blocks) = (rq >> 3 & 0xf, 16_u16 << (rq & 7), sq >> 3 & 0xf);
+        let has_receives = match request.u8(at(0xac))? & 7 {
+            0 => true,
+            3 => false,
+            _ => return Err(Refused::PARAMETER),
+        };
+        let receives =
+            if has_receives { (u64::from(stride) << log_slots).next_multiple_of(ENTRY) } else { 0 };
+        let rings = self.ring(request, request.u8(at(0x14))? & 0x1f, receives + (ENTRY << log_sq_blocks))?;
+        let receive = if has_receives {
+            ReceiveQueue::Own(ReceiveRing { address: rings, log_slots, stride })
+        } else {
+            ReceiveQueue::None
+        };
+        let recv_cqn = request.u24(at(0x9d))?;
+        let attributes = QpAttributes {
+            transport: Transport::ReliableConnection,
+            pd: request.u24(at(5))?,
+            sq: rings + receives,
+            log_sq_blocks,
+            receive,
+            doorbell_record: self.record(request.u64(at(0xa0))?)?,
+            send_cqn: request.u24(at(0x7d))?,
+            recv_cqn: Some(recv_cqn).filter(|cqn| has_receives || *cqn != 0),
+            user_index: request.u24(at(0x11))?,
+            drain_sigerr: false,
+            rnr_retry: Retries::Infinite,
+        };
+        Ok(reply::number(self.create_qp(attributes)?))
+    }
+
+    /// RST2INIT, INIT2RTR, RTR2RTS: in this order and no other.
+    fn step(&mut self, opcode: u16, qp: u32, request: &Request) -> Answer {
+        let at = |offset: usize| QPC + offset;
+        let (from, to) = match opcode {
+            opcode::RST2INIT_QP => (QpState::Reset, QpState::Init),
+            opcode::INIT2RTR_QP => (QpState::Init, QpState::ReadyToReceive),
+            _ => (QpState::ReadyToReceive, QpState::ReadyToSend),
+        };
+        if self.query(qp)?.state != from {
+            return Err(Refused::QP_STATE);
+        }
+        match to {
+            QpState::Init => {
+                let rights = request.u8(at(0x92))?;
+                let allowed = Access {
+                    remote_read: rights & 0x80 != 0,
+                    remote_write: rights & 0x40 != 0,
+                    remote_atomic: rights & 0x20 != 0,
+                    ..Access::ALL
+                };
+                self.set_rights(qp, allowed)?;
+            }
+            QpState::ReadyToReceive => {
+                // `fl`: the peer is on this device, and there is no other.
+                if request.u8(at(0x18))? & 0x80 == 0 {
+                    return Err(Refused::PARAMETER);
+                }
+                self.connect(qp, Peer::Local(request.u24(at(0x15))?))?;
+            }
+            _ => {
+                let retries = match request.u8(at(0x72))? >> 5 {
+                    7 => Retries::Infinite,
+                    count => Retries::Count(count),
+                };
+                self.set_rnr_retry(qp, retries)?;
+            }
+        }
+        self.modify(qp, to)?;
+        Ok(reply::done())
+    }
+
+    fn create_mkey_by_command(&mut self, request: &Request) -> Answer {
+        let at = |offset: usize| MKC + offset;
+        let (first, access, flags) = (request.u8(at(0))?, request.u8(at(2))?, request.u8(at(0xc))?);
+        let (pd, tag, rights) = (request.u24(at(0xd))?, request.u8(at(7))?, Access::from_byte(access));
+        self.known_pd(pd)?;
+        let key = match (first & 0x1c, access & 3) {
+            // By the addresses of the bus, all 64 bits of them.
+            (0, 0) if flags & 0x80 != 0 => {
+                self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
+            }
+            // Entries that a UMR writes.
+            (0, 2) if access & 0x80 != 0 => {
+                let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
+                let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };
+                self.create_mkey(MkeyAttributes {
+                    translations: request.u32(at(0x34))?,
+                    signature: bsf >= if crypto { 8 } else { 4 },
+                    crypto,
+                    access: rights,
+                    tag,
+                    remote_invalidate: flags & 0x01 != 0,
+                    free: first & 0x40 != 0,
+                    ..MkeyAttributes::new(pd, 0)
+                })?
+            }
+            _ => return Err(Refused::PARAMETER),
+        };
+        Ok(reply::number(key.index().get()))
+    }
+
+    fn create_dek_by_command(&mut self, request: &Request) -> Answer {
+        let at = |offset: usize| HEADER + offset;
+        let flags = request.u8(at(0xb))?;
+        if flags & 0xf != XTS {
+            return Err(Refused::PARAMETER);
+        }
+        let (size, bytes) = match request.u8(at(0xa))? & 0xf {
+            0 => (KeySize::Bits128, 32),
+            1 => (KeySize::Bits256, 64),
+            _ => return Err(Refused::PARAMETER),
+        };
+        let has_keytag = flags & 0x80 != 0;
+        let length = if has_keytag { bytes + 8 } else { bytes };
+        let key = KeyMaterial::Plaintext(request.bytes(at(0x40), length)?);
+        let attributes = DekAttributes { pd: request.u24(at(0xd))?, size, has_keytag, key };
+        Ok(reply::number(self.create_dek(attributes)?))
+    }
+}

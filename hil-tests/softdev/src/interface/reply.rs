@@ -1,0 +1,64 @@
+//! What the device answers.
+
+use crate::device::Error;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Bytes of a reply that has nothing to say, and of the beginning of others.
+pub(super) const HEADER: usize = 16;
+
+/// A refusal: status and syndrome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused(u8, u32);
+
+impl Refused {
+    pub(super) const OPCODE: Self = Self(0x2, 0x1);
+    pub(super) const PARAMETER: Self = Self(0x3, 0x2);
+    pub(super) const STATE: Self = Self(0x4, 0x3);
+    pub(super) const RESOURCE: Self = Self(0x5, 0x4);
+    pub(super) const INPUT_LENGTH: Self = Self(0x50, 0x5);
+    pub(super) const OUTPUT_LENGTH: Self = Self(0x51, 0x6);
+    pub(super) const QP_STATE: Self = Self(0x10, 0x13);
+
+    /// Returns the reply.
+    pub(super) fn reply(self) -> Vec<u8> {
+        let mut reply = vec![self.0, 0, 0, 0];
+        reply.extend(self.1.to_be_bytes());
+        reply.resize(HEADER, 0);
+        reply
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoSuchObject { .. } => Self(0x5, 0x10),
+            Error::BadAttribute(_) => Self(0x3, 0x11),
+            Error::InUse => Self(0x6, 0x12),
+            Error::BadTransition { .. } => Self::QP_STATE,
+            Error::CryptoMode => Self(0x2, 0x14),
+            Error::NoLogin => Self(0x3, 0x15),
+            Error::BadKey => Self(0x3, 0x16),
+            Error::Exhausted => Self(0xf, 0x17),
+        }
+    }
+}
+
+/// A good reply of `length` bytes, with these at a place.
+pub(super) fn with(length: usize, at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut reply = vec![0; length];
+    if let Some(place) = reply.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+    reply
+}
+
+/// A good reply that names an object.
+pub(super) fn number(number: u32) -> Vec<u8> {
+    with(HEADER, 8, &number.to_be_bytes())
+}
+
+/// A good reply that says nothing.
+pub(super) fn done() -> Vec<u8> {
+    vec![0; HEADER]
+}
