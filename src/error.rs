@@ -21,6 +21,7 @@ use crate::wire::cqe::CqeOpcode;
 use crate::wire::data::DataSegment;
 use crate::wire::klm::Klm;
 use crate::wire::prm::command::{Opcode, Status};
+use crate::wire::prm::command_queue::DeliveryStatus;
 use crate::wire::umr::UmrControlSegment;
 use core::fmt;
 
@@ -642,3 +643,116 @@ impl fmt::Display for CommandError {
 }
 
 impl core::error::Error for CommandError {}
+
+/// A command that a device without a driver did not carry out, or whose command queue is not as it has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum CommandQueueError {
+    /// The request cannot be encoded, or the device refused it, or its reply makes no sense.
+    Command(CommandError),
+    /// The memory of the queue does not have as many blocks as a queue can have.
+    Queue(QueueError),
+    /// The firmware is not ready.
+    NotReady {
+        /// How long it was waited for.
+        milliseconds: u32,
+    },
+    /// The command interface has another revision.
+    Revision {
+        /// That of the device.
+        found: u16,
+        /// That of this library.
+        known: u16,
+    },
+    /// The device's entries are not of a size, or a number, that fits into a page.
+    Layout {
+        /// Logarithm of their number.
+        log_size: u8,
+        /// Logarithm of the bytes from one to the next.
+        log_stride: u8,
+    },
+    /// Request and reply do not fit into the queue's memory. Nothing was done.
+    TooManyBlocks {
+        /// The command.
+        command: Opcode,
+        /// Blocks that it takes.
+        needed: u32,
+        /// Blocks that there are.
+        blocks: u32,
+    },
+    /// The device could not read the command. Nothing was done.
+    Delivery {
+        /// The command.
+        command: Opcode,
+        /// Why.
+        status: DeliveryStatus,
+    },
+    /// Token, number or signature of a reply is wrong.
+    Reply {
+        /// The command.
+        command: Opcode,
+    },
+    /// The device did not answer in time. The queue is lost.
+    TimedOut {
+        /// The command.
+        command: Opcode,
+        /// How long it was waited for.
+        milliseconds: u32,
+    },
+    /// A command timed out before: the device may still write to the queue's memory.
+    Lost,
+    /// The firmware wants more pages than there are.
+    NoPages {
+        /// Pages that it still wants.
+        wanted: u32,
+    },
+    /// The firmware does not give pages back.
+    PagesKept {
+        /// Pages that it has.
+        pages: u32,
+    },
+}
+
+impl From<CommandError> for CommandQueueError {
+    fn from(error: CommandError) -> Self {
+        Self::Command(error)
+    }
+}
+
+impl From<QueueError> for CommandQueueError {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(error)
+    }
+}
+
+impl fmt::Display for CommandQueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Command(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+            Self::NotReady { milliseconds } => write!(f, "the firmware is not ready after {milliseconds} ms"),
+            Self::Revision { found, known } => {
+                write!(f, "the command interface has revision {found}, this library knows {known}")
+            }
+            Self::Layout { log_size, log_stride } => {
+                write!(f, "2^{log_size} command entries, 2^{log_stride} bytes apart: 2^12 is a page")
+            }
+            Self::TooManyBlocks { command, needed, blocks } => {
+                write!(f, "{command}: {needed} blocks needed, the command queue has {blocks}")
+            }
+            Self::Delivery { command, status } => write!(f, "{command} was not delivered: {status}"),
+            Self::Reply { command } => {
+                write!(f, "{command}: token, number or signature of the reply is wrong")
+            }
+            Self::TimedOut { command, milliseconds } => {
+                write!(f, "{command}: no answer within {milliseconds} ms")
+            }
+            Self::Lost => f.write_str("the command queue is lost: a command timed out before"),
+            Self::NoPages { wanted } => write!(f, "the firmware wants {wanted} pages, there are not enough"),
+            Self::PagesKept { pages } => write!(f, "the firmware keeps {pages} pages"),
+        }
+    }
+}
+
+impl core::error::Error for CommandQueueError {}

@@ -14,6 +14,7 @@ pub mod devx;
 pub mod error;
 mod fmt;
 pub mod guide;
+pub mod hca;
 pub mod inspect;
 pub mod mkey;
 pub mod queue;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod command_queue;
 mod measured;
 mod no_board;
 mod properties;

@@ -101,7 +101,7 @@ pub trait Command {
     type Input: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
 
     /// The reply's wire format.
-    type Output: FromBytes + KnownLayout + Immutable + Unaligned;
+    type Output: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned;
 
     /// What a reply says.
     type Reply;

@@ -1,7 +1,7 @@
 //! A device without a driver is started and stopped: its function is enabled, its firmware given memory.
 //!
 //! The order is that of Linux (`mlx5_function_setup`) and of rdma-core's VFIO driver: [`EnableHca`], [`QueryIssi`], [`SetIssi`], boot
-//! pages, init pages, [`InitHca`].
+//! pages, init pages, [`InitHca`]. [`crate::hca::CommandQueue::start`] does all that.
 
 use super::pages::aligned;
 use super::{Command, number_commands};

@@ -36,7 +36,7 @@ impl Device {
     ///     reserved: [U32; 2],
     /// }
     ///
-    /// #[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+    /// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     /// #[repr(C)]
     /// struct Reply {
     ///     header: ReplyHeader,

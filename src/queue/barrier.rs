@@ -47,6 +47,10 @@
 //!    forbidden: a CPU that sleeps and a device that raises no event. No barrier could order a read after the arrival of a
 //!    doorbell, and none is needed: an entry that was written before is more than the index says, and raises the event then; one
 //!    that is written after raises it as the queue is armed. (The kernel's driver relies on it: it arms and does not look again.)
+//!
+//! 8  CPU     W blocks and entry of a command;  dsb st;  W command doorbell;  dsb st
+//!    device  doorbell arrives   [cause: it looks because it heard]   R entry   [address: which blocks]   R blocks
+//!    forbidden: the doorbell and an old entry or block. As 2 and 3. The reply comes as an entry in 4 does, its owner bit last.
 //! ```
 
 #![allow(unsafe_code)]
@@ -61,7 +65,7 @@ macro_rules! barrier {
     ($(#[$doc:meta])* $name:ident: aarch64 $aarch64:literal, x86_64 $x86_64:literal) => {
         $(#[$doc])*
         #[inline]
-        pub(super) fn $name() {
+        pub(crate) fn $name() {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: a barrier instruction; it touches neither registers nor the stack.
             unsafe {
@@ -82,7 +86,8 @@ barrier! {
 }
 
 barrier! {
-    /// Orders the doorbell record before the doorbell: a device that hears the doorbell reads the new counter or arm word.
+    /// Orders the doorbell record, or a command, before the doorbell: a device that hears the doorbell reads the new counter, arm
+    /// word or command.
     ///
     /// `dmb` would not do on Arm: the doorbell is a store to a non-cacheable or write-combining mapping, which only `dsb`
     /// holds back until the record's store is complete.

@@ -217,6 +217,9 @@ pub struct UarDoorbell {
 unsafe impl Send for UarDoorbell {}
 
 impl UarDoorbell {
+    /// Where the first of the two registers is in a UAR page, in bytes (`MLX5_BF_OFFSET`).
+    pub const OFFSET: usize = 0x800;
+
     /// Takes up a register.
     ///
     /// # Safety

@@ -32,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod barrier;
+pub(crate) mod barrier;
 mod clock;
 mod completion;
 mod completion_queue;
@@ -48,7 +48,7 @@ mod raw;
 mod receive;
 mod request;
 mod retire;
-mod ring;
+pub(crate) mod ring;
 mod router;
 mod send;
 mod send_config;

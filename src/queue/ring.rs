@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// It takes the slots by exclusive reference, so no other Rust code can reach them while it lives, and keeps a raw
 /// pointer, since the device changes them behind the reference's back. All slot types are plain bytes: whatever the
 /// device leaves there is a valid value.
-pub(super) struct Ring<'r, T> {
+pub(crate) struct Ring<'r, T> {
     base: NonNull<T>,
     /// The distance in bytes between the first and the last slot: its bits are those of the distances of all.
     mask: usize,
@@ -34,7 +34,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     };
 
     /// Takes up to `max` slots, which is at most 2^31.
-    pub(super) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
+    pub(crate) fn new(slots: &'r mut [T], max: usize) -> Result<Self, QueueError> {
         let entries = slots.len();
         if !entries.is_power_of_two() || entries > max {
             return Err(QueueError::Size { entries, max });
@@ -44,7 +44,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
     }
 
     /// Returns the number of slots.
-    pub(super) const fn len(&self) -> u32 {
+    pub(crate) const fn len(&self) -> u32 {
         self.last() as u32 + 1
     }
 
@@ -68,7 +68,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Writes a slot.
     #[inline]
-    pub(super) fn write(&mut self, index: u64, value: T) {
+    pub(crate) fn write(&mut self, index: u64, value: T) {
         // SAFETY: the pointer is that of a slot (see `slot`), aligned, and ours to write. A plain store: the device looks
         // only after the barrier and the doorbell that follow.
         unsafe { self.slot(index).write(value) }
@@ -83,7 +83,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Returns a slot to read.
     #[inline]
-    pub(super) fn peek(&self, index: u64) -> Slot<'_, T> {
+    pub(crate) fn peek(&self, index: u64) -> Slot<'_, T> {
         let distance = (index as usize).wrapping_mul(Self::SLOT);
         let owner = u64::from(distance & self.bytes != 0);
         Slot { at: self.slot_at(distance), owner, memory: PhantomData }
@@ -91,7 +91,7 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
 
     /// Copies a slot out.
     #[inline]
-    pub(super) fn read(&self, index: u64) -> T {
+    pub(crate) fn read(&self, index: u64) -> T {
         // SAFETY: as in `write`; any bytes are a valid T. A device that breaks the protocol and writes now can only make
         // the copy wrong, and nothing trusts it.
         unsafe { self.slot(index).read_volatile() }
@@ -108,7 +108,7 @@ impl Ring<'_, Wqebb> {
 
 /// A slot that is read.
 #[derive(Clone, Copy)]
-pub(super) struct Slot<'q, T> {
+pub(crate) struct Slot<'q, T> {
     at: *mut T,
     /// See [`Slot::owner`].
     owner: u64,
@@ -126,7 +126,7 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
     /// Copies eight bytes out, those from number `AT` on, with one load: the fields of an entry have no alignment, and are
     /// read byte by byte otherwise. As [`Ring::read`].
     #[inline]
-    pub(super) fn read_u64<const AT: usize>(self) -> [u8; 8] {
+    pub(crate) fn read_u64<const AT: usize>(self) -> [u8; 8] {
         const { assert!(AT.is_multiple_of(8) && AT + 8 <= size_of::<T>() && align_of::<T>() >= 8) };
         // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()

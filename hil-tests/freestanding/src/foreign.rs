@@ -3,8 +3,11 @@
 
 use crate::Silent;
 use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU32, Ordering};
 use embedded_hal::delay::DelayNs;
-use mlx5_mkey::error::{CompletionError, PostError, QueueError};
+use mlx5_mkey::command::{AllocPd, Function, Pdn};
+use mlx5_mkey::error::{CommandQueueError, CompletionError, PostError, QueueError};
+use mlx5_mkey::hca::*;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{Access, KlmEntry, Layout, MemoryWindow, Mkey, SignatureFault};
 use mlx5_mkey::queue::*;
@@ -369,4 +372,84 @@ pub fn entry_foreign_findings(bytes: &[u8], device: &DeviceContext, out: &mut Si
     if let Ok(entry) = CompletionEntry::parse(bytes) {
         entry.findings(|finding| out.note(finding.offset as u32));
     }
+}
+
+/// Registers, which the compiler sees as they are.
+pub struct Words<'r>(&'r [AtomicU32; 128]);
+
+impl Registers for Words<'_> {
+    #[inline]
+    fn read(&mut self, register: Register) -> u32 {
+        let word = self.0.get(register.offset() / 4);
+        word.map_or(0, |word| u32::from_be(word.load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    fn write(&mut self, register: Register, value: u32) {
+        if let Some(word) = self.0.get(register.offset() / 4) {
+            word.store(value.to_be(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Pages for the firmware.
+pub struct Pages {
+    take: fn() -> Option<u64>,
+    put_back: fn(u64),
+}
+
+impl PageSource for Pages {
+    fn take(&mut self) -> Option<u64> {
+        (self.take)()
+    }
+
+    fn put_back(&mut self, address: u64) {
+        (self.put_back)(address);
+    }
+}
+
+/// A queue of the size that it may have, over such registers.
+type Commands<'m> = CommandQueue<'m, Words<'m>>;
+
+/// Takes a device from reset to where it makes objects.
+#[unsafe(no_mangle)]
+pub fn entry_start<'m>(
+    words: Words<'m>,
+    memory: &'m mut CommandMemory<16>,
+    config: CommandQueueConfig,
+    mut pages: &mut Pages,
+    delay: &mut Pause,
+) -> Result<Commands<'m>, CommandQueueError> {
+    let mut commands = CommandQueue::new(words, memory, config, delay)?;
+    commands.start(&mut pages, delay)?;
+    Ok(commands)
+}
+
+/// Makes an object, and stops the device.
+#[unsafe(no_mangle)]
+pub fn entry_stop(
+    commands: &mut Commands<'_>,
+    pages: &mut Pages,
+    delay: &mut Pause,
+) -> Result<(Pdn, Function), CommandQueueError> {
+    let pd = commands.execute(&AllocPd, delay)?;
+    commands.stop(pages, delay)?;
+    Ok((pd, commands.function()))
+}
+
+/// Uses registers that are another's.
+#[unsafe(no_mangle)]
+pub fn entry_lent_registers(mut words: &mut Words<'_>, register: Register, value: u32) -> u32 {
+    Registers::write(&mut words, register, value);
+    Registers::read(&mut words, register)
+}
+
+/// Says how a command queue is, and what was wrong.
+#[unsafe(no_mangle)]
+pub fn entry_print_commands(
+    out: &mut Silent,
+    commands: &Commands<'_>,
+    error: &CommandQueueError,
+) -> fmt::Result {
+    write!(out, "{commands:?} {error}")
 }

@@ -14,7 +14,9 @@ pub mod foreign;
 
 use core::fmt::{self, Write};
 use embedded_hal::delay::DelayNs;
-use mlx5_mkey::error::{CompletionError, ConfigError, PostError};
+use mlx5_mkey::command::{AllocPd, Pdn};
+use mlx5_mkey::error::{CommandQueueError, CompletionError, ConfigError, PostError};
+use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, MappedRegisters, PageRange};
 use mlx5_mkey::inspect::{DeviceContext, Requests, Style, WorkRequest, cqe::CompletionEntry};
 use mlx5_mkey::mkey::{InterleavedEntry, Keytag, KlmEntry, Layout, Mkey, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{
@@ -431,4 +433,28 @@ impl Write for Silent {
 pub fn control_that_panics(bytes: &[u8], at: usize) -> u8 {
     #[allow(clippy::indexing_slicing)]
     bytes[at]
+}
+
+/// Has a real device carry out a command.
+#[unsafe(no_mangle)]
+pub fn entry_execute(
+    commands: &mut CommandQueue<'_, MappedRegisters>,
+    delay: &mut Silent,
+) -> Result<Pdn, CommandQueueError> {
+    commands.execute(&AllocPd, delay)
+}
+
+/// Takes a real device from reset to where it makes objects, with pages that follow each other.
+#[unsafe(no_mangle)]
+pub fn entry_start_mapped<'m>(
+    bar: MappedRegisters,
+    memory: &'m mut CommandMemory<16>,
+    address: u64,
+    (first, count): (u64, u32),
+    delay: &mut Silent,
+) -> Result<(CommandQueue<'m, MappedRegisters>, u32), CommandQueueError> {
+    let mut pages = PageRange::new(first, count)?;
+    let mut commands = CommandQueue::new(bar, memory, CommandQueueConfig::new(address), delay)?;
+    commands.start(&mut pages, delay)?;
+    Ok((commands, pages.taken()))
 }

@@ -18,8 +18,8 @@
 
 extern crate alloc;
 
-mod clock;
 pub mod capabilities;
+mod clock;
 mod completion;
 mod cqe;
 pub mod crypto;

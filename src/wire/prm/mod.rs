@@ -5,6 +5,7 @@
 //! bottom, and a test compares the two.
 
 pub mod command;
+pub mod command_queue;
 pub mod cq;
 pub mod crypto_capabilities;
 pub mod crypto_login;

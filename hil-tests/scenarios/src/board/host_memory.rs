@@ -13,6 +13,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// What rings and shared memory are aligned to at least: a cache line, which is what the device reads and writes at once.
 const LINE: usize = 64;
+/// What is at least as long is aligned to it: a page, by which the device is told where rings are.
+const PAGE: usize = 4096;
 
 /// Windows of this program's memory that a device may reach, at their own addresses.
 #[derive(Debug)]
@@ -39,9 +41,18 @@ impl HostMemory {
         Self { windows: BTreeMap::new(), source }
     }
 
+    /// Returns memory of another device, from the same source.
+    #[must_use]
+    pub const fn another(&self) -> Self {
+        Self { windows: BTreeMap::new(), source: self.source }
+    }
+
     /// Takes memory, fills it, and gives it to the device for good.
     fn place<T: Copy>(&mut self, value: T, count: usize) -> NonNull<T> {
-        let layout = Layout::array::<T>(count).and_then(|layout| layout.align_to(LINE));
+        let layout = Layout::array::<T>(count).and_then(|layout| {
+            let align = if layout.size() >= PAGE { PAGE } else { LINE };
+            layout.align_to(align)
+        });
         let layout = layout.expect("less than the address space");
         assert!(layout.size() > 0, "no memory asked for");
         // SAFETY: the size is not 0.

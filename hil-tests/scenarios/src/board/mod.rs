@@ -1,15 +1,18 @@
 //! What the scenarios run on: something that has an mlx5 device, real or not.
 
+mod bare;
 mod end;
 mod host_memory;
 mod softdev;
 
+pub use bare::{Bare, BareRings};
 pub use end::{CoreQueues, Counters, EndQueues, Posting, QpEnd};
 pub use host_memory::HostMemory;
 pub use softdev::SoftBoard;
 
 use crate::assumption::Finding;
 use crate::way::Way;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{CqeSize, MkeyEntries};
@@ -111,6 +114,8 @@ pub struct Capabilities {
     pub hardware: bool,
     /// Keys are loaded wrapped, under a login, and the board knows what to log in with ([`Commissioned`]).
     pub login: bool,
+    /// There is a device that no driver has ([`Board::bare`]).
+    pub bare: bool,
     /// Other programs run on it: those of the storage example are there ([`Board::serve`]).
     pub programs: bool,
     /// The entries of an mkey may all be of one length.
@@ -121,7 +126,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 10] = [
+    pub const NAMES: [&'static str; 11] = [
         "signature",
         "xts",
         "xts-many",
@@ -132,15 +137,27 @@ impl Capabilities {
         "programs",
         "fixed-entries",
         "memcpy",
+        "bare",
     ];
 
     /// Returns the names of what the board has.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
-        let Self { signature, drain, hardware, login, programs, fixed_entries, memcpy, .. } = *self;
-        let has =
-            [signature, xts, xts && !single, single, drain, hardware, login, programs, fixed_entries, memcpy];
+        let Self { signature, drain, hardware, login, programs, fixed_entries, memcpy, bare, .. } = *self;
+        let has = [
+            signature,
+            xts,
+            xts && !single,
+            single,
+            drain,
+            hardware,
+            login,
+            programs,
+            fixed_entries,
+            memcpy,
+            bare,
+        ];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
     }
 }
@@ -236,6 +253,11 @@ pub trait Board {
     /// What went wrong; by default that there are no programs.
     fn serve(&mut self, ios: u32, corrupt: u32) -> Result<(), String> {
         Err(format!("the board cannot run {ios} I/Os with {corrupt} corruptions: it has no programs"))
+    }
+
+    /// Returns a device in reset that no driver has, if there is one: nobody has made anything on it.
+    fn bare(&mut self) -> Option<Box<dyn Bare>> {
+        None
     }
 
     /// Returns the board's logins, if it has any. It is logged in from the start.

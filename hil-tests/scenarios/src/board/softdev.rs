@@ -2,12 +2,14 @@
 
 #![allow(unsafe_code)]
 
+use super::bare::SoftBare;
 use super::{
-    Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, HostMemory, MkeySpec,
+    Bare, Board, COMPLETIONS, Capabilities, Commissioned, CoreQueues, DekSpec, EndSpec, HostMemory, MkeySpec,
     ProtectionDomain, QpEnd, QpEvent, RECEIVE_SLOTS, SEND_BLOCKS,
 };
 use crate::assumption::Finding;
 use crate::way::Way;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -276,6 +278,7 @@ impl Board for SoftBoard {
             programs: false,
             fixed_entries: true,
             memcpy,
+            bare: true,
         }
     }
 
@@ -430,6 +433,10 @@ impl Board for SoftBoard {
         let number = end.qpn().get();
         let place = self.events.iter().position(|(of, _)| *of == number)?;
         self.events.remove(place).map(|(_, event)| event)
+    }
+
+    fn bare(&mut self) -> Option<Box<dyn Bare>> {
+        Some(Box::new(SoftBare::new(self.device.memory().another())))
     }
 
     fn commissioned(&mut self) -> Option<&mut dyn Commissioned> {

@@ -6,6 +6,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+mod bare;
 mod changed;
 mod crypto;
 mod data_path;
@@ -76,6 +77,8 @@ pub struct Needs {
     pub fixed_entries: bool,
     /// Requests that copy memory.
     pub memcpy: bool,
+    /// A device that no driver has.
+    pub bare: bool,
 }
 
 impl Needs {
@@ -89,6 +92,7 @@ impl Needs {
         programs: false,
         fixed_entries: false,
         memcpy: false,
+        bare: false,
     };
     /// Block signatures.
     pub const SIGNATURE: Self = Self { signature: true, ..Self::NOTHING };
@@ -115,6 +119,9 @@ impl Needs {
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
+    /// A device that no driver has.
+    pub const BARE: Self = Self { bare: true, ..Self::NOTHING };
+
     /// Returns the names of what it needs, as [`Capabilities::names`] has them.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.named().map(|(name, _)| name)
@@ -138,6 +145,7 @@ impl Needs {
             (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
             (self.memcpy, "memcpy", "requests that copy memory"),
+            (self.bare, "bare", "a device that no driver has"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
     }
@@ -176,6 +184,7 @@ const TABLES: &[&[Scenario]] = &[
     refusal::ALL,
     service::ALL,
     windows::ALL,
+    bare::ALL,
 ];
 
 /// Returns all scenarios.

@@ -18,7 +18,7 @@ use mlx5_mkey::wire::prm::command::{NumberRequest, Opcode, ReplyHeader, RequestH
 use mlx5_mkey::wire::prm::qp::QueryQpReply;
 use mlx5_mkey::wire::prm::qp_context::Qpc;
 use std::time::Instant;
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 type Queue = QueuePair<64, 16>;
 
@@ -225,7 +225,7 @@ fn each_option_reaches_the_device() {
 /// QUERY_HCA_CAP of any kind, as bytes.
 struct Capabilities(u16);
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct CapabilityBytes {
     header: ReplyHeader,

@@ -149,6 +149,23 @@ pub(super) fn arms(code: &[Step]) -> Result<(), String> {
     }
 }
 
+/// Returns what comes behind `dsb st`, a command's doorbell and `dsb st`, where a function goes on so. This doorbell is a word.
+fn rung_command(code: &[Step]) -> Option<&[Step]> {
+    let (before, code) = barrier(code)?;
+    let (word, code) = store(code)?;
+    let (behind, rest) = barrier(code)?;
+    (before == "dsb st" && is_word(&word.register) && behind == "dsb st").then_some(rest)
+}
+
+/// The device is told of a command, and nothing else is done.
+pub(super) fn commands(code: &[Step]) -> Result<(), String> {
+    let start = code.iter().take_while(|step| matches!(step, Step::Load(_))).count();
+    match rung_command(code.get(start..).unwrap_or_default()) {
+        Some([Step::Return]) => Ok(()),
+        _ => Err(format!("no command doorbell between two barriers: {code:?}")),
+    }
+}
+
 /// Each barrier in a known order, and none missing where an entry is read or a record is written, whatever else the function
 /// does.
 pub(super) fn orders(code: &Code) -> Result<(), String> {
@@ -238,7 +255,7 @@ fn written_behind(code: &Code, at: usize, record: &Access) -> Result<(), String>
 /// Returns what comes behind the order that begins with this barrier, if it is known; `owner` read an owner bit before.
 fn order<'c>(code: &'c [Step], owner: Option<&Access>) -> Option<&'c [Step]> {
     let [Step::Barrier(first), behind @ ..] = code else { return None };
-    if let Some(rest) = armed(code).or_else(|| rung(code)) {
+    if let Some(rest) = armed(code).or_else(|| rung(code)).or_else(|| rung_command(code)) {
         return Some(rest);
     }
     match (first.as_str(), behind) {

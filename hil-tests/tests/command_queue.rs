@@ -1,0 +1,324 @@
+//! The library's command queue on a device that answers late, wrongly or not at all.
+
+use embedded_hal::delay::DelayNs;
+use hil_tests::board::{Bare, Board, SoftBoard};
+use mlx5_mkey::command::{
+    AllocPd, CreateDek, DekKey, EnableHca, Function, GivePages, Pdn, QueryGeneralCapabilities, QueryIssi,
+    XtsKey,
+};
+use mlx5_mkey::error::{CommandError, CommandQueueError};
+use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, PageSource, Register, Registers};
+use mlx5_mkey::wire::prm::command::{Opcode, Status};
+use mlx5_mkey::wire::prm::command_queue::DeliveryStatus;
+use mlx5_softdev::DeviceProfile;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Counts what is waited.
+#[derive(Clone, Default)]
+struct Clock(Rc<Cell<u64>>);
+
+impl DelayNs for Clock {
+    fn delay_ns(&mut self, time: u32) {
+        self.0.set(self.0.get() + u64::from(time));
+    }
+}
+
+/// What happens to a command on its way.
+type Change = Box<dyn FnMut(&mut dyn Bare, u64)>;
+
+/// A window in which registers can be something else, and doorbells be held back; memory can be changed before and after one.
+struct Window {
+    inner: Box<dyn Registers>,
+    bare: Rc<RefCell<Box<dyn Bare>>>,
+    address: u64,
+    faults: Rc<RefCell<Faults>>,
+}
+
+#[derive(Default)]
+struct Faults {
+    registers: Vec<(Register, u32)>,
+    deaf: bool,
+    before: Option<Change>,
+    behind: Option<Change>,
+    doorbells: Vec<u32>,
+}
+
+impl Registers for Window {
+    fn read(&mut self, register: Register) -> u32 {
+        let faults = self.faults.borrow();
+        let other = faults.registers.iter().find(|(wrong, _)| *wrong == register);
+        other.map_or_else(|| self.inner.read(register), |(_, value)| *value)
+    }
+
+    fn write(&mut self, register: Register, value: u32) {
+        let mut faults = self.faults.borrow_mut();
+        if register != Register::Doorbell {
+            return self.inner.write(register, value);
+        }
+        faults.doorbells.push(value);
+        if let Some(mut change) = faults.before.take() {
+            change(&mut **self.bare.borrow_mut(), self.address);
+        }
+        if !faults.deaf {
+            self.inner.write(register, value);
+        }
+        if let Some(mut change) = faults.behind.take() {
+            change(&mut **self.bare.borrow_mut(), self.address);
+        }
+    }
+}
+
+struct Rig {
+    bare: Rc<RefCell<Box<dyn Bare>>>,
+    faults: Rc<RefCell<Faults>>,
+    clock: Clock,
+    address: u64,
+}
+
+type Queue = CommandQueue<'static, Window>;
+
+impl Rig {
+    fn new() -> Self {
+        let bare = SoftBoard::new(DeviceProfile::default()).bare().unwrap();
+        Self { bare: Rc::new(RefCell::new(bare)), faults: Rc::default(), clock: Clock::default(), address: 0 }
+    }
+
+    fn try_queue(
+        &mut self,
+        change: impl FnOnce(&mut CommandQueueConfig),
+    ) -> Result<Queue, CommandQueueError> {
+        let (memory, address) = self.bare.borrow_mut().command_memory();
+        self.address = address;
+        let inner = self.bare.borrow_mut().registers();
+        let window = Window { inner, bare: self.bare.clone(), address, faults: self.faults.clone() };
+        let mut config = CommandQueueConfig { verify_replies: true, ..CommandQueueConfig::new(address) };
+        change(&mut config);
+        CommandQueue::new(window, memory, config, &mut self.clock)
+    }
+
+    fn queue(&mut self) -> Queue {
+        self.try_queue(|_| {}).unwrap()
+    }
+
+    /// A queue of a device that is enabled.
+    fn enabled(&mut self) -> Queue {
+        let mut queue = self.queue();
+        queue.execute(&EnableHca(Function::OWN), &mut self.clock).unwrap();
+        queue
+    }
+
+    fn before(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().before = Some(Box::new(change));
+    }
+
+    fn behind(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().behind = Some(Box::new(change));
+    }
+
+    fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
+        self.bare.borrow().read(self.address + at, length)
+    }
+}
+
+/// Flips a bit of a byte of the queue's memory.
+fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
+    move |bare, address| {
+        let byte = bare.read(address + at, 1)[0];
+        bare.write(address + at, &[byte ^ 0x10]);
+    }
+}
+
+/// Where the first block is.
+const BLOCKS: u64 = 4096;
+
+fn delivery(error: CommandQueueError) -> DeliveryStatus {
+    match error {
+        CommandQueueError::Delivery { status, .. } => status,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_device_that_is_not_as_it_has_to_be_is_refused() {
+    let mut rig = Rig::new();
+    let fails = |register, value, error: &str| {
+        let mut rig = Rig::new();
+        rig.faults.borrow_mut().registers.push((register, value));
+        let found = rig.try_queue(|config| config.ready_ms = 100).unwrap_err().to_string();
+        assert_eq!(found, error);
+        rig
+    };
+    let late = fails(Register::Initializing, 1 << 31, "the firmware is not ready after 100 ms");
+    assert_eq!(late.clock.0.get(), 100_000_000);
+    let revision = "the command interface has revision 4, this library knows 5";
+    fails(Register::InterfaceRevision, 4 << 16, revision);
+    for (log_size, log_stride) in [(5, 5), (5, 8), (7, 6), (6, 6)] {
+        let layout = format!("2^{log_size} command entries, 2^{log_stride} bytes apart: 2^12 is a page");
+        fails(Register::QueueLow, log_size << 4 | log_stride, &layout);
+    }
+    let error = rig.try_queue(|config| config.address += 1024).unwrap_err();
+    let CommandQueueError::Command(CommandError::Misaligned { what, alignment, .. }) = error else {
+        panic!("{error}")
+    };
+    assert_eq!((what, alignment), ("command queue", 4096));
+    // Three looks at the firmware, 2 ms apart, before it is ready.
+    rig.queue();
+    assert_eq!(rig.clock.0.get(), 6_000_000);
+}
+
+#[test]
+fn commands_have_tokens_slots_and_an_owner() {
+    let mut rig = Rig::new();
+    let mut queue = rig.enabled();
+    queue.execute(&QueryIssi, &mut rig.clock).unwrap();
+    let entry = rig.bytes(0, 64);
+    assert_eq!((entry[0], entry[0x3c], entry[0x3f]), (7, 2, 0));
+    // The device has 16 entries, 128 bytes apart.
+    let page = rig.bare.borrow_mut().pages(1);
+    queue.execute(&GivePages { function: Function::OWN, pages: [page] }, &mut rig.clock).unwrap();
+    assert_eq!(rig.bytes(15 << 7, 2), [7, 0]);
+    assert_eq!(rig.faults.borrow().doorbells, [1, 1, 1 << 15]);
+    // Tokens pass over 0.
+    for _ in 0..256 {
+        queue.execute(&QueryIssi, &mut rig.clock).unwrap();
+        assert_ne!(rig.bytes(0x3c, 1), [0]);
+    }
+}
+
+#[test]
+fn what_is_changed_on_its_way_to_the_device_is_refused() {
+    let mut rig = Rig::new();
+    let mut queue = rig.enabled();
+    let function = Function::OWN;
+    // Of the entry: a word of the request, token, signature. The page is at most two lists long.
+    for at in [0x17, 0x3c, 0x3d] {
+        rig.before(flip(at));
+        let error = queue.execute(&QueryIssi, &mut rig.clock).unwrap_err();
+        assert_eq!(error.to_string(), "QUERY_ISSI was not delivered: signature error");
+    }
+    let pages: [u64; 100] = {
+        let first = rig.bare.borrow_mut().pages(100);
+        core::array::from_fn(|page| first + page as u64 * 4096)
+    };
+    let give = GivePages { function, pages };
+    // Of the second block: data, number, token, both signatures; of the reply there is none.
+    for at in [0, 0x23b, 0x23d, 0x23e, 0x23f] {
+        rig.before(flip(BLOCKS + 1024 + at));
+        let error = queue.execute(&give, &mut rig.clock).unwrap_err();
+        assert_eq!(delivery(error), DeliveryStatus::SIGNATURE, "{at:#x}");
+    }
+    assert_eq!(queue.execute(&give, &mut rig.clock), Ok(()), "nothing was given before");
+}
+
+#[test]
+fn a_reply_that_is_changed_is_noticed_where_that_is_asked_for() {
+    let mut rig = Rig::new();
+    let mut queue = rig.enabled();
+    let reply = Err(CommandQueueError::Reply { command: Opcode::QUERY_HCA_CAP });
+    let good = queue.execute(&QueryGeneralCapabilities, &mut rig.clock).unwrap();
+    for at in
+        [0x20, 0x3c, BLOCKS + 0x65, BLOCKS + 0x23b, BLOCKS + 7 * 1024 + 0x1ff, BLOCKS + 7 * 1024 + 0x23d]
+    {
+        rig.behind(flip(at));
+        assert_eq!(queue.execute(&QueryGeneralCapabilities, &mut rig.clock), reply, "{at:#x}");
+    }
+    assert_eq!(queue.execute(&QueryGeneralCapabilities, &mut rig.clock), Ok(good));
+    let mut trusting = rig.try_queue(|config| config.verify_replies = false).unwrap();
+    rig.behind(flip(BLOCKS + 7 * 1024 + 0x23f));
+    assert_eq!(trusting.execute(&QueryGeneralCapabilities, &mut rig.clock), Ok(good));
+}
+
+#[test]
+fn a_command_that_is_not_answered_loses_the_queue() {
+    let mut rig = Rig::new();
+    let mut queue = rig.try_queue(|config| config.timeout_ms = 3).unwrap();
+    rig.clock.0.set(0);
+    rig.faults.borrow_mut().deaf = true;
+    let command = Opcode::ENABLE_HCA;
+    let enable = EnableHca(Function::OWN);
+    let late = Err(CommandQueueError::TimedOut { command, milliseconds: 3 });
+    assert_eq!(queue.execute(&enable, &mut rig.clock), late);
+    assert_eq!(rig.clock.0.get(), 3_000_000);
+    rig.faults.borrow_mut().deaf = false;
+    assert_eq!(queue.execute(&enable, &mut rig.clock), Err(CommandQueueError::Lost));
+    assert_eq!(rig.faults.borrow().doorbells.len(), 1, "nothing more is written");
+}
+
+#[test]
+fn an_answer_may_be_late() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    rig.faults.borrow_mut().deaf = true;
+    /// Lets the doorbell through in the third look.
+    struct Later(u32, Box<dyn Registers>);
+    impl DelayNs for Later {
+        fn delay_ns(&mut self, _: u32) {
+            self.0 += 1;
+            if self.0 == 3 {
+                self.1.write(Register::Doorbell, 1);
+            }
+        }
+    }
+    let mut later = Later(0, rig.bare.borrow_mut().registers());
+    assert_eq!(queue.execute(&EnableHca(Function::OWN), &mut later), Ok(()));
+    assert_eq!(later.0, 3);
+}
+
+#[test]
+fn a_list_that_does_not_fit_is_refused() {
+    let mut rig = Rig::new();
+    let mut queue = rig.enabled();
+    let give = GivePages { function: Function::OWN, pages: [4096; 1100] };
+    let error = queue.execute(&give, &mut rig.clock).unwrap_err().to_string();
+    assert_eq!(error, "MANAGE_PAGES: 18 blocks needed, the command queue has 16");
+    assert_eq!(rig.faults.borrow().doorbells.len(), 1);
+}
+
+#[test]
+fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(100), 100).unwrap();
+    let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
+    // 5 before it boots; 64 of 150; then there are 31.
+    assert_eq!(error.to_string(), "the firmware wants 86 pages, there are not enough");
+    assert_eq!(pages.taken(), 69, "what was not given was put back");
+    assert_eq!(pages.take(), None);
+    let early = queue.execute(&AllocPd, &mut rig.clock).unwrap_err();
+    let is_refused = |error| {
+        matches!(
+            error,
+            CommandQueueError::Command(CommandError::Status { status: Status::BAD_SYSTEM_STATE, .. })
+        )
+    };
+    assert!(is_refused(early), "{early}");
+}
+
+#[test]
+fn m66_a_key_leaves_nothing_in_the_queue() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
+    let key: [u8; 64] = core::array::from_fn(|index| index as u8 | 0x80);
+    let seen = Rc::new(Cell::new(false));
+    let told = seen.clone();
+    let has_key = move |memory: &[u8]| memory.windows(16).any(|window| window == &key[16..32]);
+    rig.before(move |bare, address| told.set(has_key(&bare.read(address, 20 << 10))));
+    let load = |pd: Pdn| {
+        let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };
+        CreateDek { pd, key, opaque: [0; 8] }
+    };
+    queue.execute(&load(pd), &mut rig.clock).unwrap();
+    assert!(seen.get(), "it was there");
+    assert!(!has_key(&rig.bytes(0, 20 << 10)));
+    // Nor where the device refuses it, or does not answer.
+    let nowhere = Pdn::new(0x12_3456).unwrap();
+    assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
+    assert!(!has_key(&rig.bytes(0, 20 << 10)));
+    rig.faults.borrow_mut().deaf = true;
+    assert!(queue.execute(&load(pd), &mut rig.clock).is_err());
+    assert!(!has_key(&rig.bytes(0, 20 << 10)));
+}

@@ -1,0 +1,75 @@
+//! The memory of a command queue, and what is written there.
+
+use crate::wire::prm::command_queue::{BLOCK_BYTES, CommandBlock, CommandEntry};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Entries that a page holds.
+pub(super) const ENTRIES: usize = 64;
+
+/// Where the blocks begin, behind the page of entries, in bytes.
+pub(super) const BLOCKS_AT: u64 = 4096;
+
+/// What software shares with the device to give it commands: a page of entries, and blocks for what does not fit into them.
+///
+/// `BLOCKS` is a power of two. Request and reply take a block for each 512 bytes behind the first 16 of each: 16 blocks are enough for
+/// every command of this library whose list has up to 900 pages.
+///
+/// ```
+/// use mlx5_mkey::hca::CommandMemory;
+/// assert_eq!((size_of::<CommandMemory<16>>(), align_of::<CommandMemory<16>>()), (20 << 10, 4096));
+/// // Any bytes are such memory: it may be wherever the device reaches.
+/// let memory = Box::new(CommandMemory::<16>::ZERO);
+/// ```
+#[derive(Clone, Debug, FromBytes, KnownLayout, Immutable)]
+#[repr(C, align(4096))]
+pub struct CommandMemory<const BLOCKS: usize> {
+    pub(super) entries: [CommandEntry; ENTRIES],
+    pub(super) blocks: [CommandBlock; BLOCKS],
+}
+
+impl<const BLOCKS: usize> CommandMemory<BLOCKS> {
+    /// Memory full of zeros.
+    pub const ZERO: Self =
+        Self { entries: [CommandEntry::ZERO; ENTRIES], blocks: [CommandBlock::ZERO; BLOCKS] };
+}
+
+#[cfg(feature = "defmt")]
+impl<const BLOCKS: usize> defmt::Format for CommandMemory<BLOCKS> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "CommandMemory of {=usize} blocks", BLOCKS);
+    }
+}
+
+/// Returns the XOR of bytes.
+fn xor(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, byte| sum ^ byte)
+}
+
+/// Signs an entry whose other fields are written.
+pub(super) fn sign_entry(entry: &mut CommandEntry) {
+    entry.signature = 0;
+    entry.signature = !xor(entry.as_bytes());
+}
+
+/// Returns whether an entry is signed.
+pub(super) fn is_signed(entry: &CommandEntry) -> bool {
+    xor(entry.as_bytes()) == 0xff
+}
+
+/// The part of a block that has signatures, and the part of it that has a signature of its own.
+fn signed(block: &CommandBlock) -> Option<(&[u8], &[u8])> {
+    let whole = block.as_bytes().get(..BLOCK_BYTES + 64)?;
+    Some((whole, whole.get(BLOCK_BYTES..BLOCK_BYTES + 63)?))
+}
+
+/// Signs a block whose other fields are written.
+pub(super) fn sign_block(block: &mut CommandBlock) {
+    (block.control_signature, block.signature) = (0, 0);
+    block.control_signature = !signed(block).map_or(0, |(_, control)| xor(control));
+    block.signature = !signed(block).map_or(0, |(whole, _)| xor(whole));
+}
+
+/// Returns whether both signatures of a block are right.
+pub(super) fn is_block_signed(block: &CommandBlock) -> bool {
+    signed(block).is_some_and(|(whole, control)| xor(whole) == 0xff && xor(control) == 0xff)
+}

@@ -1,0 +1,338 @@
+//! Commands are carried: a request is laid into memory, the doorbell rung, the reply waited for.
+
+use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
+use super::registers::{Register, Registers};
+use crate::command::{Command, Function};
+use crate::error::{CommandError, CommandQueueError};
+use crate::queue::{barrier, ring::Ring};
+use crate::wire::prm::command::Opcode;
+use crate::wire::prm::command_queue::{
+    BLOCK_BYTES, CommandBlock, CommandEntry, DeliveryStatus, INLINE_BYTES, INTERFACE_REVISION, Initializing,
+    QueueLow, StatusOwn,
+};
+use embedded_hal::delay::DelayNs;
+use zerocopy::{FromZeros, IntoBytes, transmute};
+
+/// How a command queue works.
+///
+/// ```
+/// use mlx5_mkey::hca::CommandQueueConfig;
+/// let config = CommandQueueConfig { timeout_ms: 1000, ..CommandQueueConfig::new(0x8000_0000) };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct CommandQueueConfig {
+    /// Where the device reaches the queue's memory: a multiple of 4096.
+    pub address: u64,
+    /// How long a command may take, in milliseconds; Linux waits for 60 seconds.
+    pub timeout_ms: u32,
+    /// How long the firmware may take until it is ready, in milliseconds; Linux waits for two minutes.
+    pub ready_ms: u32,
+    /// Replies whose token or signature is wrong are errors. A device whose `cmdif_checksum` is off need not sign them, and Linux
+    /// and rdma-core switch it off. Requests are signed in any case.
+    pub verify_replies: bool,
+}
+
+impl CommandQueueConfig {
+    /// A queue with Linux's time-outs, whose replies are taken as they are.
+    pub const fn new(address: u64) -> Self {
+        Self { address, timeout_ms: 60_000, ready_ms: 120_000, verify_replies: false }
+    }
+}
+
+/// How long is waited between two looks at an entry, in microseconds, and at the firmware, in milliseconds.
+const POLL_US: u32 = 10;
+const READY_MS: u32 = 2;
+
+/// A device's command queue. One command is carried at a time, and waited for.
+///
+/// Commands that a device took and did not answer in time may be answered later, into memory that would be another command's then: so
+/// after [`CommandQueueError::TimedOut`] the queue is lost, and takes no more. What helps is a reset of the function.
+///
+/// ```
+/// use embedded_hal::delay::DelayNs;
+/// use mlx5_mkey::command::{GeneralCapabilities, QueryGeneralCapabilities};
+/// use mlx5_mkey::error::CommandQueueError;
+/// use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, MappedRegisters};
+/// /// Asks a device that somebody has started; its function was not reset since.
+/// fn ask(
+///     registers: MappedRegisters,
+///     (memory, address): (&mut CommandMemory<16>, u64),
+///     delay: &mut impl DelayNs,
+/// ) -> Result<GeneralCapabilities, CommandQueueError> {
+///     let mut commands = CommandQueue::new(registers, memory, CommandQueueConfig::new(address), delay)?;
+///     commands.execute(&QueryGeneralCapabilities, delay)
+/// }
+/// ```
+pub struct CommandQueue<'m, R> {
+    registers: R,
+    entries: Ring<'m, CommandEntry>,
+    blocks: Ring<'m, CommandBlock>,
+    config: CommandQueueConfig,
+    log_size: u8,
+    log_stride: u8,
+    token: u8,
+    is_lost: bool,
+    pub(super) function: Function,
+    /// Pages that the firmware has.
+    pub(super) given: u32,
+}
+
+crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token, given });
+
+impl<'m, R: Registers> CommandQueue<'m, R> {
+    /// Waits until the firmware is ready, and tells it where the queue is.
+    ///
+    /// # Errors
+    /// [`CommandError::Misaligned`] for the address, [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was
+    /// done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for a device that
+    /// is not as it has to be: nothing was written.
+    pub fn new<const BLOCKS: usize>(
+        mut registers: R,
+        memory: &'m mut CommandMemory<BLOCKS>,
+        config: CommandQueueConfig,
+        delay: &mut impl DelayNs,
+    ) -> Result<Self, CommandQueueError> {
+        if !config.address.is_multiple_of(BLOCKS_AT) {
+            let what = "command queue";
+            return Err(
+                CommandError::Misaligned { what, address: config.address, alignment: BLOCKS_AT }.into()
+            );
+        }
+        let CommandMemory { entries, blocks } = memory;
+        entries.fill(CommandEntry::ZERO);
+        let (entries, blocks) = (Ring::new(entries, ENTRIES)?, Ring::new(blocks, 1 << 16)?);
+
+        let state = wait_ready(&mut registers, config.ready_ms, delay)?;
+        let revision = (registers.read(Register::InterfaceRevision) >> 16) as u16;
+        if revision != INTERFACE_REVISION {
+            return Err(CommandQueueError::Revision { found: revision, known: INTERFACE_REVISION });
+        }
+        let low = QueueLow::from_bits(registers.read(Register::QueueLow));
+        let (log_size, log_stride) = (low.log_size(), low.log_stride());
+        // Entries have 64 bytes, all of them are in a page, and the doorbell has a bit for each.
+        if log_stride < 6 || log_size + log_stride > 12 || log_size > 5 {
+            return Err(CommandQueueError::Layout { log_size, log_stride });
+        }
+        registers.write(Register::QueueHigh, (config.address >> 32) as u32);
+        registers.write(Register::QueueLow, config.address as u32);
+        // The first command's doorbell is behind both: its barrier waits for all stores before it.
+        let function = Function { embedded_cpu: state.embedded_cpu(), ..Function::OWN };
+        Ok(Self {
+            registers,
+            entries,
+            blocks,
+            config,
+            log_size,
+            log_stride,
+            token: 0,
+            is_lost: false,
+            function,
+            given: 0,
+        })
+    }
+
+    /// Returns the function that the queue is of.
+    pub const fn function(&self) -> Function {
+        self.function
+    }
+
+    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack meanwhile: up to 5 KiB for the
+    /// commands of this library.
+    ///
+    /// # Errors
+    /// [`CommandQueueError::Command`] for a request that cannot be encoded, or where the device refuses it;
+    /// [`CommandQueueError::TooManyBlocks`] where it does not fit into the queue's memory. Nothing was done.
+    /// [`CommandQueueError::Delivery`] where the device could not read it. [`CommandQueueError::Reply`] where its answer is not
+    /// signed: whether it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
+    pub fn execute<C: Command>(
+        &mut self,
+        command: &C,
+        delay: &mut impl DelayNs,
+    ) -> Result<C::Reply, CommandQueueError> {
+        let (mut input, mut output) = (C::Input::new_zeroed(), C::Output::new_zeroed());
+        let request = command.encode(input.as_mut_bytes())?;
+        self.carry(C::OPCODE, &request, output.as_mut_bytes(), request.is_secret(), &mut |us| {
+            delay.delay_us(us);
+        })?;
+        drop(request);
+        Ok(command.decode(output.as_bytes())?)
+    }
+
+    /// Carries the bytes of a request to the device, and its reply back.
+    fn carry(
+        &mut self,
+        command: Opcode,
+        request: &[u8],
+        reply: &mut [u8],
+        is_secret: bool,
+        delay: &mut dyn FnMut(u32),
+    ) -> Result<(), CommandQueueError> {
+        if self.is_lost {
+            return Err(CommandQueueError::Lost);
+        }
+        let (inputs, outputs) = (blocks_of(request.len()), blocks_of(reply.len()));
+        let (needed, blocks) = (inputs + outputs, u64::from(self.blocks.len()));
+        if needed > blocks {
+            return Err(CommandQueueError::TooManyBlocks {
+                command,
+                needed: needed as u32,
+                blocks: blocks as u32,
+            });
+        }
+        // 0 is no token.
+        self.token = self.token.checked_add(1).unwrap_or(1);
+
+        let (begin, rest) = request.split_at_checked(INLINE_BYTES).unwrap_or((request, &[]));
+        self.lay_chain(0, inputs, rest);
+        self.lay_chain(inputs, outputs, &[]);
+        let mut entry =
+            CommandEntry { entry_type: CommandEntry::PCI, token: self.token, ..CommandEntry::ZERO };
+        entry.input.iter_mut().zip(begin).for_each(|(to, from)| *to = *from);
+        entry.input_length.set(request.len() as u32);
+        entry.output_length.set(reply.len() as u32);
+        entry.input_mailbox.set(self.address_of(0, inputs));
+        entry.output_mailbox.set(self.address_of(inputs, inputs + outputs));
+        entry.status_own = StatusOwn::new().with_hardware(true).into_bits();
+        sign_entry(&mut entry);
+        let slot = self.slot(command);
+        let place = (slot << self.log_stride) / size_of::<CommandEntry>() as u64;
+        self.entries.write(place, entry);
+        ring_command(slot, &mut self.registers);
+
+        let answered = self.wait(place, delay);
+        if is_secret {
+            self.wipe(place, inputs);
+        }
+        let Some(entry) = answered else {
+            self.is_lost = true;
+            return Err(CommandQueueError::TimedOut { command, milliseconds: self.config.timeout_ms });
+        };
+        let status = DeliveryStatus(StatusOwn::from_bits(entry.status_own).status());
+        if status != DeliveryStatus::OK {
+            return Err(CommandQueueError::Delivery { command, status });
+        }
+        let is_good = self.take_reply(&entry, inputs, outputs, reply);
+        if is_good { Ok(()) } else { Err(CommandQueueError::Reply { command }) }
+    }
+
+    /// Returns the entry for a command: the last for what the firmware may need before it can end another (Linux, rdma-core), the
+    /// first for all else.
+    fn slot(&self, command: Opcode) -> u64 {
+        if command == Opcode::MANAGE_PAGES { (1 << self.log_size) - 1 } else { 0 }
+    }
+
+    /// Returns where the device reaches a block, 0 where it is `end`.
+    fn address_of(&self, block: u64, end: u64) -> u64 {
+        if block == end {
+            return 0;
+        }
+        self.config.address + BLOCKS_AT + block * size_of::<CommandBlock>() as u64
+    }
+
+    /// Writes blocks that follow each other, with these bytes.
+    fn lay_chain(&mut self, first: u64, count: u64, bytes: &[u8]) {
+        let mut chunks = bytes.chunks(BLOCK_BYTES);
+        for number in 0..count {
+            let mut block = CommandBlock { token: self.token, ..CommandBlock::ZERO };
+            let chunk = chunks.next().unwrap_or_default();
+            block.data.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            block.block_number.set(number as u32);
+            block.next.set(self.address_of(first + number + 1, first + count));
+            sign_block(&mut block);
+            self.blocks.write(first + number, block);
+        }
+    }
+
+    /// Waits until an entry is software's again, and returns it.
+    fn wait(&self, place: u64, delay: &mut dyn FnMut(u32)) -> Option<CommandEntry> {
+        let looks = u64::from(self.config.timeout_ms) * 1000 / u64::from(POLL_US);
+        for _ in 0..looks {
+            if let Some(entry) = finished_entry(&self.entries, place) {
+                return Some(entry);
+            }
+            delay(POLL_US);
+        }
+        finished_entry(&self.entries, place)
+    }
+
+    /// Overwrites what a request held.
+    fn wipe(&mut self, place: u64, inputs: u64) {
+        for block in 0..inputs {
+            self.blocks.write(block, CommandBlock::ZERO);
+        }
+        let entry = CommandEntry { input: [0; INLINE_BYTES], ..self.entries.read(place) };
+        self.entries.write(place, entry);
+    }
+
+    /// Copies a reply out, and returns whether it is as it must be.
+    fn take_reply(&self, entry: &CommandEntry, first: u64, count: u64, reply: &mut [u8]) -> bool {
+        let copy = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        let mut is_good = is_signed(entry) && entry.token == self.token;
+        copy(reply, &entry.output);
+        let mut chunks = reply.get_mut(INLINE_BYTES..).unwrap_or_default().chunks_mut(BLOCK_BYTES);
+        for number in 0..count {
+            let block = self.blocks.read(first + number);
+            let numbered = u64::from(block.block_number.get()) == number;
+            is_good &= is_block_signed(&block) && block.token == self.token && numbered;
+            copy(chunks.next().unwrap_or_default(), &block.data);
+        }
+        is_good || !self.config.verify_replies
+    }
+}
+
+/// Returns how many blocks a request or a reply of this length takes.
+const fn blocks_of(length: usize) -> u64 {
+    length.saturating_sub(INLINE_BYTES).div_ceil(BLOCK_BYTES) as u64
+}
+
+/// Tells the device of an entry.
+#[inline(never)]
+fn ring_command(slot: u64, registers: &mut impl Registers) {
+    barrier::record_before_doorbell();
+    registers.write(Register::Doorbell, 1 << slot);
+    barrier::flush_doorbell();
+}
+
+/// Returns an entry that is software's again.
+#[inline(never)]
+fn finished_entry(entries: &Ring<'_, CommandEntry>, place: u64) -> Option<CommandEntry> {
+    let slot = entries.peek(place);
+    let last = slot.read_u64::<56>();
+    let [.., status_own] = last;
+    if StatusOwn::from_bits(status_own).hardware() {
+        return None;
+    }
+    barrier::owner_before_entry();
+    let words = [
+        slot.read_u64::<0>(),
+        slot.read_u64::<8>(),
+        slot.read_u64::<16>(),
+        slot.read_u64::<24>(),
+        slot.read_u64::<32>(),
+        slot.read_u64::<40>(),
+        slot.read_u64::<48>(),
+        last,
+    ];
+    Some(transmute!(words))
+}
+
+/// Waits until the firmware is ready, and returns what it says of itself.
+fn wait_ready(
+    registers: &mut impl Registers,
+    milliseconds: u32,
+    delay: &mut impl DelayNs,
+) -> Result<Initializing, CommandQueueError> {
+    let mut waited = 0;
+    loop {
+        let state = Initializing::from_bits(registers.read(Register::Initializing));
+        if !state.initializing() {
+            return Ok(state);
+        }
+        if waited >= milliseconds {
+            return Err(CommandQueueError::NotReady { milliseconds });
+        }
+        delay.delay_ms(READY_MS);
+        waited += READY_MS;
+    }
+}

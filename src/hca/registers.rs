@@ -1,0 +1,159 @@
+//! The registers of the initialization segment.
+
+#![allow(unsafe_code)]
+
+use crate::wire::prm::command_queue::offset;
+use core::ptr::NonNull;
+
+/// A register that the command queue needs: a word of the initialization segment.
+///
+/// ```
+/// use mlx5_mkey::hca::{Register, Registers};
+/// /// Registers that a debugger reaches.
+/// struct Probe(fn(usize) -> u32, fn(usize, u32));
+/// impl Registers for Probe {
+///     fn read(&mut self, register: Register) -> u32 {
+///         self.0(register.offset())
+///     }
+///     fn write(&mut self, register: Register, value: u32) {
+///         self.1(register.offset(), value);
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Register {
+    /// Revision of the command interface.
+    InterfaceRevision,
+    /// Upper half of the command queue's address.
+    QueueHigh,
+    /// Its lower half, and what the device says of the queue.
+    QueueLow,
+    /// Command doorbell.
+    Doorbell,
+    /// Whether the firmware is ready.
+    Initializing,
+}
+
+impl Register {
+    /// Returns where it is, in bytes from the beginning of BAR 0.
+    pub const fn offset(self) -> usize {
+        match self {
+            Self::InterfaceRevision => offset::INTERFACE_REVISION,
+            Self::QueueHigh => offset::QUEUE_HIGH,
+            Self::QueueLow => offset::QUEUE_LOW,
+            Self::Doorbell => offset::DOORBELL,
+            Self::Initializing => offset::INITIALIZING,
+        }
+    }
+}
+
+/// A window of registers: those of a device ([`MappedRegisters`]), or of a software device.
+///
+/// Values are numbers; that the device has them in big endian is the window's to know. The command queue orders memory and the
+/// doorbell: implementations need no barriers.
+pub trait Registers {
+    /// Reads a register.
+    fn read(&mut self, register: Register) -> u32;
+
+    /// Writes a register.
+    fn write(&mut self, register: Register, value: u32);
+}
+
+impl<R: Registers + ?Sized> Registers for &mut R {
+    fn read(&mut self, register: Register) -> u32 {
+        (**self).read(register)
+    }
+
+    fn write(&mut self, register: Register, value: u32) {
+        (**self).write(register, value);
+    }
+}
+
+/// The registers of a real device: BAR 0, mapped.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::hca::MappedRegisters;
+/// /// # Safety
+/// /// The caller promises what [`MappedRegisters::new`] asks for.
+/// unsafe fn registers(bar: usize) -> Option<MappedRegisters> {
+///     let bar = NonNull::new(core::ptr::with_exposed_provenance_mut(bar))?;
+///     // SAFETY: the caller vouches for the mapping.
+///     Some(unsafe { MappedRegisters::new(bar) })
+/// }
+/// ```
+#[derive(Debug)]
+pub struct MappedRegisters {
+    base: *mut u32,
+}
+
+// SAFETY: the registers are a place of the device, not of a thread; exclusive access goes with the value.
+unsafe impl Send for MappedRegisters {}
+
+impl MappedRegisters {
+    /// Takes up the registers.
+    ///
+    /// # Safety
+    /// From here on the device does what commands say. The caller vouches that
+    /// - `bar` is where BAR 0 begins, 4-byte aligned, of which the first 512 bytes are mapped as a device's registers are (Arm:
+    ///   Device memory; reads and writes of 4 bytes reach the device as they are), valid as long as the value lives, and used by
+    ///   nobody else; the device may be a bus master;
+    /// - the address that the command queue is given is that of its memory as the device reaches it, and that memory stays, for the
+    ///   device alone, until the function is disabled or reset: also where the Rust value is dropped before, or a command has timed
+    ///   out;
+    /// - addresses in commands (pages for the firmware, of rings, of doorbell records) are those of memory that is there for the
+    ///   device until the command's opposite is done, and that Rust code uses only as the types over it say.
+    pub const unsafe fn new(bar: NonNull<u32>) -> Self {
+        Self { base: bar.as_ptr() }
+    }
+
+    const fn place(&self, register: Register) -> *mut u32 {
+        // SAFETY: registers lie in the first 512 bytes, which `new`'s caller vouches for.
+        unsafe { self.base.byte_add(register.offset()) }
+    }
+}
+
+impl Registers for MappedRegisters {
+    #[inline]
+    fn read(&mut self, register: Register) -> u32 {
+        // SAFETY: `new`'s caller vouches for the register. One load of 4 bytes.
+        u32::from_be(unsafe { self.place(register).read_volatile() })
+    }
+
+    #[inline]
+    fn write(&mut self, register: Register, value: u32) {
+        // SAFETY: `new`'s caller vouches for the register. One store of 4 bytes.
+        unsafe { self.place(register).write_volatile(value.to_be()) }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for MappedRegisters {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "MappedRegisters at {=usize:#x}", self.base.addr());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_big_endian_at_their_offsets() {
+        let mut bar = [0_u32; 128];
+        let base = NonNull::from(&mut bar).cast::<u32>();
+        // SAFETY: the array outlives the registers and is not used meanwhile.
+        let mut registers = unsafe { MappedRegisters::new(base) };
+        registers.write(Register::QueueHigh, 0x0102_0304);
+        registers.write(Register::QueueLow, 0x0506_0708);
+        registers.write(Register::Doorbell, 0x8000_0001);
+        registers.write(Register::Initializing, 7);
+        assert_eq!(registers.read(Register::QueueLow), 0x0506_0708);
+        assert_eq!(registers.read(Register::InterfaceRevision), 0);
+        let bytes = |index: usize| bar[index].to_ne_bytes();
+        assert_eq!([bytes(4), bytes(5), bytes(6)], [[1, 2, 3, 4], [5, 6, 7, 8], [0x80, 0, 0, 1]]);
+        assert_eq!(bytes(0x1fc / 4), [0, 0, 0, 7]);
+    }
+}

@@ -1,0 +1,207 @@
+//! From reset to where objects can be made, and back.
+
+use super::queue::CommandQueue;
+use super::registers::Registers;
+use crate::command::{
+    Command, DisableHca, EnableHca, FIRMWARE_PAGE, Function, GivePages, InitHca, Issi, PagePhase, QueryIssi,
+    QueryPages, SetIssi, TakePages, TeardownHca,
+};
+use crate::error::{CommandError, CommandQueueError};
+use embedded_hal::delay::DelayNs;
+
+/// How long the firmware may keep pages that it is asked for, in milliseconds (Linux `MAX_RECLAIM_TIME_MSECS`).
+const RECLAIM_MS: u32 = 5000;
+
+/// Pages in a list: as many as fit, and then fewer.
+const MANY: usize = 64;
+const SOME: usize = 8;
+
+/// Where pages for the firmware come from: 4096 bytes each, by their addresses on the bus, and not at 0.
+///
+/// A page that was taken is the device's, and nobody else's, until it is put back.
+pub trait PageSource {
+    /// Takes a page; `None` where there is none left.
+    fn take(&mut self) -> Option<u64>;
+
+    /// Takes a page back.
+    fn put_back(&mut self, address: u64);
+}
+
+impl<S: PageSource + ?Sized> PageSource for &mut S {
+    fn take(&mut self) -> Option<u64> {
+        (**self).take()
+    }
+
+    fn put_back(&mut self, address: u64) {
+        (**self).put_back(address);
+    }
+}
+
+/// Pages that follow each other. They can be taken anew when all were put back.
+///
+/// ```
+/// use mlx5_mkey::hca::{PageRange, PageSource};
+/// let mut pages = PageRange::new(0x8000_0000, 2)?;
+/// assert_eq!([pages.take(), pages.take(), pages.take()], [Some(0x8000_0000), Some(0x8000_1000), None]);
+/// assert_eq!(pages.taken(), 2);
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct PageRange {
+    first: u64,
+    count: u32,
+    next: u32,
+    taken: u32,
+}
+
+impl PageRange {
+    /// Takes `count` pages from an address on the bus on.
+    ///
+    /// # Errors
+    /// [`CommandError::Misaligned`] unless it is a multiple of 4096, [`CommandError::PageAtZero`].
+    pub const fn new(first: u64, count: u32) -> Result<Self, CommandError> {
+        if !first.is_multiple_of(FIRMWARE_PAGE) {
+            return Err(CommandError::Misaligned { what: "page", address: first, alignment: FIRMWARE_PAGE });
+        }
+        if first == 0 {
+            return Err(CommandError::PageAtZero);
+        }
+        Ok(Self { first, count, next: 0, taken: 0 })
+    }
+
+    /// Returns how many pages were taken and not put back.
+    pub const fn taken(&self) -> u32 {
+        self.taken
+    }
+}
+
+impl PageSource for PageRange {
+    fn take(&mut self) -> Option<u64> {
+        if self.next >= self.count {
+            return None;
+        }
+        let address = self.first.checked_add(u64::from(self.next) * FIRMWARE_PAGE)?;
+        self.next += 1;
+        self.taken += 1;
+        Some(address)
+    }
+
+    fn put_back(&mut self, _: u64) {
+        self.taken = self.taken.saturating_sub(1);
+        if self.taken == 0 {
+            self.next = 0;
+        }
+    }
+}
+
+impl<R: Registers> CommandQueue<'_, R> {
+    /// Takes the device from reset to where objects can be made: enables the function, chooses version 1 of the interface, gives the
+    /// firmware the pages that it wants, and starts it (the order of Linux's `mlx5_function_setup` and rdma-core's
+    /// `mlx5_vfio_setup_function`).
+    ///
+    /// What both do beside that has to do with more than memory keys, and the device's own settings are kept: host endianness
+    /// (little endian), SET_HCA_CAP, RoCE.
+    ///
+    /// Assumption: a port of Ethernet whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first, which is not here.
+    ///
+    /// # Errors
+    /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without that version;
+    /// [`CommandQueueError::NoPages`] where the source ends too early. What was done is undone by [`CommandQueue::stop`].
+    pub fn start(
+        &mut self,
+        pages: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), CommandQueueError> {
+        self.execute(&EnableHca(self.function), delay)?;
+        if !self.execute(&QueryIssi, delay)?.knows(Issi::ONE) {
+            return Err(CommandError::Unsupported { command: QueryIssi::OPCODE, what: "ISSI 1" }.into());
+        }
+        self.execute(&SetIssi(Issi::ONE), delay)?;
+        self.satisfy(PagePhase::Boot, pages, delay)?;
+        self.satisfy(PagePhase::Init, pages, delay)?;
+        self.execute(&InitHca, delay)
+    }
+
+    /// Stops the device: every object is gone, and the firmware's pages are put back.
+    ///
+    /// # Errors
+    /// As [`CommandQueue::execute`]; [`CommandQueueError::PagesKept`] where the firmware keeps pages. Later steps were not done then.
+    pub fn stop(
+        &mut self,
+        pages: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), CommandQueueError> {
+        self.execute(&TeardownHca, delay)?;
+        self.reclaim(pages, delay)?;
+        self.execute(&DisableHca(self.function), delay)
+    }
+
+    /// Gives the pages that a phase wants.
+    fn satisfy(
+        &mut self,
+        phase: PagePhase,
+        pages: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), CommandQueueError> {
+        let wanted = self.execute(&QueryPages { phase, function: self.function }, delay)?;
+        let mut left = u32::try_from(wanted.pages).unwrap_or(0);
+        while left > 0 {
+            left -= match left as usize {
+                MANY.. => self.give::<MANY>(wanted.function, left, pages, delay)?,
+                SOME.. => self.give::<SOME>(wanted.function, left, pages, delay)?,
+                _ => self.give::<1>(wanted.function, left, pages, delay)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Gives `PAGES` pages, and returns how many that is.
+    fn give<const PAGES: usize>(
+        &mut self,
+        function: Function,
+        wanted: u32,
+        source: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<u32, CommandQueueError> {
+        let mut taken = 0;
+        // There is no page at 0.
+        let pages: [u64; PAGES] =
+            core::array::from_fn(|_| source.take().inspect(|_| taken += 1).unwrap_or_default());
+        let given = if taken == PAGES {
+            self.execute(&GivePages { function, pages }, delay)
+        } else {
+            Err(CommandQueueError::NoPages { wanted })
+        };
+        match given {
+            Ok(()) => self.given += PAGES as u32,
+            // The device may have taken them.
+            Err(CommandQueueError::TimedOut { .. } | CommandQueueError::Reply { .. }) => {}
+            Err(_) => pages.iter().take(taken).for_each(|page| source.put_back(*page)),
+        }
+        given.map(|()| PAGES as u32)
+    }
+
+    /// Takes all pages back.
+    fn reclaim(
+        &mut self,
+        source: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), CommandQueueError> {
+        let mut waited = 0;
+        while self.given > 0 {
+            let taken = self.execute(&TakePages::<MANY> { function: self.function }, delay)?;
+            let pages = taken.addresses();
+            pages.iter().for_each(|page| source.put_back(*page));
+            self.given = self.given.saturating_sub(pages.len() as u32);
+            if pages.is_empty() {
+                if waited >= RECLAIM_MS {
+                    return Err(CommandQueueError::PagesKept { pages: self.given });
+                }
+                delay.delay_ms(1);
+                waited += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! The command queue: how requests reach a device that no driver has, and replies come back (PRM "HCA driver queues"; Linux
+//! `struct mlx5_init_seg`, `mlx5_cmd_layout`, `mlx5_cmd_prot_block`).
+
+use crate::wire::codes::codes;
+use crate::wire::low::{low8, low32};
+use bitfield_struct::bitfield;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Where the registers are in the initialization segment, at the beginning of BAR 0: big-endian words (PRM "initialization segment").
+pub mod offset {
+    /// Revision of the command interface in the upper half.
+    pub const INTERFACE_REVISION: usize = 0x4;
+    /// Upper half of the command queue's address.
+    pub const QUEUE_HIGH: usize = 0x10;
+    /// See [`super::QueueLow`].
+    pub const QUEUE_LOW: usize = 0x14;
+    /// Command doorbell: bit n stands for entry n.
+    pub const DOORBELL: usize = 0x18;
+    /// See [`super::Initializing`].
+    pub const INITIALIZING: usize = 0x1fc;
+}
+
+/// The revision of the command interface that all of this is about (`CMD_IF_REV`).
+pub const INTERFACE_REVISION: u16 = 5;
+
+/// Lower half of the command queue's address, and in its low bits what the device says of the queue.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct QueueLow {
+    /// Logarithm of the bytes from one entry to the next.
+    #[bits(4, into = low8::<4>)]
+    pub log_stride: u8,
+    /// Logarithm of the entries.
+    #[bits(4, into = low8::<4>)]
+    pub log_size: u8,
+    /// State of the interface; 0 is full driver.
+    #[bits(2, into = low8::<2>)]
+    pub nic_interface: u8,
+    #[bits(2)]
+    __: u8,
+    /// Bits 12 to 31 of the address.
+    #[bits(20, into = low32::<20>)]
+    pub address: u32,
+}
+
+/// Whether the firmware is ready, and whose function this is.
+#[bitfield(u32, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct Initializing {
+    #[bits(23)]
+    __: u32,
+    /// The function is of the cores on the device itself (`MLX5_ECPU_BIT_NUM`).
+    pub embedded_cpu: bool,
+    #[bits(7)]
+    __: u8,
+    /// The firmware is still starting: nothing else may be touched.
+    pub initializing: bool,
+}
+
+codes! {
+    /// How a command was delivered (PRM `status` of a command queue entry, `MLX5_CMD_DELIVERY_STAT_*`). An open set; what the command
+    /// came to is in its reply.
+    DeliveryStatus(u8), "delivery status {:#x}";
+
+    /// It was carried out.
+    OK = 0x0, "delivered";
+    /// A signature is wrong.
+    SIGNATURE = 0x1, "signature error";
+    /// A block has another token than its entry.
+    TOKEN = 0x2, "token error";
+    /// A block has another number than its place.
+    BLOCK_NUMBER = 0x3, "bad block number";
+    /// A reply's block is not aligned.
+    OUTPUT_ALIGNMENT = 0x4, "output pointer not aligned";
+    /// A request's block is not aligned.
+    INPUT_ALIGNMENT = 0x5, "input pointer not aligned";
+    /// The firmware failed.
+    FIRMWARE = 0x6, "internal error of the firmware";
+    /// The request has a wrong length.
+    INPUT_LENGTH = 0x7, "bad request length";
+    /// The reply has a wrong length.
+    OUTPUT_LENGTH = 0x8, "bad reply length";
+    /// Reserved bytes are not 0.
+    RESERVED = 0x9, "reserved fields not clear";
+    /// The entry is of an unknown type.
+    TYPE = 0x10, "bad type of entry";
+}
+
+/// Bytes of a request, or of a reply, in its entry; the rest is in blocks.
+pub const INLINE_BYTES: usize = 16;
+
+/// Bytes of a request, or of a reply, in a block (`MLX5_CMD_DATA_BLOCK_SIZE`).
+pub const BLOCK_BYTES: usize = 512;
+
+/// An entry of the command queue, 64 bytes (PRM "command queue entry").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub struct CommandEntry {
+    /// [`CommandEntry::PCI`].
+    pub entry_type: u8,
+    /// Reserved.
+    pub reserved0: [u8; 3],
+    /// Bytes of the request.
+    pub input_length: U32,
+    /// Address of the request's first block; 0 where it has none.
+    pub input_mailbox: U64,
+    /// How the request begins.
+    pub input: [u8; INLINE_BYTES],
+    /// How the reply begins.
+    pub output: [u8; INLINE_BYTES],
+    /// Address of the reply's first block; 0 where it has none.
+    pub output_mailbox: U64,
+    /// Room for the reply in bytes.
+    pub output_length: U32,
+    /// A number that the blocks of this command have too.
+    pub token: u8,
+    /// Makes the XOR of all 64 bytes 0xff.
+    pub signature: u8,
+    /// Reserved.
+    pub reserved1: u8,
+    /// See [`StatusOwn`].
+    pub status_own: u8,
+}
+
+/// The last byte of an entry.
+#[bitfield(u8, defmt = cfg(feature = "defmt"))]
+#[derive(PartialEq, Eq)]
+pub struct StatusOwn {
+    /// The entry is the device's.
+    pub hardware: bool,
+    /// See [`DeliveryStatus`].
+    #[bits(7, into = low8::<7>)]
+    pub status: u8,
+}
+
+impl CommandEntry {
+    /// `entry_type`: over PCI Express (`MLX5_PCI_CMD_XPORT`).
+    pub const PCI: u8 = 7;
+
+    /// An entry full of zeros: it is software's.
+    pub const ZERO: Self = Self {
+        entry_type: 0,
+        reserved0: [0; 3],
+        input_length: U32::ZERO,
+        input_mailbox: U64::ZERO,
+        input: [0; INLINE_BYTES],
+        output: [0; INLINE_BYTES],
+        output_mailbox: U64::ZERO,
+        output_length: U32::ZERO,
+        token: 0,
+        signature: 0,
+        reserved1: 0,
+        status_own: 0,
+    };
+}
+
+/// A block of a mailbox, 576 bytes, which begins at a multiple of 1024 (Linux allocates them so).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(1024))]
+pub struct CommandBlock {
+    /// Bytes of the request or of the reply.
+    pub data: [u8; BLOCK_BYTES],
+    /// Reserved.
+    pub reserved0: [u8; 48],
+    /// Address of the next block; 0 in the last.
+    pub next: U64,
+    /// Its place among the blocks, from 0.
+    pub block_number: U32,
+    /// Reserved.
+    pub reserved1: u8,
+    /// That of the entry.
+    pub token: u8,
+    /// Makes the XOR of the bytes from `reserved0` to here 0xff.
+    pub control_signature: u8,
+    /// Makes the XOR of all 576 bytes 0xff.
+    pub signature: u8,
+    /// What follows is nobody's.
+    pub unused: [u8; 448],
+}
+
+impl CommandBlock {
+    /// A block full of zeros.
+    pub const ZERO: Self = Self {
+        data: [0; BLOCK_BYTES],
+        reserved0: [0; 48],
+        next: U64::ZERO,
+        block_number: U32::ZERO,
+        reserved1: 0,
+        token: 0,
+        control_signature: 0,
+        signature: 0,
+        unused: [0; 448],
+    };
+}
+
+crate::fmt::defmt_as_bytes!(CommandEntry, CommandBlock);
+
+const _: () = assert!(size_of::<CommandEntry>() == 64 && align_of::<CommandEntry>() == 64);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, input_mailbox) == 0x8);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, input) == 0x10);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, output) == 0x20);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, output_mailbox) == 0x30);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, token) == 0x3c);
+const _: () = assert!(core::mem::offset_of!(CommandEntry, status_own) == 0x3f);
+const _: () = assert!(size_of::<CommandBlock>() == 1024 && align_of::<CommandBlock>() == 1024);
+const _: () = assert!(core::mem::offset_of!(CommandBlock, reserved0) == 0x200);
+const _: () = assert!(core::mem::offset_of!(CommandBlock, next) == 0x230);
+const _: () = assert!(core::mem::offset_of!(CommandBlock, token) == 0x23d);
+const _: () = assert!(core::mem::offset_of!(CommandBlock, signature) == 0x23f);
+const _: () = assert!(StatusOwn::new().with_hardware(true).into_bits() == 1);
+const _: () = assert!(Initializing::new().with_embedded_cpu(true).into_bits() == 1 << 23);
