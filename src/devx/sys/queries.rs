@@ -84,13 +84,12 @@ impl CommandChannel {
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let [events, _] = wait([self.fd(), NONE], left)?;
-            if events & libc::POLLIN == 0 {
-                if events & ENDED != 0 {
-                    return Err(DevxError::EventsClosed);
-                }
-                if left.is_some_and(|left| left.is_zero()) {
-                    return Ok(None);
-                }
+            // A device that is gone stays readable, and has nothing to read but what came before.
+            if events & ENDED != 0 {
+                return self.take()?.map(Some).ok_or(DevxError::EventsClosed);
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                return self.take();
             }
         }
     }
