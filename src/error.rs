@@ -681,7 +681,7 @@ pub enum CommandQueueError {
         /// Blocks that there are.
         blocks: u32,
     },
-    /// The device could not read the command. Nothing was done.
+    /// The device could not read the command, or not write its reply: whether it was carried out, the status tells.
     Delivery {
         /// The command.
         command: Opcode,

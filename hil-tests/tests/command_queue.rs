@@ -293,6 +293,8 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
         )
     };
     assert!(is_refused(early), "{early}");
+    queue.stop(&mut pages, &mut rig.clock).unwrap();
+    assert_eq!(pages.taken(), 0, "and what was given comes back");
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub struct CommandQueue<'m, R> {
     pub(super) function: Function,
     /// Pages that the firmware has.
     pub(super) given: u32,
+    /// INIT_HCA was carried out, or may have been.
+    pub(super) is_running: bool,
 }
 
 crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token, given });
@@ -84,7 +86,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// Waits until the firmware is ready, and tells it where the queue is.
     ///
     /// # Errors
-    /// [`CommandError::Misaligned`] for the address, [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was
+    /// [`CommandError::Misaligned`] for the address, also where the memory would end behind 2^64; [`CommandQueueError::Queue`] unless `BLOCKS` is a power of two: nothing was
     /// done. [`CommandQueueError::NotReady`], [`CommandQueueError::Revision`] or [`CommandQueueError::Layout`] for a device that
     /// is not as it has to be: nothing was written.
     pub fn new<const BLOCKS: usize>(
@@ -93,7 +95,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         config: CommandQueueConfig,
         delay: &mut impl DelayNs,
     ) -> Result<Self, CommandQueueError> {
-        if !config.address.is_multiple_of(BLOCKS_AT) {
+        let ends = config.address.checked_add(size_of::<CommandMemory<BLOCKS>>() as u64);
+        if !config.address.is_multiple_of(BLOCKS_AT) || ends.is_none() {
             let what = "command queue";
             return Err(
                 CommandError::Misaligned { what, address: config.address, alignment: BLOCKS_AT }.into()
@@ -111,7 +114,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         let low = QueueLow::from_bits(registers.read(Register::QueueLow));
         let (log_size, log_stride) = (low.log_size(), low.log_stride());
         // Entries have 64 bytes, all of them are in a page, and the doorbell has a bit for each.
-        if log_stride < 6 || log_size + log_stride > 12 || log_size > 5 {
+        if log_stride < 6 || log_size.saturating_add(log_stride) > 12 || log_size > 5 {
             return Err(CommandQueueError::Layout { log_size, log_stride });
         }
         registers.write(Register::QueueHigh, (config.address >> 32) as u32);
@@ -129,6 +132,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             is_lost: false,
             function,
             given: 0,
+            is_running: false,
         })
     }
 
@@ -137,13 +141,15 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         self.function
     }
 
-    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack meanwhile: up to 5 KiB for the
+    /// Has the device carry out a command, and waits for its reply. Request and reply are on the stack meanwhile: up to 9 KiB for the
     /// commands of this library.
     ///
     /// # Errors
+    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type ([`CreateListMkey`](crate::command::CreateListMkey)
+    /// is, with its list): this queue does not carry it.
     /// [`CommandQueueError::Command`] for a request that cannot be encoded, or where the device refuses it;
     /// [`CommandQueueError::TooManyBlocks`] where it does not fit into the queue's memory. Nothing was done.
-    /// [`CommandQueueError::Delivery`] where the device could not read it. [`CommandQueueError::Reply`] where its answer is not
+    /// [`CommandQueueError::Delivery`] where the device could not read it, or not write its reply. [`CommandQueueError::Reply`] where its answer is not
     /// signed: whether it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
     pub fn execute<C: Command>(
         &mut self,
@@ -172,7 +178,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             return Err(CommandQueueError::Lost);
         }
         let (inputs, outputs) = (blocks_of(request.len()), blocks_of(reply.len()));
-        let (needed, blocks) = (inputs + outputs, u64::from(self.blocks.len()));
+        let (needed, blocks) = (inputs.saturating_add(outputs), u64::from(self.blocks.len()));
         if needed > blocks {
             return Err(CommandQueueError::TooManyBlocks {
                 command,
@@ -192,11 +198,11 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         entry.input_length.set(request.len() as u32);
         entry.output_length.set(reply.len() as u32);
         entry.input_mailbox.set(self.address_of(0, inputs));
-        entry.output_mailbox.set(self.address_of(inputs, inputs + outputs));
+        entry.output_mailbox.set(self.address_of(inputs, needed));
         entry.status_own = StatusOwn::new().with_hardware(true).into_bits();
         sign_entry(&mut entry);
         let slot = self.slot(command);
-        let place = (slot << self.log_stride) / size_of::<CommandEntry>() as u64;
+        let place = slot.wrapping_shl(self.log_stride.into()) / size_of::<CommandEntry>() as u64;
         self.entries.write(place, entry);
         ring_command(slot, &mut self.registers);
 
@@ -219,7 +225,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// Returns the entry for a command: the last for what the firmware may need before it can end another (Linux, rdma-core), the
     /// first for all else.
     fn slot(&self, command: Opcode) -> u64 {
-        if command == Opcode::MANAGE_PAGES { (1 << self.log_size) - 1 } else { 0 }
+        if command == Opcode::MANAGE_PAGES { !(u64::MAX.wrapping_shl(self.log_size.into())) } else { 0 }
     }
 
     /// Returns where the device reaches a block, 0 where it is `end`.
@@ -227,7 +233,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         if block == end {
             return 0;
         }
-        self.config.address + BLOCKS_AT + block * size_of::<CommandBlock>() as u64
+        // `new` looked that the memory ends before 2^64.
+        let distance = BLOCKS_AT.wrapping_add(block.wrapping_mul(size_of::<CommandBlock>() as u64));
+        self.config.address.wrapping_add(distance)
     }
 
     /// Writes blocks that follow each other, with these bytes.
@@ -238,9 +246,10 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             let chunk = chunks.next().unwrap_or_default();
             block.data.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
             block.block_number.set(number as u32);
-            block.next.set(self.address_of(first + number + 1, first + count));
+            let place = first.wrapping_add(number);
+            block.next.set(self.address_of(place.wrapping_add(1), first.wrapping_add(count)));
             sign_block(&mut block);
-            self.blocks.write(first + number, block);
+            self.blocks.write(place, block);
         }
     }
 
@@ -272,7 +281,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
         copy(reply, &entry.output);
         let mut chunks = reply.get_mut(INLINE_BYTES..).unwrap_or_default().chunks_mut(BLOCK_BYTES);
         for number in 0..count {
-            let block = self.blocks.read(first + number);
+            let block = self.blocks.read(first.wrapping_add(number));
             let numbered = u64::from(block.block_number.get()) == number;
             is_good &= is_block_signed(&block) && block.token == self.token && numbered;
             copy(chunks.next().unwrap_or_default(), &block.data);
@@ -290,7 +299,7 @@ const fn blocks_of(length: usize) -> u64 {
 #[inline(never)]
 fn ring_command(slot: u64, registers: &mut impl Registers) {
     barrier::record_before_doorbell();
-    registers.write(Register::Doorbell, 1 << slot);
+    registers.write(Register::Doorbell, 1_u32.wrapping_shl(slot as u32));
     barrier::flush_doorbell();
 }
 
@@ -333,6 +342,6 @@ fn wait_ready(
             return Err(CommandQueueError::NotReady { milliseconds });
         }
         delay.delay_ms(READY_MS);
-        waited += READY_MS;
+        waited = waited.saturating_add(READY_MS);
     }
 }

@@ -103,6 +103,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// What both do beside that has to do with more than memory keys, and the device's own settings are kept: host endianness
     /// (little endian), SET_HCA_CAP, RoCE.
     ///
+    /// Assumption: the firmware wants no more pages while it runs (PAGE_REQUEST events are not read).
+    ///
     /// Assumption: a port of Ethernet whose firmware has RoCE off needs MODIFY_NIC_VPORT_CONTEXT first, which is not here.
     ///
     /// # Errors
@@ -120,10 +122,12 @@ impl<R: Registers> CommandQueue<'_, R> {
         self.execute(&SetIssi(Issi::ONE), delay)?;
         self.satisfy(PagePhase::Boot, pages, delay)?;
         self.satisfy(PagePhase::Init, pages, delay)?;
-        self.execute(&InitHca, delay)
+        let started = self.execute(&InitHca, delay);
+        self.is_running = matches!(started, Ok(()) | Err(CommandQueueError::Reply { .. }));
+        started
     }
 
-    /// Stops the device: every object is gone, and the firmware's pages are put back.
+    /// Stops the device: every object is gone, and the firmware's pages are put back. So it does behind a start that failed.
     ///
     /// # Errors
     /// As [`CommandQueue::execute`]; [`CommandQueueError::PagesKept`] where the firmware keeps pages. Later steps were not done then.
@@ -132,7 +136,10 @@ impl<R: Registers> CommandQueue<'_, R> {
         pages: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
-        self.execute(&TeardownHca, delay)?;
+        if self.is_running {
+            self.execute(&TeardownHca, delay)?;
+            self.is_running = false;
+        }
         self.reclaim(pages, delay)?;
         self.execute(&DisableHca(self.function), delay)
     }
@@ -147,11 +154,12 @@ impl<R: Registers> CommandQueue<'_, R> {
         let wanted = self.execute(&QueryPages { phase, function: self.function }, delay)?;
         let mut left = u32::try_from(wanted.pages).unwrap_or(0);
         while left > 0 {
-            left -= match left as usize {
+            let given = match left as usize {
                 MANY.. => self.give::<MANY>(wanted.function, left, pages, delay)?,
                 SOME.. => self.give::<SOME>(wanted.function, left, pages, delay)?,
                 _ => self.give::<1>(wanted.function, left, pages, delay)?,
             };
+            left = left.saturating_sub(given);
         }
         Ok(())
     }
@@ -164,19 +172,24 @@ impl<R: Registers> CommandQueue<'_, R> {
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<u32, CommandQueueError> {
-        let mut taken = 0;
+        let mut taken = 0_usize;
         // There is no page at 0.
-        let pages: [u64; PAGES] =
-            core::array::from_fn(|_| source.take().inspect(|_| taken += 1).unwrap_or_default());
+        let pages: [u64; PAGES] = core::array::from_fn(|_| {
+            source.take().inspect(|_| taken = taken.saturating_add(1)).unwrap_or_default()
+        });
         let given = if taken == PAGES {
             self.execute(&GivePages { function, pages }, delay)
         } else {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            Ok(()) => self.given += PAGES as u32,
+            Ok(()) => self.given = self.given.saturating_add(PAGES as u32),
             // The device may have taken them.
-            Err(CommandQueueError::TimedOut { .. } | CommandQueueError::Reply { .. }) => {}
+            Err(
+                CommandQueueError::TimedOut { .. }
+                | CommandQueueError::Reply { .. }
+                | CommandQueueError::Delivery { .. },
+            ) => {}
             Err(_) => pages.iter().take(taken).for_each(|page| source.put_back(*page)),
         }
         given.map(|()| PAGES as u32)
@@ -188,7 +201,7 @@ impl<R: Registers> CommandQueue<'_, R> {
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
-        let mut waited = 0;
+        let mut waited = 0_u32;
         while self.given > 0 {
             let taken = self.execute(&TakePages::<MANY> { function: self.function }, delay)?;
             let pages = taken.addresses();
@@ -199,7 +212,7 @@ impl<R: Registers> CommandQueue<'_, R> {
                     return Err(CommandQueueError::PagesKept { pages: self.given });
                 }
                 delay.delay_ms(1);
-                waited += 1;
+                waited = waited.saturating_add(1);
             }
         }
         Ok(())

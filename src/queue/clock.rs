@@ -35,13 +35,17 @@ pub struct ClockInfo {
 impl ClockInfo {
     /// Returns what the ticks of a clock of this frequency in kHz are
     /// ([`GeneralCapabilities::device_frequency_khz`](crate::command::GeneralCapabilities::device_frequency_khz)), from its 0 on,
-    /// as exact as the frequency is: the kernel, which corrects it, gives a new base from time to time. `None` for 0.
+    /// as exact as the frequency is: the kernel, which corrects it, gives a new base from time to time. `None` under 245 kHz, which no device has.
     pub const fn of_frequency(khz: u32) -> Option<Self> {
         const SHIFT: u32 = 20;
         if khz == 0 {
             return None;
         }
-        let multiplier = ((1_000_000_u64 << SHIFT) / khz as u64) as u32;
+        let multiplier = (1_000_000_u64 << SHIFT) / khz as u64;
+        if multiplier > u32::MAX as u64 {
+            return None;
+        }
+        let multiplier = multiplier as u32;
         Some(Self { base: 0, cycles: 0, fraction: 0, multiplier, shift: SHIFT, mask: u64::MAX })
     }
 

@@ -133,7 +133,7 @@ impl Parts {
         let mut kind = QpcReceiveQueue::NONE;
         if let Some(ring) = &self.receive_ring {
             // The stride counts octowords: 16 bytes are 0.
-            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0 - 4);
+            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0.wrapping_sub(4));
             kind = QpcReceiveQueue::REGULAR;
         }
         qpc.sizes.set(sizes.into_bits());
@@ -290,7 +290,7 @@ impl<const PAGES: usize> CreateQpOnPages<PAGES> {
     /// Returns where the send ring begins, in bytes from the beginning of the first page.
     pub const fn send_ring_offset(&self) -> u64 {
         match &self.receive_ring {
-            Some(ring) => ring.bytes().next_multiple_of(BLOCK),
+            Some(ring) => ring.bytes().wrapping_add(BLOCK - 1) & !(BLOCK - 1),
             None => 0,
         }
     }
@@ -304,7 +304,7 @@ impl<const PAGES: usize> Command for CreateQpOnPages<PAGES> {
 
     fn verify(&self) -> Result<(), CommandError> {
         aligned("doorbell record", self.doorbell, RECORD)?;
-        self.rings.hold(self.send_ring_offset() + u64::from(self.send_ring.get()) * BLOCK)
+        self.rings.hold(self.send_ring_offset().saturating_add(u64::from(self.send_ring.get()) * BLOCK))
     }
 
     fn write(&self, input: &mut Self::Input) {
