@@ -123,7 +123,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     #[inline]
     pub fn take_entry(&mut self) -> Option<Cqe> {
         let entry = entry(self.ring.peek(self.consumer).cqe())?;
-        self.consumer += 1;
+        self.consumer = self.consumer.wrapping_add(1);
         Some(entry)
     }
 
@@ -143,25 +143,29 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.discard_entries(&mut is_stale)
     }
 
-    /// As [`CompletionQueue::discard`], which is compiled where it is called, with the caller's overflow checks.
+    /// As [`CompletionQueue::discard`], once for all closures. It is compiled where it is called, with the caller's overflow checks,
+    /// which could panic: counters wrap.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
-        let written = (self.consumer..self.consumer + u64::from(self.ring.len()))
-            .take_while(|index| entry(self.ring.peek(*index).cqe()).is_some())
-            .count() as u64;
+        let mut index = self.consumer;
+        while index.wrapping_sub(self.consumer) < self.ring.len().into()
+            && entry(self.ring.peek(index).cqe()).is_some()
+        {
+            index = index.wrapping_add(1);
+        }
         // From the last back: what stays moves towards it, over what goes.
-        let mut target = self.consumer + written;
-        for index in (self.consumer..self.consumer + written).rev() {
-            if entry(self.ring.peek(index).cqe()).is_none_or(|found| is_stale(&found)) {
+        let mut target = index;
+        while index != self.consumer {
+            index = index.wrapping_sub(1);
+            let Some(mut found) = entry(self.ring.peek(index).cqe()) else { continue };
+            if is_stale(&found) {
                 continue;
             }
-            target -= 1;
+            target = target.wrapping_sub(1);
             let owner = self.ring.peek(target).owner() as u8;
-            let mut slot = self.ring.read(index);
-            let found = slot.cqe_mut();
             found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
-            self.ring.write(target, slot);
+            self.ring.write(target, E::of(found));
         }
-        let discarded = target - self.consumer;
+        let discarded = target.wrapping_sub(self.consumer);
         if discarded > 0 {
             self.consumer = target;
             self.release();
@@ -337,7 +341,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         let qpn = tail.qpn();
         let queues = verified(router, CqeOrigin { qpn, user_index: user_index & USER_INDEX_MASK })?;
         let Retired { id, kind } = queues.retire_send(tail.counter())?;
-        self.consumer += 1;
+        self.consumer = self.consumer.wrapping_add(1);
         let outcome = Outcome::Sent { kind, bytes };
         (kind != RequestKind::MkeyConfigurePart).then_some(WorkCompletion { id, qpn, outcome })
     }

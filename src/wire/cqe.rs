@@ -247,8 +247,8 @@ pub trait CqeSlot:
     /// Returns the entry.
     fn cqe(&self) -> &Cqe;
 
-    /// Returns the entry, to be changed.
-    fn cqe_mut(&mut self) -> &mut Cqe;
+    /// Returns a slot with this entry.
+    fn of(cqe: Cqe) -> Self;
 }
 
 impl CqeSlot for Cqe {
@@ -258,8 +258,8 @@ impl CqeSlot for Cqe {
         self
     }
 
-    fn cqe_mut(&mut self) -> &mut Cqe {
-        self
+    fn of(cqe: Cqe) -> Self {
+        cqe
     }
 }
 
@@ -270,8 +270,8 @@ impl CqeSlot for Cqe128 {
         &self.cqe
     }
 
-    fn cqe_mut(&mut self) -> &mut Cqe {
-        &mut self.cqe
+    fn of(cqe: Cqe) -> Self {
+        Self { cqe, ..Self::UNWRITTEN }
     }
 }
 
