@@ -33,7 +33,7 @@ logs. The exit status is the image's.
 ";
 
 /// Memory of the machine, as `linker/qemu-virt.x` has it.
-const MEMORY: &str = "512M";
+const MEMORY: &str = "1G";
 
 /// Two options are for this task, the others for the image.
 const OPTIONS: [&str; 6] = ["board", "image", "filter", "after", "ways", "provoke"];
