@@ -399,7 +399,7 @@ pub fn entry_inspect(bytes: &[u8], device: DeviceContext, style: Style, out: &mu
         write!(out, "{}{}", entry.summary(None), entry.pretty(None, style))?;
     }
     let Ok(request) = WorkRequest::parse(bytes) else { return Ok(()) };
-    write!(out, "{:?} {:?} {:?}", request, request.worst(&device), request.refusal(&device))
+    write!(out, "{:?} {:?} {:?}", request, request.worst(&device), request.refusal(&device).is_some())
 }
 
 /// A doorbell, a delay and a printer, of which nobody hears.

@@ -77,11 +77,16 @@ fn is_language(path: &str) -> bool {
 }
 
 /// Returns whether a function is the library's: by its path, or by the type or trait that it is implemented for. What alloc
-/// implements for every type is not.
+/// implements for every type is not, nor what others implement for types of theirs, a doorbell say.
 fn is_own(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']).trim_start_matches("mut ");
     let of = name.split_once(" as ").map_or("", |(_, of)| of);
-    of.starts_with("mlx5_mkey::") || path.starts_with("mlx5_mkey::") && !of.starts_with("alloc::")
+    let is_foreign = || {
+        let of_type = path.split_once(" as ").map_or(path, |(of_type, _)| of_type);
+        !of_type.contains("mlx5_mkey::") && !is_core(of_type)
+    };
+    of.starts_with("mlx5_mkey::") && !is_foreign()
+        || path.starts_with("mlx5_mkey::") && !of.starts_with("alloc::")
 }
 
 fn is_allocator(name: &str) -> bool {
@@ -137,9 +142,12 @@ mod tests {
         ] {
             assert!(is_own(own), "{own}");
         }
-        for foreign in
-            ["core::fmt::write", "<[u8]>::split_at", "<core::option::Option<mlx5_mkey::types::Key>>::unwrap"]
-        {
+        for foreign in [
+            "core::fmt::write",
+            "<[u8]>::split_at",
+            "<core::option::Option<mlx5_mkey::types::Key>>::unwrap",
+            "<hil_scenarios::board::softdev::Bell as mlx5_mkey::queue::doorbell::Doorbell>::ring",
+        ] {
             assert!(!is_own(foreign), "{foreign}");
         }
         assert!(

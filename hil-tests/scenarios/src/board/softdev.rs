@@ -11,7 +11,6 @@ use crate::assumption::Finding;
 use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -52,13 +51,16 @@ struct Register {
     requests: Requests,
 }
 
-/// Requests that came with doorbells, each with its queue pair, since the device has run.
-type Requests = Rc<RefCell<Vec<(u32, Vec<[u8; 64]>)>>>;
+/// Requests that came with doorbells, each with its queue pair, since the device has run. Leaked with the board's memory: a doorbell
+/// that owned some would bring the allocator into the library's functions.
+type Requests = &'static RefCell<Vec<(u32, Vec<[u8; 64]>)>>;
 
 /// Blocks of half a register.
 const HALF: usize = 4;
 
 impl Doorbell for Bell {
+    // It allocates: not to be inlined into the library's functions, in which nothing does.
+    #[inline(never)]
     fn ring(&mut self, last: &LastRequest<'_>) {
         let Some(Register { doorbell, halves, next, qpn, requests }) = &mut self.0 else { return };
         // SAFETY: both halves are the register's, and nobody else uses them.
@@ -113,7 +115,7 @@ impl SoftBoard {
             pd: pds[0],
             pds,
             rings: Vec::new(),
-            requests: Requests::default(),
+            requests: Box::leak(Box::default()),
             events: VecDeque::new(),
             factory,
             login: None,
@@ -214,7 +216,7 @@ impl SoftBoard {
                 let halves = NonNull::from(halves).cast::<[Wqebb; HALF]>();
                 (halves, BlueFlame::new(halves.cast(), size_of::<[Wqebb; HALF]>()))
             };
-            Register { doorbell, halves, next: 0, qpn: qpn.get(), requests: self.requests.clone() }
+            Register { doorbell, halves, next: 0, qpn: qpn.get(), requests: self.requests }
         });
         let umr_fence = match self.device.profile().umr_fence {
             softdev::UmrFence::Strong => UmrFence::Strong,

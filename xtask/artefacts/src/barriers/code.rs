@@ -60,6 +60,8 @@ const SEND_COUNTER: &str = ", #6]";
 
 /// Where an entry has the word that ends with its owner bit and is read at once.
 const OWNER: i64 = 56;
+/// Where the entry is in a slot of 128 bytes.
+const LONG: i64 = 64;
 
 impl Access {
     /// Returns whether this is the first word of a doorbell record, or the send queue's counter, and not zero: what tells a device
@@ -75,12 +77,13 @@ impl Access {
 
     /// Returns whether this reads what may be the owner bit of an entry.
     pub(super) fn is_owner(&self) -> bool {
-        self.offset() == OWNER && self.register.starts_with('x')
+        [OWNER, LONG + OWNER].contains(&self.offset()) && self.register.starts_with('x')
     }
 
     /// Returns whether this reads the same entry as that, of which it has the owner bit.
     pub(super) fn is_of_entry(&self, owner: &Self) -> bool {
-        self.base == owner.base && (0..64).contains(&self.offset())
+        let entry = owner.offset() - OWNER;
+        self.base == owner.base && (entry..entry + 64).contains(&self.offset())
     }
 
     /// Returns whether the place was found in a ring, not only in a struct.
