@@ -192,7 +192,7 @@ impl<'b> QpPairFixture<'b> {
         self.finish_configuration()
     }
 
-    /// Publishes a configuration, posted under the name [`CONFIGURE`], and waits until it is done.
+    /// Publishes a configuration, posted under the name `CONFIGURE`, and waits until it is done.
     ///
     /// # Errors
     /// That it did not complete.
