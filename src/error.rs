@@ -709,8 +709,13 @@ pub enum CommandQueueError {
     },
     /// The firmware does not give pages back.
     PagesKept {
-        /// Pages that it has.
+        /// Pages that it has, or may have: some that it was given without a good answer.
         pages: u32,
+    },
+    /// The firmware gave a page back that it was not given, or that was back before.
+    ForeignPage {
+        /// Where the page is, by the firmware.
+        address: u64,
     },
 }
 
@@ -751,6 +756,9 @@ impl fmt::Display for CommandQueueError {
             Self::Lost => f.write_str("the command queue is lost: a command timed out before"),
             Self::NoPages { wanted } => write!(f, "the firmware wants {wanted} pages, there are not enough"),
             Self::PagesKept { pages } => write!(f, "the firmware keeps {pages} pages"),
+            Self::ForeignPage { address } => {
+                write!(f, "the firmware gives back a page that it does not have, at {address:#x}")
+            }
         }
     }
 }

@@ -39,8 +39,9 @@ struct Window {
 struct Faults {
     registers: Vec<(Register, u32)>,
     deaf: bool,
-    before: Option<Change>,
-    behind: Option<Change>,
+    /// Before and behind one of these doorbells.
+    before: Option<(u32, Change)>,
+    behind: Option<(u32, Change)>,
     doorbells: Vec<u32>,
 }
 
@@ -57,13 +58,13 @@ impl Registers for Window {
             return self.inner.write(register, value);
         }
         faults.doorbells.push(value);
-        if let Some(mut change) = faults.before.take() {
+        if let Some((_, mut change)) = faults.before.take_if(|(doorbells, _)| *doorbells & value != 0) {
             change(&mut **self.bare.borrow_mut(), self.address);
         }
         if !faults.deaf {
             self.inner.write(register, value);
         }
-        if let Some(mut change) = faults.behind.take() {
+        if let Some((_, mut change)) = faults.behind.take_if(|(doorbells, _)| *doorbells & value != 0) {
             change(&mut **self.bare.borrow_mut(), self.address);
         }
     }
@@ -109,11 +110,19 @@ impl Rig {
     }
 
     fn before(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().before = Some(Box::new(change));
+        self.faults.borrow_mut().before = Some((u32::MAX, Box::new(change)));
     }
 
     fn behind(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
-        self.faults.borrow_mut().behind = Some(Box::new(change));
+        self.faults.borrow_mut().behind = Some((u32::MAX, Box::new(change)));
+    }
+
+    fn before_pages(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().before = Some((PAGES_DOORBELL, Box::new(change)));
+    }
+
+    fn behind_pages(&self, change: impl FnMut(&mut dyn Bare, u64) + 'static) {
+        self.faults.borrow_mut().behind = Some((PAGES_DOORBELL, Box::new(change)));
     }
 
     fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
@@ -131,6 +140,13 @@ fn flip(at: u64) -> impl FnMut(&mut dyn Bare, u64) {
 
 /// Where the first block is.
 const BLOCKS: u64 = 4096;
+
+/// Of MANAGE_PAGES, which has the last of 16 entries, 128 bytes apart.
+const PAGES_DOORBELL: u32 = 1 << 15;
+const PAGES_ENTRY: u64 = 15 << 7;
+
+/// The function that the software device wants pages for.
+const PAGES_OF: Function = Function { number: 7, embedded_cpu: false };
 
 fn delivery(error: CommandQueueError) -> DeliveryStatus {
     match error {
@@ -176,9 +192,9 @@ fn commands_have_tokens_slots_and_an_owner() {
     assert_eq!((entry[0], entry[0x3c], entry[0x3f]), (7, 2, 0));
     // The device has 16 entries, 128 bytes apart.
     let page = rig.bare.borrow_mut().pages(1);
-    queue.execute(&GivePages { function: Function::OWN, pages: [page] }, &mut rig.clock).unwrap();
-    assert_eq!(rig.bytes(15 << 7, 2), [7, 0]);
-    assert_eq!(rig.faults.borrow().doorbells, [1, 1, 1 << 15]);
+    queue.execute(&GivePages { function: PAGES_OF, pages: [page] }, &mut rig.clock).unwrap();
+    assert_eq!(rig.bytes(PAGES_ENTRY, 2), [7, 0]);
+    assert_eq!(rig.faults.borrow().doorbells, [1, 1, PAGES_DOORBELL]);
     // Tokens pass over 0.
     for _ in 0..256 {
         queue.execute(&QueryIssi, &mut rig.clock).unwrap();
@@ -190,7 +206,7 @@ fn commands_have_tokens_slots_and_an_owner() {
 fn what_is_changed_on_its_way_to_the_device_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
-    let function = Function::OWN;
+    let function = PAGES_OF;
     // Of the entry: a word of the request, token, signature. The page is at most two lists long.
     for at in [0x17, 0x3c, 0x3d] {
         rig.before(flip(at));
@@ -269,7 +285,7 @@ fn an_answer_may_be_late() {
 fn a_list_that_does_not_fit_is_refused() {
     let mut rig = Rig::new();
     let mut queue = rig.enabled();
-    let give = GivePages { function: Function::OWN, pages: [4096; 1100] };
+    let give = GivePages { function: PAGES_OF, pages: [4096; 1100] };
     let error = queue.execute(&give, &mut rig.clock).unwrap_err().to_string();
     assert_eq!(error, "MANAGE_PAGES: 18 blocks needed, the command queue has 16");
     assert_eq!(rig.faults.borrow().doorbells.len(), 1);
@@ -295,6 +311,86 @@ fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     assert!(is_refused(early), "{early}");
     queue.stop(&mut pages, &mut rig.clock).unwrap();
     assert_eq!(pages.taken(), 0, "and what was given comes back");
+}
+
+#[test]
+fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    rig.behind_pages(flip(PAGES_ENTRY + 0x20));
+    let lost = CommandQueueError::Reply { command: Opcode::MANAGE_PAGES };
+    assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(lost));
+    assert_eq!(pages.taken(), 1, "the device may have it");
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
+    assert_eq!(pages.taken(), 0);
+
+    // Where the device does not have them, it is asked for 5 seconds, and disabled all the same.
+    rig.before_pages(flip(PAGES_ENTRY + 0x17));
+    let error = queue.start(&mut pages, &mut rig.clock).unwrap_err();
+    assert_eq!(delivery(error), DeliveryStatus::SIGNATURE);
+    rig.clock.0.set(0);
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(CommandQueueError::PagesKept { pages: 1 }));
+    assert_eq!((rig.clock.0.get() / 1_000_000, pages.taken()), (5000, 1));
+    assert_eq!(queue.start(&mut pages, &mut rig.clock), Ok(()));
+}
+
+#[test]
+fn m64_pages_that_were_not_given_are_not_taken_back() {
+    // The first of those that come back is another than the device has, or the second, which comes twice then.
+    for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {
+        let mut rig = Rig::new();
+        let mut queue = rig.try_queue(|config| config.verify_replies = false).unwrap();
+        let first = rig.bare.borrow_mut().pages(5);
+        // Too few: what comes before INIT_HCA fails, and the first that `stop` does is taking 5 pages back.
+        let mut pages = Exact { pages: (0..5).map(|page| first + page * 4096).collect(), taken: Vec::new() };
+        assert_eq!(queue.start(&mut pages, &mut rig.clock), Err(CommandQueueError::NoPages { wanted: 150 }));
+        let told = Rc::new(Cell::new(0));
+        let seen = told.clone();
+        rig.behind_pages(move |bare, address| {
+            let second = u64::from_be_bytes(bare.read(address + BLOCKS + 8, 8).try_into().unwrap());
+            seen.set(other.unwrap_or(second));
+            bare.write(address + BLOCKS, &seen.get().to_be_bytes());
+        });
+        let error = queue.stop(&mut pages, &mut rig.clock);
+        assert_eq!(error, Err(CommandQueueError::ForeignPage { address: told.get() }));
+        assert_eq!((pages.pages.len(), pages.taken.len()), (4, 1), "the others are back");
+        assert_eq!(queue.execute(&EnableHca(Function::OWN), &mut rig.clock), Ok(()), "it was disabled");
+    }
+}
+
+/// Pages that know of each whether it is taken.
+struct Exact {
+    pages: Vec<u64>,
+    taken: Vec<u64>,
+}
+
+impl PageSource for Exact {
+    fn take(&mut self) -> Option<u64> {
+        let page = self.pages.pop()?;
+        self.taken.push(page);
+        Some(page)
+    }
+
+    fn put_back(&mut self, address: u64) -> bool {
+        let place = self.taken.iter().position(|page| *page == address);
+        self.pages.extend(place.map(|place| self.taken.swap_remove(place)));
+        place.is_some()
+    }
+}
+
+#[test]
+fn a_range_of_pages_takes_back_what_it_gave() {
+    let mut pages = PageRange::new(0x10_0000, 3).unwrap();
+    assert!(!pages.put_back(0x10_0000), "none was taken");
+    assert_eq!([pages.take(), pages.take()], [Some(0x10_0000), Some(0x10_1000)]);
+    for foreign in [0xf_f000, 0x10_2000, 0x10_0800, 0, u64::MAX] {
+        assert!(!pages.put_back(foreign), "{foreign:#x}");
+    }
+    assert!(pages.put_back(0x10_0000));
+    assert_eq!((pages.taken(), pages.take()), (1, Some(0x10_2000)));
+    assert!(pages.put_back(0x10_1000) && pages.put_back(0x10_2000));
+    assert_eq!((pages.taken(), pages.take()), (0, Some(0x10_0000)), "all are back");
 }
 
 #[test]

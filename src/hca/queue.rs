@@ -2,6 +2,7 @@
 
 use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
 use super::registers::{Register, Registers};
+use super::start::Held;
 use crate::command::{Command, Function};
 use crate::error::{CommandError, CommandQueueError};
 use crate::queue::{barrier, ring::Ring};
@@ -74,13 +75,13 @@ pub struct CommandQueue<'m, R> {
     token: u8,
     is_lost: bool,
     pub(super) function: Function,
-    /// Pages that the firmware has.
-    pub(super) given: u32,
+    /// Pages of the firmware, for up to two functions: those that it named when it booted and before it was started.
+    pub(super) held: [Held; 2],
     /// INIT_HCA was carried out, or may have been.
     pub(super) is_running: bool,
 }
 
-crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token, given });
+crate::fmt::format_counters!(['m, R] CommandQueue ['m, R] { token });
 
 impl<'m, R: Registers> CommandQueue<'m, R> {
     /// Waits until the firmware is ready, and tells it where the queue is.
@@ -131,7 +132,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             token: 0,
             is_lost: false,
             function,
-            given: 0,
+            held: [Held::default(); 2],
             is_running: false,
         })
     }

@@ -23,8 +23,9 @@ pub trait PageSource {
     /// Takes a page; `None` where there is none left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Takes a page back.
-    fn put_back(&mut self, address: u64);
+    /// Takes a page back, and returns whether it was taken from here and is not back yet. Else nothing may change: the address is what
+    /// the device reports, which may be any multiple of 4096, or the same one twice.
+    fn put_back(&mut self, address: u64) -> bool;
 }
 
 impl<S: PageSource + ?Sized> PageSource for &mut S {
@@ -32,18 +33,20 @@ impl<S: PageSource + ?Sized> PageSource for &mut S {
         (**self).take()
     }
 
-    fn put_back(&mut self, address: u64) {
-        (**self).put_back(address);
+    fn put_back(&mut self, address: u64) -> bool {
+        (**self).put_back(address)
     }
 }
 
-/// Pages that follow each other. They can be taken anew when all were put back.
+/// Pages that follow each other. They can be taken anew when all were put back. What comes back is counted and must lie among those that
+/// were taken; which of them are back is not noted.
 ///
 /// ```
 /// use mlx5_mkey::hca::{PageRange, PageSource};
 /// let mut pages = PageRange::new(0x8000_0000, 2)?;
 /// assert_eq!([pages.take(), pages.take(), pages.take()], [Some(0x8000_0000), Some(0x8000_1000), None]);
 /// assert_eq!(pages.taken(), 2);
+/// assert!(!pages.put_back(0x9000_0000) && pages.put_back(0x8000_1000));
 /// # Ok::<(), mlx5_mkey::error::CommandError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,12 +90,25 @@ impl PageSource for PageRange {
         Some(address)
     }
 
-    fn put_back(&mut self, _: u64) {
-        self.taken = self.taken.saturating_sub(1);
+    fn put_back(&mut self, address: u64) -> bool {
+        let distance = address.wrapping_sub(self.first);
+        let was_taken = distance / FIRMWARE_PAGE < u64::from(self.next);
+        if self.taken == 0 || !was_taken || !distance.is_multiple_of(FIRMWARE_PAGE) {
+            return false;
+        }
+        self.taken -= 1;
         if self.taken == 0 {
             self.next = 0;
         }
+        true
     }
+}
+
+/// Pages that the firmware has, or may have, for a function.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Held {
+    function: Function,
+    pages: u32,
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
@@ -109,7 +125,8 @@ impl<R: Registers> CommandQueue<'_, R> {
     ///
     /// # Errors
     /// As [`CommandQueue::execute`]; [`CommandError::Unsupported`] for firmware without that version;
-    /// [`CommandQueueError::NoPages`] where the source ends too early. What was done is undone by [`CommandQueue::stop`].
+    /// [`CommandQueueError::NoPages`] where the source ends too early; [`CommandQueueError::PagesKept`] where pages are wanted for a third
+    /// function while those of two are not back. What was done is undone by [`CommandQueue::stop`].
     pub fn start(
         &mut self,
         pages: &mut impl PageSource,
@@ -130,7 +147,9 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// Stops the device: every object is gone, and the firmware's pages are put back. So it does behind a start that failed.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]; [`CommandQueueError::PagesKept`] where the firmware keeps pages. Later steps were not done then.
+    /// As [`CommandQueue::execute`]: later steps were not done then. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
+    /// [`CommandQueueError::ForeignPage`] where it gives back what it was not given: the function is disabled in any case, as Linux does,
+    /// and pages that are not back are the device's until it is reset.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,
@@ -140,8 +159,13 @@ impl<R: Registers> CommandQueue<'_, R> {
             self.execute(&TeardownHca, delay)?;
             self.is_running = false;
         }
-        self.reclaim(pages, delay)?;
-        self.execute(&DisableHca(self.function), delay)
+        let reclaimed = self.reclaim(pages, delay);
+        match reclaimed {
+            Ok(()) | Err(CommandQueueError::PagesKept { .. } | CommandQueueError::ForeignPage { .. }) => {}
+            failed => return failed,
+        }
+        self.execute(&DisableHca(self.function), delay)?;
+        reclaimed
     }
 
     /// Gives the pages that a phase wants.
@@ -172,6 +196,9 @@ impl<R: Registers> CommandQueue<'_, R> {
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<u32, CommandQueueError> {
+        let is_place = |held: &Held| held.pages == 0 || held.function == function;
+        let place = self.held.iter().position(is_place);
+        let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
         let mut taken = 0_usize;
         // There is no page at 0.
         let pages: [u64; PAGES] = core::array::from_fn(|_| {
@@ -183,38 +210,59 @@ impl<R: Registers> CommandQueue<'_, R> {
             Err(CommandQueueError::NoPages { wanted })
         };
         match given {
-            Ok(()) => self.given = self.given.saturating_add(PAGES as u32),
-            // The device may have taken them.
-            Err(
+            // Where the answer is lost, the device may have taken them.
+            Ok(())
+            | Err(
                 CommandQueueError::TimedOut { .. }
                 | CommandQueueError::Reply { .. }
                 | CommandQueueError::Delivery { .. },
-            ) => {}
-            Err(_) => pages.iter().take(taken).for_each(|page| source.put_back(*page)),
+            ) => {
+                if let Some(held) = self.held.get_mut(place) {
+                    *held = Held { function, pages: held.pages.saturating_add(PAGES as u32) };
+                }
+            }
+            Err(_) => pages.iter().take(taken).for_each(|page| _ = source.put_back(*page)),
         }
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes all pages back.
+    /// Takes all pages back, of each function.
     fn reclaim(
         &mut self,
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
         let mut waited = 0_u32;
-        while self.given > 0 {
-            let taken = self.execute(&TakePages::<MANY> { function: self.function }, delay)?;
-            let pages = taken.addresses();
-            pages.iter().for_each(|page| source.put_back(*page));
-            self.given = self.given.saturating_sub(pages.len() as u32);
-            if pages.is_empty() {
+        while let Some(place) = self.held.iter().position(|held| held.pages > 0) {
+            let function = self.held.get(place).map_or(Function::OWN, |held| held.function);
+            let taken = self.execute(&TakePages::<MANY> { function }, delay)?;
+            let mut foreign = Ok(());
+            for address in taken.addresses().iter().copied() {
+                match self.held.get_mut(place) {
+                    Some(held)
+                        if held.pages > 0
+                            && address.is_multiple_of(FIRMWARE_PAGE)
+                            && source.put_back(address) =>
+                    {
+                        held.pages -= 1;
+                    }
+                    _ => foreign = Err(CommandQueueError::ForeignPage { address }),
+                }
+            }
+            foreign?;
+            if taken.addresses().is_empty() {
                 if waited >= RECLAIM_MS {
-                    return Err(CommandQueueError::PagesKept { pages: self.given });
+                    return Err(CommandQueueError::PagesKept { pages: self.held_pages() });
                 }
                 delay.delay_ms(1);
                 waited = waited.saturating_add(1);
             }
         }
         Ok(())
+    }
+
+    /// Returns how many pages the firmware has.
+    fn held_pages(&self) -> u32 {
+        self.held.iter().fold(0, |sum, held| sum.saturating_add(held.pages))
     }
 }

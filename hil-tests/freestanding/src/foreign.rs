@@ -395,7 +395,7 @@ impl Registers for Words<'_> {
 /// Pages for the firmware.
 pub struct Pages {
     take: fn() -> Option<u64>,
-    put_back: fn(u64),
+    put_back: fn(u64) -> bool,
 }
 
 impl PageSource for Pages {
@@ -403,8 +403,8 @@ impl PageSource for Pages {
         (self.take)()
     }
 
-    fn put_back(&mut self, address: u64) {
-        (self.put_back)(address);
+    fn put_back(&mut self, address: u64) -> bool {
+        (self.put_back)(address)
     }
 }
 

@@ -92,7 +92,7 @@ const ENABLE: [u8; 16] = [1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// MANAGE_PAGES with 200 pages: four blocks.
 fn pages() -> Vec<u8> {
-    let mut request = vec![1, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200];
+    let mut request = vec![1, 8, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 200];
     (0..200).for_each(|page: u64| request.extend((PAGES + page * 4096).to_be_bytes()));
     request
 }
@@ -224,6 +224,9 @@ fn commands_have_their_states_and_refuse_what_makes_no_sense() {
     assert_eq!(status(&short(0x10b, 0, 2), 16), (3, Phase::Enabled), "an unknown ISSI");
     assert_eq!(status(&short(0x102, 0, 0), 16), (4, Phase::Enabled), "without pages");
     assert_eq!(status(&alloc_pd, 16), (4, Phase::Enabled));
+    let mut function_0 = pages();
+    function_0[0xb] = 0;
+    assert_eq!(status(&function_0, 16), (3, Phase::Enabled), "pages for another function than it named");
     for (at, value) in [(0x17, 0x10), (0x14, 0xff)] {
         let mut request = pages();
         request[at] = value;

@@ -26,6 +26,9 @@ mod opcode {
 const BOOT_PAGES: u32 = 5;
 const INIT_PAGES: u32 = 150;
 
+/// The function that pages are for: QUERY_PAGES names it, and MANAGE_PAGES has to. Not 0, so that it shows who does not look.
+const PAGES_OF: u16 = 7;
+
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
@@ -106,11 +109,15 @@ impl<M: Memory> Device<M> {
             2 => INIT_PAGES,
             _ => return Err(Refused::PARAMETER),
         };
-        Ok(reply::with(HEADER, 0xc, &wanted.to_be_bytes()))
+        let mut answer = reply::with(HEADER, 0xa, &PAGES_OF.to_be_bytes());
+        answer.splice(0xc.., wanted.to_be_bytes());
+        Ok(answer)
     }
 
     fn manage_pages(&mut self, request: &Request) -> Answer {
-        self.own_function(request)?;
+        if request.u32(8)? != u32::from(PAGES_OF) {
+            return Err(Refused::PARAMETER);
+        }
         let count = request.u32(0xc)? as usize;
         match request.u16(6)? {
             1 => self.take_pages(request.pages(0x10, count)?),
