@@ -420,3 +420,49 @@ fn m66_a_key_leaves_nothing_in_the_queue() {
     assert!(queue.execute(&load(pd), &mut rig.clock).is_err());
     assert!(!has_key(&rig.bytes(0, 20 << 10)));
 }
+
+/// A stack, as a file, and room for what is below what a thread uses of it: what those left who were called before.
+#[cfg(target_os = "linux")]
+struct Stack(std::fs::File, Vec<u8>);
+
+#[cfg(target_os = "linux")]
+impl Stack {
+    /// Returns whether bytes are there. Calls little before it looks.
+    #[inline(never)]
+    fn has(&mut self, bytes: &[u8]) -> bool {
+        use std::os::unix::fs::FileExt;
+        let here = 0_u8;
+        let from = std::ptr::from_ref(&here).addr() - self.1.len();
+        self.0.read_exact_at(&mut self.1, from as u64).unwrap();
+        self.1.windows(bytes.len()).any(|window| window == bytes)
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn m66_a_key_leaves_nothing_on_the_stack() {
+    // On the heap, and with no device, which would leave copies of its own.
+    let key: Box<[u8; 64]> = Box::new(core::array::from_fn(|index| index as u8 | 0x80));
+    let mut stack = Stack(std::fs::File::open("/proc/self/mem").unwrap(), vec![0; 256 << 10]);
+    let mut rig = Rig::new();
+    let mut queue = rig.try_queue(|config| config.timeout_ms = 1).unwrap();
+    rig.faults.borrow_mut().deaf = true;
+    let load = CreateDek {
+        pd: Pdn::new(1).unwrap(),
+        key: DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None },
+        opaque: [0; 8],
+    };
+    /// Fills the stack, as deep as a key may be left, with zeros and perhaps this.
+    #[inline(never)]
+    fn fill(bytes: &[u8]) {
+        let mut frame = [0; 128 << 10];
+        frame[64 << 10..][..bytes.len()].copy_from_slice(bytes);
+        std::hint::black_box(&frame);
+    }
+    fill(&key[..]);
+    assert!(stack.has(&key[16..32]), "what is left is found");
+    fill(&[]);
+    assert!(!stack.has(&key[16..32]));
+    assert!(queue.execute(&load, &mut rig.clock).is_err());
+    assert!(!stack.has(&key[16..32]));
+}

@@ -3,7 +3,7 @@
 use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
 use super::registers::{Register, Registers};
 use super::start::Held;
-use crate::command::{Command, Function};
+use crate::command::{Command, Function, wipe};
 use crate::error::{CommandError, CommandQueueError};
 use crate::queue::{barrier, ring::Ring};
 use crate::wire::prm::command::Opcode;
@@ -250,7 +250,9 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
             let place = first.wrapping_add(number);
             block.next.set(self.address_of(place.wrapping_add(1), first.wrapping_add(count)));
             sign_block(&mut block);
-            self.blocks.write(place, block);
+            self.blocks.write_from(place, &block);
+            // There may be a key in it.
+            wipe(&mut block.data);
         }
     }
 
@@ -268,11 +270,8 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
 
     /// Overwrites what a request held.
     fn wipe(&mut self, place: u64, inputs: u64) {
-        for block in 0..inputs {
-            self.blocks.write(block, CommandBlock::ZERO);
-        }
-        let entry = CommandEntry { input: [0; INLINE_BYTES], ..self.entries.read(place) };
-        self.entries.write(place, entry);
+        self.entries.wipe(place);
+        (0..inputs).for_each(|block| self.blocks.wipe(block));
     }
 
     /// Copies a reply out, and returns whether it is as it must be.

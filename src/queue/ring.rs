@@ -74,6 +74,18 @@ impl<'r, T: Copy + FromBytes + IntoBytes + Immutable> Ring<'r, T> {
         unsafe { self.slot(index).write(value) }
     }
 
+    /// Writes a slot from where its bytes are, with no other copy of them, which would be left on the stack.
+    pub(crate) fn write_from(&mut self, index: u64, value: &T) {
+        // SAFETY: as in `write`; the value is no slot, which are ours.
+        unsafe { self.slot(index).copy_from_nonoverlapping(value, 1) }
+    }
+
+    /// Overwrites a slot with zeros, in a way that the compiler does not leave out, nor do later than what follows.
+    pub(crate) fn wipe(&mut self, index: u64) {
+        // SAFETY: as in `write`; zeros are a valid T.
+        unsafe { zeroize::zeroize_flat_type(self.slot(index)) }
+    }
+
     /// Writes the first four bytes of a slot.
     pub(super) fn write_word(&mut self, index: u64, word: [u8; 4]) {
         const { assert!(size_of::<T>() >= 4) };
