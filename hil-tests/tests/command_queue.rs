@@ -3,11 +3,13 @@
 use embedded_hal::delay::DelayNs;
 use hil_tests::board::{Bare, Board, SoftBoard};
 use mlx5_mkey::command::{
-    AllocPd, CreateDek, DekKey, EnableHca, Function, GivePages, Pdn, QueryGeneralCapabilities, QueryIssi,
-    XtsKey,
+    AllocPd, Command, CreateDek, CreateListMkey, DekKey, EnableHca, Function, GivePages, MkeyEntries, Pdn,
+    QueryGeneralCapabilities, QueryIssi, XtsKey,
 };
 use mlx5_mkey::error::{CommandError, CommandQueueError};
 use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, PageSource, Register, Registers};
+use mlx5_mkey::mkey::{Access, KlmEntry};
+use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::command::{Opcode, Status};
 use mlx5_mkey::wire::prm::command_queue::DeliveryStatus;
 use mlx5_softdev::DeviceProfile;
@@ -292,6 +294,24 @@ fn a_list_that_does_not_fit_is_refused() {
 }
 
 #[test]
+fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
+    let device = queue.execute(&QueryGeneralCapabilities, &mut rig.clock).unwrap();
+    let key = Key::new(MkeyIndex::new(1).unwrap(), 0);
+    let entries = [KlmEntry { address: 0x1000, length: 512, key }; 5];
+    let list = CreateListMkey::new(pd, Access::NONE, 0, MkeyEntries::Own(&entries), &device).unwrap();
+    let (length, needed) = (CreateListMkey::INPUT, list.input_bytes());
+    let command = Opcode::CREATE_MKEY;
+    let short = Err(CommandError::MailboxTooShort { command, length, needed }.into());
+    assert_eq!(queue.execute(&list, &mut rig.clock), short);
+    assert!(queue.execute_in(&list, &mut vec![0xa5; needed + 1], &mut rig.clock).is_ok());
+}
+
+#[test]
 fn firmware_that_wants_more_pages_than_there_are_is_not_started() {
     let mut rig = Rig::new();
     let mut queue = rig.queue();
@@ -438,8 +458,8 @@ impl Stack {
     }
 }
 
-#[test]
 #[cfg(target_os = "linux")]
+#[test]
 fn m66_a_key_leaves_nothing_on_the_stack() {
     // On the heap, and with no device, which would leave copies of its own.
     let key: Box<[u8; 64]> = Box::new(core::array::from_fn(|index| index as u8 | 0x80));

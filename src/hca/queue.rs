@@ -146,19 +146,33 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// commands of this library.
     ///
     /// # Errors
-    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type ([`CreateListMkey`](crate::command::CreateListMkey)
-    /// is, with its list): this queue does not carry it.
+    /// [`CommandError::MailboxTooShort`] for a command that is longer than its type: [`CommandQueue::execute_in`] carries it.
     /// [`CommandQueueError::Command`] for a request that cannot be encoded, or where the device refuses it;
     /// [`CommandQueueError::TooManyBlocks`] where it does not fit into the queue's memory. Nothing was done.
-    /// [`CommandQueueError::Delivery`] where the device could not read it, or not write its reply. [`CommandQueueError::Reply`] where its answer is not
-    /// signed: whether it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
+    /// [`CommandQueueError::Delivery`] where the device could not read it, or not write its reply. [`CommandQueueError::Reply`] where its
+    /// answer is not signed: whether it was carried out is unknown, as after [`CommandQueueError::TimedOut`], which makes the queue lost.
     pub fn execute<C: Command>(
         &mut self,
         command: &C,
         delay: &mut impl DelayNs,
     ) -> Result<C::Reply, CommandQueueError> {
-        let (mut input, mut output) = (C::Input::new_zeroed(), C::Output::new_zeroed());
-        let request = command.encode(input.as_mut_bytes())?;
+        let mut input = C::Input::new_zeroed();
+        self.execute_in(command, input.as_mut_bytes(), delay)
+    }
+
+    /// As [`CommandQueue::execute`], with a request in the caller's memory of at least [`Command::input_bytes`]: for one that is longer
+    /// than its type, as [`CreateListMkey`](crate::command::CreateListMkey) is with its list.
+    ///
+    /// # Errors
+    /// As [`CommandQueue::execute`].
+    pub fn execute_in<C: Command>(
+        &mut self,
+        command: &C,
+        mailbox: &mut [u8],
+        delay: &mut impl DelayNs,
+    ) -> Result<C::Reply, CommandQueueError> {
+        let mut output = C::Output::new_zeroed();
+        let request = command.encode(mailbox)?;
         self.carry(C::OPCODE, &request, output.as_mut_bytes(), request.is_secret(), &mut |us| {
             delay.delay_us(us);
         })?;

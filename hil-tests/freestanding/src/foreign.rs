@@ -5,7 +5,7 @@ use crate::Silent;
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicU32, Ordering};
 use embedded_hal::delay::DelayNs;
-use mlx5_mkey::command::{AllocPd, Function, Pdn};
+use mlx5_mkey::command::{AllocPd, CreateListMkey, Function, Pdn};
 use mlx5_mkey::error::{CommandQueueError, CompletionError, PostError, QueueError};
 use mlx5_mkey::hca::*;
 use mlx5_mkey::inspect::{DeviceContext, WorkRequest, cqe::CompletionEntry};
@@ -435,6 +435,17 @@ pub fn entry_stop(
     let pd = commands.execute(&AllocPd, delay)?;
     commands.stop(pages, delay)?;
     Ok((pd, commands.function()))
+}
+
+/// Has a device carry out a command that is as long as its list.
+#[unsafe(no_mangle)]
+pub fn entry_execute_in(
+    commands: &mut Commands<'_>,
+    command: &CreateListMkey<'_>,
+    mailbox: &mut [u8],
+    delay: &mut Pause,
+) -> Result<Key, CommandQueueError> {
+    commands.execute_in(command, mailbox, delay)
 }
 
 /// Uses registers that are another's.

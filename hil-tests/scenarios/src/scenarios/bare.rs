@@ -11,11 +11,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use embedded_hal::delay::DelayNs;
 use mlx5_mkey::command::{
-    AckTimeout, AllocPd, AllocUar, Command, CqSize, CreateCqOnPages, CreateDek, CreateEq, CreateMkey,
-    CreatePhysicalRegion, CreatePsv, CreateQpOnPages, DekKey, EntryCount, EqSize, Eqn, Init2Rtr,
-    LogMaxRdAtomic, LogMessage, LogPageSize, MkeyFeatures, PageList, Path, PathMtu, Pdn, Psn, QpAccess,
-    QueryGeneralCapabilities, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat, UarPage,
-    UserIndex, XtsKey,
+    AckTimeout, AllocPd, AllocUar, Command, CqSize, CreateCqOnPages, CreateDek, CreateEq, CreateListMkey,
+    CreateMkey, CreatePhysicalRegion, CreatePsv, CreateQpOnPages, DekKey, EntryCount, EqSize, Eqn, Init2Rtr,
+    LogMaxRdAtomic, LogMessage, LogPageSize, MkeyEntries, MkeyFeatures, PageList, Path, PathMtu, Pdn, Psn,
+    QpAccess, QueryGeneralCapabilities, Retries, RnrTimer, Rst2Init, Rtr2Rts, SendRingSize, TimestampFormat,
+    UarPage, UserIndex, XtsKey,
 };
 use mlx5_mkey::error::{CommandError, CommandQueueError};
 use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, Register, Registers};
@@ -151,7 +151,20 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
         key: all,
     });
     let mut doorbell = bare.doorbell(uar);
-    let remote = Remote { address: target, rkey: all };
+    // The peer's memory in two ranges, by a key whose list is in its command.
+    let ranges = [(0, 100_u32), (100, WIRE as u32 - 100)].map(|(at, length)| KlmEntry {
+        address: target + at,
+        length,
+        key: all,
+    });
+    let remote = {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let command = CreateListMkey::new(pd, access, 0x7000, MkeyEntries::Own(&ranges), &capabilities);
+        let command = command.map_err(text)?;
+        let mut mailbox = [0; CreateListMkey::INPUT + 64];
+        let key = machine.commands.execute_in(&command, &mut mailbox, &mut machine.delay).map_err(text)?;
+        Remote { address: 0x7000, rkey: key }
+    };
     near.post(way, &mut *doorbell, &mut mkey, &prepared, &entries, remote)?;
 
     let SignatureChange::Set(signature) = &config.signature else { return Err("no signature".into()) };

@@ -6,11 +6,13 @@ use crate::device::Device;
 use crate::memory::Memory;
 use crate::object::cq::CqAttributes;
 use crate::object::dek::{DekAttributes, KeyMaterial, KeySize};
-use crate::object::mkey::{Access, Mkey, MkeyAttributes};
+use crate::object::mkey::{Access, Mkey, MkeyAttributes, MkeySpace};
 use crate::object::qp::{Peer, QpAttributes, QpState, ReceiveQueue, ReceiveRing, Retries, Transport};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::wire::klm::Klm;
+use zerocopy::FromBytes;
 
 /// Opcodes.
 mod opcode {
@@ -272,6 +274,23 @@ impl<M: Memory> Device<M> {
                     free: first & 0x40 != 0,
                     ..MkeyAttributes::new(pd, 0)
                 })?
+            }
+            // Entries that the command brings, of their own lengths.
+            (0, 2) if flags & 0x80 == 0 => {
+                let entries = (0..request.u32(0x60)? as usize).map(|entry| {
+                    let entry = request.bytes(0x110 + entry * 16, 16)?;
+                    Klm::read_from_bytes(entry).map_err(|_| Refused::INPUT_LENGTH)
+                });
+                let attributes = MkeyAttributes {
+                    translations: request.u32(at(0x34))?,
+                    access: rights,
+                    tag,
+                    free: first & 0x40 != 0,
+                    ..MkeyAttributes::new(pd, 0)
+                };
+                let entries = entries.collect::<Result<_, _>>()?;
+                let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
+                self.create_mkey_over(attributes, MkeySpace { start, length, entries, log_entry: None })?
             }
             _ => return Err(Refused::PARAMETER),
         };
