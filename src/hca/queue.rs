@@ -2,7 +2,6 @@
 
 use super::memory::{BLOCKS_AT, CommandMemory, ENTRIES, is_block_signed, is_signed, sign_block, sign_entry};
 use super::registers::{Register, Registers};
-use super::start::Held;
 use crate::command::{Command, Function, wipe};
 use crate::error::{CommandError, CommandQueueError};
 use crate::queue::{barrier, ring::Ring};
@@ -44,6 +43,13 @@ impl CommandQueueConfig {
 /// How long is waited between two looks at an entry, in microseconds, and at the firmware, in milliseconds.
 const POLL_US: u32 = 10;
 const READY_MS: u32 = 2;
+
+/// Pages that the firmware has, or may have, for a function.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Held {
+    pub(super) function: Function,
+    pub(super) pages: u32,
+}
 
 /// A device's command queue. One command is carried at a time, and waited for.
 ///

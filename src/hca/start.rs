@@ -1,6 +1,6 @@
 //! From reset to where objects can be made, and back.
 
-use super::queue::CommandQueue;
+use super::queue::{CommandQueue, Held};
 use super::registers::Registers;
 use crate::command::{
     Command, DisableHca, EnableHca, FIRMWARE_PAGE, Function, GivePages, InitHca, Issi, PagePhase, QueryIssi,
@@ -102,13 +102,6 @@ impl PageSource for PageRange {
         }
         true
     }
-}
-
-/// Pages that the firmware has, or may have, for a function.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Held {
-    function: Function,
-    pages: u32,
 }
 
 impl<R: Registers> CommandQueue<'_, R> {
