@@ -16,7 +16,12 @@ fn kinds() -> [(&'static str, DeviceProfile); 5] {
         ("softdev-single-block", DeviceProfile { xts: XtsEngine::SingleBlock, ..plain }),
         (
             "softdev-little-endian",
-            DeviceProfile { xts: XtsEngine::MultiBlockLittleEndian, umr_fence: UmrFence::None, ..plain },
+            DeviceProfile {
+                xts: XtsEngine::MultiBlockLittleEndian,
+                umr_fence: UmrFence::None,
+                relaxed_ordering: false,
+                ..plain
+            },
         ),
         ("softdev-wrapped", DeviceProfile { crypto: CryptoMode::Wrapped, ..plain }),
         ("softdev-whole-blocks", DeviceProfile { partial_blocks: PartialBlocks::Refuse, ..plain }),

@@ -2,7 +2,7 @@
 
 use super::{Command, GeneralCapabilities, Pdn};
 use crate::error::CommandError;
-use crate::mkey::{Access, KlmEntry};
+use crate::mkey::{Access, KlmEntry, RelaxedOrdering};
 use crate::types::{Key, MkeyIndex, OutOfRange};
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::QpnMkey;
@@ -153,7 +153,7 @@ pub struct CreateListMkey<'a> {
     length: u64,
     entries: MkeyEntries<'a>,
     tag: u8,
-    relaxed_ordering: bool,
+    relaxed_ordering: RelaxedOrdering,
 }
 
 impl<'a> CreateListMkey<'a> {
@@ -190,7 +190,8 @@ impl<'a> CreateListMkey<'a> {
             }
         }
         let length = entries.bytes();
-        let mkey = Self { pd, access, address, length, entries, tag: 0, relaxed_ordering: false };
+        let relaxed_ordering = RelaxedOrdering { write: false, read: false };
+        let mkey = Self { pd, access, address, length, entries, tag: 0, relaxed_ordering };
         mkey.with_length(length)
     }
 
@@ -211,10 +212,10 @@ impl<'a> CreateListMkey<'a> {
         Self { tag, ..self }
     }
 
-    /// Lets writes through it pass one another, and reads pass writes.
+    /// Lets writes through it pass one another, and reads pass writes where the device can do that as well.
     ///
     /// # Errors
-    /// [`CommandError::Unsupported`] where the device knows neither.
+    /// [`CommandError::Unsupported`] where writes cannot.
     pub const fn with_relaxed_ordering(self, device: &GeneralCapabilities) -> Result<Self, CommandError> {
         if !device.relaxed_ordering_write {
             return Err(CommandError::Unsupported {
@@ -222,7 +223,8 @@ impl<'a> CreateListMkey<'a> {
                 what: "relaxed ordering of writes",
             });
         }
-        Ok(Self { relaxed_ordering: true, ..self })
+        let relaxed_ordering = RelaxedOrdering { write: true, read: device.relaxed_ordering_read };
+        Ok(Self { relaxed_ordering, ..self })
     }
 
     /// Returns the first address of its space.
@@ -264,7 +266,7 @@ impl Command for CreateListMkey<'_> {
             .with_remote_read(rights.remote_read())
             .with_remote_write(rights.remote_write())
             .with_atomic(rights.atomic())
-            .with_relaxed_ordering_write(self.relaxed_ordering)
+            .with_relaxed_ordering_write(self.relaxed_ordering.write)
             .with_access_mode_1_0(mode);
         let octowords = self.octowords() as u32;
         input.mkc.flags.set(flags.into_bits());
@@ -273,8 +275,9 @@ impl Command for CreateListMkey<'_> {
         input.mkc.start_addr.set(self.address);
         input.mkc.len.set(self.length);
         input.mkc.translations_octword_size.set(octowords);
-        let pages =
-            MkcPages::new().with_log_page_size(log_size).with_relaxed_ordering_read(self.relaxed_ordering);
+        let pages = MkcPages::new()
+            .with_log_page_size(log_size)
+            .with_relaxed_ordering_read(self.relaxed_ordering.read);
         input.mkc.pages.set(pages.into_bits());
         input.translations_octword_actual_size.set(octowords);
     }

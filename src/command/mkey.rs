@@ -131,6 +131,8 @@ impl CreateMkey {
             "AES-XTS"
         } else if self.features.relaxed_ordering_write && !device.relaxed_ordering_write {
             "relaxed ordering of writes"
+        } else if self.features.relaxed_ordering_read && !device.relaxed_ordering_read {
+            "relaxed ordering of reads"
         } else {
             return Ok(());
         };

@@ -6,8 +6,8 @@ use super::cq::{Cq, SetAside, Writer};
 use super::{Device, DevxError, carry, create_unlike, sys};
 use crate::command::{
     Command, CreateDek, CreateListMkey, CreateLogin, CreateMkey, CreatePsv, Credential, CredentialId,
-    CryptoReport, DekInfo, DekKey, DekObject, EntryCount, ImportKekId, LoginObject, LoginState, MkeyEntries,
-    MkeyFeatures, ModifyDek, Pdn, QueryDek, QueryLogin, SyncCrypto,
+    CryptoReport, DekInfo, DekKey, DekObject, EntryCount, GeneralCapabilities, ImportKekId, LoginObject,
+    LoginState, MkeyEntries, MkeyFeatures, ModifyDek, Pdn, QueryDek, QueryLogin, SyncCrypto,
 };
 use crate::error::CommandError;
 use crate::mkey::{Access, KlmEntry, MemoryWindow, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
@@ -192,7 +192,7 @@ pub struct MkeySpec<'c> {
     pub update_tag: bool,
     /// The peer may invalidate it.
     pub remote_invalidate: bool,
-    /// Reads and writes through it may pass one another.
+    /// Writes through it may pass one another, and reads pass writes where the device can do that as well (kernel `mlx5_set_mkey`).
     pub relaxed_ordering: bool,
     /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
     pub access: Access,
@@ -201,14 +201,14 @@ pub struct MkeySpec<'c> {
 }
 
 impl MkeySpec<'_> {
-    const fn features(&self) -> MkeyFeatures {
+    const fn features(&self, device: &GeneralCapabilities) -> MkeyFeatures {
         MkeyFeatures {
             block_signature: self.signature.is_some(),
             crypto: self.crypto,
             update_tag: self.update_tag,
             remote_invalidate: self.remote_invalidate,
             relaxed_ordering_write: self.relaxed_ordering,
-            relaxed_ordering_read: self.relaxed_ordering,
+            relaxed_ordering_read: self.relaxed_ordering && device.relaxed_ordering_read,
             access: self.access,
             form: self.form,
         }
@@ -622,7 +622,7 @@ impl ProtectionDomain {
 
     /// Makes an mkey over these PSVs, or with its own.
     fn make_mkey(&self, spec: MkeySpec<'_>, shared: Option<&Psvs>) -> Result<MkeyObject, DevxError> {
-        let features = spec.features();
+        let features = spec.features(&self.report.general);
         let max_entries = EntryCount::new(spec.max_entries)?;
         let command = CreateMkey { pd: self.number()?, max_entries, features, tag: 0 };
         command.check(&self.report.general)?;

@@ -170,6 +170,7 @@ mod tests {
                 "hil: capability drain",
                 "hil: capability fixed-entries",
                 "hil: capability memcpy",
+                "hil: capability relaxed-ordering",
                 "hil: capability bare",
                 "hil: cases 1",
                 "hil: start r028_write_replaces_read",

@@ -64,6 +64,14 @@ const GENERAL: &[Field] = &[
     number(0x9c, 0, 32, 1_000_000), // device_frequency_khz
 ];
 
+/// Of `cmd_hca_cap`, what is said of relaxed ordering.
+const RELAXED_ORDERING: &[Field] = &[
+    flag(0x1a, 0), // relaxed_ordering_write_umr
+    flag(0x1a, 1), // relaxed_ordering_read_umr
+    flag(0x1d, 0), // relaxed_ordering_write
+    flag(0x1d, 1), // relaxed_ordering_read
+];
+
 /// `atomic_caps`: 8-byte compare-and-swap and fetch-and-add.
 const ATOMIC: &[Field] = &[number(0x12, 0, 16, 3), number(0x16, 0, 16, 8)];
 
@@ -95,6 +103,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
                 put(&mut bytes, &flag(0x41, 7)); // drain_sigerr
             }
             put(&mut bytes, &number(0x41, 2, 2, profile.umr_fence as u64));
+            if profile.relaxed_ordering {
+                put_all(&mut bytes, RELAXED_ORDERING);
+            }
             if !profile.inner_remote_rights {
                 put(&mut bytes, &flag(0x46, 1)); // imaicl
             }
@@ -196,17 +207,19 @@ mod tests {
     fn switches_of_the_profile_are_told() {
         let told = |profile: DeviceProfile| {
             let caps = capabilities(1, &profile).unwrap();
-            (caps[0x41] >> 4 & 3, caps[0x46] >> 6 & 1, caps[0x7e] & 0xe0, caps[0x8d] >> 7)
+            let relaxed = (caps[0x1a] & 0xc0, caps[0x1d] & 0xc0);
+            (caps[0x41] >> 4 & 3, caps[0x46] >> 6 & 1, caps[0x7e] & 0xe0, caps[0x8d] >> 7, relaxed)
         };
-        assert_eq!(told(DeviceProfile::default()), (0, 1, 0x20, 0));
+        assert_eq!(told(DeviceProfile::default()), (0, 1, 0x20, 0, (0xc0, 0xc0)));
         let other = DeviceProfile {
             xts: XtsEngine::MultiBlockLittleEndian,
             tweak_inc_64: true,
             inner_remote_rights: true,
             umr_fence: UmrFence::None,
+            relaxed_ordering: false,
             ..DeviceProfile::default()
         };
-        assert_eq!(told(other), (2, 0, 0x80, 1));
+        assert_eq!(told(other), (2, 0, 0x80, 1, (0, 0)));
     }
 
     #[test]

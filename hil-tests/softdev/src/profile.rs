@@ -67,6 +67,9 @@ pub struct DeviceProfile {
     pub inner_remote_rights: bool,
     /// The fence that a UMR needs behind it.
     pub umr_fence: UmrFence,
+    /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities `relaxed_ordering_…`). This device
+    /// keeps it all the same.
+    pub relaxed_ordering: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
     pub drain_sigerr: bool,
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
@@ -89,6 +92,7 @@ impl Default for DeviceProfile {
             partial_blocks: PartialBlocks::default(),
             inner_remote_rights: false,
             umr_fence: UmrFence::default(),
+            relaxed_ordering: true,
             drain_sigerr: true,
             log_max_copy: Some(21),
             port_gid: [0; 16],

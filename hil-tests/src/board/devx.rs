@@ -285,6 +285,7 @@ impl Board for DevxBoard {
             bare: false,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
             memcpy: general.log_max_memcpy_bytes().is_some(),
+            relaxed_ordering: general.relaxed_ordering_umr(),
         }
     }
 

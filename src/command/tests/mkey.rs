@@ -115,7 +115,12 @@ fn mkeys_come_back_as_keys_and_become_shadows() {
         missing(MkeyFeatures { crypto: true, ..Default::default() }),
         "CREATE_MKEY: the device has no AES-XTS"
     );
-    assert!(mkey(MkeyFeatures { relaxed_ordering_write: true, ..Default::default() }).check(&none).is_err());
+    for (features, what) in [
+        (MkeyFeatures { relaxed_ordering_write: true, ..Default::default() }, "writes"),
+        (MkeyFeatures { relaxed_ordering_read: true, ..Default::default() }, "reads"),
+    ] {
+        assert_eq!(missing(features), format!("CREATE_MKEY: the device has no relaxed ordering of {what}"));
+    }
     assert_eq!(mkey(MkeyFeatures::default()).check(&none), Ok(()));
 }
 
@@ -183,7 +188,8 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
 
 #[test]
 fn an_mkey_brings_its_list() {
-    let device = GeneralCapabilities { fixed_entry_size: true, ..general(GENERAL) };
+    let device =
+        GeneralCapabilities { fixed_entry_size: true, relaxed_ordering_read: true, ..general(GENERAL) };
     let keys = [0x0102_0304, 0x1112_1314, 0x2122_2324, 0x3132_3334, 0x4142_4344].map(Key::from_raw);
     let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;

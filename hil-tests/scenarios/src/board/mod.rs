@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{CqeSize, MkeyEntries};
-use mlx5_mkey::mkey::{Access, Mkey, UmrForm, XtsEngine};
+use mlx5_mkey::mkey::{Access, Mkey, RelaxedOrdering, UmrForm, XtsEngine};
 use mlx5_mkey::types::{DekId, Key};
 
 /// Blocks of a send queue.
@@ -122,11 +122,13 @@ pub struct Capabilities {
     pub fixed_entries: bool,
     /// Requests copy memory.
     pub memcpy: bool,
+    /// Which orderings configurations of an mkey can relax.
+    pub relaxed_ordering: Option<RelaxedOrdering>,
 }
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 11] = [
+    pub const NAMES: [&'static str; 12] = [
         "signature",
         "xts",
         "xts-many",
@@ -137,6 +139,7 @@ impl Capabilities {
         "programs",
         "fixed-entries",
         "memcpy",
+        "relaxed-ordering",
         "bare",
     ];
 
@@ -156,6 +159,7 @@ impl Capabilities {
             programs,
             fixed_entries,
             memcpy,
+            self.relaxed_ordering.is_some(),
             bare,
         ];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)

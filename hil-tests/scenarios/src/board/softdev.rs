@@ -18,7 +18,9 @@ use core::ptr::NonNull;
 use mlx5_mkey::command::{
     Command, CqeSize, CreateListMkey, FixedEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
 };
-use mlx5_mkey::mkey::{Access, KlmEntry, Mkey, MkeyAttributes, SignatureAttributes, XtsEngine};
+use mlx5_mkey::mkey::{
+    Access, KlmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
+};
 use mlx5_mkey::queue::{
     BlueFlame, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue,
     SendQueueConfig,
@@ -271,6 +273,8 @@ impl Board for SoftBoard {
         let xts = xts.filter(|_| self.device.profile().crypto != CryptoMode::None);
         let login = self.factory.is_some();
         let memcpy = self.device.profile().log_max_copy.is_some();
+        let relaxed = RelaxedOrdering { write: true, read: true };
+        let relaxed_ordering = self.device.profile().relaxed_ordering.then_some(relaxed);
         Capabilities {
             xts,
             signature: true,
@@ -280,6 +284,7 @@ impl Board for SoftBoard {
             programs: false,
             fixed_entries: true,
             memcpy,
+            relaxed_ordering,
             bare: true,
         }
     }

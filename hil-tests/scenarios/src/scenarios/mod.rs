@@ -77,6 +77,8 @@ pub struct Needs {
     pub fixed_entries: bool,
     /// Requests that copy memory.
     pub memcpy: bool,
+    /// Orderings that configurations relax.
+    pub relaxed_ordering: bool,
     /// A device that no driver has.
     pub bare: bool,
 }
@@ -92,6 +94,7 @@ impl Needs {
         programs: false,
         fixed_entries: false,
         memcpy: false,
+        relaxed_ordering: false,
         bare: false,
     };
     /// Block signatures.
@@ -116,6 +119,8 @@ impl Needs {
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
     /// Requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
+    /// Orderings that configurations relax.
+    pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
@@ -145,6 +150,7 @@ impl Needs {
             (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
             (self.memcpy, "memcpy", "requests that copy memory"),
+            (self.relaxed_ordering, "relaxed-ordering", "configurations that relax the order of transfers"),
             (self.bare, "bare", "a device that no driver has"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))

@@ -164,7 +164,7 @@ impl<M: Memory> Device<M> {
             Operation::Nop => Ok(Outcome::Done),
             Operation::Umr(mut umr) => {
                 self.fetch_lists(qpn, pd, &mut umr)?;
-                umr::apply(&mut self.objects, qpn, pd, &umr, &self.faults)?;
+                umr::apply(&mut self.objects, qpn, pd, &umr, &self.profile, &self.faults)?;
                 Ok(Outcome::Done)
             }
             Operation::SetPsv(segments) => {

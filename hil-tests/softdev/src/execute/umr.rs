@@ -4,6 +4,7 @@ use crate::faults::Faults;
 use crate::fetch::{Umr, UmrLists};
 use crate::object::Objects;
 use crate::object::mkey::{Access, BsfBytes, Layout, Mkey};
+use crate::profile::DeviceProfile;
 use crate::refusal::Refusal;
 use alloc::vec::Vec;
 use mlx5_mkey::types::Key;
@@ -43,6 +44,8 @@ mod mask {
     pub(super) const RELAXED_WRITE: u64 = 1 << 25;
     pub(super) const FREE: u64 = 1 << 29;
     pub(super) const RELAXED_READ: u64 = 1 << 47;
+    /// What only some devices can change.
+    pub(super) const RELAXED: u64 = RELAXED_WRITE | RELAXED_READ;
     /// Known, and without effect here.
     pub(super) const IGNORED: u64 = PAGE_SIZE | SMALL_FENCE;
     pub(super) const KNOWN: u64 = LEN
@@ -59,8 +62,7 @@ mod mask {
         | RW
         | A
         | FREE
-        | RELAXED_WRITE
-        | RELAXED_READ
+        | RELAXED
         | IGNORED;
 }
 
@@ -70,6 +72,7 @@ pub(super) fn apply(
     qpn: u32,
     pd: u32,
     umr: &Umr,
+    profile: &DeviceProfile,
     faults: &Faults,
 ) -> Result<(), Refusal> {
     // Assumption: only the index names the key, since the UMR may be what changes its tag.
@@ -86,6 +89,7 @@ pub(super) fn apply(
     let flags = umr.context.flags_pd_word();
     if !reserved_is_zero(&umr.control)
         || select & !mask::KNOWN != 0
+        || (select & mask::RELAXED != 0 && !profile.relaxed_ordering)
         || (select & mask::PD != 0 && flags.pd() != pd)
     {
         return Err(Refusal::UmrUnsupported);

@@ -62,6 +62,7 @@ Capabilities are
   fixed-entries         entries of an mkey may all be of one length
   programs              the storage example runs there, two programs beside the runner
   memcpy                requests copy memory
+  relaxed-ordering      configurations of an mkey relax the order of its transfers
   bare                  there is a device in reset that no driver has
   hardware              no software device
 
@@ -364,7 +365,7 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, memcpy, bare";
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, memcpy, relaxed-ordering, bare";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -393,7 +394,8 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text = "softdev  signature xts xts-many drain fixed-entries memcpy bare\nmlx5_0\n";
+        let text =
+            "softdev  signature xts xts-many drain fixed-entries memcpy relaxed-ordering bare\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 
