@@ -97,16 +97,17 @@ type Mask = [U64; 2];
 const BLOCK: usize = 16;
 
 /// Units whose tweaks are encrypted together, at most.
-const UNITS: usize = 16;
+const UNITS: usize = 64;
 
-/// Masks of a unit that are made together.
-const LANES: usize = 8;
+/// Masks of a unit that are made together. The compiler makes vectors of a loop this long; a shorter one it unrolls first, which is
+/// slower.
+const LANES: usize = 32;
 
 /// Blocks of a unit, and their masks.
 type Piece<T> = [T; LANES];
 
 /// Pieces that pass the cipher together, of whatever units.
-const PIECES: usize = 8;
+const PIECES: usize = 2;
 
 /// Starts where a wide register is stored at once.
 #[derive(Clone, Copy, Default)]
@@ -124,23 +125,24 @@ where
     /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be shorter.
     fn units(&self, direction: Direction, stream: &mut [u8], unit: usize, tweak: u128, step: u128) {
         // Assumption: the tweak carries beyond 64 bits (gap 4).
-        let tweak_of = |index: usize| tweak.wrapping_add(step.wrapping_mul(index as u128));
+        let mut tweaks = core::iter::successors(Some(tweak), |tweak| Some(tweak.wrapping_add(step)));
         let unit = unit.max(BLOCK);
         let count = stream.len() / unit;
         let (whole, rest) = stream.split_at_mut(count * unit);
-        for (batch, units) in whole.chunks_mut(unit.saturating_mul(UNITS)).enumerate() {
-            self.alike(direction, units, unit, |index| tweak_of(batch * UNITS + index));
+        for units in whole.chunks_mut(unit.saturating_mul(UNITS)) {
+            self.alike(direction, units, unit, &mut tweaks);
         }
         if rest.len() >= BLOCK {
             let length = rest.len();
-            self.alike(direction, rest, length, |_| tweak_of(count));
+            self.alike(direction, rest, length, &mut tweaks);
         }
     }
 
     /// Processes up to [`UNITS`] units, all of `unit` bytes.
-    fn alike(&self, direction: Direction, bytes: &mut [u8], unit: usize, tweak_of: impl Fn(usize) -> u128) {
-        let mut starts: [Block; UNITS] = core::array::from_fn(|index| Array(tweak_of(index).to_le_bytes()));
-        let (starts, _) = starts.split_at_mut(bytes.len() / unit);
+    fn alike(&self, direction: Direction, bytes: &mut [u8], unit: usize, tweaks: impl Iterator<Item = u128>) {
+        let mut starts = [Block::default(); UNITS];
+        let starts = starts.get_mut(..bytes.len() / unit).unwrap_or_default();
+        starts.iter_mut().zip(tweaks).for_each(|(start, tweak)| start.0 = tweak.to_le_bytes());
         self.tweak.encrypt_blocks(starts);
         let units = Units { bytes, unit, starts };
         match direction {
@@ -156,8 +158,8 @@ where
 struct Units<'a> {
     bytes: &'a mut [u8],
     unit: usize,
-    /// The first mask of each.
-    starts: &'a [Block],
+    /// The first mask of each; where bytes are stolen, then the mask of the last.
+    starts: &'a mut [Block],
 }
 
 impl Units<'_> {
@@ -165,23 +167,27 @@ impl Units<'_> {
     fn run<N: ArraySize>(self, direction: Direction, cipher: impl Fn(&mut Array<Block, N>)) {
         let Self { bytes, unit, starts } = self;
         let steals = !unit.is_multiple_of(BLOCK);
-        let mut chains = [Aligned(Chain::default()); UNITS];
-        chains.iter_mut().zip(starts).for_each(|(chain, start)| chain.0 = Chain::new(start));
-        let mut seconds = [Mask::default(); UNITS];
         let mut batch = Aligned([Piece::default(); PIECES]);
         let mut masks = Aligned([Piece::default(); PIECES]);
         let mut places: [&mut [Block]; PIECES] = Default::default();
         let mut filled = 0;
-        for ((unit, Aligned(chain)), second) in bytes.chunks_mut(unit).zip(&mut chains).zip(&mut seconds) {
+        for (unit, start) in bytes.chunks_mut(unit).zip(starts.iter_mut()) {
+            let mut chain = Chain::new(start);
             let pieces = Block::slice_as_chunks_mut(unit).0.chunks_mut(LANES);
             let last = pieces.len() - 1;
             for (number, piece) in pieces.enumerate() {
-                if let Some((place, masks)) = places.get_mut(filled).zip(masks.0.get_mut(filled)) {
-                    *place = piece;
+                if let Some(((place, masks), blocks)) =
+                    places.get_mut(filled).zip(masks.0.get_mut(filled)).zip(batch.0.get_mut(filled))
+                {
                     chain.next(masks);
                     if steals && number == last {
-                        *second = chain.split(masks, place.len(), direction);
+                        *start = chain.split(masks, piece.len(), direction);
                     }
+                    match piece.first_chunk::<LANES>() {
+                        Some(piece) => add(blocks, piece, masks.as_bytes()),
+                        None => add(blocks, piece, masks.as_bytes()),
+                    }
+                    *place = piece;
                 }
                 filled += 1;
                 if filled == PIECES {
@@ -192,12 +198,12 @@ impl Units<'_> {
         }
         pass(&mut batch, places.get_mut(..filled).unwrap_or_default(), &masks, &cipher);
         if steals {
-            steal(bytes, unit, &seconds, &cipher);
+            steal(bytes, unit, starts, &cipher);
         }
     }
 }
 
-/// Puts pieces of units through the cipher, each masked before and after.
+/// Puts masked pieces of units through the cipher and, masked again, where they belong.
 #[inline(always)]
 fn pass<N: ArraySize>(
     batch: &mut Aligned<[Piece<Block>; PIECES]>,
@@ -205,18 +211,12 @@ fn pass<N: ArraySize>(
     masks: &Aligned<[Piece<Mask>; PIECES]>,
     cipher: impl Fn(&mut Array<Block, N>),
 ) {
-    for ((blocks, place), masks) in batch.0.iter_mut().zip(&*places).zip(&masks.0) {
-        match place.first_chunk::<LANES>() {
-            Some(place) => add(blocks, place, masks),
-            None => add(blocks, place, masks),
-        }
-    }
     let blocks = batch.0.as_flattened_mut();
     many(blocks.get_mut(..places.len() * LANES).unwrap_or_default(), cipher);
     for ((blocks, place), masks) in batch.0.iter().zip(places).zip(&masks.0) {
         match place.first_chunk_mut::<LANES>() {
-            Some(place) => add(place, blocks, masks),
-            None => add(place, blocks, masks),
+            Some(place) => add(place, blocks, masks.as_bytes()),
+            None => add(place, blocks, masks.as_bytes()),
         }
     }
 }
@@ -227,11 +227,10 @@ fn pass<N: ArraySize>(
 fn steal<N: ArraySize>(
     bytes: &mut [u8],
     unit: usize,
-    masks: &[Mask; UNITS],
+    masks: &[Block],
     cipher: impl Fn(&mut Array<Block, N>),
 ) {
     let mut blocks = [Block::default(); UNITS];
-    let mut count = 0;
     for (block, unit) in blocks.iter_mut().zip(bytes.chunks_mut(unit)) {
         let (whole, part) = Block::slice_as_chunks_mut(unit);
         if let Some(last) = whole.last() {
@@ -240,13 +239,12 @@ fn steal<N: ArraySize>(
         if let Some(begin) = block.get_mut(..part.len()) {
             begin.swap_with_slice(part);
         }
-        count += 1;
     }
     let masked = blocks;
-    add(&mut blocks, &masked, masks);
-    many(blocks.get_mut(..count).unwrap_or_default(), cipher);
+    add(&mut blocks, &masked, Array::slice_as_flattened(masks));
+    many(blocks.get_mut(..masks.len()).unwrap_or_default(), cipher);
     let masked = blocks;
-    add(&mut blocks, &masked, masks);
+    add(&mut blocks, &masked, Array::slice_as_flattened(masks));
     for (block, unit) in blocks.iter().zip(bytes.chunks_mut(unit)) {
         if let Some(last) = Block::slice_as_chunks_mut(unit).0.last_mut() {
             *last = *block;
@@ -270,9 +268,9 @@ fn many<N: ArraySize>(blocks: &mut [Block], cipher: impl Fn(&mut Array<Block, N>
 
 /// Adds masks to blocks in GF(2^128).
 #[inline(always)]
-fn add(to: &mut [Block], from: &[Block], masks: &[Mask]) {
+fn add(to: &mut [Block], from: &[Block], masks: &[u8]) {
     let (to, from) = (Array::slice_as_flattened_mut(to), Array::slice_as_flattened(from));
-    to.iter_mut().zip(from).zip(masks.as_bytes()).for_each(|((to, from), mask)| *to = from ^ mask);
+    to.iter_mut().zip(from).zip(masks).for_each(|((to, from), mask)| *to = from ^ mask);
 }
 
 impl BlockSizeUser for Units<'_> {
@@ -293,51 +291,44 @@ impl BlockCipherDecClosure for Units<'_> {
     }
 }
 
-/// The next masks of a unit: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2). Side by side in halves, so
-/// that the compiler multiplies them together.
-#[derive(Clone, Copy, Default)]
+/// The next mask of a unit: each is the one before it, multiplied by x in GF(2^128) (IEEE 1619 5.2).
 struct Chain {
-    low: [u64; LANES],
-    high: [u64; LANES],
+    low: u64,
+    high: u64,
 }
 
 impl Chain {
     #[inline(always)]
     fn new(start: &Block) -> Self {
         let start = u128::from_le_bytes(start.0);
-        let (low, high) = (start as u64, (start >> 64) as u64);
-        // A shift by all 64 bits, where the power is 0, is one too many.
-        Self {
-            low: core::array::from_fn(|power| low << power ^ reduced(high >> 1 >> (63 - power))),
-            high: core::array::from_fn(|power| high << power | low >> 1 >> (63 - power)),
-        }
+        Self { low: start as u64, high: (start >> 64) as u64 }
     }
 
     /// Hands out the next masks.
     #[inline(always)]
     fn next(&mut self, masks: &mut Piece<Mask>) {
-        for ((mask, low), high) in masks.iter_mut().zip(self.low).zip(self.high) {
-            *mask = [low, high].map(U64::new);
+        let Self { low, high } = *self;
+        for (mask, power) in masks.iter_mut().zip(0_u64..) {
+            // A shift by all 64 bits, where the power is 0, is one too many.
+            let over = |half: u64| half >> 1 >> (63 - power);
+            *mask = [low << power ^ reduced(over(high)), high << power | over(low)].map(U64::new);
         }
-        let over = self.high.map(|high| reduced(high >> (u64::BITS as usize - LANES)));
-        for ((high, low), over) in self.high.iter_mut().zip(&mut self.low).zip(over) {
-            *high = *high << LANES | *low >> (u64::BITS as usize - LANES);
-            *low = *low << LANES ^ over;
-        }
+        self.low = low << LANES ^ reduced(high >> (64 - LANES));
+        self.high = high << LANES | low >> (64 - LANES);
     }
 
     /// Returns the mask for the block that is stolen from, where `masks` are the last that were handed out, for `count` blocks.
     /// Decryption meets the last two in the other order.
     #[inline(always)]
-    fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Mask {
-        let behind = [self.low, self.high].map(|half| half.first().copied().unwrap_or_default());
+    fn split(&self, masks: &mut Piece<Mask>, count: usize, direction: Direction) -> Block {
+        let behind = [self.low, self.high];
         let mut second = masks.get(count).copied().unwrap_or(behind.map(U64::new));
         if direction == Direction::Decrypt
             && let Some(last) = count.checked_sub(1).and_then(|last| masks.get_mut(last))
         {
             mem::swap(last, &mut second);
         }
-        second
+        Array(zerocopy::transmute!(second))
     }
 }
 
