@@ -105,6 +105,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/uverbs/src/interpose/discovery.rs",
     "hil-tests/uverbs/src/interpose/files.rs",
     "hil-tests/uverbs/src/interpose/locks.rs",
+    "hil-tests/uverbs/src/interpose/mappings.rs",
     "hil-tests/uverbs/src/interpose/next.rs",
     "hil-tests/uverbs/src/interpose/paths.rs",
     "hil-tests/uverbs/src/interpose/reads.rs",

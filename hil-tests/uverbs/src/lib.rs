@@ -21,6 +21,7 @@
 mod abi;
 mod allocator;
 mod channel;
+mod clock;
 mod command;
 mod descriptors;
 mod errno;

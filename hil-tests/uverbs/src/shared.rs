@@ -226,6 +226,19 @@ pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
     outcome.map(drop)
 }
 
+/// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device; `None` for what is not the clock.
+///
+/// # Errors
+/// [`Errno::IO`] for a device that a parent process has.
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd, i64)>, Errno> {
+    let inside = lock();
+    if inside.orphans.contains(&descriptor) {
+        return Err(Errno::IO);
+    }
+    Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))
+}
+
 /// Makes this process ready to fork and to end.
 pub(crate) fn prepare() {
     PREPARED.call_once(|| {

@@ -1,11 +1,14 @@
 //! The few system calls that the standard library has no safe form of.
 #![allow(unsafe_code)]
 
+use crate::descriptors;
 use crate::errno::Errno;
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::fs::File;
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Returns this process's number.
@@ -49,6 +52,48 @@ pub(crate) fn nanoseconds() -> u64 {
     // SAFETY: the call fills in `now`, which lives until it is over.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Returns the time of day in nanoseconds since 1970.
+pub(crate) fn time_of_day() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns a file of zeros that is memory only, and that a program does not close.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where there is no memory, or no descriptor.
+pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
+    // SAFETY: the name ends with a zero and lives until the call is over.
+    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: it was just made, and nobody else has it.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    descriptors::keep(&file);
+    file.set_len(length).map_err(|_| Errno::NOMEM)?;
+    Ok(file.into())
+}
+
+/// Maps a file by the system call, past everything that stands before the C library's function.
+///
+/// # Safety
+/// As `mmap` of the C library.
+pub(crate) unsafe fn map(
+    wanted: *mut c_void,
+    length: usize,
+    rights: c_int,
+    kind: c_int,
+    descriptor: RawFd,
+    offset: i64,
+) -> *mut c_void {
+    let arguments = (wanted, length, rights.into(), kind.into(), descriptor.into());
+    let (wanted, length, rights, kind, file): (_, _, c_long, c_long, c_long) = arguments;
+    // SAFETY: handed on from the caller.
+    let place = unsafe { libc::syscall(libc::SYS_mmap, wanted, length, rights, kind, file, offset) };
+    std::ptr::with_exposed_provenance_mut(place as usize)
 }
 
 /// Tries to lock a file for this process. It stays locked until the file is closed.
@@ -131,6 +176,24 @@ impl Mapping {
     pub(crate) const fn address(&self) -> u64 {
         self.address
     }
+
+    /// Writes a word of 8 bytes at once, for those who read it at the same time. `at` is a multiple of 8 within the mapping, which is
+    /// writable.
+    pub(crate) fn store(&self, at: u64, word: u64) {
+        self.word(at).store(word, Ordering::Release);
+    }
+
+    /// Reads a word of 8 bytes. `at` is a multiple of 8 within the mapping.
+    #[cfg(test)]
+    pub(crate) fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.length as u64, "a word within the mapping");
+        // SAFETY: it is mapped as long as `self` lives, and begins at a page; all who share it read and write it as words.
+        unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut((self.address + at) as usize)) }
+    }
 }
 
 impl Drop for Mapping {
@@ -148,7 +211,7 @@ pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
 }
 
 /// Sets an environment variable, as the library is loaded, unless it is set.
-pub(crate) fn set_default(name: &std::ffi::CStr, value: &std::ffi::CStr) {
+pub(crate) fn set_default(name: &CStr, value: &CStr) {
     // SAFETY: called by the loader before the program's first line, while there is one thread.
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
 }
@@ -166,11 +229,11 @@ pub(crate) fn wake_on_time() {
 }
 
 unsafe extern "C" {
-    fn pthread_setcancelstate(state: libc::c_int, before: *mut libc::c_int) -> libc::c_int;
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
 /// `PTHREAD_CANCEL_DISABLE`.
-const NO_CANCELLATION: libc::c_int = 1;
+const NO_CANCELLATION: c_int = 1;
 
 /// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and cancellation wait, and
 /// `errno` is as before.

@@ -15,8 +15,11 @@ use zerocopy::IntoBytes;
 /// Contexts that do not ask for DEVX get it as well (`MLX5_IB_ALLOC_UCTX_DEVX` is the only flag).
 const KNOWN_FLAGS: u32 = 1;
 
-/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_SQD2RTS` and `_MKEY_UPDATE_TAG`.
-const RESPONSE_MASK: u32 = 1 << 3 | 1 << 5;
+/// `MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET`, `_SQD2RTS` and `_MKEY_UPDATE_TAG`.
+const RESPONSE_MASK: u32 = 1 << 0 | 1 << 3 | 1 << 5;
+
+/// `MLX5_IB_CLOCK_INFO_V1`, as a bit.
+const CLOCK_INFO_VERSIONS: u8 = 1 << 0;
 
 /// Registration without relaxed ordering falls back by itself (`IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS`).
 const CORE_SUPPORT: u64 = 1;
@@ -59,6 +62,9 @@ pub(super) fn get_context(call: &mut Call<'_>) -> Result<(), Errno> {
         // QUERY_DEVICE and CREATE_AH take structures of the driver.
         commands_with_uhw: 3,
         eth_min_inline: 1,
+        clock_info_versions: CLOCK_INFO_VERSIONS,
+        // The register is at the start of its page.
+        core_clock_offset: 0,
         log_uar_size: 12,
         uars_per_page: 1,
         dynamic_bfregs: 1024,

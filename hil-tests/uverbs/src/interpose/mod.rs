@@ -8,6 +8,7 @@ mod descriptors;
 mod discovery;
 mod files;
 mod locks;
+mod mappings;
 mod next;
 mod paths;
 mod reads;

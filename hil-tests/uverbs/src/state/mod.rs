@@ -5,6 +5,7 @@ mod messages;
 mod notify;
 
 use crate::channel::{Channel, Kind};
+use crate::clock::ClockPages;
 use crate::errno::Errno;
 use crate::events::{Subject, Subscriptions};
 use crate::fabric::Fabric;
@@ -21,6 +22,7 @@ use mlx5_softdev::factory;
 use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The period of the receiver-not-ready timer.
@@ -40,6 +42,7 @@ pub(crate) struct State {
     pub(crate) contexts: BTreeMap<u32, Context>,
     /// What the device was built with, if it takes wrapped keys.
     pub(crate) factory: Option<factory::Numbers>,
+    clock: Arc<Mutex<ClockPages>>,
     fabric: Fabric,
     channels: BTreeMap<u32, Channel>,
     next_file: u32,
@@ -72,8 +75,9 @@ impl State {
     /// [`Errno::IO`] when a file of a log cannot be written, or the fabric cannot be joined: why is said on standard error.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Errno> {
         let mut device = Device::new(ProcessMemory, settings.profile);
-        // A clock of 1 GHz (`caps`).
-        device.set_clock(sys::nanoseconds);
+        let clock = Arc::new(Mutex::new(ClockPages::new()?));
+        let stamps = clock.clone();
+        device.set_clock(move || stamps.lock().unwrap_or_else(PoisonError::into_inner).ticks());
         let fabric = Fabric::join(&settings.directory).map_err(|why| {
             notice::once(&why);
             Errno::IO
@@ -91,6 +95,7 @@ impl State {
             files: BTreeMap::new(),
             contexts: BTreeMap::new(),
             factory,
+            clock,
             fabric,
             channels: BTreeMap::new(),
             next_file: 1,
@@ -189,6 +194,14 @@ impl State {
             .iter()
             .filter(|(_, file)| matches!(file, File::Context(_)))
             .map(|(descriptor, _)| *descriptor)
+    }
+
+    /// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device; `None` for what is not
+    /// the clock.
+    pub(crate) fn clock_page(&self, offset: i64) -> Option<(RawFd, i64)> {
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, from) = clock.page(u64::try_from(offset).ok()?)?;
+        Some((file.as_raw_fd(), from as i64))
     }
 
     /// Makes a channel of a context and returns its number and the program's descriptor.
@@ -361,6 +374,7 @@ impl State {
         for channel in self.channels.values_mut() {
             channel.flush();
         }
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).ticks();
         moved
     }
 

@@ -7,7 +7,7 @@ use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter};
 use mlx5_mkey::wqe::Sge;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 type Queue = QueuePair<64, 16>;
 
@@ -56,15 +56,16 @@ fn waiting_ends_with_a_completion_or_in_time() {
     });
 }
 
-/// The stand-in's device has a clock of 1 GHz, which is this system's; the kernel that it stands for maps it to nobody.
+/// The stand-in's device has a clock of 1 GHz, which is this system's. libmlx5 has mapped its register and what its ticks are in time.
 #[test]
 fn completions_tell_their_time() {
     preloaded("completions::completions_tell_their_time", || {
         let Bench { device, mut completions, mut queue, .. } = Bench::new(QueuePairSpec::default()).unwrap();
         let clock = ClockInfo::of_frequency(device.capabilities().device_frequency_khz).unwrap();
         let end = Instant::now() + TIMEOUT.unwrap();
+        let register = device.clock().unwrap();
         for id in 0..20 {
-            let before = verbs::monotonic();
+            let (before, shown) = (verbs::monotonic(), register.ticks());
             nop(&mut queue, id);
             let (entry, completion) = loop {
                 let mut router = QpRouter { queues: &mut queue, mkeys: &mut [] };
@@ -76,9 +77,24 @@ fn completions_tell_their_time() {
             let done = clock.nanoseconds(entry.timestamp.get());
             assert_eq!(completion.unwrap().work().unwrap().id, id);
             assert!((before..=verbs::monotonic()).contains(&done), "{before} {done}");
+            // The register is never behind a stamp that was seen.
+            assert!((shown..=register.ticks()).contains(&entry.timestamp.get()), "{shown} {done}");
+            // The time of day, as the kernel keeps it.
+            let info = device.clock_info().unwrap();
+            let then = UNIX_EPOCH + Duration::from_nanos(info.nanoseconds(done));
+            // The system's time may have been set back a little.
+            let ago = (SystemTime::now() + Duration::from_millis(1)).duration_since(then).unwrap();
+            assert!(ago < TIMEOUT.unwrap(), "{ago:?}");
         }
-        assert!(matches!(device.clock().map(drop), Err(DevxError::Command(_))));
-        assert!(matches!(device.clock_info(), Err(DevxError::Call { .. })));
+        // It goes on while nothing is posted.
+        let shown = register.ticks();
+        std::thread::sleep(2 * MOMENT.unwrap());
+        while register.ticks() == shown {
+            assert!(Instant::now() < end, "the clock stands still");
+            std::thread::yield_now();
+        }
+        drop(device);
+        assert!(register.ticks() > shown, "it is there as long as somebody has it");
     });
 }
 
