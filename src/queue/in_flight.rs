@@ -38,6 +38,14 @@ pub enum RequestKind {
     BindWindow,
 }
 
+impl RequestKind {
+    /// Returns whether it changes an mkey or a PSV, which the next request may use: the device may need a fence before that.
+    #[inline]
+    pub(super) const fn changes_mkey(self) -> bool {
+        matches!(self, Self::MkeyConfigure | Self::SetPsv | Self::LocalInvalidate | Self::BindWindow)
+    }
+}
+
 /// A work request that a completion retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

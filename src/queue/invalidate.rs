@@ -26,13 +26,9 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
-    pub fn invalidate(self, key: Key) -> Result<(), PostError> {
-        let Self { state, in_flight, id, flags } = self;
-        let (fields, blocks) = (state.control_fields(flags), umr::INVALIDATE_BLOCKS);
-        umr::invalidate(state.producer.reserve(blocks, in_flight)?, fields, key);
-        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::LocalInvalidate, blocks);
-        state.note_posted(fields.begin, state.umr_fence);
-        Ok(())
+    pub fn invalidate(mut self, key: Key) -> Result<(), PostError> {
+        let (blocks, fields) = self.reserve(umr::INVALIDATE_BLOCKS)?;
+        umr::invalidate(blocks, fields, key);
+        self.commit(fields.begin, RequestKind::LocalInvalidate, umr::INVALIDATE_BLOCKS, 0)
     }
 }

@@ -1,7 +1,7 @@
 //! Lists that the device takes from registered memory, and changes in the middle of a list.
 
 use super::in_flight::RequestKind;
-use super::request::{SendRequest, file};
+use super::request::SendRequest;
 use crate::error::{ConfigError, PostError};
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
 use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, blocks_of};
@@ -16,7 +16,7 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// As [`SendRequest::configure_mkey`].
     pub fn configure_mkey_by_pointer(
-        self,
+        mut self,
         mkey: &mut Mkey,
         prepared: &PreparedConfig,
         list: &mut RegisteredList<'_>,
@@ -26,22 +26,13 @@ impl SendRequest<'_, '_> {
             // There is nothing to point at.
             return self.configure_mkey(mkey, prepared, nothing);
         }
-        prepared.check(mkey, &nothing)?;
-        let completed;
-        let prepared = if prepared.depends_on(mkey) {
-            completed = prepared.completed(mkey)?;
-            &completed
-        } else {
-            prepared
-        };
+        let mut place = None;
+        let prepared = prepared.completed(mkey, &nothing, &mut place)?;
         check_room(mkey, list.entries().into())?;
-        let Self { state, in_flight, id, flags } = self;
         let psvs = usize::from(prepared.psv_count());
-        let (fields, blocks) = (state.control_fields(flags), POINTER_BLOCKS + psvs);
-        let target = state.producer.reserve(blocks, in_flight)?;
-        let length = lists::configure_by_pointer(target, fields, mkey, prepared, list, psvs)?;
-        state.producer.commit(fields.begin + blocks as u64, 1 + psvs, in_flight)?;
-        file(state, in_flight, fields.begin, POINTER_BLOCKS, id, psvs);
+        let (blocks, fields) = self.reserve(POINTER_BLOCKS + psvs)?;
+        let length = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
+        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
         mkey.note_configured(prepared.config(), length);
         mkey.clear_flags();
         Ok(())
@@ -57,20 +48,16 @@ impl SendRequest<'_, '_> {
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries that the mkey or the
     /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::StateUnknown`] for an mkey without a known layout; and
     /// as [`SendRequest::configure_mkey`].
-    pub fn replace_entries(self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
+    pub fn replace_entries(mut self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
         check_place(mkey, first, entries.len())?;
-        let Self { state, in_flight, id, flags } = self;
-        let max = state.max_octowords();
+        let max = self.state.max_octowords();
         if entries.len().next_multiple_of(OCTOWORDS_PER_BLOCK) > max {
             return Err(too_many(entries.len(), max).into());
         }
-        let (fields, blocks) = (state.control_fields(flags), UMR_HEAD_BLOCKS + blocks_of(entries.len()));
-        let target = state.producer.reserve(blocks, in_flight)?;
-        lists::replace(target, fields, mkey.key(), first, entries)?;
-        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::MkeyConfigure, blocks);
-        state.note_posted(fields.begin, state.umr_fence);
-        Ok(())
+        let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
+        let (blocks, fields) = self.reserve(size)?;
+        lists::replace(blocks, fields, mkey.key(), first, entries)?;
+        self.commit(fields.begin, RequestKind::MkeyConfigure, size, 0)
     }
 
     /// Replaces entries as [`SendRequest::replace_entries`] does, by those of a list that the device takes from registered memory:
@@ -79,7 +66,7 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// As [`SendRequest::replace_entries`].
     pub fn replace_entries_by_pointer(
-        self,
+        mut self,
         mkey: &Mkey,
         first: u16,
         list: &RegisteredList<'_>,
@@ -88,14 +75,9 @@ impl SendRequest<'_, '_> {
             return self.replace_entries(mkey, first, &[]);
         }
         check_place(mkey, first, list.entries().into())?;
-        let Self { state, in_flight, id, flags } = self;
-        let fields = state.control_fields(flags);
-        let target = state.producer.reserve(POINTER_BLOCKS, in_flight)?;
-        lists::replace_by_pointer(target, fields, mkey.key(), first, list);
-        state.producer.commit(fields.begin + POINTER_BLOCKS as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::MkeyConfigure, POINTER_BLOCKS);
-        state.note_posted(fields.begin, state.umr_fence);
-        Ok(())
+        let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
+        lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
+        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)
     }
 }
 

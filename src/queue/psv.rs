@@ -16,13 +16,9 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
-    pub fn set_psv(self, psv: PsvIndex, seed: Seed) -> Result<(), PostError> {
-        let Self { state, in_flight, id, flags } = self;
-        let fields = state.control_fields(flags);
-        umr::restart_digest(state.producer.reserve(1, in_flight)?, fields, psv, seed);
-        state.producer.commit(fields.begin + 1, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::SetPsv, 1);
-        state.note_posted(fields.begin, state.umr_fence);
-        Ok(())
+    pub fn set_psv(mut self, psv: PsvIndex, seed: Seed) -> Result<(), PostError> {
+        let (blocks, fields) = self.reserve(1)?;
+        umr::restart_digest(blocks, fields, psv, seed);
+        self.commit(fields.begin, RequestKind::SetPsv, 1, 0)
     }
 }

@@ -3,9 +3,7 @@
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
 use crate::error::PostError;
-use crate::wire::blocks_of;
 use crate::wqe::Local;
-use crate::wqe::control::RequestFlags;
 use crate::wqe::memcpy::Memcpy;
 use crate::wqe::raw::RawWqe;
 
@@ -40,15 +38,14 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::RawSize`], [`PostError::RawTooShort`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
-    pub fn raw(self, wqe: &[u8]) -> Result<(), PostError> {
+    pub fn raw(mut self, wqe: &[u8]) -> Result<(), PostError> {
         let wqe = RawWqe::new(wqe)?;
-        let Self { state, in_flight, id, flags } = self;
-        let (fields, blocks) = (state.control_fields(flags), wqe.blocks());
-        wqe.write(state.producer.reserve(blocks, in_flight)?, fields);
-        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::Raw, blocks);
-        let next_fence = if wqe.needs_fence_after() { state.umr_fence } else { RequestFlags::NONE };
-        state.note_posted(fields.begin, next_fence);
+        let (blocks, fields) = self.reserve(wqe.blocks())?;
+        wqe.write(blocks, fields);
+        self.commit(fields.begin, RequestKind::Raw, wqe.blocks(), 0)?;
+        if wqe.changes_mkey() {
+            self.state.fence_next();
+        }
         Ok(())
     }
 
@@ -59,14 +56,10 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// [`PostError::MemcpyUnsupported`] where the queue has no [`SendQueueConfig::memcpy`](super::SendQueueConfig::memcpy),
     /// [`PostError::MemcpyEmpty`], [`PostError::MemcpyTooLong`], [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
-    pub fn memcpy(self, to: Local, from: Local, bytes: u32) -> Result<(), PostError> {
-        let Self { state, in_flight, id, flags } = self;
-        let copy = Memcpy::new(state.memcpy, to, from, bytes)?;
-        let (fields, blocks) = (state.control_fields(flags), blocks_of(Memcpy::OCTOWORDS));
-        copy.write(state.producer.reserve(blocks, in_flight)?, fields);
-        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::Memcpy, blocks);
-        state.note_posted(fields.begin, RequestFlags::NONE);
-        Ok(())
+    pub fn memcpy(mut self, to: Local, from: Local, bytes: u32) -> Result<(), PostError> {
+        let copy = Memcpy::new(self.state.memcpy, to, from, bytes)?;
+        let (blocks, fields) = self.reserve(Memcpy::BLOCKS)?;
+        copy.write(blocks, fields);
+        self.commit(fields.begin, RequestKind::Memcpy, Memcpy::BLOCKS, 0)
     }
 }

@@ -1,5 +1,6 @@
 //! What all requests of a send queue read and change, whatever its size and its doorbell: the producer, limits, fences.
 
+use super::in_flight::RequestKind;
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::error::{ConfigError, PostError};
@@ -23,7 +24,7 @@ pub(super) struct SendState<'r> {
     signal_all: RequestFlags,
     next_fence: RequestFlags,
     /// The fence after a change of an mkey.
-    pub(super) umr_fence: RequestFlags,
+    umr_fence: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     last: u64,
     max_inline_data: usize,
@@ -137,10 +138,16 @@ impl<'r> SendState<'r> {
         (self.last, self.next_fence) = (0, RequestFlags::NONE);
     }
 
-    /// Notes that requests were posted.
+    /// Notes that requests were posted: of this kind, and the last of them from this block on.
     #[inline]
-    pub(super) const fn note_posted(&mut self, last: u64, next_fence: RequestFlags) {
-        (self.last, self.next_fence) = (last, next_fence);
+    pub(super) const fn note_posted(&mut self, last: u64, kind: RequestKind) {
+        self.last = last;
+        self.next_fence = if kind.changes_mkey() { self.umr_fence } else { RequestFlags::NONE };
+    }
+
+    /// Has the next request wait for a change of an mkey.
+    pub(super) const fn fence_next(&mut self) {
+        self.next_fence = self.umr_fence;
     }
 }
 

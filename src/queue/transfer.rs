@@ -6,7 +6,6 @@ use crate::error::PostError;
 use crate::types::Key;
 use crate::wire::blocks_of;
 use crate::wire::ctrl::Opcode;
-use crate::wqe::control::RequestFlags;
 use crate::wqe::data_path::{DataPath, Operands};
 use crate::wqe::{Payload, Remote, Sge};
 
@@ -112,19 +111,16 @@ impl SendRequest<'_, '_> {
         self.data_path(kind, request)
     }
 
-    /// Posts a data-path request: reserves blocks, writes them, and commits them.
+    /// Posts a data-path request.
     // As a call, an RDMA WRITE takes three times as many instructions (x86-64).
     #[inline(always)]
-    fn data_path(self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
-        let Self { state, in_flight, id, flags } = self;
-        if !state.has_room_for_payload(&request.payload) {
-            return Err(state.too_much(&request.payload));
+    fn data_path(mut self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
+        if !self.state.has_room_for_payload(&request.payload) {
+            return Err(self.state.too_much(&request.payload));
         }
-        let (fields, blocks) = (state.control_fields(flags), blocks_of(request.octowords()));
-        request.write(state.producer.reserve(blocks, in_flight)?, fields)?;
-        state.producer.commit(fields.begin + blocks as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, kind, blocks);
-        state.note_posted(fields.begin, RequestFlags::NONE);
-        Ok(())
+        let size = blocks_of(request.octowords());
+        let (blocks, fields) = self.reserve(size)?;
+        request.write(blocks, fields)?;
+        self.commit(fields.begin, kind, size, 0)
     }
 }

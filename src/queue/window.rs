@@ -20,7 +20,7 @@ impl SendRequest<'_, '_> {
     /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB; [`PostError::SendRingFull`],
     /// [`PostError::TooManyRequests`].
     pub fn bind_window(
-        self,
+        mut self,
         window: &mut MemoryWindow,
         range: KlmEntry,
         access: Access,
@@ -32,14 +32,10 @@ impl SendRequest<'_, '_> {
         if !(1..=KlmEntry::MAX_BYTES).contains(&range.length) {
             return Err(ConfigError::EntryLength { index: 0, length: range.length }.into());
         }
-        let Self { state, in_flight, id, flags } = self;
-        let (key, qpn) = (window.next_key(), state.qpn());
-        let fields = state.control_fields(flags);
-        let target = state.producer.reserve(BIND_BLOCKS, in_flight)?;
-        window::bind(target, fields, window.key(), (key.tag(), qpn), &range, access, start);
-        state.producer.commit(fields.begin + BIND_BLOCKS as u64, 1, in_flight)?;
-        in_flight.file(fields.begin, id, RequestKind::BindWindow, BIND_BLOCKS);
-        state.note_posted(fields.begin, state.umr_fence);
+        let (key, qpn) = (window.next_key(), self.state.qpn());
+        let (blocks, fields) = self.reserve(BIND_BLOCKS)?;
+        window::bind(blocks, fields, window.key(), (key.tag(), qpn), &range, access, start);
+        self.commit(fields.begin, RequestKind::BindWindow, BIND_BLOCKS, 0)?;
         window.note_bound(key);
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::data_path::Local;
 use crate::error::PostError;
 use crate::wire::ctrl::{Opcode, OpcodeWord};
 use crate::wire::data::{DataSegment, MmoMetadataSegment};
-use crate::wire::{Block, OCTOWORD_BYTES};
+use crate::wire::{Block, OCTOWORD_BYTES, blocks_of};
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::transmute;
 
@@ -51,6 +51,7 @@ pub(crate) struct Memcpy {
 impl Memcpy {
     /// Control, metadata, source, target.
     pub(crate) const OCTOWORDS: usize = 4;
+    pub(crate) const BLOCKS: usize = blocks_of(Self::OCTOWORDS);
 
     /// Takes a copy that the queue pair may post.
     ///

@@ -92,24 +92,26 @@ impl PreparedConfig {
         Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Refuses an mkey that is of another kind, or that cannot take it in its state.
-    pub(crate) fn check(&self, mkey: &Mkey, layout: &Layout<'_>) -> Result<(), ConfigError> {
+    /// Returns what is written for an mkey: itself, or where it keeps a part of the mkey, one that is encoded anew with it in `place`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for an mkey of another kind, or that cannot take it in its state.
+    pub(crate) fn completed<'a>(
+        &'a self,
+        mkey: &Mkey,
+        layout: &Layout<'_>,
+        place: &'a mut Option<Self>,
+    ) -> Result<&'a Self, ConfigError> {
         if self.kind_word.without_flags() != mkey.kind_word().without_flags() {
             return Err(ConfigError::OtherKind);
         }
-        mkey.check_state(&self.config, layout)
-    }
-
-    /// Returns whether a part has to be encoded by what is in force for the mkey: one that it keeps, or the restart of a digest.
-    pub(crate) fn depends_on(&self, mkey: &Mkey) -> bool {
-        let restarts = || self.own_digest().is_some() && mkey.pending_error_count().is_some();
-        self.kind_word.has(KindFlag::Keeps) || restarts()
-    }
-
-    /// Returns it with what it keeps of an mkey.
-    pub(crate) fn completed(&self, mkey: &Mkey) -> Result<Self, ConfigError> {
-        let mut completed =
-            Self::encode(self.kind_word.without_flags(), self.kind, &mkey.plan(&self.config)?);
+        mkey.check_state(&self.config, layout)?;
+        let restarts_digest = self.own_digest().is_some() && mkey.pending_error_count().is_some();
+        if !restarts_digest && !self.kind_word.has(KindFlag::Keeps) {
+            return Ok(self);
+        }
+        let plan = mkey.plan(&self.config)?;
+        let completed = place.insert(Self::encode(self.kind_word.without_flags(), self.kind, &plan));
         completed.changes = self.changes;
         completed.encode_changes();
         Ok(completed)

@@ -41,8 +41,8 @@ impl<'a> RawWqe<'a> {
         blocks_of(1 + self.segments.len())
     }
 
-    /// Returns whether what is posted after it may use an mkey or a PSV that it changes.
-    pub(crate) const fn needs_fence_after(&self) -> bool {
+    /// Returns whether it changes an mkey or a PSV, which what is posted after it may use.
+    pub(crate) const fn changes_mkey(&self) -> bool {
         matches!(Opcode(self.control.opcode_word().opcode()), Opcode::UMR | Opcode::SET_PSV)
     }
 
