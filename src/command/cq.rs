@@ -1,46 +1,13 @@
 //! Completion queues.
 
 use super::pages::aligned;
-use super::{Command, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
-use crate::error::{CommandError, QueueError};
+use super::{Command, CqSize, Eqn, LogPageSize, PageList, UarPage, UmemSlice, number_commands};
+use crate::error::CommandError;
 use crate::types::Cqn;
 use crate::wire::cqe::{Cqe, Cqe128};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::cq::{Cqc, CqcFlags, CqcSize, CreateCqRequest};
 use crate::wire::prm::pages::WithPages;
-
-/// The number of entries of a completion queue: a power of two up to 2^22.
-///
-/// ```
-/// use mlx5_mkey::command::CqSize;
-/// assert_eq!(CqSize::new(256)?.entries(), 256);
-/// assert!(CqSize::new(300).is_err());
-/// # Ok::<(), mlx5_mkey::error::QueueError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct CqSize(u8);
-
-impl CqSize {
-    /// The most entries; a device may offer fewer ([`super::GeneralCapabilities::log_max_cq_entries`]).
-    pub const MAX: u32 = 1 << 22;
-
-    /// Takes a number of entries.
-    ///
-    /// # Errors
-    /// [`QueueError::Size`] where it is no power of two, or over the limit.
-    pub const fn new(entries: u32) -> Result<Self, QueueError> {
-        if !entries.is_power_of_two() || entries > Self::MAX {
-            return Err(QueueError::Size { entries: entries as usize, max: Self::MAX as usize });
-        }
-        Ok(Self(entries.trailing_zeros() as u8))
-    }
-
-    /// Returns the number of entries.
-    pub const fn entries(self) -> u32 {
-        1 << self.0
-    }
-}
 
 /// Bytes of a doorbell record.
 const RECORD: u64 = 8;
@@ -83,7 +50,7 @@ impl CqeSize {
 /// Fills in what is the same wherever the entries are.
 fn context(cqc: &mut Cqc, flags: CqcFlags, size: CqSize, uar: UarPage, page_size: LogPageSize) {
     cqc.flags.set(flags.into_bits());
-    cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.0).into_bits());
+    cqc.size.set(CqcSize::new().with_uar_page(uar.get()).with_log_cq_size(size.log()).into_bits());
     cqc.log_page_size = page_size.over_4k();
 }
 
@@ -201,7 +168,7 @@ impl<const PAGES: usize> Command for CreateCqOnPages<PAGES> {
 
     fn verify(&self) -> Result<(), CommandError> {
         aligned("doorbell record", self.doorbell, RECORD)?;
-        self.entries.hold(u64::from(self.size.entries()) * size_of::<Cqe>() as u64)
+        self.entries.hold(u64::from(self.size.get()) * size_of::<Cqe>() as u64)
     }
 
     fn write(&self, input: &mut Self::Input) {

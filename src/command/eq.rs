@@ -1,44 +1,11 @@
 //! Event queues.
 
-use super::{Command, Eqn, PageList, UarPage, number_commands};
-use crate::error::{CommandError, QueueError};
+use super::{Command, EqSize, Eqn, PageList, UarPage, number_commands};
+use crate::error::CommandError;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::eq::{CreateEqRequest, EqcSize};
 use crate::wire::prm::event::EventEntry;
 use crate::wire::prm::pages::WithPages;
-
-/// The number of entries of an event queue: a power of two up to 2^22.
-///
-/// ```
-/// use mlx5_mkey::command::EqSize;
-/// assert_eq!(EqSize::new(64)?.entries(), 64);
-/// assert!(EqSize::new(65).is_err());
-/// # Ok::<(), mlx5_mkey::error::QueueError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EqSize(u8);
-
-impl EqSize {
-    /// The most entries.
-    pub const MAX: u32 = 1 << 22;
-
-    /// Takes a number of entries.
-    ///
-    /// # Errors
-    /// [`QueueError::Size`] where it is no power of two, or over the limit.
-    pub const fn new(entries: u32) -> Result<Self, QueueError> {
-        if !entries.is_power_of_two() || entries > Self::MAX {
-            return Err(QueueError::Size { entries: entries as usize, max: Self::MAX as usize });
-        }
-        Ok(Self(entries.trailing_zeros() as u8))
-    }
-
-    /// Returns the number of entries.
-    pub const fn entries(self) -> u32 {
-        1 << self.0
-    }
-}
 
 /// Creates an event queue over pages of memory (CREATE_EQ). A completion queue names one, and the device reports to it when that queue
 /// was armed.
@@ -65,7 +32,7 @@ impl EqSize {
 pub struct CreateEq<const PAGES: usize> {
     /// Entries.
     pub size: EqSize,
-    /// Doorbell page, through which entries are given back.
+    /// UAR page, through which entries are given back.
     pub uar: UarPage,
     /// Events beside those of completion queues that name it: bit n stands for type n. 0 for none.
     pub events: u64,
@@ -82,13 +49,13 @@ impl<const PAGES: usize> Command for CreateEq<PAGES> {
     type Reply = Eqn;
 
     fn verify(&self) -> Result<(), CommandError> {
-        self.entries.hold(u64::from(self.size.entries()) * size_of::<EventEntry>() as u64)
+        self.entries.hold(u64::from(self.size.get()) * size_of::<EventEntry>() as u64)
     }
 
     fn write(&self, input: &mut Self::Input) {
         let WithPages { first, pages } = input;
         first.header = RequestHeader::new(Self::OPCODE);
-        let size = EqcSize::new().with_uar_page(self.uar.get()).with_log_eq_size(self.size.0);
+        let size = EqcSize::new().with_uar_page(self.uar.get()).with_log_eq_size(self.size.log());
         first.eqc.size.set(size.into_bits());
         first.eqc.intr.set(self.interrupt.into());
         first.eqc.log_page_size = self.entries.size().over_4k();

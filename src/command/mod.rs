@@ -57,24 +57,25 @@ pub use capabilities::{
     CryptoCapabilities, CryptoReport, GeneralCapabilities, KeyImport, PortType, QueryCryptoCapabilities,
     QueryGeneralCapabilities,
 };
-pub use cq::{CqSize, CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
+pub use cq::{CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
 pub use dek::{
     CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, ModifyDek, QueryDek, SyncCrypto, XtsKey,
 };
-pub use eq::{CreateEq, DestroyEq, EqSize};
+pub use eq::{CreateEq, DestroyEq};
 pub use list_mkey::{CreateListMkey, EntrySize, FixedEntry, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{
-    AckTimeout, CredentialId, Eqn, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage, LogPageSize, Pdn,
-    Priority, Psn, Retries, RnrTimer, UarPage, UmemId, UmemSlice, UserIndex,
+    AckTimeout, CqSize, CredentialId, EqSize, Eqn, FlowLabel, ImportKekId, LogMaxRdAtomic, LogMessage,
+    LogPageSize, Pdn, Priority, Psn, Retries, RnrTimer, SendRingSize, SlotCount, SlotStride, UarPage, UmemId,
+    UmemSlice, UserIndex,
 };
 pub use pages::PageList;
 pub use psv::{CreatePsv, DestroyPsv};
 pub use qp::{
     CreateQp, CreateQpOnPages, DestroyQp, InfinibandPath, Init2Init, Init2Rtr, Path, PathMtu, QpAccess,
     QpChange, QpInfo, QpState, QpToError, QpToReset, QueryQp, ReceiveRing, RocePath, Rst2Init, Rtr2Rts,
-    Rts2Rts, SendRingSize, SlotCount, SlotStride, SqErr2Rts, Sqd2Rts, TimestampFormat,
+    Rts2Rts, SqErr2Rts, Sqd2Rts, TimestampFormat,
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
 pub use secret::{EncodedRequest, Secret, wipe};

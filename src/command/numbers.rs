@@ -1,5 +1,6 @@
 //! Numbers that only commands know: objects, timers and sizes.
 
+use crate::error::QueueError;
 use crate::types::OutOfRange;
 
 macro_rules! numbers {
@@ -42,7 +43,7 @@ macro_rules! numbers {
 numbers! {
     /// The number of a protection domain (PRM `pd`, 24 bits).
     Pdn(u32) = "protection domain number", 0xff_ffff;
-    /// The number of a doorbell page (PRM `uar_page`, 24 bits).
+    /// The number of a UAR page, which holds doorbell registers (PRM `uar_page`, 24 bits).
     UarPage(u32) = "UAR page number", 0xff_ffff;
     /// The number of an event queue (PRM `eqn`, 8 bits).
     Eqn(u32) = "event queue number", 0xff;
@@ -69,6 +70,60 @@ numbers! {
     LogMessage(u8) = "logarithm of the message size", 31;
     /// InfiniBand service level or Ethernet priority (PRM `sl`, `eth_prio`; 3 bits, the smaller of the two).
     Priority(u8) = "priority", 7;
+}
+
+macro_rules! powers_of_two {
+    ($($(#[$doc:meta])* $name:ident = $least:literal, $max:literal, $unit:literal;)+) => { $(
+        $(#[$doc])*
+        ///
+        /// ```
+        #[doc = concat!("use mlx5_mkey::command::", stringify!($name), ";")]
+        #[doc = concat!("assert_eq!(", stringify!($name), "::new(64)?.get(), 64);")]
+        #[doc = concat!("assert!(", stringify!($name), "::new(100).is_err());")]
+        /// # Ok::<(), mlx5_mkey::error::QueueError>(())
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct $name(u8);
+
+        impl $name {
+            #[doc = concat!("Takes a number of ", $unit, ": a power of two from ", stringify!($least), " to ")]
+            #[doc = concat!(stringify!($max), ".")]
+            ///
+            /// # Errors
+            /// [`QueueError::Size`] for any other number.
+            pub const fn new(count: u32) -> Result<Self, QueueError> {
+                if !count.is_power_of_two() || count < $least || count > $max {
+                    return Err(QueueError::Size { entries: count as usize, max: $max });
+                }
+                Ok(Self(count.trailing_zeros() as u8))
+            }
+
+            #[doc = concat!("Returns the number of ", $unit, ".")]
+            pub const fn get(self) -> u32 {
+                1 << self.0
+            }
+
+            /// Returns its logarithm, as the PRM has it.
+            pub(super) const fn log(self) -> u8 {
+                self.0
+            }
+        }
+    )+ };
+}
+
+powers_of_two! {
+    /// The number of entries of a completion queue (PRM `log_cq_size`); a device may offer fewer
+    /// ([`GeneralCapabilities::log_max_cq_entries`](super::GeneralCapabilities::log_max_cq_entries)).
+    CqSize = 1, 4194304, "entries";
+    /// The number of entries of an event queue (PRM `log_eq_size`).
+    EqSize = 1, 4194304, "entries";
+    /// The size of a send queue in blocks of 64 bytes (PRM `log_sq_size`).
+    SendRingSize = 1, 32768, "blocks";
+    /// The number of receive requests of a receive queue (PRM `log_rq_size`).
+    SlotCount = 1, 32768, "slots";
+    /// The size of a receive request in bytes, 16 for each scatter entry (PRM `log_rq_stride`).
+    SlotStride = 16, 2048, "bytes";
 }
 
 impl UarPage {

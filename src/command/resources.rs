@@ -1,4 +1,4 @@
-//! Protection domains and doorbell pages.
+//! Protection domains and UAR pages.
 
 use super::{Command, Pdn, UarPage, number_commands};
 use crate::error::CommandError;
@@ -41,13 +41,13 @@ macro_rules! allocations {
 allocations! {
     /// Allocates a protection domain (ALLOC_PD).
     AllocPd = ALLOC_PD -> Pdn;
-    /// Allocates a doorbell page (ALLOC_UAR). DEVX users get theirs from the kernel instead.
+    /// Allocates a UAR page (ALLOC_UAR). DEVX users get theirs from the kernel instead.
     AllocUar = ALLOC_UAR -> UarPage;
 }
 
 number_commands! {
     /// Frees a protection domain (DEALLOC_PD).
     DeallocPd(Pdn) = DEALLOC_PD;
-    /// Frees a doorbell page (DEALLOC_UAR).
+    /// Frees a UAR page (DEALLOC_UAR).
     DeallocUar(UarPage) = DEALLOC_UAR;
 }

@@ -26,8 +26,8 @@ impl Device {
     /// use zerocopy::big_endian::U32;
     /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
     ///
-    /// /// QUERY_ISSI: which version of the interface is in force.
-    /// struct QueryIssi;
+    /// /// QUERY_ADAPTER: of which kind the board is, by its PSID.
+    /// struct QueryAdapter;
     ///
     /// #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
     /// #[repr(C)]
@@ -40,27 +40,31 @@ impl Device {
     /// #[repr(C)]
     /// struct Reply {
     ///     header: ReplyHeader,
-    ///     current: U32,
-    ///     reserved: [U32; 25],
+    ///     reserved: [U32; 8],
+    ///     vendor: U32,
+    ///     vendor_data: [u8; 212],
+    ///     psid: [u8; 16],
     /// }
     ///
-    /// impl Command for QueryIssi {
-    ///     const OPCODE: Opcode = Opcode(0x10a);
+    /// impl Command for QueryAdapter {
+    ///     const OPCODE: Opcode = Opcode(0x101);
     ///     type Input = Request;
     ///     type Output = Reply;
-    ///     type Reply = u32;
+    ///     type Reply = [u8; 16];
     ///
     ///     fn write(&self, input: &mut Request) {
     ///         input.header = RequestHeader::new(Self::OPCODE);
     ///     }
     ///
-    ///     fn read(&self, output: &Reply) -> Result<u32, CommandError> {
-    ///         Ok(output.current.get() & 0xffff)
+    ///     fn read(&self, output: &Reply) -> Result<[u8; 16], CommandError> {
+    ///         Ok(output.psid)
     ///     }
     /// }
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// println!("version {}", Device::open(None)?.execute(&QueryIssi)?);
+    /// # const { assert!(QueryAdapter::OUTPUT == 272) };
+    /// let psid = Device::open(None)?.execute(&QueryAdapter)?;
+    /// println!("{}", psid.escape_ascii());
     /// # Ok(())
     /// # }
     /// ```

@@ -58,7 +58,7 @@ pub use objects::{
 pub use qp_doorbell::QpDoorbell;
 pub use queries::{Queries, QueryAnswer};
 pub use queue_pair::{Outstanding, QpControl, QueuePair, QueuePairSpec, RingAddresses};
-pub use umem::{DevxObject, DoorbellPage, PageSizes, Umem, UmemSpec};
+pub use umem::{DevxObject, PageSizes, Uar, Umem, UmemSpec};
 
 use crate::command::{
     Command, CryptoReport, GeneralCapabilities, QueryCryptoCapabilities, QueryGeneralCapabilities,

@@ -179,21 +179,21 @@ impl Drop for Umem {
     }
 }
 
-/// A page of doorbell registers (UAR), for queues that [`Device::create_object`] makes.
+/// A page of doorbell registers (`struct mlx5dv_devx_uar`), for queues that [`Device::create_object`] makes.
 #[derive(Clone)]
-pub struct DoorbellPage(Arc<sys::Uar>);
+pub struct Uar(Arc<sys::Uar>);
 
 impl Device {
     /// Allocates a page of doorbell registers (`mlx5dv_devx_alloc_uar`).
     ///
     /// # Errors
     /// [`DevxError::Call`].
-    pub fn alloc_doorbells(&self) -> Result<DoorbellPage, DevxError> {
-        Ok(DoorbellPage(sys::Uar::alloc(&self.context)?))
+    pub fn alloc_uar(&self) -> Result<Uar, DevxError> {
+        Ok(Uar(sys::Uar::alloc(&self.context)?))
     }
 }
 
-impl DoorbellPage {
+impl Uar {
     /// Returns its number, for commands.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl DoorbellPage {
     /// Returns the first register of send queues, for [`UarDoorbell`](crate::queue::UarDoorbell).
     ///
     /// # Errors
-    /// As [`DoorbellPage::base`].
+    /// As [`Uar::base`].
     pub fn register(&self) -> Result<NonNull<u64>, DevxError> {
         self.0.register()
     }
@@ -229,7 +229,7 @@ impl Device {
     ///
     /// ```no_run
     /// use mlx5_mkey::command::{CqSize, CqeSize, CreateCq, LogPageSize};
-    /// use mlx5_mkey::devx::{Device, DevxError, DevxObject, DoorbellPage, Umem};
+    /// use mlx5_mkey::devx::{Device, DevxError, DevxObject, Uar, Umem};
     /// use mlx5_mkey::types::Cqn;
     /// /// Makes a completion queue of 64 entries in memory of the caller's, whose entries are unwritten; nobody arms it.
     /// ///
@@ -238,12 +238,12 @@ impl Device {
     /// unsafe fn create(
     ///     device: &Device,
     ///     umem: Umem,
-    ///     doorbells: DoorbellPage,
-    /// ) -> Result<(DevxObject<(Umem, DoorbellPage)>, Cqn), DevxError> {
+    ///     uar: Uar,
+    /// ) -> Result<(DevxObject<(Umem, Uar)>, Cqn), DevxError> {
     ///     let command = CreateCq {
     ///         size: CqSize::new(64)?,
     ///         cqe_size: CqeSize::B64,
-    ///         uar: doorbells.number()?,
+    ///         uar: uar.number()?,
     ///         event_queue: 0,
     ///         entries: umem.at(0),
     ///         doorbell: umem.at(4096),
@@ -251,7 +251,7 @@ impl Device {
     ///         ignore_overrun: false,
     ///     };
     ///     // SAFETY: the memory is kept with the object; the caller vouches for the rest.
-    ///     unsafe { device.create_object(&command, (umem, doorbells)) }
+    ///     unsafe { device.create_object(&command, (umem, uar)) }
     /// }
     /// ```
     ///

@@ -11,7 +11,7 @@
 //! use mlx5_mkey::error::CommandQueueError;
 //! use mlx5_mkey::hca::{CommandMemory, CommandQueue, CommandQueueConfig, PageRange, Registers};
 //!
-//! /// From reset to a protection domain and a doorbell page.
+//! /// From reset to a protection domain and a UAR page.
 //! fn bring_up(
 //!     registers: impl Registers,                     // on a device, `hca::MappedRegisters`
 //!     memory: &'static mut CommandMemory<16>,        // which the device reaches

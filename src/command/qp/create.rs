@@ -1,8 +1,10 @@
 //! Queue pairs and their rings are created.
 
 use crate::command::pages::aligned;
-use crate::command::{Command, LogPageSize, PageList, Pdn, UarPage, UmemSlice, UserIndex};
-use crate::error::{CommandError, QueueError};
+use crate::command::{
+    Command, LogPageSize, PageList, Pdn, SendRingSize, SlotCount, SlotStride, UarPage, UmemSlice, UserIndex,
+};
+use crate::error::CommandError;
 use crate::types::{Cqn, Qpn};
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
 use crate::wire::prm::pages::WithPages;
@@ -10,50 +12,6 @@ use crate::wire::prm::qp::CreateQpRequest;
 use crate::wire::prm::qp_context::{
     Qpc, QpcDoorbell, QpcPd, QpcPeer, QpcReceiveQueue, QpcScatter, QpcSizes, QpcState, QpcUar,
 };
-
-macro_rules! powers_of_two {
-    ($($(#[$doc:meta])* $name:ident = $least:literal, $max:literal, $unit:literal;)+) => { $(
-        $(#[$doc])*
-        ///
-        /// ```
-        #[doc = concat!("use mlx5_mkey::command::", stringify!($name), ";")]
-        #[doc = concat!("assert_eq!(", stringify!($name), "::new(64)?.get(), 64);")]
-        #[doc = concat!("assert!(", stringify!($name), "::new(100).is_err());")]
-        /// # Ok::<(), mlx5_mkey::error::QueueError>(())
-        /// ```
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-        pub struct $name(u8);
-
-        impl $name {
-            #[doc = concat!("Takes a number of ", $unit, ": a power of two from ", stringify!($least), " to ")]
-            #[doc = concat!(stringify!($max), ".")]
-            ///
-            /// # Errors
-            /// [`QueueError::Size`] for any other number.
-            pub const fn new(count: u32) -> Result<Self, QueueError> {
-                if !count.is_power_of_two() || count < $least || count > $max {
-                    return Err(QueueError::Size { entries: count as usize, max: $max });
-                }
-                Ok(Self(count.trailing_zeros() as u8))
-            }
-
-            #[doc = concat!("Returns the number of ", $unit, ".")]
-            pub const fn get(self) -> u32 {
-                1 << self.0
-            }
-        }
-    )+ };
-}
-
-powers_of_two! {
-    /// The size of a send queue in blocks of 64 bytes (PRM `log_sq_size`).
-    SendRingSize = 1, 32768, "blocks";
-    /// The number of receive requests of a receive queue (PRM `log_rq_size`).
-    SlotCount = 1, 32768, "slots";
-    /// The size of a receive request in bytes, 16 for each scatter entry (PRM `log_rq_stride`).
-    SlotStride = 16, 2048, "bytes";
-}
 
 /// The receive queue of a queue pair.
 ///
@@ -125,7 +83,7 @@ impl Parts {
         qpc.state.set(state.into_bits());
         qpc.pd.set(QpcPd::new().with_pd(self.pd.get()).into_bits());
         let mut sizes =
-            QpcSizes::new().with_log_sq_size(self.send_ring.0).with_ts_format(match self.timestamps {
+            QpcSizes::new().with_log_sq_size(self.send_ring.log()).with_ts_format(match self.timestamps {
                 TimestampFormat::FreeRunning => 0,
                 TimestampFormat::DeviceDefault => 1,
                 TimestampFormat::RealTime => 2,
@@ -133,7 +91,9 @@ impl Parts {
         let mut kind = QpcReceiveQueue::NONE;
         if let Some(ring) = &self.receive_ring {
             // The stride counts octowords: 16 bytes are 0.
-            sizes = sizes.with_log_rq_size(ring.slots.0).with_log_rq_stride(ring.stride.0.wrapping_sub(4));
+            sizes = sizes
+                .with_log_rq_size(ring.slots.log())
+                .with_log_rq_stride(ring.stride.log().wrapping_sub(4));
             kind = QpcReceiveQueue::REGULAR;
         }
         qpc.sizes.set(sizes.into_bits());

@@ -14,9 +14,7 @@ mod query;
 pub use access::QpAccess;
 pub use change::{Init2Init, QpChange, Rts2Rts, SqErr2Rts, Sqd2Rts};
 pub use connect::{Init2Rtr, Rst2Init, Rtr2Rts};
-pub use create::{
-    CreateQp, CreateQpOnPages, ReceiveRing, SendRingSize, SlotCount, SlotStride, TimestampFormat,
-};
+pub use create::{CreateQp, CreateQpOnPages, ReceiveRing, TimestampFormat};
 pub use end::{DestroyQp, QpToError, QpToReset};
 pub use path::{InfinibandPath, Path, PathMtu, RocePath};
 pub use query::{QpInfo, QpState, QueryQp};

@@ -177,7 +177,7 @@ fn m26_m30_what_does_not_fit_cannot_be_written() {
     assert!(AckTimeout::new(32).is_err() && Retries::new(8).is_err() && LogPageSize::new(11).is_err());
     assert_eq!(SendRingSize::new(100), Err(QueueError::Size { entries: 100, max: 32768 }));
     assert!(SendRingSize::new(65536).is_err() && SlotStride::new(8).is_err() && CqSize::new(0).is_err());
-    assert_eq!((SlotStride::new(64).unwrap().get(), CqSize::new(256).unwrap().entries()), (64, 256));
+    assert_eq!((SlotStride::new(64).unwrap().get(), CqSize::new(256).unwrap().get()), (64, 256));
 }
 
 #[test]

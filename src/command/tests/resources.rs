@@ -1,4 +1,4 @@
-//! PSVs, protection domains and doorbell pages.
+//! PSVs, protection domains and UAR pages.
 
 use super::*;
 

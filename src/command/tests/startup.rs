@@ -98,7 +98,7 @@ fn event_queues_are_over_pages() {
     // 131072 bytes are 2048 entries.
     let hold = |entries| {
         let size = EqSize::new(entries).unwrap();
-        assert_eq!(size.entries(), entries);
+        assert_eq!(size.get(), entries);
         CreateEq { size, ..command }.encode(&mut [0; 0x120]).is_ok()
     };
     assert!(hold(2048) && !hold(4096));

@@ -71,7 +71,7 @@ codes! {
     ALLOC_PD = 0x800, "ALLOC_PD";
     /// Free it.
     DEALLOC_PD = 0x801, "DEALLOC_PD";
-    /// Allocate a doorbell page.
+    /// Allocate a UAR page.
     ALLOC_UAR = 0x802, "ALLOC_UAR";
     /// Free it.
     DEALLOC_UAR = 0x803, "DEALLOC_UAR";

@@ -48,7 +48,7 @@ impl CqcFlags {
     pub const BYTES_128: u8 = 1;
 }
 
-/// Size and doorbell page of a completion queue.
+/// Size and UAR page of a completion queue.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct CqcSize {

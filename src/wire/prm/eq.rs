@@ -6,7 +6,7 @@ use bitfield_struct::bitfield;
 use zerocopy::big_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Size and doorbell page of an event queue.
+/// Size and UAR page of an event queue.
 #[bitfield(u32, defmt = cfg(feature = "defmt"))]
 #[derive(PartialEq, Eq)]
 pub struct EqcSize {

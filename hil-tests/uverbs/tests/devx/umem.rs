@@ -91,7 +91,7 @@ fn rings_are_in_a_dma_buf() {
         // SAFETY: the program uses the memory through the queues below, which are those of the objects over it.
         let register = |piece, spec| unsafe { device.register_umem_dmabuf(file.as_fd(), piece, spec) };
         let umem = register(FIRST..FIRST + LENGTH, UmemSpec::default()).unwrap();
-        let doorbells = device.alloc_doorbells().unwrap();
+        let uar_page = device.alloc_uar().unwrap();
         // SAFETY: aligned, mapped for good, and each part goes to one queue.
         let (ring, send_ring, cq_record, qp_record) = unsafe {
             memory.write_bytes(0, LENGTH);
@@ -105,7 +105,7 @@ fn rings_are_in_a_dma_buf() {
                 &*memory.add(QP_RECORD).cast::<DoorbellRecord>(),
             )
         };
-        let uar = doorbells.number().unwrap();
+        let uar = uar_page.number().unwrap();
         let create_cq = CreateCq {
             size: CqSize::new(64).unwrap(),
             cqe_size: CqeSize::B64,
@@ -137,7 +137,7 @@ fn rings_are_in_a_dma_buf() {
         assert_eq!(qp.query(&QueryQp(qpn)).unwrap().state, QpState::RTS);
 
         // SAFETY: the register is of the page that the queue pair was made with, and rung here only.
-        let doorbell = unsafe { UarDoorbell::new(doorbells.register().unwrap()) };
+        let doorbell = unsafe { UarDoorbell::new(uar_page.register().unwrap()) };
         let mut completions = CompletionQueue::new(ring, cq_record).unwrap();
         let mut send: SendQueue<'_, _, 16> =
             SendQueue::new(SendQueueConfig::new(qpn), send_ring, qp_record, doorbell).unwrap();
@@ -160,7 +160,7 @@ fn rings_are_in_a_dma_buf() {
             destroyed.unwrap_or_else(|(error, _)| panic!("{error}"));
         }
         umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
-        drop((doorbells, pd, device));
+        drop((uar_page, pd, device));
         assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
     });
 }
