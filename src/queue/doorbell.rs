@@ -297,17 +297,7 @@ impl BlueFlame {
     #[inline]
     fn write(&mut self, at: usize, block: Slot<'_, Wqebb>) {
         const WORD: usize = size_of::<u64>();
-        let words = [
-            block.read_u64::<0>(),
-            block.read_u64::<8>(),
-            block.read_u64::<16>(),
-            block.read_u64::<24>(),
-            block.read_u64::<32>(),
-            block.read_u64::<40>(),
-            block.read_u64::<48>(),
-            block.read_u64::<56>(),
-        ];
-        for (word, bytes) in words.into_iter().enumerate() {
+        for (word, bytes) in block.words().into_iter().enumerate() {
             // SAFETY: `new`'s caller vouches for both halves, and `ring` writes no more blocks than one has.
             unsafe { self.register.byte_add(at + word * WORD).write_volatile(u64::from_ne_bytes(bytes)) };
         }
@@ -432,7 +422,7 @@ impl DeviceClock {
     /// Takes up the registers.
     ///
     /// # Safety
-    /// Both are mapped, side by side, and stay mapped as long as the value and its clones live.
+    /// Both are mapped, side by side, from an address that is a multiple of 4 on, and stay so as long as the value and its clones live.
     pub const unsafe fn new(register: NonNull<u32>) -> Self {
         Self { register: register.as_ptr() }
     }
