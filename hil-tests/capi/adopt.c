@@ -5,25 +5,10 @@
 
 #define _POSIX_C_SOURCE 200112L
 
+#include "check.h"
+
 #include <infiniband/verbs.h>
-#include <mlx5_mkey.h>
-
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static mlx5mk_error error;
-
-/* Ends the program where something does not hold, and says what the library said last. */
-#define CHECK(holds)                                                                                          \
-    do {                                                                                                      \
-        if (!(holds)) {                                                                                       \
-            fprintf(stderr, "%s:%d: %s does not hold; the last error: %s\n", __FILE__, __LINE__, #holds,     \
-                    error.message);                                                                           \
-            exit(EXIT_FAILURE);                                                                               \
-        }                                                                                                     \
-    } while (0)
 
 /* Connects a queue pair of libibverbs to itself. */
 static void connect_to_itself(struct ibv_context *context, struct ibv_qp *qp)

@@ -90,15 +90,25 @@ pub unsafe extern "C" fn mlx5mk_post_configure(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
-        let Prepared(prepared) = given(prepared, "prepared")?;
         // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         let layout = if entries.is_empty() { Layout::Unchanged } else { Layout::List(entries) };
-        let mkey = pool.mkey(mkey)?;
-        flagged(qp, id, flags)?.configure_mkey(mkey, prepared, layout)?;
-        Ok(0)
+        configure((qp, id, flags), (pool, mkey), prepared, layout)
     })
+}
+
+/// Posts a configuration with any layout.
+fn configure(
+    (qp, id, flags): (Option<&mut Qp>, u64, u32),
+    (pool, mkey): (Option<&mut Pool>, u32),
+    prepared: Option<&Prepared>,
+    layout: Layout<'_>,
+) -> Result<i32, Failure> {
+    let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+    let Prepared(prepared) = given(prepared, "prepared")?;
+    let mkey = pool.mkey(mkey)?;
+    flagged(qp, id, flags)?.configure_mkey(mkey, prepared, layout)?;
+    Ok(0)
 }
 
 /// As mlx5mk_post_configure, with an interleaved layout: `cycles` times, the next bytes of each of `count` streams become the next of
@@ -119,17 +129,12 @@ pub unsafe extern "C" fn mlx5mk_post_configure_interleaved(
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {
     attempt(error, || {
-        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
-        let Prepared(prepared) = given(prepared, "prepared")?;
         // SAFETY: the caller vouches for the array; a stream is laid out as an entry is.
         let entries = unsafe { array(streams.cast::<InterleavedEntry>(), count as usize, "streams")? };
         if entries.is_empty() {
             return Err(Failure::Wanted("an interleaved layout has streams"));
         }
-        let layout = Layout::Interleaved { repeat: cycles, entries };
-        let mkey = pool.mkey(mkey)?;
-        flagged(qp, id, flags)?.configure_mkey(mkey, prepared, layout)?;
-        Ok(0)
+        configure((qp, id, flags), (pool, mkey), prepared, Layout::Interleaved { repeat: cycles, entries })
     })
 }
 
