@@ -11,7 +11,7 @@
 //! | [`sizing`] | blocks of a ring, entries of a completion queue, numbers of mkeys |
 //! | [`devices`] | what ConnectX and BlueField devices can do |
 //! | [`features`] | what rdma-core, SPDK, DPDK and this library can do, and what shows it |
-//! | [`c`] | the library for C and C++, for who comes from SPDK, DOCA or libibverbs |
+//! | [`c`] | from an open device to the first transfer in C or C++, and functions of SPDK and libibverbs beside ours |
 //! | [`rdma_core`] | from functions of rdma-core to those here |
 
 #[doc = include_str!("bare_metal.md")]

@@ -1,4 +1,4 @@
-//! The words: what a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
+//! What a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
 //!
 //! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] says what to change of its
 //! access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each part is optional; what is not
