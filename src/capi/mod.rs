@@ -1,5 +1,5 @@
 //! The library for C and C++ (feature `capi`): what the header `mlx5_mkey.h` declares, which `cargo xtask capi` makes of these
-//! sources, with a static and a shared library and a file for pkg-config. [`crate::guide::c`] is the page for who writes C;
+//! sources, with a static and a shared library and a file for pkg-config. [`crate::guide::c`] is its page of the guide;
 //! `hil-tests/examples/c/protected_write.c` is a whole program.
 //!
 //! What holds for every function:
