@@ -13,8 +13,9 @@
 //! that is too much, mkeys come from a [`mlx5_mkey::queue::MkeyPool`], or the response takes the key out of service (SEND with
 //! invalidation).
 //!
-//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]), connects anew as soon as the
-//! target is back, and repeats what was outstanding. When there is nothing to do, it sleeps.
+//! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]); when its own device has failed or
+//! was removed, it gives them up ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. Then it connects anew,
+//! as soon as the target is there, and repeats what was outstanding. When there is nothing to do, it sleeps.
 
 #[path = "storage/load.rs"]
 mod load;
@@ -24,11 +25,12 @@ use clap::Parser;
 use hdrhistogram::Histogram;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use load::{BLOCK, Load, Mix, Part, Phase};
-use mlx5_mkey::devx::{Buffer, Device};
+use mlx5_mkey::devx::Buffer;
 use mlx5_mkey::mkey::{Access, BlockSignature, KlmEntry, MkeyConfig, SignatureChange};
 use mlx5_mkey::types::DomainKind;
 use mlx5_mkey::wqe::{Payload, PreparedConfig, RequestSize};
 use std::collections::{BTreeSet, VecDeque};
+use std::error::Error;
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -38,7 +40,7 @@ use storage::capsule::{CAPSULE, Command, Response};
 use storage::control::{Account, Control, Line, Offer};
 use storage::link::{Event, Link, LinkSpec};
 use storage::process::Usage;
-use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, Random};
+use storage::{DIF, DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Most pieces of memory of a command.
@@ -74,8 +76,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome {
-    let device = arguments.device.open()?;
-    let mut initiator = Initiator::new(&device, arguments)?;
+    let mut initiator = Initiator::new(arguments)?;
     initiator.perform(Phase::Fill(0))?;
     initiator.tally = Tally::new(arguments.ios)?;
     // Memory is looked at where nothing is under way, so that what was forgotten is seen and nothing else.
@@ -180,14 +181,7 @@ struct Initiator<'a> {
     arguments: &'a Arguments,
     control: Control,
     offer: Offer,
-    link: Link,
-    /// Room for the data of one command for each slot.
-    memory: Buffer,
-    /// For data from the volume, and for data to the volume.
-    reading: PreparedConfig,
-    writing: PreparedConfig,
-    /// What a command takes of a send queue: a configuration and a message.
-    command_size: RequestSize,
+    gear: Gear,
     /// Those of the first queue pair come first.
     slots: Vec<Option<Io>>,
     /// Slots in which nothing is under way.
@@ -207,26 +201,30 @@ struct Initiator<'a> {
     data: [Vec<u8>; 2],
 }
 
-impl<'a> Initiator<'a> {
-    fn new(device: &Device, arguments: &'a Arguments) -> Outcome<Self> {
-        let (control, offer) = call(arguments)?;
+/// What is made with the device.
+struct Gear {
+    // Dropped before the memory that its requests name.
+    link: Link,
+    /// Room for the data of one command for each slot.
+    memory: Buffer,
+    /// For data from the volume, and for data to the volume.
+    reading: PreparedConfig,
+    writing: PreparedConfig,
+    /// What a command takes of a send queue: a configuration and a message.
+    command_size: RequestSize,
+}
+
+impl Gear {
+    /// Opens the device.
+    fn new(arguments: &DeviceArguments, offer: &Offer) -> Outcome<Self> {
         let spec = LinkSpec {
             queues: offer.queues.len(),
             depth: offer.depth,
             mkeys_per_command: 1,
             crypto: false,
-            gid_index: arguments.device.gid_index,
+            gid_index: arguments.gid_index,
         };
-        let link = Link::new(device, spec)?;
-        if offer.blocks_per_mkey == 1 {
-            println!(
-                "initiator: the target's engine encrypts one data unit for each mkey, so commands are short"
-            );
-        }
-        println!(
-            "initiator: {} blocks, commands of up to {}, {} queue pairs, depth {}",
-            offer.blocks, offer.max_blocks, spec.queues, spec.depth
-        );
+        let link = Link::new(&arguments.open()?, spec)?;
         let kind = link.mkeys.first().ok_or("no mkeys")?.kind();
         let command_size =
             RequestSize::configure_mkey(&kind, PIECES, 1).and(RequestSize::send_inline(size_of::<Command>()));
@@ -238,20 +236,36 @@ impl<'a> Initiator<'a> {
         let (reading, writing) = (prepare(Access::REMOTE_WRITE)?, prepare(Access::REMOTE_READ)?);
         let slot_bytes = offer.max_blocks as usize * BLOCK;
         let mut memory = link.pd.alloc_buffer(spec.slots() * slot_bytes, Access::LOCAL_WRITE)?;
-        let data = [vec![0xff; slot_bytes], vec![0xff; slot_bytes]];
         // Memory that is used later is there from the start.
+        let filler = vec![0xff; slot_bytes];
         (0..spec.slots()).for_each(|slot| {
-            let _ = memory.write(slot * slot_bytes, &data[0]);
+            let _ = memory.write(slot * slot_bytes, &filler);
         });
+        Ok(Self { link, memory, reading, writing, command_size })
+    }
+}
+
+impl<'a> Initiator<'a> {
+    fn new(arguments: &'a Arguments) -> Outcome<Self> {
+        let (control, offer) = call(arguments)?;
+        let gear = Gear::new(&arguments.device, &offer)?;
+        let spec = *gear.link.spec();
+        if offer.blocks_per_mkey == 1 {
+            println!(
+                "initiator: the target's engine encrypts one data unit for each mkey, so commands are short"
+            );
+        }
+        println!(
+            "initiator: {} blocks, commands of up to {}, {} queue pairs, depth {}",
+            offer.blocks, offer.max_blocks, spec.queues, spec.depth
+        );
+        let slot_bytes = offer.max_blocks as usize * BLOCK;
+        let data = [vec![0xff; slot_bytes], vec![0xff; slot_bytes]];
         let mix = Mix { ios: arguments.ios, reads: arguments.reads.into() };
         let mut initiator = Self {
             arguments,
             control,
-            link,
-            memory,
-            reading,
-            writing,
-            command_size,
+            gear,
             slots: (0..spec.slots()).map(|_| None).collect(),
             // In turns.
             free: (0..spec.depth)
@@ -268,14 +282,16 @@ impl<'a> Initiator<'a> {
             data,
             offer,
         };
-        initiator.agree()?;
+        if let Err(error) = initiator.agree() {
+            initiator.recover(error)?;
+        }
         Ok(initiator)
     }
 
     /// Connects the queue pairs to those that the target offers.
     fn agree(&mut self) -> Outcome {
-        self.link.connect(&self.offer.queues)?;
-        let (initiator, queues) = (std::process::id().into(), self.link.addresses()?);
+        self.gear.link.connect(&self.offer.queues)?;
+        let (initiator, queues) = (std::process::id().into(), self.gear.link.addresses()?);
         self.control.say(&Line::Accept { initiator, queues, reads: self.load.reads_to_come() })?;
         match self.control.wait(PATIENCE)? {
             Line::Ready => Ok(()),
@@ -287,12 +303,14 @@ impl<'a> Initiator<'a> {
     fn perform(&mut self, phase: Phase) -> Outcome {
         self.load.phase = phase;
         while !(self.load.is_over() && self.free.len() == self.slots.len()) {
-            if let Err(error) = self.round() {
-                let lost = error.downcast::<Lost>()?;
-                self.recover(&lost)?;
-            }
+            self.turn()?;
         }
         Ok(())
+    }
+
+    /// Does what can be done now, and recovers where that fails.
+    fn turn(&mut self) -> Outcome {
+        self.round().or_else(|error| self.recover(error))
     }
 
     /// Begins what can be begun, and takes what has come. [`Lost`] where the target is gone.
@@ -306,7 +324,7 @@ impl<'a> Initiator<'a> {
             self.post(queue)?;
         }
         let mut events = std::mem::take(&mut self.events);
-        self.link.take(IDLE, &mut events)?;
+        self.gear.link.take(IDLE, &mut events)?;
         let is_idle = events.is_empty();
         if !is_idle || self.free.len() == self.slots.len() {
             self.answered = Instant::now();
@@ -349,7 +367,7 @@ impl<'a> Initiator<'a> {
             let mut rest = &*data;
             for piece in &pieces {
                 let (now, later) = rest.split_at_checked(piece.len()).ok_or("pieces are longer than data")?;
-                self.memory.write(piece.start, now);
+                self.gear.memory.write(piece.start, now);
                 rest = later;
             }
         }
@@ -359,13 +377,13 @@ impl<'a> Initiator<'a> {
     }
 
     fn due_of(&mut self, slot: usize) -> Outcome<&mut VecDeque<usize>> {
-        let queue = slot.checked_div(self.link.spec().depth).and_then(|queue| self.due.get_mut(queue));
+        let queue = slot.checked_div(self.gear.link.spec().depth).and_then(|queue| self.due.get_mut(queue));
         Ok(queue.ok_or("no such queue pair")?)
     }
 
     /// Posts the commands that there is room for, with one doorbell.
     fn post(&mut self, index: usize) -> Outcome {
-        let Self { link, slots, due, reading, writing, memory, command_size, .. } = self;
+        let Self { gear: Gear { link, memory, reading, writing, command_size }, slots, due, .. } = self;
         let depth = link.spec().depth;
         let due = due.get_mut(index).ok_or("no such queue pair")?;
         let (queue, mkeys) = link.queue_and_mkeys(index)?;
@@ -399,11 +417,11 @@ impl<'a> Initiator<'a> {
     /// Takes a response.
     fn finish(&mut self, queue: usize, message: &[u8; CAPSULE]) -> Outcome {
         let (response, _) = Response::read_from_prefix(message).map_err(|_| "a message is too short")?;
-        let slot = queue * self.link.spec().depth + usize::from(response.tag.get());
+        let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
         let io = self.slots.get_mut(slot).and_then(Option::take);
         let io = io.ok_or_else(|| Lost("a response to no command".into()))?;
         let Part { opcode, lba, .. } = io.part;
-        let named = self.link.mkeys.get_mut(slot).ok_or("no such mkey")?.check()?;
+        let named = self.gear.link.mkeys.get_mut(slot).ok_or("no such mkey")?.check()?;
         let named = named.map(|error| (lba + error.block_index(), error));
         match (response.status, named) {
             (Response::DONE, None) if opcode == Command::READ => self.compare(&io)?,
@@ -442,7 +460,7 @@ impl<'a> Initiator<'a> {
         let mut rest = &mut *data;
         for piece in &io.pieces {
             let (now, later) = rest.split_at_mut_checked(piece.len()).ok_or("pieces are longer than data")?;
-            self.memory.read(piece.start, now);
+            self.gear.memory.read(piece.start, now);
             rest = later;
         }
         match self.load.difference(io.part, data, wanted) {
@@ -451,39 +469,52 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Connects anew, as soon as the target is back, and repeats what was outstanding.
-    fn recover(&mut self, why: &Lost) -> Outcome {
-        // A target that has not noticed serves nobody else meanwhile.
-        self.control.close();
-        let requests = self.link.reset()?;
-        let outstanding: Vec<usize> =
-            self.slots.iter().enumerate().filter(|(_, io)| io.is_some()).map(|(slot, _)| slot).collect();
-        println!(
-            "initiator: the target is lost ({why}): {} I/Os are outstanding, {requests} requests had not completed",
-            outstanding.len()
-        );
+    /// Connects anew, as soon as target and device are there, and repeats what was outstanding.
+    fn recover(&mut self, error: Box<dyn Error>) -> Outcome {
+        let mut trouble = Trouble::of(error)?;
+        let start = Instant::now();
         loop {
-            let (control, offer) = call(self.arguments)?;
-            if (offer.blocks, offer.max_blocks, offer.depth)
-                != (self.offer.blocks, self.offer.max_blocks, self.offer.depth)
-            {
-                return Err(format!("the target that came back is another: {offer:?}").into());
-            }
-            (self.control, self.offer) = (control, offer);
-            match self.agree() {
-                Ok(()) => break,
-                Err(error) => println!("initiator: lost again: {}", error.downcast::<Lost>()?),
-            }
+            println!("initiator: {trouble}");
+            // A target that has not noticed serves nobody else meanwhile.
             self.control.close();
-            self.link.reset()?;
+            match self.connect_anew(&trouble).map_err(Trouble::of) {
+                Ok(()) => break,
+                Err(next) => trouble = next?,
+            }
+            if start.elapsed() >= Duration::from_secs(self.arguments.patience) {
+                return Err(format!("given up: {trouble}").into());
+            }
+            thread::sleep(PAUSE);
         }
-        self.due.iter_mut().for_each(VecDeque::clear);
         self.tally.connections += 1;
-        self.tally.repeated += outstanding.len() as u64;
-        for slot in outstanding {
-            self.due_of(slot)?.push_back(slot);
+        self.due.iter_mut().for_each(VecDeque::clear);
+        for slot in 0..self.slots.len() {
+            if let Some(io) = self.slots.get_mut(slot).and_then(Option::take) {
+                self.tally.repeated += 1;
+                self.begin(slot, io.part, io.start, io.again)?;
+            }
         }
         Ok(())
+    }
+
+    /// Takes the queue pairs back, or makes all anew, and connects to the target.
+    fn connect_anew(&mut self, trouble: &Trouble) -> Outcome {
+        let requests = match trouble {
+            Trouble::Peer(_) => self.gear.link.reset()?,
+            Trouble::Device(_) => {
+                let new = Gear::new(&self.arguments.device, &self.offer)?;
+                std::mem::replace(&mut self.gear, new).link.give_up()
+            }
+        };
+        let ios = self.slots.iter().flatten().count();
+        println!("initiator: {ios} I/Os are outstanding, {requests} requests had not completed");
+        let (control, offer) = call(self.arguments)?;
+        let shape = |offer: &Offer| (offer.blocks, offer.max_blocks, offer.depth, offer.queues.len());
+        if shape(&offer) != shape(&self.offer) {
+            return Err(format!("the target that came back is another: {offer:?}").into());
+        }
+        (self.control, self.offer) = (control, offer);
+        self.agree()
     }
 
     /// Has the target answer, which may be lost before it has.
@@ -492,7 +523,7 @@ impl<'a> Initiator<'a> {
             let heard = self.control.say(line).and_then(|()| self.control.wait(PATIENCE));
             match heard {
                 Ok(answer) => return Ok(answer),
-                Err(why) => self.recover(&why)?,
+                Err(lost) => self.recover(lost.into())?,
             }
         }
     }
@@ -510,7 +541,7 @@ impl<'a> Initiator<'a> {
         let before = self.usage()?;
         let start = Instant::now();
         while start.elapsed() < time {
-            self.round()?;
+            self.turn()?;
         }
         let took = start.elapsed();
         let after = self.usage()?;
@@ -573,7 +604,7 @@ fn call(arguments: &Arguments) -> Outcome<(Control, Offer)> {
             Err(error) if start.elapsed() >= Duration::from_secs(arguments.patience) => {
                 return Err(format!("no target at {}: {error}", arguments.address).into());
             }
-            Err(_) => thread::sleep(Duration::from_millis(50)),
+            Err(_) => thread::sleep(PAUSE),
         }
     }
 }

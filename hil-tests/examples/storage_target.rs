@@ -31,6 +31,9 @@
 //! and configures its mkey with it. Each round takes all completions and posts what follows from them with one doorbell for each
 //! queue pair. An engine of single data units takes one block for each mkey: there a command has up to 8 blocks, and as many mkeys.
 //!
+//! When the initiator is gone, or the device, it tells of what had not completed, and waits for the initiator to come back: with the
+//! same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on a device that is opened again.
+//!
 //! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of them, also over its own
 //! end: when it comes back after it was killed, the initiator connects anew and repeats what was outstanding.
 
@@ -41,7 +44,7 @@ mod storage;
 use clap::Parser;
 use ledger::{Ledger, PROTECTED_BLOCK};
 use mlx5_mkey::command::{DekKey, XtsKey};
-use mlx5_mkey::devx::{Buffer, Dek, Device};
+use mlx5_mkey::devx::{Buffer, Dek};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Keytag, MkeyConfig, MkeyKind, SignatureChange, SignatureOrder,
     XtsEngine,
@@ -55,12 +58,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::Instant;
 use storage::capsule::{Command, Response};
 use storage::control::{Account, Control, Line, Offer};
 use storage::link::{Event, Link, LinkSpec, MAX_DEPTH, MAX_QUEUES};
 use storage::process::Usage;
-use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, Random};
+use storage::{DeviceArguments, IDLE, LOOK, Lost, Outcome, PATIENCE, PAUSE, Random, Trouble};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Name of the request that sends a response. Other names are those of slots.
@@ -96,17 +100,15 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Outcome {
-    let device = arguments.device.open()?;
-    let mut target = Target::new(&device, arguments)?;
+    let mut target = Target::new(arguments)?;
     let listener = TcpListener::bind(arguments.address)?;
     println!("target: {} blocks at {}", target.blocks, listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept()?;
-        match Control::new(stream).map_err(Into::into).and_then(|control| target.serve(control)) {
-            Ok(()) => break,
-            Err(error) => println!("target: the initiator is lost: {}", error.downcast::<Lost>()?),
-        }
-        println!("target: {} requests had not completed", target.link.reset()?);
+        let served = Control::new(stream).map_err(Into::into).and_then(|control| target.serve(control));
+        let Err(error) = served else { break };
+        let requests = target.recover(arguments, &Trouble::of(error)?)?;
+        println!("target: {requests} requests had not completed");
     }
     let unexpected = target.ledger.unexpected.len();
     fs::remove_file(&arguments.volume)?;
@@ -185,7 +187,9 @@ struct Target {
 }
 
 impl Target {
-    fn new(device: &Device, arguments: &Arguments) -> Outcome<Self> {
+    /// Opens the device and the volume.
+    fn new(arguments: &Arguments) -> Outcome<Self> {
+        let device = arguments.device.open()?;
         let engine = device.capabilities().xts_engine().ok_or("the device has no AES-XTS")?;
         let geometry = Geometry::of(engine);
         let (max_blocks, mkeys_per_command) = (geometry.max_blocks(), geometry.mkeys_per_command);
@@ -203,7 +207,7 @@ impl Target {
             crypto: true,
             gid_index: arguments.device.gid_index,
         };
-        let link = Link::new(device, spec)?;
+        let link = Link::new(&device, spec)?;
         // A service asks its key management for the key of the volume.
         let key: [u8; 64] = std::array::from_fn(|index| index as u8);
         let dek =
@@ -275,6 +279,29 @@ impl Target {
         session.serve()
     }
 
+    /// Gets ready for the next initiator. Returns how many requests had not completed.
+    fn recover(&mut self, arguments: &Arguments, trouble: &Trouble) -> Outcome<usize> {
+        println!("target: {trouble}");
+        if let Trouble::Peer(_) = trouble {
+            match self.link.reset().map_err(Trouble::of) {
+                Ok(requests) => return Ok(requests),
+                Err(trouble) => println!("target: {}", trouble?),
+            }
+        }
+        // As after a death of the process: the volume is there, and the account.
+        let start = Instant::now();
+        let mut new = loop {
+            match Self::new(arguments).map_err(Trouble::of) {
+                Ok(new) => break new,
+                Err(trouble) if start.elapsed() < PATIENCE => println!("target: {}", trouble?),
+                Err(trouble) => return Err(format!("given up: {}", trouble?).into()),
+            }
+            thread::sleep(PAUSE);
+        };
+        new.ledger.unexpected.append(&mut self.ledger.unexpected);
+        Ok(std::mem::replace(self, new).link.give_up())
+    }
+
     /// Reads the blocks of a command from the file.
     fn load(&mut self, slot: usize, command: &Command) -> Outcome {
         let range = self.geometry.staged(slot, 0..command.blocks.get());
@@ -341,7 +368,7 @@ impl Session<'_> {
             return Err(Lost("it does not accept".into()).into());
         };
         target.ledger.begin(initiator)?;
-        target.link.connect(&queues).map_err(|error| Lost(error.to_string()))?;
+        target.link.connect(&queues)?;
         // Somewhat early, so that none is left over where there are fewer reads than expected.
         let left = target.corrupt.saturating_sub(target.ledger.corrupted.len() as u64);
         self.corrupt_every = (reads * 3 / 4).checked_div(left).map_or(u64::MAX, |every| every.max(1));

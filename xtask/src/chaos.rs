@@ -19,8 +19,10 @@ device is removed. A seed says what goes wrong and what the program does meanwhi
 the program must be told once (it completed, failed, or was handed back by recovery), nothing may be
 left over, and nothing may hang. A seed that fails is printed with the command that repeats it.
 
-Pairs are the storage example, target and initiator: messages between them are lost or come in
-pieces, and each may die at any message, and is started again. Every byte is compared.
+Pairs are the storage example, target and initiator. Messages between them are lost or come in
+pieces, calls fail, reads of events are short, destroying is refused, the device is removed or
+fails: each goes on by itself, but for what comes before it is ready. Each may die at any message,
+and is started again. Every byte is compared.
 
   --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
   --pairs N    pairs of processes (default: 200; the tests run 10)
@@ -103,6 +105,12 @@ const FAULTY: u64 = 8;
 /// What the stand-in says at the end of a program that has left nothing behind.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
+/// What a program says where destroying is refused: what could not be destroyed is left behind.
+const REFUSED: &str = "fault: end: ";
+
+/// What a program says when it is ready, after its name. Without its device, it cannot begin.
+const READY: &str = " blocks";
+
 /// What the initiator says where all is well.
 const NO_BYTE_LOST: &str = "no byte lost";
 
@@ -112,14 +120,14 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
         return Ok(());
     }
     let (programs, start) = (host::storage()?, Instant::now());
-    let mut deaths = 0;
+    let mut ends = Ends::default();
     for number in pairs.clone() {
         let outcome = Pair::new(&programs, number).and_then(Pair::run);
-        deaths += outcome
+        ends += outcome
             .map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
     }
     let seconds = start.elapsed().as_secs();
-    println!("{} pairs in {seconds} s, {deaths} programs died, no byte lost", pairs.count());
+    println!("{} pairs in {seconds} s, no byte lost: {ends}", pairs.count());
     Ok(())
 }
 
@@ -162,22 +170,22 @@ impl<'p> Pair<'p> {
         self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
     }
 
-    /// Has the initiator do all that it is to do, and starts again what dies meanwhile. Returns how many programs did.
-    fn run(mut self) -> Result<u64, String> {
+    /// Has the initiator do all that it is to do, and starts again what ends meanwhile. Returns how often programs did.
+    fn run(mut self) -> Result<Ends, String> {
         let (mut target, mut initiator) = (self.start_target()?, self.start_initiator()?);
-        let (start, mut deaths) = (Instant::now(), 0);
+        let (start, mut ends) = (Instant::now(), Ends::default());
         while start.elapsed() < LIMIT {
             if let Some(status) = initiator.0.ended()? {
-                if !has_died(status) {
+                if !ends.count(status, &initiator.1)? {
                     well(status, &initiator.1, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
-                    return self.end(target, LIMIT.saturating_sub(start.elapsed()), deaths);
+                    return self.end(target, LIMIT.saturating_sub(start.elapsed()), ends);
                 }
-                (deaths, initiator) = (deaths + 1, self.start_initiator()?);
+                initiator = self.start_initiator()?;
             }
             if let Some(status) = target.0.ended()? {
                 // One that was told that all is done ends before the initiator does.
-                if has_died(status) {
-                    (deaths, target) = (deaths + 1, self.start_target()?);
+                if ends.count(status, &target.1)? {
+                    target = self.start_target()?;
                 } else if !status.success() {
                     return Err(self.tell(&format!("the target: {status}")));
                 }
@@ -188,20 +196,31 @@ impl<'p> Pair<'p> {
     }
 
     /// Waits for the target, which has nothing to do any more.
-    fn end(self, mut target: (Running, PathBuf), limit: Duration, deaths: u64) -> Result<u64, String> {
+    fn end(self, mut target: (Running, PathBuf), limit: Duration, mut ends: Ends) -> Result<Ends, String> {
         let status = target.0.wait(limit).map_err(|what| self.tell(&what))?;
-        if has_died(status) {
-            return Ok(deaths + 1);
+        if !ends.count(status, &target.1)? {
+            well(status, &target.1, "target: ").map_err(|what| self.tell(&what))?;
         }
-        well(status, &target.1, "target: ").map_err(|what| self.tell(&what)).map(|()| deaths)
+        for log in self.logs() {
+            let said = read(&log)?;
+            ends.peers += said.matches("the other side is lost").count() as u64;
+            ends.devices += said.matches("the device has failed").count() as u64;
+        }
+        Ok(ends)
     }
 
-    /// Adds what all programs have said.
-    fn tell(&self, what: &str) -> String {
+    /// Returns what all programs have said, in order.
+    fn logs(&self) -> Vec<PathBuf> {
         let logs = fs::read_dir(self.folder.path()).into_iter().flatten().flatten().map(|entry| entry.path());
         let mut logs: Vec<_> =
             logs.filter(|path| path.extension().is_some_and(|name| name == "log")).collect();
         logs.sort();
+        logs
+    }
+
+    /// Adds what all programs have said.
+    fn tell(&self, what: &str) -> String {
+        let logs = self.logs();
         let said = logs
             .iter()
             .map(|log| format!("── {}\n{}", log.display(), fs::read_to_string(log).unwrap_or_default()));
@@ -209,32 +228,98 @@ impl<'p> Pair<'p> {
     }
 }
 
-/// Returns the faults of a program: a message that is lost, two that come in pieces, and for every other program its death. Without
-/// them it has some hundred messages to one of some thousand.
+/// Returns the faults of a program. Without them it makes some hundred calls, reads some hundred events, has some hundred messages
+/// to one of some thousand, and some thousand completions.
 fn faults(seed: u64) -> String {
+    const CALLS: [&str; 6] = ["ENOMEM", "EINTR", "EIO", "status:8", "unheard", "late"];
+    const READS: [&str; 3] = ["short", "EINTR", "EAGAIN"];
+    const ENDS: [&str; 3] = ["EBUSY", "EINTR", "status:8"];
+    const FATES: [&str; 2] = ["removed", "fatal"];
     let mut state = seed;
     let mut below = |end: u64| {
         // SplitMix64.
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        1 + (mixed ^ mixed >> 31) % end
+        (mixed ^ mixed >> 31) % end
     };
-    let (lost, pieces, others) = (below(1000), below(500), below(500));
-    let dies = if below(2) == 1 { format!(",message@{}=dies", below(1500)) } else { String::new() };
-    format!("message@{lost}=lost,wire@{pieces}=short,wire@{others}=short{dies}")
+    let mut words = Vec::new();
+    // The place, one program in how many, its first times, and what it can be.
+    let places: [(&str, u64, u64, &[&str]); 11] = [
+        ("message", 1, 1000, &["lost"]),
+        ("wire", 1, 500, &["short"]),
+        ("wire", 1, 500, &["short"]),
+        ("message", 2, 1500, &["dies"]),
+        ("call", 2, 500, &CALLS),
+        ("call", 2, 1000, &CALLS),
+        ("read", 2, 500, &READS),
+        ("read", 2, 500, &READS),
+        ("end", 4, 200, &ENDS),
+        ("completion", 3, 1000, &FATES),
+        ("call", 6, 1000, &FATES),
+    ];
+    for (place, one_in, times, choices) in places {
+        let (comes, nth, choice) = (below(one_in) == 0, 1 + below(times), below(choices.len() as u64));
+        if comes && let Some(fault) = choices.get(choice as usize) {
+            words.push(format!("{place}@{nth}={fault}"));
+        }
+    }
+    words.join(",")
 }
 
-/// Whether a program was killed, as faults kill it.
-fn has_died(status: ExitStatus) -> bool {
-    status.signal() == Some(9)
+/// How programs of pairs have ended before their time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    /// Killed, as faults kill.
+    deaths: u64,
+    /// With an error before they were ready.
+    not_begun: u64,
+    /// How often a program went on after the other side was lost.
+    peers: u64,
+    /// How often one went on after its device had failed.
+    devices: u64,
+}
+
+impl Ends {
+    /// Counts a program that faults have ended. Returns whether they have.
+    fn count(&mut self, status: ExitStatus, log: &Path) -> Result<bool, String> {
+        let said = read(log)?;
+        let has_died = status.signal() == Some(9);
+        let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
+        (self.deaths, self.not_begun) =
+            (self.deaths + u64::from(has_died), self.not_begun + u64::from(has_not_begun));
+        Ok(has_died || has_not_begun)
+    }
+}
+
+impl std::fmt::Display for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { deaths, not_begun, peers, devices } = self;
+        write!(
+            f,
+            "{deaths} programs died, {not_begun} could not begin; {peers} times the other side was lost, {devices} times the device"
+        )
+    }
+}
+
+impl std::ops::AddAssign for Ends {
+    fn add_assign(&mut self, other: Self) {
+        self.deaths += other.deaths;
+        self.not_begun += other.not_begun;
+        self.peers += other.peers;
+        self.devices += other.devices;
+    }
+}
+
+fn read(log: &Path) -> Result<String, String> {
+    fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()))
 }
 
 /// Checks the end of a program that was not killed.
 fn well(status: ExitStatus, log: &Path, word: &str) -> Result<(), String> {
-    let said = fs::read_to_string(log).map_err(|error| error.to_string())?;
+    let said = read(log)?;
     // Without faults nothing is told of the end.
-    let is_clean = said.contains(NOTHING_LEFT) || !said.contains("left at the end");
+    let is_clean = said.contains(NOTHING_LEFT) || said.contains(REFUSED) || !said.contains("left at the end");
     if status.success() && said.contains(word) && is_clean {
         Ok(())
     } else {

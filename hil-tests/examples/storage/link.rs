@@ -194,6 +194,12 @@ impl Link {
         Ok(outstanding)
     }
 
+    /// Gives the queue pairs up, whatever has become of the device. Returns how many send requests had not completed.
+    pub(crate) fn give_up(mut self) -> usize {
+        let queues = self.qpns.iter().filter_map(|qpn| self.queues.remove(*qpn));
+        queues.map(|queue| queue.into_outstanding().sends.len()).sum()
+    }
+
     /// Returns what is on the link.
     pub(crate) fn spec(&self) -> &LinkSpec {
         &self.spec

@@ -5,7 +5,8 @@ pub(crate) mod control;
 pub(crate) mod link;
 pub(crate) mod process;
 
-use mlx5_mkey::devx::Device;
+use mlx5_mkey::devx::{Device, DevxError};
+use mlx5_mkey::error::CompletionError;
 use mlx5_mkey::mkey::{Domain, Escape, Guard, Signature, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 use std::error::Error;
@@ -55,6 +56,9 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// How long the other side may take for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long they wait before they try again what has failed.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+
 /// The other side is gone, or breaks the rules: a new connection may help.
 #[derive(Debug)]
 pub(crate) struct Lost(pub String);
@@ -70,6 +74,37 @@ impl fmt::Display for Lost {
 impl From<io::Error> for Lost {
     fn from(error: io::Error) -> Self {
         Self(error.to_string())
+    }
+}
+
+/// What a program goes on after.
+pub(crate) enum Trouble {
+    /// The other side is gone: the queue pairs are taken back, and connected anew.
+    Peer(Lost),
+    /// The device has failed, or is gone: all that was made with it is given up, and made anew.
+    Device(Box<dyn Error>),
+}
+
+impl Trouble {
+    /// Says what an error is.
+    ///
+    /// # Errors
+    /// The error, where it is none to go on after.
+    pub(crate) fn of(error: Box<dyn Error>) -> Outcome<Self> {
+        match error.downcast::<Lost>() {
+            Ok(lost) => Ok(Self::Peer(*lost)),
+            Err(error) if error.is::<DevxError>() || error.is::<CompletionError>() => Ok(Self::Device(error)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(lost) => write!(f, "the other side is lost: {lost}"),
+            Self::Device(error) => write!(f, "the device has failed: {error}"),
+        }
     }
 }
 
