@@ -1,6 +1,6 @@
 /*
- * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, and events: the calls that every_call.c
- * leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, lists in registered memory, memory
+ * windows, and events: the calls that every_call.c leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _GNU_SOURCE /* memfd_create */
@@ -325,6 +325,123 @@ static void a_failure_is_an_event(void)
     mlx5mk_events_destroy(NULL);
 }
 
+/* Entries of a byte each, the last one first. */
+#define ENTRIES 200
+
+static void lists_are_longer_than_a_request(void)
+{
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    mlx5mk_list *list = NULL;
+    uint32_t mkey;
+    mlx5mk_range entries[ENTRIES];
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = ENTRIES};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = MLX5MK_LOCAL_WRITE};
+    REFUSED(MLX5MK_ARGUMENT, "capacity", mlx5mk_list_create(pd, 65533, &list, &error));
+    REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_list_create(NULL, ENTRIES, &list, &error));
+    DONE(mlx5mk_list_create(pd, ENTRIES, &list, &error));
+    DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+
+    for (int i = 0; i < ENTRIES; i++) {
+        memory[i] = (uint8_t)i;
+        entries[i] = (mlx5mk_range){(uintptr_t)(memory + ENTRIES - 1 - i), 1, lkey};
+    }
+    REFUSED(MLX5MK_CONFIG, "bytes", (entries[3].length = 0, mlx5mk_list_write(list, entries, 4, &error)));
+    entries[3].length = 1;
+    REFUSED(MLX5MK_ARGUMENT, "list is NULL", mlx5mk_list_write(NULL, entries, 4, &error));
+    DONE(mlx5mk_list_write(list, entries, ENTRIES, &error));
+    REFUSED(MLX5MK_CONFIG, "entries",
+            mlx5mk_post_configure(qp, 1, 0, pool, mkey, prepared, entries, ENTRIES, &error));
+    DONE(mlx5mk_post_configure_list(qp, 1, 0, pool, mkey, prepared, list, &error));
+    move(2, MLX5MK_OP_RDMA_WRITE, pool, mkey, 0, ENTRIES);
+    CHECK(finish(2) == 0);
+    for (int i = 0; i < ENTRIES; i++)
+        CHECK(there[i] == ENTRIES - 1 - i);
+
+    /* The first four, by the request, and the last four, from the list. */
+    for (int i = 0; i < 4; i++)
+        entries[i].address = (uintptr_t)(memory + i);
+    REFUSED(MLX5MK_CONFIG, "4", mlx5mk_post_replace(qp, 3, 0, pool, mkey, 2, entries, 4, &error));
+    DONE(mlx5mk_post_replace(qp, 3, 0, pool, mkey, 0, entries, 4, &error));
+    DONE(mlx5mk_list_write(list, entries, 4, &error));
+    REFUSED(MLX5MK_ARGUMENT, "list is NULL",
+            mlx5mk_post_replace_list(qp, 4, 0, pool, mkey, ENTRIES - 4, NULL, &error));
+    DONE(mlx5mk_post_replace_list(qp, 4, 0, pool, mkey, ENTRIES - 4, list, &error));
+    move(5, MLX5MK_OP_RDMA_WRITE, pool, mkey, 0, ENTRIES);
+    CHECK(finish(5) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(there[i] == i && there[ENTRIES - 4 + i] == i && there[4 + i] == ENTRIES - 5 - i);
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+    mlx5mk_list_destroy(list);
+    mlx5mk_list_destroy(NULL);
+}
+
+/* Writes 8 bytes under a key of the peer's, and returns how that ended. */
+static uint32_t write_under(uint64_t id, uint32_t key, uint64_t address)
+{
+    mlx5mk_completion done;
+    mlx5mk_range piece = {(uintptr_t)memory, 8, lkey};
+    mlx5mk_request request = {.id = id,
+                              .operation = MLX5MK_OP_RDMA_WRITE,
+                              .flags = MLX5MK_SIGNALED,
+                              .remote_address = address,
+                              .rkey = key,
+                              .sges = &piece,
+                              .sge_count = 1};
+    DONE(mlx5mk_post(qp, &request, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == id);
+    return done.kind;
+}
+
+static void windows_are_bound_and_revoked(void)
+{
+    mlx5mk_windows *windows = NULL;
+    mlx5mk_completion done;
+    uint32_t window, other, key, second;
+    mlx5mk_range range = {(uintptr_t)there, 64, lkey};
+    REFUSED(MLX5MK_ARGUMENT, "count", mlx5mk_windows_create(pd, 0, &windows, &error));
+    DONE(mlx5mk_windows_create(pd, 1, &windows, &error));
+    REFUSED(MLX5MK_ARGUMENT, "not in use", mlx5mk_windows_put(windows, 0, NULL, 0, 0, &error));
+    DONE(mlx5mk_windows_take(windows, &window, &error));
+    REFUSED(MLX5MK_FULL, "windows", mlx5mk_windows_take(windows, &other, &error));
+    REFUSED(MLX5MK_ARGUMENT, "access",
+            mlx5mk_post_bind(qp, 1, 0, windows, window, &range, 16, 0, &key, &error));
+    REFUSED(MLX5MK_CONFIG, "bytes", (range.length = 0, mlx5mk_post_bind(qp, 1, 0, windows, window, &range,
+                                                                       MLX5MK_REMOTE_WRITE, 0, &key, &error)));
+    range.length = 64;
+    DONE(mlx5mk_post_bind(qp, 1, MLX5MK_SIGNALED, windows, window, &range, MLX5MK_REMOTE_WRITE, 4096, &key,
+                          &error));
+    REFUSED(MLX5MK_CONFIG, "bound", mlx5mk_post_bind(qp, 1, 0, windows, window, &range, MLX5MK_REMOTE_WRITE,
+                                                     4096, &second, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1);
+    CHECK(done.kind == MLX5MK_SENT && done.operation == MLX5MK_OP_BIND);
+    memset(there, 0, 64);
+    memcpy(memory, "windowed", 8);
+    CHECK(write_under(2, key, 4096 + 56) == MLX5MK_SENT);
+    CHECK(memcmp(there + 56, "windowed", 8) == 0);
+
+    DONE(mlx5mk_windows_put(windows, window, qp, 3, MLX5MK_SIGNALED, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.operation == MLX5MK_OP_INVALIDATE);
+    /* The next key of the same window; the old one is of no use, which ends the queue pair, and with it the binding. */
+    DONE(mlx5mk_windows_take(windows, &window, &error));
+    DONE(mlx5mk_post_bind(qp, 4, 0, windows, window, &range, MLX5MK_REMOTE_WRITE, 4096, &second, &error));
+    CHECK(second != key);
+    CHECK(write_under(5, second, 4096) == MLX5MK_SENT);
+    CHECK(write_under(6, key, 4096) == MLX5MK_FAILED);
+    DONE(mlx5mk_qp_reset(qp, NULL, NULL, &error));
+    DONE(mlx5mk_qp_connect_local(qp, mlx5mk_qp_number(qp), &error));
+    DONE(mlx5mk_windows_put(windows, window, NULL, 0, 0, &error));
+    mlx5mk_windows_destroy(windows);
+    mlx5mk_windows_destroy(NULL);
+}
+
 int main(void)
 {
     set_up();
@@ -334,6 +451,8 @@ int main(void)
     memory_of_another_driver();
     pools_take_mkeys_from_a_store();
     keys_are_lent_by_name();
+    lists_are_longer_than_a_request();
+    windows_are_bound_and_revoked();
     a_failure_is_an_event();
     mlx5mk_qp_destroy(qp);
     DONE(mlx5mk_cq_destroy(cq, &error));
@@ -342,6 +461,6 @@ int main(void)
     mlx5mk_device_close(device);
     /* Nothing is to be found by valgrind that still leads to what was not freed. */
     device = NULL, pd = NULL, cq = NULL, qp = NULL, mr = NULL;
-    printf("digests, streams, shared memory, stores, caches and events: as their pages say\n");
+    printf("digests, streams, shared memory, stores, caches, lists, windows and events: as their pages say\n");
     return EXIT_SUCCESS;
 }

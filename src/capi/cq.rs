@@ -6,9 +6,10 @@ use super::device::{Device, hand_out};
 use super::error::{Error, Failure, attempt, given, report};
 use super::group::{Cq, Members, Pool, Router};
 use super::post::{
-    MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_CONFIGURE, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE, MLX5MK_OP_MEMCPY,
-    MLX5MK_OP_NOP, MLX5MK_OP_OTHER, MLX5MK_OP_RAW, MLX5MK_OP_RDMA_READ, MLX5MK_OP_RDMA_WRITE,
-    MLX5MK_OP_RDMA_WRITE_IMM, MLX5MK_OP_SEND, MLX5MK_OP_SEND_IMM, MLX5MK_OP_SEND_INVALIDATE,
+    MLX5MK_OP_BIND, MLX5MK_OP_COMPARE_SWAP, MLX5MK_OP_CONFIGURE, MLX5MK_OP_FETCH_ADD, MLX5MK_OP_INVALIDATE,
+    MLX5MK_OP_MEMCPY, MLX5MK_OP_NOP, MLX5MK_OP_OTHER, MLX5MK_OP_RAW, MLX5MK_OP_RDMA_READ,
+    MLX5MK_OP_RDMA_WRITE, MLX5MK_OP_RDMA_WRITE_IMM, MLX5MK_OP_SEND, MLX5MK_OP_SEND_IMM,
+    MLX5MK_OP_SEND_INVALIDATE,
 };
 use super::text::text;
 use super::values::room;
@@ -125,6 +126,7 @@ const fn operation(kind: RequestKind) -> u32 {
         RequestKind::LocalInvalidate => MLX5MK_OP_INVALIDATE,
         RequestKind::Memcpy => MLX5MK_OP_MEMCPY,
         RequestKind::Raw => MLX5MK_OP_RAW,
+        RequestKind::BindWindow => MLX5MK_OP_BIND,
         _ => MLX5MK_OP_OTHER,
     }
 }

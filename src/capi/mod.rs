@@ -45,6 +45,7 @@ mod error;
 mod events;
 mod group;
 mod inspect;
+mod list;
 mod memory;
 mod pool;
 mod post;
@@ -53,6 +54,7 @@ mod qp;
 mod store;
 mod text;
 mod values;
+mod window;
 
 pub use config::*;
 pub use cq::*;
@@ -62,6 +64,7 @@ pub use error::*;
 pub use events::*;
 pub use group::*;
 pub use inspect::*;
+pub use list::*;
 pub use memory::*;
 pub use pool::*;
 pub use post::*;
@@ -69,6 +72,7 @@ pub use psvs::*;
 pub use qp::*;
 pub use store::*;
 pub use values::*;
+pub use window::*;
 
 /// What the rules for threads rest on.
 const _: () = {
@@ -88,4 +92,6 @@ const _: () = {
     is_shared::<crate::devx::MkeyStore>();
     moves::<crate::devx::MkeyCache<16>>();
     moves::<DekCache>();
+    moves::<List>();
+    moves::<Windows>();
 };

@@ -41,6 +41,8 @@ pub const MLX5MK_OP_INVALIDATE: u32 = 11;
 pub const MLX5MK_OP_MEMCPY: u32 = 12;
 /// Found in completions only: a work request that the program built (mlx5mk_post_raw).
 pub const MLX5MK_OP_RAW: u32 = 13;
+/// Found in completions only: a memory window that was bound (mlx5mk_post_bind).
+pub const MLX5MK_OP_BIND: u32 = 14;
 
 /// A request that moves data. Fields that its operation does not need are not looked at.
 #[repr(C)]

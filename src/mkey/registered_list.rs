@@ -11,9 +11,6 @@ use zerocopy::transmute;
 /// The most BSFs behind a list: of a signature and of crypto properties.
 const BSFS: usize = 2;
 
-/// The most entries: a UMR counts them with 16 bits, in whole blocks.
-const MAX_ENTRIES: usize = 65532;
-
 /// A list layout in registered memory, for
 /// [`configure_mkey_by_pointer`](crate::queue::SendRequest::configure_mkey_by_pointer) and
 /// [`replace_entries_by_pointer`](crate::queue::SendRequest::replace_entries_by_pointer).
@@ -58,6 +55,9 @@ impl<'m> RegisteredList<'m> {
     /// What its address has to be a multiple of, in bytes (DPDK `MLX5_UMR_KLM_PTR_ALIGN`: "as PRM describes").
     pub const ALIGNMENT: u64 = UmrControlSegment::POINTER_ALIGNMENT;
 
+    /// The most entries: a UMR counts them with 16 bits, in whole blocks.
+    pub const MAX_ENTRIES: usize = 65_532;
+
     /// Returns how many blocks of memory a list of this number of entries takes, with room for the BSFs behind it.
     pub const fn blocks_for(entries: usize) -> usize {
         blocks_of(entries) + BSFS
@@ -74,10 +74,10 @@ impl<'m> RegisteredList<'m> {
         Ok(Self { blocks: memory, address, key, entries: 0, length: 0 })
     }
 
-    /// Returns how many entries there is room for: 65,532 at most, as a request counts them.
+    /// Returns how many entries there is room for: [`RegisteredList::MAX_ENTRIES`] at most.
     pub const fn capacity(&self) -> usize {
         let room = self.blocks.len().saturating_sub(BSFS).saturating_mul(OCTOWORDS_PER_BLOCK);
-        if room < MAX_ENTRIES { room } else { MAX_ENTRIES }
+        if room < Self::MAX_ENTRIES { room } else { Self::MAX_ENTRIES }
     }
 
     /// Writes the entries, padded with zeros to whole blocks, in place of those that were there.

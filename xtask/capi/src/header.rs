@@ -20,6 +20,8 @@ const FILES: &[&str] = &[
     "store",
     "config",
     "post",
+    "list",
+    "window",
     "inspect",
 ];
 
@@ -40,6 +42,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Event", "event"),
     ("Events", "events"),
     ("KeySpec", "key_spec"),
+    ("List", "list"),
     ("Mr", "mr"),
     ("Names", "names"),
     ("Pd", "pd"),
@@ -54,6 +57,7 @@ const TYPES: &[(&str, &str)] = &[
     ("SignatureSpec", "signature_spec"),
     ("Store", "store"),
     ("Stream", "stream"),
+    ("Windows", "windows"),
 ];
 
 /// Makes the header.

@@ -1,0 +1,144 @@
+//! Lists of entries that the device takes from registered memory, and entries that are replaced.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and memory that a handle owns.
+
+use super::config::Prepared;
+use super::device::{Pd, hand_out};
+use super::error::{Error, Failure, attempt, given};
+use super::group::{Pool, Qp, flagged};
+use super::values::{Range, array};
+use crate::devx::{Buffer, DevxError};
+use crate::mkey::{Access, KlmEntry, RegisteredList};
+use crate::wire::{WQEBB_BYTES, Wqebb};
+use core::mem::MaybeUninit;
+use std::boxed::Box;
+
+/// A list of entries in registered memory, for layouts that are longer than a request.
+pub struct List {
+    // Before the memory that it borrows.
+    list: RegisteredList<'static>,
+    _memory: Buffer,
+}
+
+/// Makes a list without entries, with memory for `capacity` of them, 1 to 65532.
+///
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_create(
+    pd: Option<&Pd>,
+    capacity: u32,
+    list: Option<&mut MaybeUninit<*mut List>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, list) = (given(pd, "pd")?, given(list, "list")?);
+        if !(1..=RegisteredList::MAX_ENTRIES as u32).contains(&capacity) {
+            return Err(Failure::Value { what: "capacity", value: capacity.into() });
+        }
+        let blocks = RegisteredList::blocks_for(capacity as usize);
+        let memory = pd.pd.alloc_buffer(blocks * WQEBB_BYTES, Access::NONE)?;
+        let first = core::ptr::with_exposed_provenance_mut::<Wqebb>(memory.address() as usize);
+        // SAFETY: the memory has as many blocks, begins at a page, and holds any bytes. It is as long as the value that borrows it: both
+        // are in one handle. Nobody else has a reference to it; the device reads it.
+        let blocks = unsafe { core::slice::from_raw_parts_mut(first, blocks) };
+        let empty = RegisteredList::new(blocks, memory.address(), memory.lkey());
+        let empty = empty.map_err(|error| Failure::Devx(DevxError::Config(error)))?;
+        hand_out(list, List { list: empty, _memory: memory })
+    })
+}
+
+/// Writes the entries, in place of those that were there. No request that was posted with the list may be outstanding: the device reads it
+/// when it executes them.
+///
+/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31: the list is then empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_write(
+    list: Option<&mut List>,
+    entries: *const Range,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let list = given(list, "list")?;
+        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
+        list.list.write(entries)?;
+        Ok(0)
+    })
+}
+
+/// Destroys a list, which no request uses any more. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
+    drop(list);
+}
+
+/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. Where the list is empty the layout in force
+/// stays. The list stays as it is until the request has completed.
+///
+/// Errors: as mlx5mk_post_configure.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_configure_list(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    prepared: Option<&Prepared>,
+    list: Option<&mut List>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+        let Prepared(prepared) = given(prepared, "prepared")?;
+        let (list, mkey) = (given(list, "list")?, pool.mkey(mkey)?);
+        flagged(qp, id, flags)?.configure_mkey_by_pointer(mkey, prepared, &mut list.list)?;
+        Ok(0)
+    })
+}
+
+/// Replaces entries of the list layout of an mkey in use, from number `first` on, which is a multiple of 4: all else of it stays, its length
+/// too. Entries that do not fill their last block of 4 end the layout. The array is read during the call only.
+///
+/// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_replace(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    first: u16,
+    entries: *const Range,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool) = (given(qp, "qp")?, given(pool, "pool")?);
+        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
+        flagged(qp, id, flags)?.replace_entries(pool.mkey(mkey)?, first, entries)?;
+        Ok(0)
+    })
+}
+
+/// As mlx5mk_post_replace, by the entries of a list: more than fit into a request. The list stays as it is until the request has completed.
+///
+/// Errors: as mlx5mk_post_replace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_replace_list(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    first: u16,
+    list: Option<&List>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool, list) = (given(qp, "qp")?, given(pool, "pool")?, given(list, "list")?);
+        flagged(qp, id, flags)?.replace_entries_by_pointer(pool.mkey(mkey)?, first, &list.list)?;
+        Ok(0)
+    })
+}
