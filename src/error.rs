@@ -4,15 +4,19 @@
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
-//! /// Returns whether the request can be posted when completions were taken. Else it is a fault of the program.
-//! fn is_temporary(error: &PostError) -> bool {
-//!     matches!(
-//!         error,
-//!         PostError::SendRingFull { .. } | PostError::ReceiveRingFull { .. } | PostError::TooManyRequests { .. }
-//!     )
+//! /// Returns whether the request can be posted when completions were taken, to a queue with a ring of `blocks` and at most
+//! /// `max_requests` outstanding. Else it is a fault of the program.
+//! fn is_temporary(error: &PostError, blocks: u16, max_requests: u32) -> bool {
+//!     match *error {
+//!         PostError::SendRingFull { needed, .. } => needed <= blocks,
+//!         PostError::TooManyRequests { needed, .. } => u32::from(needed) <= max_requests,
+//!         PostError::ReceiveRingFull { .. } => true,
+//!         _ => false,
+//!     }
 //! }
-//! assert!(is_temporary(&PostError::SendRingFull { needed: 3, free: 1 }));
-//! assert!(!is_temporary(&PostError::SgeEmpty { index: 0 }));
+//! assert!(is_temporary(&PostError::SendRingFull { needed: 5, free: 1 }, 64, 64));
+//! assert!(!is_temporary(&PostError::SendRingFull { needed: 5, free: 4 }, 4, 64));
+//! assert!(!is_temporary(&PostError::SgeEmpty { index: 0 }, 64, 64));
 //! ```
 
 use crate::types::{BlockSize, DomainKind, Qpn};
@@ -94,7 +98,7 @@ pub enum ConfigError {
     },
     /// The space of an mkey with signature or crypto begins at 0.
     StartWithBsf,
-    /// The space of an mkey would end behind address 2^64 - 1.
+    /// The space of an mkey or of a memory window would end behind address 2^64 - 1.
     SpaceBehindEnd,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
@@ -154,6 +158,13 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Refuses a space that ends behind address 2^64 - 1.
+    pub(crate) const fn check_space(start: u64, length: u64) -> Result<(), Self> {
+        if length.saturating_sub(1) > u64::MAX - start { Err(Self::SpaceBehindEnd) } else { Ok(()) }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -190,7 +201,7 @@ impl fmt::Display for ConfigError {
                 )
             }
             Self::StartWithBsf => f.write_str("the space of an mkey with signature or crypto begins at 0"),
-            Self::SpaceBehindEnd => f.write_str("the mkey's space would end behind address 2^64 - 1"),
+            Self::SpaceBehindEnd => f.write_str("the space would end behind address 2^64 - 1"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;
@@ -314,6 +325,8 @@ pub enum PostError {
     },
     /// The handle of a pooled mkey is of another pool.
     OtherPool,
+    /// The pool has as many as it has room for: this one was not taken from it.
+    PoolFull,
 }
 
 // Larger ones come back in memory, which posting pays for also where there is none.
@@ -360,6 +373,7 @@ impl fmt::Display for PostError {
             }
             Self::NotOutstanding { counter } => write!(f, "no outstanding request begins at block {counter}"),
             Self::OtherPool => f.write_str("the mkey is of another pool"),
+            Self::PoolFull => f.write_str("the pool has no room"),
         }
     }
 }

@@ -200,7 +200,7 @@ impl<'a> CreateListMkey<'a> {
     /// # Errors
     /// [`CommandError::SpaceLength`] for 0, more than the entries have, or an end behind address 2^64 - 1.
     pub fn with_length(self, length: u64) -> Result<Self, CommandError> {
-        let max = self.entries.bytes().min(u64::MAX - self.address);
+        let max = self.entries.bytes().min((u64::MAX - self.address).saturating_add(1));
         if length == 0 || length > max {
             return Err(CommandError::SpaceLength { command: Self::OPCODE, length, max });
         }

@@ -31,9 +31,10 @@ impl SendRequest<'_, '_> {
         check_room(mkey, list.entries().into())?;
         let psvs = usize::from(prepared.psv_count());
         let (blocks, fields) = self.reserve(POINTER_BLOCKS + psvs)?;
-        let length = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
+        let bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
-        mkey.note_configured(prepared.config(), length);
+        lists::write_bsfs(list, prepared, &bsfs);
+        mkey.note_configured(prepared.config(), list.length());
         mkey.clear_flags();
         Ok(())
     }
@@ -50,8 +51,9 @@ impl SendRequest<'_, '_> {
     /// as [`SendRequest::configure_mkey`].
     pub fn replace_entries(mut self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
         check_place(mkey, first, entries.len())?;
-        let max = self.state.max_octowords();
-        if entries.len().next_multiple_of(OCTOWORDS_PER_BLOCK) > max {
+        // Entries are padded to whole blocks.
+        let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
+        if entries.len() > max {
             return Err(too_many(entries.len(), max).into());
         }
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());

@@ -103,8 +103,8 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.state.producer.producer() as u32
     }
 
-    /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: 1, the small fence, after a change of an
-    /// mkey, else 0.
+    /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: that of
+    /// [`SendQueueConfig::umr_fence`] after a change of an mkey, else 0.
     pub const fn next_fence(&self) -> u8 {
         self.state.next_fence().fence_mode()
     }

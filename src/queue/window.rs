@@ -17,8 +17,8 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, or
-    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB; [`PostError::SendRingFull`],
-    /// [`PostError::TooManyRequests`].
+    /// [`ConfigError::EntryLength`] for a range of 0 bytes or over 2 GiB, or [`ConfigError::SpaceBehindEnd`] for one that ends behind
+    /// address 2^64 - 1; [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn bind_window(
         mut self,
         window: &mut MemoryWindow,
@@ -32,6 +32,7 @@ impl SendRequest<'_, '_> {
         if !(1..=KlmEntry::MAX_BYTES).contains(&range.length) {
             return Err(ConfigError::EntryLength { index: 0, length: range.length }.into());
         }
+        ConfigError::check_space(start, range.length.into())?;
         let (key, qpn) = (window.next_key(), self.state.qpn());
         let (blocks, fields) = self.reserve(BIND_BLOCKS)?;
         window::bind(blocks, fields, window.key(), (key.tag(), qpn), &range, access, start);
@@ -130,19 +131,19 @@ impl<const N: usize> WindowPool<N> {
     ///
     /// # Errors
     /// [`PostError`], and the window, which is bound as before: as of [`SendRequest::invalidate_window`], or
-    /// [`PostError::OtherPool`] where the pool is full.
+    /// [`PostError::PoolFull`] where the pool has `N` already.
     pub fn put(
         &mut self,
         mut window: MemoryWindow,
         request: SendRequest<'_, '_>,
     ) -> Result<(), (PostError, MemoryWindow)> {
         if self.free.is_full() {
-            return Err((PostError::OtherPool, window));
+            return Err((PostError::PoolFull, window));
         }
         if let Err(error) = request.invalidate_window(&mut window) {
             return Err((error, window));
         }
-        self.free.push_back(window).map_err(|window| (PostError::OtherPool, window))
+        self.free.push_back(window).map_err(|window| (PostError::PoolFull, window))
     }
 }
 

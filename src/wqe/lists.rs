@@ -22,8 +22,8 @@ const POINTER_OCTOWORDS: usize = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + 1;
 /// Blocks of a UMR without a layout and of SET_PSVs, as many as there can be.
 const SCRATCH: usize = UMR_HEAD_BLOCKS + 2 + 2;
 
-/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs; and the BSFs to that memory. Returns how many
-/// bytes the mkey maps then.
+/// Writes a UMR that takes its layout and its BSFs from memory, and `psvs` SET_PSVs. Returns the BSFs, which the caller writes behind
+/// the list once the request is posted ([`write_bsfs`]); from the number of the prepared ones on they mean nothing.
 ///
 /// # Errors
 /// [`ConfigError`] for a length that the BSFs cannot have.
@@ -32,9 +32,9 @@ pub(crate) fn configure_by_pointer(
     fields: ControlFields,
     mkey: &Mkey,
     prepared: &PreparedConfig,
-    list: &mut RegisteredList<'_>,
+    list: &RegisteredList<'_>,
     psvs: usize,
-) -> Result<u64, ConfigError> {
+) -> Result<[Block; 2], ConfigError> {
     let mut scratch = [ZEROS; SCRATCH];
     let inline = Configuration::new(prepared, Layout::List(&[]));
     // The SET_PSVs stand behind the UMR as it is by pointer. Blocks count modulo 2^16.
@@ -55,15 +55,20 @@ pub(crate) fn configure_by_pointer(
     new_context.len = U64::new(length);
     let pointer = pointer_block(list);
     let [head, context, rest @ ..] = &scratch;
-    let (bsfs, set_psvs) = rest.split_at_checked(prepared.bsf_count()).unwrap_or_default();
-    for (block, bsf) in list.behind().zip(bsfs) {
-        *block = transmute!(*bsf);
-    }
-    let written = [head, context, &pointer].into_iter().chain(set_psvs.iter().take(psvs));
+    let set_psvs = rest.iter().skip(prepared.bsf_count()).take(psvs);
+    let written = [head, context, &pointer].into_iter().chain(set_psvs);
     for (block, written) in blocks.iter_mut().zip(written) {
         *block = *written;
     }
-    Ok(length)
+    let [first, second, ..] = *rest;
+    Ok([first, second])
+}
+
+/// Writes the BSFs of a prepared configuration behind a list.
+pub(crate) fn write_bsfs(list: &mut RegisteredList<'_>, prepared: &PreparedConfig, bsfs: &[Block; 2]) {
+    for (block, bsf) in list.behind().zip(bsfs).take(prepared.bsf_count()) {
+        *block = transmute!(*bsf);
+    }
 }
 
 /// Writes a UMR that replaces entries of a list from number `first` on, by these.

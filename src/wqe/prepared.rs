@@ -173,7 +173,7 @@ impl PreparedConfig {
     /// Writes into an mkey context what of the changes stands behind the length.
     pub(super) fn finish_context(&self, context: &mut MkeyContext, length: u64) -> Result<(), ConfigError> {
         if let Some(start) = self.changes.start_address {
-            start.checked_add(length).ok_or(ConfigError::SpaceBehindEnd)?;
+            ConfigError::check_space(start, length)?;
             context.start_addr = U64::new(start);
         }
         if let Some((ordering, relaxed)) = self.changes.relaxed_ordering {

@@ -269,8 +269,8 @@ fn lists_that_no_mkey_can_have_are_refused() {
         assert_eq!(new(0, &[entry, KlmEntry { length, ..entry }]), refused(&text));
     }
     assert_eq!(new(0, &[]), refused("a space of 0 bytes, it can have 0"));
-    assert_eq!(new(u64::MAX - (1 << 31), &[entry]), Ok(1 << 31));
-    assert_eq!(new(u64::MAX - 7, &[entry]), refused("a space of 2147483648 bytes, it can have 7"));
+    assert_eq!(new(u64::MAX - (1 << 31) + 1, &[entry]), Ok(1 << 31), "to the last address");
+    assert_eq!(new(u64::MAX - 7, &[entry]), refused("a space of 2147483648 bytes, it can have 8"));
     let whole = [entry];
     let list = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Own(&whole), &device).unwrap();
     assert_eq!(list.with_length(1).unwrap().length(), 1);

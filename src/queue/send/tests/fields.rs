@@ -64,7 +64,7 @@ fn m82_spaces_that_cannot_be_are_refused() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 4));
     let at = |start| prepare(&mkey, &MkeyConfig::UNCHANGED).with_start_address(start).unwrap();
-    let (last, behind) = (at(u64::MAX - 512), at(u64::MAX - 511));
+    let (last, behind) = (at(u64::MAX - 511), at(u64::MAX - 510));
     let posted = queue.request(1).configure_mkey(&mut mkey, &behind, &[ENTRY]);
     assert_eq!(posted, Err(ConfigError::SpaceBehindEnd.into()));
     assert_eq!((queue.producer(), mkey.length()), (0, 0));

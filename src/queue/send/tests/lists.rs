@@ -129,9 +129,11 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, too_many(17, 16));
     list.write(&[ENTRY; 16]).unwrap();
+    let written = list.blocks().to_vec();
     // A UMR of 3 blocks and two SET_PSVs, in a ring of 4.
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, Err(PostError::SendRingFull { needed: 5, free: 4 }));
+    assert_eq!(list.blocks(), written, "no BSF is written");
     let other = prepare(&Mkey::new(MkeyAttributes::plain(KEY, 16)), &MkeyConfig::UNCHANGED);
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &other, &mut list);
     assert_eq!(posted, Err(ConfigError::OtherKind.into()));
@@ -149,6 +151,12 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 8, &list), too_many(17, 16));
     let wide = Mkey::new(MkeyAttributes::plain(KEY, 400));
     assert_eq!(queue.request(1).replace_entries(&wide, 0, &[ENTRY; 53]), too_many(53, 52));
+    let limited =
+        SendQueueConfig { max_inline_data: 5 * 16 - 4, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let mut small =
+        Queue::new(limited, &mut ring, &record, Witness { record: &record, seen: Vec::new() }).unwrap();
+    assert_eq!(small.request(1).replace_entries(&wide, 0, &[ENTRY; 5]), too_many(5, 4), "padded to 8");
     let posted = queue.request(1).replace_entries(&mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
     mkey.forget();

@@ -44,10 +44,15 @@ fn m81_windows_that_cannot_be_bound_are_refused() {
         let refused = queue.request(1).bind_window(&mut window, range, Access::NONE, 0);
         assert_eq!(refused, Err(ConfigError::EntryLength { index: 0, length }.into()));
     }
+    let most = KlmEntry { length: 1 << 31, ..RANGE };
+    let (last, behind) = (u64::MAX - (1 << 31) + 1, u64::MAX - (1 << 31) + 2);
+    let refused = queue.request(1).bind_window(&mut window, most, Access::NONE, behind);
+    assert_eq!(refused, Err(ConfigError::SpaceBehindEnd.into()));
     queue.request(1).nop().unwrap();
     queue.request(1).nop().unwrap();
     let full = Err(PostError::SendRingFull { needed: 3, free: 2 });
     assert_eq!(queue.request(1).bind_window(&mut window, RANGE, Access::NONE, 0), full);
+    assert_eq!(queue.request(1).bind_window(&mut window, most, Access::NONE, last), full);
     assert_eq!(window, MemoryWindow::new(KEY));
     window.note_bound(KEY);
     let bound = Err(ConfigError::WindowBound.into());
@@ -63,7 +68,7 @@ fn m81_a_pool_takes_unbound_windows_in_turn() {
     let mut pool: WindowPool<2> = WindowPool::new(keys.map(MemoryWindow::new));
     assert_eq!(pool.insert(MemoryWindow::new(KEY)), Err(MemoryWindow::new(KEY)), "it is full");
     let refused = pool.put(MemoryWindow::new(KEY), queue.request(1));
-    assert_eq!(refused, Err((PostError::OtherPool, MemoryWindow::new(KEY))));
+    assert_eq!(refused, Err((PostError::PoolFull, MemoryWindow::new(KEY))));
     let mut window = pool.take().unwrap();
     assert_eq!((window.key(), pool.len()), (keys[0], 1));
     window.note_bound(window.next_key());
