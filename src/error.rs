@@ -100,6 +100,8 @@ pub enum ConfigError {
     StartWithBsf,
     /// The space of an mkey or of a memory window would end behind address 2^64 - 1.
     SpaceBehindEnd,
+    /// The mkey has no list layout in force whose entries could be replaced: none yet, none that is known, or an interleaved one.
+    NoList,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
     /// A list in registered memory begins where the device does not take one from
@@ -202,6 +204,7 @@ impl fmt::Display for ConfigError {
             }
             Self::StartWithBsf => f.write_str("the space of an mkey with signature or crypto begins at 0"),
             Self::SpaceBehindEnd => f.write_str("the space would end behind address 2^64 - 1"),
+            Self::NoList => f.write_str("the mkey has no list whose entries could be replaced"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;

@@ -26,8 +26,8 @@ use crate::types::{DomainKind, Key, PsvIndex};
 #[repr(C, align(64))]
 pub struct Mkey {
     kind_word: KindWord,
-    /// Bytes of memory that the layout in force maps.
-    length: u64,
+    /// Bytes of memory that the layout in force maps, and [`INTERLEAVED`].
+    mapped: u64,
     /// PSVs, in the order of [`DomainKind`]; 0 without signature.
     psvs: [u32; 2],
     key: Key,
@@ -42,6 +42,10 @@ pub struct Mkey {
     /// The first signature error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
 }
+
+/// Set beside the bytes that an interleaved layout maps: no layout maps as many. 51 streams of 65,535 bytes, 2^32 - 1 times over, are
+/// the most.
+const INTERLEAVED: u64 = 1 << 63;
 
 // `kind`, and what comes after it, is not for posting.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
@@ -62,7 +66,7 @@ impl Mkey {
         };
         let mut mkey = Self {
             kind_word: KindWord::new(kind),
-            length: 0,
+            mapped: 0,
             psvs,
             key,
             errors_seen: count.seen,
@@ -94,16 +98,16 @@ impl Mkey {
     /// [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
-        self.length
+        self.mapped & !INTERLEAVED
     }
 
     /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
     /// not whole blocks.
     pub fn wire_length(&self) -> Option<u64> {
         match &self.signature {
-            SignatureChange::Set(signature) => signature.wire_bytes(self.length),
-            SignatureChange::Digest(digest) => digest.wire_bytes(self.length),
-            SignatureChange::Keep | SignatureChange::Reset => Some(self.length),
+            SignatureChange::Set(signature) => signature.wire_bytes(self.length()),
+            SignatureChange::Digest(digest) => digest.wire_bytes(self.length()),
+            SignatureChange::Keep | SignatureChange::Reset => Some(self.length()),
         }
     }
 
@@ -186,13 +190,17 @@ impl Mkey {
     /// Notes that an invalidation was posted. The device keeps the error count.
     pub(crate) const fn note_invalidated(&mut self) {
         self.kind_word.set(KindFlag::StateUnknown);
-        self.length = 0;
+        self.mapped = 0;
     }
 
-    /// Notes that a request was posted after which these are in force.
+    /// Notes that a request was posted after which these are in force; `length` is what the layout maps.
     #[inline]
-    pub(crate) fn note_configured(&mut self, config: &MkeyConfig, length: u64) {
-        self.length = length;
+    pub(crate) fn note_configured(&mut self, config: &MkeyConfig, layout: &Layout<'_>, length: u64) {
+        match layout {
+            Layout::Unchanged => {}
+            Layout::List(_) => self.mapped = length,
+            Layout::Interleaved { .. } => self.mapped = length | INTERLEAVED,
+        }
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
@@ -235,10 +243,10 @@ impl Mkey {
         self.kind_word.has(KindFlag::ErrorCountPending).then_some(self.errors_seen)
     }
 
-    /// Refuses a change of the layout in force where there is none that is known.
-    pub(crate) const fn check_layout_known(&self) -> Result<(), ConfigError> {
-        if self.is_unknown() {
-            return Err(ConfigError::StateUnknown { missing: ConfigPart::Layout });
+    /// Refuses a change of entries where no list is in force, or none that is known.
+    pub(crate) const fn check_list(&self) -> Result<(), ConfigError> {
+        if self.mapped == 0 || self.mapped & INTERLEAVED != 0 {
+            return Err(ConfigError::NoList);
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl SendRequest<'_, '_> {
         let bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
         lists::write_bsfs(list, prepared, &bsfs);
-        mkey.note_configured(prepared.config(), list.length());
+        mkey.note_configured(prepared.config(), &nothing, list.length());
         mkey.clear_flags();
         Ok(())
     }
@@ -47,8 +47,8 @@ impl SendRequest<'_, '_> {
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries that the mkey or the
-    /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::StateUnknown`] for an mkey without a known layout; and
-    /// as [`SendRequest::configure_mkey`].
+    /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`] for an mkey without a known list in force; and as
+    /// [`SendRequest::configure_mkey`].
     pub fn replace_entries(mut self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
         check_place(mkey, first, entries.len())?;
         // Entries are padded to whole blocks.
@@ -85,7 +85,7 @@ impl SendRequest<'_, '_> {
 
 /// Refuses entries that cannot stand there in the layout of an mkey.
 fn check_place(mkey: &Mkey, first: u16, entries: usize) -> Result<(), ConfigError> {
-    mkey.check_layout_known()?;
+    mkey.check_list()?;
     if !usize::from(first).is_multiple_of(OCTOWORDS_PER_BLOCK) {
         return Err(ConfigError::EntryInBlock { first });
     }

@@ -110,7 +110,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let (blocks, fields) = self.reserve(configuration.umr_blocks + psvs)?;
         let length = configuration.write(blocks, fields, mkey, psvs)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, configuration.umr_blocks, psvs)?;
-        mkey.note_configured(configuration.prepared.config(), length);
+        mkey.note_configured(configuration.prepared.config(), &configuration.layout, length);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let length = configuration.write(blocks, fields, mkey, psvs)?;
         configuration.finish(blocks, mkey, length)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, configuration.umr_blocks, psvs)?;
-        mkey.note_configured(prepared.config(), length);
+        mkey.note_configured(prepared.config(), &layout, length);
         mkey.clear_flags();
         Ok(())
     }

@@ -63,7 +63,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     let says = |error: SignatureError| (error.block_index(), error.found, error.computed);
     let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
     for forget in forgets {
-        mkey.note_configured(&config, 516);
+        mkey.note_configured(&config, &Layout::List(&[]), 516);
         mkey.clear_flags();
         forget(&mut mkey);
         // Twice: what is known of the old signature outlives it.
@@ -80,6 +80,10 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     });
     assert_eq!(counts, [None, Some(3)]);
     // The next configuration has no signature, and so none to read an error by.
-    mkey.note_configured(&MkeyConfig { signature: SignatureChange::Reset, ..config }, 516);
+    mkey.note_configured(
+        &MkeyConfig { signature: SignatureChange::Reset, ..config },
+        &Layout::List(&[]),
+        516,
+    );
     assert!(mkey.record(&fault) && mkey.check().is_err());
 }

@@ -5,6 +5,12 @@ use crate::mkey::RegisteredList;
 
 const LIST: u64 = 0x7f00_0000_1000;
 
+/// An mkey with a list of 1 entry in force.
+fn with_list(mut mkey: Mkey) -> Mkey {
+    mkey.note_configured(&MkeyConfig::UNCHANGED, &Layout::List(&[ENTRY]), 512);
+    mkey
+}
+
 /// Posts by pointer and inline to queues that are as far; returns both, split into requests, and the memory of the list.
 fn both(mkey: &Mkey, prepared: &PreparedConfig, entries: &[KlmEntry]) -> [Vec<Vec<u8>>; 2] {
     let mut requests = [(); 2].map(|()| vec![Wqebb::ZERO; 64]);
@@ -89,7 +95,7 @@ fn m79_a_minimal_umr_by_pointer_is_that_of_dpdk() {
 fn m80_entries_are_replaced_as_the_kernel_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
-    let mkey = Mkey::new(MkeyAttributes::plain(KEY, 400));
+    let mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
     queue.request(1).replace_entries(&mkey, 0x104, &[ENTRY; 5]).unwrap();
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
@@ -142,6 +148,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(posted, Err(ConfigError::LengthOver32Bits { mebibytes: 4096 }.into()));
     assert_eq!(mkey, before);
 
+    let mut mkey = with_list(mkey);
     for first in [1, 2, 3, 6] {
         let posted = queue.request(1).replace_entries(&mkey, first, &[ENTRY]);
         assert_eq!(posted, Err(ConfigError::EntryInBlock { first }.into()));
@@ -149,7 +156,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(queue.request(1).replace_entries(&mkey, 12, &[ENTRY; 5]), too_many(17, 16));
     list.write(&[ENTRY; 9]).unwrap();
     assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 8, &list), too_many(17, 16));
-    let wide = Mkey::new(MkeyAttributes::plain(KEY, 400));
+    let wide = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
     assert_eq!(queue.request(1).replace_entries(&wide, 0, &[ENTRY; 53]), too_many(53, 52));
     let limited =
         SendQueueConfig { max_inline_data: 5 * 16 - 4, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
@@ -160,8 +167,18 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let posted = queue.request(1).replace_entries(&mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
     mkey.forget();
-    let unknown = ConfigError::StateUnknown { missing: ConfigPart::Layout };
-    assert_eq!(queue.request(1).replace_entries(&mkey, 0, &[ENTRY]), Err(unknown.into()));
-    assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 0, &list), Err(unknown.into()));
+    let mut interleaved = with_list(signature_mkey());
+    interleaved.note_configured(
+        &MkeyConfig::UNCHANGED,
+        &Layout::Interleaved { repeat: 1, entries: &[] },
+        512,
+    );
+    interleaved.note_configured(&MkeyConfig::UNCHANGED, &Layout::Unchanged, 512);
+    assert_eq!((interleaved.length(), interleaved.wire_length()), (512, Some(512)));
+    for mkey in [mkey, interleaved, signature_mkey()] {
+        let refused = Err(ConfigError::NoList.into());
+        assert_eq!(queue.request(1).replace_entries(&mkey, 0, &[ENTRY]), refused);
+        assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 0, &list), refused);
+    }
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
