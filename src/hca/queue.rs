@@ -327,12 +327,23 @@ fn ring_command(slot: u64, registers: &mut impl Registers) {
 #[inline(never)]
 fn finished_entry(entries: &Ring<'_, CommandEntry>, place: u64) -> Option<CommandEntry> {
     let slot = entries.peek(place);
-    let [.., status_own] = slot.read_u64::<56>();
+    let last = slot.read_u64::<56>();
+    let [.., status_own] = last;
     if StatusOwn::from_bits(status_own).hardware() {
         return None;
     }
     barrier::owner_before_entry();
-    Some(transmute!(slot.words()))
+    let words = [
+        slot.read_u64::<0>(),
+        slot.read_u64::<8>(),
+        slot.read_u64::<16>(),
+        slot.read_u64::<24>(),
+        slot.read_u64::<32>(),
+        slot.read_u64::<40>(),
+        slot.read_u64::<48>(),
+        last,
+    ];
+    Some(transmute!(words))
 }
 
 /// Waits until the firmware is ready, and returns what it says of itself.

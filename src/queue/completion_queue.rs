@@ -381,7 +381,16 @@ fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
         return None;
     }
     barrier::owner_before_entry();
-    Some(transmute!(slot.words()))
+    Some(transmute!([
+        slot.read_u64::<0>(),
+        slot.read_u64::<8>(),
+        slot.read_u64::<16>(),
+        slot.read_u64::<24>(),
+        slot.read_u64::<32>(),
+        slot.read_u64::<40>(),
+        slot.read_u64::<48>(),
+        slot.read_u64::<56>(),
+    ]))
 }
 
 /// Finds the queues of the queue pair that an entry names.

@@ -297,7 +297,17 @@ impl BlueFlame {
     #[inline]
     fn write(&mut self, at: usize, block: Slot<'_, Wqebb>) {
         const WORD: usize = size_of::<u64>();
-        for (word, bytes) in block.words().into_iter().enumerate() {
+        let words = [
+            block.read_u64::<0>(),
+            block.read_u64::<8>(),
+            block.read_u64::<16>(),
+            block.read_u64::<24>(),
+            block.read_u64::<32>(),
+            block.read_u64::<40>(),
+            block.read_u64::<48>(),
+            block.read_u64::<56>(),
+        ];
+        for (word, bytes) in words.into_iter().enumerate() {
             // SAFETY: `new`'s caller vouches for both halves, and `ring` writes no more blocks than one has.
             unsafe { self.register.byte_add(at + word * WORD).write_volatile(u64::from_ne_bytes(bytes)) };
         }

@@ -143,22 +143,6 @@ impl<T: Copy + FromBytes + IntoBytes + Immutable> Slot<'_, T> {
         // SAFETY: `at` is a slot, see `Ring::peek`. The place is within it, and aligned as slots are. The rest as in `Ring::read`.
         unsafe { self.at.cast::<u64>().byte_add(AT).read_volatile() }.to_ne_bytes()
     }
-
-    /// Copies all 64 bytes out, as [`Slot::read_u64`] does.
-    #[inline]
-    pub(crate) fn words(self) -> [[u8; 8]; 8] {
-        const { assert!(size_of::<T>() == 64) };
-        [
-            self.read_u64::<0>(),
-            self.read_u64::<8>(),
-            self.read_u64::<16>(),
-            self.read_u64::<24>(),
-            self.read_u64::<32>(),
-            self.read_u64::<40>(),
-            self.read_u64::<48>(),
-            self.read_u64::<56>(),
-        ]
-    }
 }
 
 impl<'q, E: CqeSlot> Slot<'q, E> {
