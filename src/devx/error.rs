@@ -264,7 +264,7 @@ impl fmt::Display for DevxError {
             Self::Open { device, cause } => {
                 write!(f, "cannot open {device} for DEVX: {cause}. {}", opening(cause))
             }
-            Self::Call { what, cause } => write!(f, "{what}: {cause}{}", calling(cause)),
+            Self::Call { what, cause } => write!(f, "{what}: {cause}{}", calling(what, cause)),
             Self::Command(error @ CommandError::Status { .. }) => {
                 write!(
                     f,
@@ -322,7 +322,7 @@ fn opening(cause: &io::Error) -> &'static str {
 }
 
 /// Says what helps where a call failed, if anything is known.
-fn calling(cause: &io::Error) -> &'static str {
+fn calling(what: &str, cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOMEM) => {
             ". Objects or memory for them are used up: free some, or raise the limit of locked memory (ulimit -l)"
@@ -338,8 +338,11 @@ fn calling(cause: &io::Error) -> &'static str {
         Some(libc::EIO | libc::ENODEV) => ". The device was reset or removed: open it again",
         Some(libc::EREMOTEIO) => ". The device refused: the kernel's log may say why (dmesg)",
         Some(libc::EMFILE | libc::ENFILE) => ". File descriptors are used up: raise the limit (ulimit -n)",
-        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ETIMEDOUT) => {
+        Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ETIMEDOUT) if what == "ibv_create_ah" => {
             ". The peer's GID leads nowhere: see `ip route get` and `ip neigh`, or give its MAC address (ConnectOptions)"
+        }
+        Some(libc::ETIMEDOUT) => {
+            ". The device did not answer the kernel in time, which may say why in its log (dmesg)"
         }
         Some(libc::EBUSY) => ". It is in use by another object",
         _ => "",
@@ -416,5 +419,12 @@ mod tests {
             assert_eq!(errno, of_kernel.then_some(libc::EINVAL), "{error:?}");
         }
         assert!(DevxError::EventsLost.source().is_none());
+    }
+
+    #[test]
+    fn who_has_not_answered_depends_on_the_call() {
+        let says = |what| DevxError::call(what, io::Error::from_raw_os_error(libc::ETIMEDOUT)).to_string();
+        assert!(says("ibv_create_ah").contains("GID leads nowhere"));
+        assert!(says("mlx5dv_devx_obj_create").contains("device did not answer"));
     }
 }
