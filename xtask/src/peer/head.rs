@@ -33,6 +33,11 @@ impl Bench<'_> {
         tell: &mut dyn FnMut(&str, Result<String, String>),
     ) -> Result<(), String> {
         let checkout = checkout.canonicalize().map_err(|error| format!("{}: {error}", checkout.display()))?;
+        if !checkout.join("build/python/pyverbs").is_dir() {
+            return Err(
+                "the checkout was built without pyverbs: its cmake found no cython for its python".into()
+            );
+        }
         let commit = run::answer(git(&checkout))?;
         let mut lacking = BTreeSet::new();
         for (crypto, engine) in DEVICES {
