@@ -303,7 +303,7 @@ fn a_request_that_is_longer_than_its_type_has_a_mailbox_of_the_caller() {
     let device = queue.execute(&QueryGeneralCapabilities, &mut rig.clock).unwrap();
     let key = Key::new(MkeyIndex::new(1).unwrap(), 0);
     let entries = [KlmEntry { address: 0x1000, length: 512, key }; 5];
-    let list = CreateListMkey::new(pd, Access::NONE, 0, MkeyEntries::Own(&entries), &device).unwrap();
+    let list = CreateListMkey::new(pd, Access::NONE, 0, MkeyEntries::Klm(&entries), &device).unwrap();
     let (length, needed) = (CreateListMkey::INPUT, list.input_bytes());
     let command = Opcode::CREATE_MKEY;
     let short = Err(CommandError::MailboxTooShort { command, length, needed }.into());

@@ -107,7 +107,7 @@ pub struct GeneralCapabilities {
     /// UMRs may change whether reads may pass writes (ConnectX-7 and later).
     pub relaxed_ordering_read_umr: bool,
     /// The entries of an mkey may all be of one length (PRM `fixed_buffer_size`).
-    pub fixed_entry_size: bool,
+    pub fixed_buffer_size: bool,
     /// Memory windows: keys behind an mkey need not give the peer's rights (PRM `imaicl`; the kernel offers windows by it).
     pub memory_windows: bool,
     /// There is an mkey that reads and writes nothing.
@@ -210,7 +210,7 @@ impl GeneralCapabilities {
             relaxed_ordering_read: mkeys.relaxed_ordering_read(),
             relaxed_ordering_write_umr: completion_queues.relaxed_ordering_write_umr(),
             relaxed_ordering_read_umr: completion_queues.relaxed_ordering_read_umr(),
-            fixed_entry_size: limits.fixed_buffer_size(),
+            fixed_buffer_size: limits.fixed_buffer_size(),
             memory_windows: transports.imaicl(),
             null_mkey: limits.null_mkey(),
             atomic: offloads.atomic(),

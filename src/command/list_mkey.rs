@@ -11,19 +11,19 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcFlags, MkcPages, MkcPd};
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::transmute;
 
-/// The bytes that each entry of a list has, where all have the same: a power of two from 4 KiB to 2 GiB.
+/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2 GiB.
 ///
 /// ```
-/// use mlx5_mkey::command::EntrySize;
-/// assert_eq!(EntrySize::new(2 << 20)?.bytes(), 2 << 20);
-/// assert!(EntrySize::new(3 << 20).is_err());
+/// use mlx5_mkey::command::KsmEntrySize;
+/// assert_eq!(KsmEntrySize::new(2 << 20)?.bytes(), 2 << 20);
+/// assert!(KsmEntrySize::new(3 << 20).is_err());
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EntrySize(u8);
+pub struct KsmEntrySize(u8);
 
-impl EntrySize {
+impl KsmEntrySize {
     /// The smallest, in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
     pub const MIN: u32 = 1 << 12;
     /// The largest, in bytes.
@@ -32,7 +32,7 @@ impl EntrySize {
     /// Takes a size in bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`] outside of [`EntrySize::MIN`] to [`EntrySize::MAX`], and for what is no power of two.
+    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of two.
     pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
         if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
             return Err(OutOfRange {
@@ -54,12 +54,12 @@ impl EntrySize {
 /// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`).
 ///
 /// ```
-/// use mlx5_mkey::{command::FixedEntry, types::Key};
-/// let entry = FixedEntry { address: 0x7f00_0020_0000, key: Key::from_raw(0x1234_00) };
+/// use mlx5_mkey::{command::KsmEntry, types::Key};
+/// let entry = KsmEntry { address: 0x7f00_0020_0000, key: Key::from_raw(0x1234_00) };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct FixedEntry {
+pub struct KsmEntry {
     /// Address of the first byte, as in [`KlmEntry::address`].
     pub address: u64,
     /// Local key (`lkey`) of the memory region.
@@ -69,28 +69,28 @@ pub struct FixedEntry {
 /// What an mkey is made of that is created with its list, one entry after the other.
 ///
 /// ```
-/// use mlx5_mkey::command::{EntrySize, FixedEntry, MkeyEntries};
+/// use mlx5_mkey::command::{KsmEntrySize, KsmEntry, MkeyEntries};
 /// use mlx5_mkey::types::Key;
 /// // Two huge pages, far from each other.
-/// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| FixedEntry { address, key: Key::from_raw(0x5600) });
-/// let list = MkeyEntries::Fixed(EntrySize::new(2 << 20)?, &entries);
+/// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| KsmEntry { address, key: Key::from_raw(0x5600) });
+/// let list = MkeyEntries::Ksm(KsmEntrySize::new(2 << 20)?, &entries);
 /// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum MkeyEntries<'a> {
     /// Each has a length of its own (access mode KLM). The device goes through them to find an address.
-    Own(&'a [KlmEntry]),
+    Klm(&'a [KlmEntry]),
     /// All have this length (access mode KSM, also called KLM of fixed buffer size). The device finds an address at once, however long
-    /// the list is. Only where [`GeneralCapabilities::fixed_entry_size`] is set.
-    Fixed(EntrySize, &'a [FixedEntry]),
+    /// the list is. Only where [`GeneralCapabilities::fixed_buffer_size`] is set.
+    Ksm(KsmEntrySize, &'a [KsmEntry]),
 }
 
 impl MkeyEntries<'_> {
     const fn count(&self) -> usize {
         match self {
-            Self::Own(entries) => entries.len(),
-            Self::Fixed(_, entries) => entries.len(),
+            Self::Klm(entries) => entries.len(),
+            Self::Ksm(_, entries) => entries.len(),
         }
     }
 
@@ -98,24 +98,19 @@ impl MkeyEntries<'_> {
     fn bytes(&self) -> u64 {
         match self {
             // Fewer than 2^32 entries of at most 2^31 bytes: see `CreateListMkey::new`.
-            Self::Own(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
-            Self::Fixed(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
+            Self::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
+            Self::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
         }
     }
 
     fn wire(&self) -> impl Iterator<Item = Klm> {
-        let (own, fixed): (&[KlmEntry], &[FixedEntry]) = match self {
-            Self::Own(entries) => (entries, &[]),
-            Self::Fixed(_, entries) => (&[], entries),
+        let (klm, ksm): (&[KlmEntry], &[KsmEntry]) = match self {
+            Self::Klm(entries) => (entries, &[]),
+            Self::Ksm(_, entries) => (&[], entries),
         };
-        let own = own.iter().map(|entry| (entry.length, entry.key, entry.address));
         // The kernel leaves the length 0: the device does not look at it.
-        let fixed = fixed.iter().map(|entry| (0, entry.key, entry.address));
-        own.chain(fixed).map(|(length, key, address)| Klm {
-            byte_count: length.into(),
-            mkey: key.get().into(),
-            address: address.into(),
-        })
+        let ksm = ksm.iter().map(|entry| KlmEntry { address: entry.address, length: 0, key: entry.key });
+        klm.iter().copied().chain(ksm).map(KlmEntry::to_wire)
     }
 }
 
@@ -139,7 +134,7 @@ impl MkeyEntries<'_> {
 ///     mailbox: &mut [u8],
 /// ) -> Result<usize, CommandError> {
 ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
-///     let command = CreateListMkey::new(pd, access, address, MkeyEntries::Own(memory), device)?;
+///     let command = CreateListMkey::new(pd, access, address, MkeyEntries::Klm(memory), device)?;
 ///     let request = command.encode(mailbox)?;
 ///     Ok(request.len())
 /// }
@@ -178,14 +173,13 @@ impl<'a> CreateListMkey<'a> {
             return Err(CommandError::TooManyEntries { command, entries, max });
         }
         match entries {
-            MkeyEntries::Fixed(..) if !device.fixed_entry_size => {
+            MkeyEntries::Ksm(..) if !device.fixed_buffer_size => {
                 return Err(CommandError::Unsupported { command, what: "entries of one length" });
             }
-            MkeyEntries::Fixed(..) => {}
-            MkeyEntries::Own(entries) => {
-                let wrong = |entry: &KlmEntry| !(1..=KlmEntry::MAX_BYTES).contains(&entry.length);
-                if let Some((entry, index)) = entries.iter().zip(0..).find(|(entry, _)| wrong(entry)) {
-                    return Err(CommandError::EntryLength { command, index, length: entry.length });
+            MkeyEntries::Ksm(..) => {}
+            MkeyEntries::Klm(entries) => {
+                if let Some((index, length)) = KlmEntry::wrong_length(entries) {
+                    return Err(CommandError::EntryLength { command, index: index as u32, length });
                 }
             }
         }
@@ -257,8 +251,8 @@ impl Command for CreateListMkey<'_> {
         input.header = RequestHeader::new(Self::OPCODE);
         let rights = self.access.to_wire();
         let (mode, log_size) = match self.entries {
-            MkeyEntries::Own(_) => (MkcFlags::KLM, 0),
-            MkeyEntries::Fixed(size, _) => (MkcFlags::KSM, size.0),
+            MkeyEntries::Klm(_) => (MkcFlags::KLM, 0),
+            MkeyEntries::Ksm(size, _) => (MkcFlags::KSM, size.0),
         };
         let flags = MkcFlags::new()
             .with_local_read(true)

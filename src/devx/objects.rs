@@ -572,7 +572,7 @@ impl ProtectionDomain {
     /// /// Two buffers as one space that a peer may read.
     /// fn join(pd: &ProtectionDomain, [a, b]: [&Buffer; 2]) -> Result<ListMkey, DevxError> {
     ///     let entries = [a.entry(0..a.len()), b.entry(0..b.len())];
-    ///     pd.create_list_mkey(Access::REMOTE_READ, 0, MkeyEntries::Own(&entries))
+    ///     pd.create_list_mkey(Access::REMOTE_READ, 0, MkeyEntries::Klm(&entries))
     /// }
     /// ```
     ///

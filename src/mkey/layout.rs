@@ -31,6 +31,17 @@ impl KlmEntry {
     /// The longest entry, in bytes: 2 GiB (rdma-core `set_bind_wr`: "KLM support only 2GB").
     pub const MAX_BYTES: u32 = Klm::MAX_BYTES;
 
+    /// Returns number and length of the first entry whose length no entry can have.
+    pub(crate) fn wrong_length(entries: &[Self]) -> Option<(usize, u32)> {
+        let mut lengths = entries.iter().map(|entry| entry.length).enumerate();
+        lengths.find(|(_, length)| !(1..=Self::MAX_BYTES).contains(length))
+    }
+
+    /// Returns it as the device reads it.
+    pub(crate) fn to_wire(self) -> Klm {
+        Klm { byte_count: self.length.into(), mkey: self.key.get().into(), address: self.address.into() }
+    }
+
     /// Returns length and key, which stand side by side, with one load.
     #[inline]
     pub(crate) fn length_and_key(&self) -> (u32, u32) {

@@ -91,20 +91,14 @@ impl<'m> RegisteredList<'m> {
             let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
             return Err(ConfigError::TooManyEntries { entries, max: max as u16 });
         }
-        let wrong = |entry: &KlmEntry| !(1..=KlmEntry::MAX_BYTES).contains(&entry.length);
-        if let Some((entry, index)) = entries.iter().zip(0..).find(|(entry, _)| wrong(entry)) {
-            return Err(ConfigError::EntryLength { index, length: entry.length });
+        if let Some((index, length)) = KlmEntry::wrong_length(entries) {
+            return Err(ConfigError::EntryLength { index: index as u16, length });
         }
         for (block, entries) in self.blocks.iter_mut().zip(entries.chunks(OCTOWORDS_PER_BLOCK)) {
             *block = Wqebb::ZERO;
             let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
             for (slot, entry) in slots.iter_mut().zip(entries) {
-                let klm = Klm {
-                    byte_count: entry.length.into(),
-                    mkey: entry.key.get().into(),
-                    address: entry.address.into(),
-                };
-                *slot = transmute!(klm);
+                *slot = transmute!(entry.to_wire());
             }
             self.length += entries.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
         }

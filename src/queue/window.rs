@@ -29,8 +29,8 @@ impl SendRequest<'_, '_> {
         if window.is_bound() {
             return Err(ConfigError::WindowBound.into());
         }
-        if !(1..=KlmEntry::MAX_BYTES).contains(&range.length) {
-            return Err(ConfigError::EntryLength { index: 0, length: range.length }.into());
+        if let Some((_, length)) = KlmEntry::wrong_length(&[range]) {
+            return Err(ConfigError::EntryLength { index: 0, length }.into());
         }
         ConfigError::check_space(start, range.length.into())?;
         let (key, qpn) = (window.next_key(), self.state.qpn());

@@ -4,7 +4,6 @@ use super::control::{self, ControlFields};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::{Key, Qpn};
 use crate::wire::ctrl::{ControlSegment, Opcode};
-use crate::wire::klm::Klm;
 use crate::wire::mkey_context::{MkeyContext, QpnMkey};
 use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS};
@@ -49,17 +48,12 @@ pub(crate) fn bind(
         len: U64::new(range.length.into()),
         ..MkeyContext::default()
     };
-    let entry = Klm {
-        byte_count: U32::new(range.length),
-        mkey: U32::new(range.key.get()),
-        address: U64::new(range.address),
-    };
     let [head, context, list, ..] = blocks else { return };
     *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
     *context = transmute!(new_context);
     *list = ZEROS;
     let [first, ..] = list;
-    *first = transmute!(entry);
+    *first = transmute!(range.to_wire());
     let [ctrl, ..] = head;
     control::write(ctrl, Opcode::UMR, BIND_BLOCKS * OCTOWORDS_PER_BLOCK, fields, key.get());
 }

@@ -281,7 +281,7 @@ impl Board for DevxBoard {
             login: self.factory.is_some(),
             // Whoever names a device means one.
             hardware: self.name != UVERBS,
-            fixed_entries: general.fixed_entry_size,
+            fixed_entries: general.fixed_buffer_size,
             bare: false,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
             memcpy: general.log_max_memcpy_bytes().is_some(),

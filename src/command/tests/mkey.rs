@@ -180,7 +180,7 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(refused.to_string(), "CREATE_MKEY: 20 translation entries, the device takes 16");
     let list = [KlmEntry { address: 0, length: 1, key: Key::from_raw(0x5600) }; 17];
     let new =
-        |count: usize| CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Own(&list[..count]), &device);
+        |count: usize| CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Klm(&list[..count]), &device);
     assert_eq!(new(16).unwrap().length(), 16);
     assert_eq!(new(17).unwrap_err().to_string(), "CREATE_MKEY: 17 translation entries, the device takes 16");
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
@@ -189,13 +189,13 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
 #[test]
 fn an_mkey_brings_its_list() {
     let device =
-        GeneralCapabilities { fixed_entry_size: true, relaxed_ordering_read: true, ..general(GENERAL) };
+        GeneralCapabilities { fixed_buffer_size: true, relaxed_ordering_read: true, ..general(GENERAL) };
     let keys = [0x0102_0304, 0x1112_1314, 0x2122_2324, 0x3132_3334, 0x4142_4344].map(Key::from_raw);
     let entries = keys.map(|key| KlmEntry { address: 0x1122_3344_5566_7788, length: 0x1000_0001, key });
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let new = |entries| CreateListMkey::new(pd(), access, 0x7000_0000_1234, entries, &device).unwrap();
     // As DPDK's `mlx5_devx_cmd_mkey_create` fills the command in: five entries, padded to eight.
-    let command = new(MkeyEntries::Own(&entries)).with_tag(0x5a);
+    let command = new(MkeyEntries::Klm(&entries)).with_tag(0x5a);
     assert_eq!((command.address(), command.length()), (0x7000_0000_1234, 0x5000_0005));
     let mut golden = vec![
         (0, 0x0200_0000),
@@ -221,8 +221,8 @@ fn an_mkey_brings_its_list() {
     assert_eq!(command.decode(&from_words(16, &[(8, 0x12_3456)])), Ok(Key::from_raw(0x1234_565a)));
 
     // All of one length: access mode 3, the length where pages have theirs, and no length in the entries (kernel `mlx5_ksm`).
-    let fixed = keys.map(|key| FixedEntry { address: 0x1122_3344_5566_7788, key });
-    let command = new(MkeyEntries::Fixed(EntrySize::new(1 << 21).unwrap(), &fixed[..2]))
+    let fixed = keys.map(|key| KsmEntry { address: 0x1122_3344_5566_7788, key });
+    let command = new(MkeyEntries::Ksm(KsmEntrySize::new(1 << 21).unwrap(), &fixed[..2]))
         .with_length((2 << 21) - 1)
         .unwrap()
         .with_relaxed_ordering(&device)
@@ -258,7 +258,7 @@ fn lists_that_no_mkey_can_have_are_refused() {
     let device = GeneralCapabilities { relaxed_ordering_write: false, ..general(GENERAL) };
     let entry = KlmEntry { address: 0, length: 1 << 31, key: Key::from_raw(0x5600) };
     let new = |address, entries: &[KlmEntry]| {
-        CreateListMkey::new(pd(), Access::NONE, address, MkeyEntries::Own(entries), &device)
+        CreateListMkey::new(pd(), Access::NONE, address, MkeyEntries::Klm(entries), &device)
             .map(|mkey| mkey.length())
             .map_err(|error| error.to_string())
     };
@@ -272,16 +272,16 @@ fn lists_that_no_mkey_can_have_are_refused() {
     assert_eq!(new(u64::MAX - (1 << 31) + 1, &[entry]), Ok(1 << 31), "to the last address");
     assert_eq!(new(u64::MAX - 7, &[entry]), refused("a space of 2147483648 bytes, it can have 8"));
     let whole = [entry];
-    let list = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Own(&whole), &device).unwrap();
+    let list = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Klm(&whole), &device).unwrap();
     assert_eq!(list.with_length(1).unwrap().length(), 1);
     assert!(list.with_length((1 << 31) + 1).is_err() && list.with_length(0).is_err());
     assert!(list.with_relaxed_ordering(&device).is_err());
-    let fixed = [FixedEntry::default()];
-    let size = EntrySize::new(4096).unwrap();
-    let refused = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Fixed(size, &fixed), &device);
+    let fixed = [KsmEntry::default()];
+    let size = KsmEntrySize::new(4096).unwrap();
+    let refused = CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Ksm(size, &fixed), &device);
     assert_eq!(refused.unwrap_err().to_string(), "CREATE_MKEY: the device has no entries of one length");
-    assert_eq!((EntrySize::new(EntrySize::MAX).unwrap().bytes(), size.bytes()), (1 << 31, 4096));
+    assert_eq!((KsmEntrySize::new(KsmEntrySize::MAX).unwrap().bytes(), size.bytes()), (1 << 31, 4096));
     for bytes in [0, 2048, 4097, 3 << 20, u32::MAX] {
-        assert!(EntrySize::new(bytes).is_err(), "{bytes}");
+        assert!(KsmEntrySize::new(bytes).is_err(), "{bytes}");
     }
 }

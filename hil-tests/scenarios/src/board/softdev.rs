@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ptr::NonNull;
 use mlx5_mkey::command::{
-    Command, CqeSize, CreateListMkey, FixedEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
+    Command, CqeSize, CreateListMkey, KsmEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
 };
 use mlx5_mkey::mkey::{
     Access, KlmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
@@ -353,15 +353,14 @@ impl Board for SoftBoard {
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
-        (capabilities.log_max_entries, capabilities.fixed_entry_size) = (16, true);
+        (capabilities.log_max_entries, capabilities.fixed_buffer_size) = (16, true);
         let pd = Pdn::new(self.pd).map_err(|error| error.to_string())?;
         let command = CreateListMkey::new(pd, access, address, entries, &capabilities)
             .map_err(|error| error.to_string())?;
         let (log_entry, entries): (_, Vec<Klm>) = match entries {
-            MkeyEntries::Own(entries) => (None, entries.iter().map(klm).collect()),
-            MkeyEntries::Fixed(size, entries) => {
-                let entry =
-                    |entry: &FixedEntry| KlmEntry { address: entry.address, length: 0, key: entry.key };
+            MkeyEntries::Klm(entries) => (None, entries.iter().map(klm).collect()),
+            MkeyEntries::Ksm(size, entries) => {
+                let entry = |entry: &KsmEntry| KlmEntry { address: entry.address, length: 0, key: entry.key };
                 (
                     Some(size.bytes().ilog2() as u8),
                     entries.iter().map(entry).map(|entry| klm(&entry)).collect(),

@@ -159,7 +159,7 @@ fn write(machine: &mut Machine, bare: &mut dyn Bare, way: Way) -> Verdict {
     });
     let remote = {
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let command = CreateListMkey::new(pd, access, 0x7000, MkeyEntries::Own(&ranges), &capabilities);
+        let command = CreateListMkey::new(pd, access, 0x7000, MkeyEntries::Klm(&ranges), &capabilities);
         let command = command.map_err(text)?;
         let mut mailbox = [0; CreateListMkey::INPUT + 64];
         let key = machine.commands.execute_in(&command, &mut mailbox, &mut machine.delay).map_err(text)?;

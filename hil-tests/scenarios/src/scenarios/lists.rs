@@ -9,7 +9,7 @@ use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, expected};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::command::{EntrySize, FixedEntry, MkeyEntries};
+use mlx5_mkey::command::{KsmEntry, KsmEntrySize, MkeyEntries};
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Direction, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, RegisteredList,
     Signature, SignatureChange, SignatureOrder,
@@ -78,7 +78,7 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
         entries.push(entry(&region, range.clone()));
         space.extend_from_slice(part(&data, range));
     }
-    let mkey = created(&mut pair, Access::ALL, MkeyEntries::Own(&entries))?;
+    let mkey = created(&mut pair, Access::ALL, MkeyEntries::Klm(&entries))?;
     let edges = [46, space.len() - 7];
     works(&mut pair, mkey, &space, &edges)?;
     // What was written is in the memory behind it, for an mkey over it as well.
@@ -89,14 +89,14 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     pair.configure(over, &config, Layout::List(&[inner]))?;
     same(&pair.tx(Tx::PeerRead, over, 0, 300)?.ok()?, part(&now, 100..400))?;
     // Its rights are those of its creation.
-    let locked = created(&mut pair, Access::NONE, MkeyEntries::Own(&entries))?;
+    let locked = created(&mut pair, Access::NONE, MkeyEntries::Klm(&entries))?;
     let moved = pair.tx(Tx::PeerRead, locked, START, 8)?;
     let (requester, receiver) = tx_refusal(Tx::PeerRead);
     fails("a read without the right", &moved, requester, receiver)?;
     pair.reconnect();
     // A list that no device takes is refused when it is made.
     let many = vec![entry(&region, 0..1); (1 << 16) + 1];
-    let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Own(&many));
+    let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Klm(&many));
     ensure!(
         refused.as_ref().is_err_and(|error| error.contains("65537 translation entries")),
         "a list of 65537 entries: {refused:?}"
@@ -112,9 +112,9 @@ fn m78_entries_of_one_length(board: &mut dyn Board) -> Verdict {
     let region: Region = pair.region(&data);
     let order = [5, 0, 7, 2, 2, 8];
     let entries = order
-        .map(|number: u64| FixedEntry { address: region.address + number * BYTES as u64, key: region.key });
-    let size = EntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
-    let mkey = created(&mut pair, Access::ALL, MkeyEntries::Fixed(size, &entries))?;
+        .map(|number: u64| KsmEntry { address: region.address + number * BYTES as u64, key: region.key });
+    let size = KsmEntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
+    let mkey = created(&mut pair, Access::ALL, MkeyEntries::Ksm(size, &entries))?;
     let space: Vec<u8> = order
         .iter()
         .flat_map(|number| part(&data, *number as usize * BYTES..(*number as usize + 1) * BYTES).to_vec())
