@@ -232,8 +232,9 @@ impl<'a> CreateListMkey<'a> {
     }
 
     /// Returns the octowords of the entries, padded to whole blocks as DPDK does.
+    // The compiler may put it where the command is carried, with the overflow checks there: it cannot overflow.
     const fn octowords(&self) -> usize {
-        self.entries.count().next_multiple_of(OCTOWORDS_PER_BLOCK)
+        self.entries.count().div_ceil(OCTOWORDS_PER_BLOCK).saturating_mul(OCTOWORDS_PER_BLOCK)
     }
 }
 
@@ -244,7 +245,7 @@ impl Command for CreateListMkey<'_> {
     type Reply = Key;
 
     fn input_bytes(&self) -> usize {
-        Self::INPUT + self.octowords() * OCTOWORD_BYTES
+        Self::INPUT.saturating_add(self.octowords().saturating_mul(OCTOWORD_BYTES))
     }
 
     fn write(&self, input: &mut CreateMkeyRequest) {
