@@ -729,7 +729,7 @@ pub enum CommandQueueError {
         /// Pages that it has, or may have: some that it was given without a good answer.
         pages: u32,
     },
-    /// The firmware gave a page back that it was not given, or that was back before.
+    /// The firmware gave a page back that its source did not give it, or knows to be back.
     ForeignPage {
         /// Where the page is, by the firmware.
         address: u64,

@@ -50,7 +50,8 @@ pub unsafe extern "C" fn mlx5mk_list_create(
 /// Writes the entries, in place of those that were there. No request that was posted with the list may be outstanding: the device reads it
 /// when it executes them.
 ///
-/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31: the list is then empty.
+/// Errors: MLX5MK_CONFIG for more than there is room for, or an entry of 0 bytes or over 2^31; MLX5MK_ARGUMENT. The list is then as
+/// before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_list_write(
     list: Option<&mut List>,
@@ -73,8 +74,9 @@ pub unsafe extern "C" fn mlx5mk_list_destroy(list: Option<Box<List>>) {
     drop(list);
 }
 
-/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. Where the list is empty the layout in force
-/// stays. The list stays as it is until the request has completed.
+/// As mlx5mk_post_configure, with the entries of a list: as many as the mkey has room for. An empty list leaves the mkey no space.
+/// Signature and crypto properties are written behind the entries: the list is not written, posted again or destroyed before the request
+/// has completed.
 ///
 /// Errors: as mlx5mk_post_configure.
 #[unsafe(no_mangle)]
@@ -98,9 +100,10 @@ pub unsafe extern "C" fn mlx5mk_post_configure_list(
 }
 
 /// Replaces entries of the list layout of an mkey in use, from number `first` on, which is a multiple of 4: all else of it stays, its length
-/// too. Entries that do not fill their last block of 4 end the layout. The array is read during the call only.
+/// too, so the new entries have as many bytes together as the old ones. Entries that do not fill their last block of 4 end the layout.
+/// The array is read during the call only.
 ///
-/// Errors: MLX5MK_CONFIG, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
+/// Errors: MLX5MK_CONFIG, for an mkey without a list in force too, MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and mkey are then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_replace(
     qp: Option<&mut Qp>,

@@ -12,11 +12,11 @@
 //!   and has written to no other argument.
 //! - **Arguments** are NULL only where a function says so: else the code is [`MLX5MK_ARGUMENT`], as for a number that makes no
 //!   sense. What else a pointer leads to is not looked at: it is what its type says. What an argument leads to is read or written
-//!   during the call only, but for memory that is registered, and objects of libibverbs that are adopted.
+//!   during the call only, but for memory that is registered, that of lists too, and objects of libibverbs that are adopted.
 //! - **Threads**: a completion queue, the queue pairs that complete to it, and the pools whose signature errors arrive at it are a
 //!   group; so are a queue pair's two completion queues. Calls with handles of one group are made one after the other, by any
-//!   thread, of several groups at the same time. A pool without signatures and a prepared configuration are used by one thread at a
-//!   time. Devices, protection domains, memory regions and keys may be used by several threads at once. A destroy function is
+//!   thread, of several groups at the same time. A pool without signatures, a prepared configuration, a list and windows are used by
+//!   one thread at a time. Devices, protection domains, memory regions and keys may be used by several threads at once. A destroy function is
 //!   called when no other call uses the handle. There is no global state.
 //! - **Destroying** what the kernel does not let go keeps the memory that it uses, since the device may still write to it.
 //! - **Nothing unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust 1.81). The core cannot panic,

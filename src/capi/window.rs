@@ -74,9 +74,10 @@ pub unsafe extern "C" fn mlx5mk_windows_take(
 
 /// Binds a window in use to a range of a registered region (IBV_WR_BIND_MW): under a key that is written to `key`, the peer of this queue
 /// pair may do what `rights` says, whatever the region allows it, until the window is put back. The range begins at address `start` for the
-/// peer. The region allows local writing where the peer may write. The device sees nothing before mlx5mk_doorbell.
+/// peer. `rights` are MLX5MK_REMOTE_…; the region is of the windows' protection domain, and allows local writing where the peer may write.
+/// The device sees nothing before mlx5mk_doorbell.
 ///
-/// Errors: MLX5MK_CONFIG for a window that is bound, or a range of 0 bytes or over 2^31; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and
+/// Errors: MLX5MK_CONFIG for a window that is bound, a range of 0 bytes or over 2^31, or one that ends behind 2^64; MLX5MK_FULL, MLX5MK_ARGUMENT. Queue pair and
 /// window are then as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_post_bind(
@@ -101,7 +102,7 @@ pub unsafe extern "C" fn mlx5mk_post_bind(
     })
 }
 
-/// Puts a window back. A bound one is revoked by a request of the queue pair that bound it, which is called `id` (IBV_WR_LOCAL_INV), with
+/// Puts a window back. A bound one is revoked by a request of the queue pair that bound it (another one is refused that by the device), which is called `id` (IBV_WR_LOCAL_INV), with
 /// these flags; ask for MLX5MK_FENCED where requests before it still use its key. Whoever takes it next may bind it on the same queue pair at
 /// once, on another one when the request has completed. NULL as `qp` is for a window that was not bound, that the peer has invalidated (a
 /// completion says so), or whose queue pair is gone.
@@ -120,8 +121,9 @@ pub unsafe extern "C" fn mlx5mk_windows_put(
         let windows = given(windows, "windows")?;
         let used = windows.used(window)?;
         match qp {
-            Some(qp) => flagged(qp, id, flags)?.invalidate_window(used)?,
-            None => used.note_invalidated(),
+            // What was not bound has no key that a peer could use.
+            Some(qp) if used.is_bound() => flagged(qp, id, flags)?.invalidate_window(used)?,
+            _ => used.note_invalidated(),
         }
         if let Some(in_use) = windows.in_use.get_mut(window as usize) {
             *in_use = false;

@@ -192,7 +192,8 @@ pub struct MkeySpec<'c> {
     pub update_tag: bool,
     /// The peer may invalidate it.
     pub remote_invalidate: bool,
-    /// Writes through it may pass one another, and reads pass writes where the device can do that as well (kernel `mlx5_set_mkey`).
+    /// Writes through it may pass one another, and reads pass writes where the device can do that as well (kernel
+    /// `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
     /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
     pub access: Access,

@@ -170,7 +170,7 @@ impl<'m, R: Registers> CommandQueue<'m, R> {
     /// than its type, as [`CreateListMkey`](crate::command::CreateListMkey) is with its list.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`].
+    /// [`CommandError::MailboxTooShort`] for memory of fewer bytes, else as [`CommandQueue::execute`].
     pub fn execute_in<C: Command>(
         &mut self,
         command: &C,

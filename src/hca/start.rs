@@ -23,8 +23,8 @@ pub trait PageSource {
     /// Takes a page; `None` where there is none left.
     fn take(&mut self) -> Option<u64>;
 
-    /// Takes a page back, and returns whether it was taken from here and is not back yet. Else nothing may change: the address is what
-    /// the device reports, which may be any multiple of 4096, or the same one twice.
+    /// Takes a page back, and returns whether it was taken from here and, as far as the source knows, is not back yet. Else nothing may
+    /// change: the address is what the device reports, which may be any multiple of 4096, or the same one twice.
     fn put_back(&mut self, address: u64) -> bool;
 }
 
@@ -189,8 +189,8 @@ impl<R: Registers> CommandQueue<'_, R> {
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<u32, CommandQueueError> {
-        let is_place = |held: &Held| held.pages == 0 || held.function == function;
-        let place = self.held.iter().position(is_place);
+        let own = self.held.iter().position(|held| held.pages > 0 && held.function == function);
+        let place = own.or_else(|| self.held.iter().position(|held| held.pages == 0));
         let place = place.ok_or(CommandQueueError::PagesKept { pages: self.held_pages() })?;
         let mut taken = 0_usize;
         // There is no page at 0.
@@ -219,15 +219,25 @@ impl<R: Registers> CommandQueue<'_, R> {
         given.map(|()| PAGES as u32)
     }
 
-    /// Takes all pages back, of each function.
+    /// Takes all pages back, of each function, and returns the first error.
     fn reclaim(
         &mut self,
         source: &mut impl PageSource,
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
+        let [first, second] = [0, 1].map(|place| self.reclaim_from(place, source, delay));
+        first.and(second)
+    }
+
+    /// Takes the pages of one function back.
+    fn reclaim_from(
+        &mut self,
+        place: usize,
+        source: &mut impl PageSource,
+        delay: &mut impl DelayNs,
+    ) -> Result<(), CommandQueueError> {
         let mut waited = 0_u32;
-        while let Some(place) = self.held.iter().position(|held| held.pages > 0) {
-            let function = self.held.get(place).map_or(Function::OWN, |held| held.function);
+        while let Some(&Held { function, pages: 1.. }) = self.held.get(place) {
             let taken = self.execute(&TakePages::<MANY> { function }, delay)?;
             let mut foreign = Ok(());
             for address in taken.addresses().iter().copied() {

@@ -83,9 +83,8 @@ impl<'m> RegisteredList<'m> {
     /// Writes the entries, padded with zeros to whole blocks, in place of those that were there.
     ///
     /// # Errors
-    /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]: the list is then empty.
+    /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
     pub fn write(&mut self, entries: &[KlmEntry]) -> Result<(), ConfigError> {
-        (self.entries, self.length) = (0, 0);
         let max = self.capacity();
         if entries.len() > max {
             let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
@@ -94,6 +93,7 @@ impl<'m> RegisteredList<'m> {
         if let Some((index, length)) = KlmEntry::wrong_length(entries) {
             return Err(ConfigError::EntryLength { index: index as u16, length });
         }
+        self.length = 0;
         for (block, entries) in self.blocks.iter_mut().zip(entries.chunks(OCTOWORDS_PER_BLOCK)) {
             *block = Wqebb::ZERO;
             let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
@@ -180,13 +180,13 @@ mod tests {
         let mut list = RegisteredList::new(&mut memory, 0, KEY).unwrap();
         list.write(&[entry(1); 4]).unwrap();
         assert_eq!(list.write(&[entry(1); 5]), Err(ConfigError::TooManyEntries { entries: 5, max: 4 }));
-        assert_eq!((list.entries(), list.length()), (0, 0));
         for length in [0, (1 << 31) + 1] {
             assert_eq!(
                 list.write(&[entry(1), entry(length)]),
                 Err(ConfigError::EntryLength { index: 1, length })
             );
         }
+        assert_eq!((list.entries(), list.length()), (4, 4));
         let mut many = std::vec![Wqebb::ZERO; 16386];
         let list = RegisteredList::new(&mut many, 0, KEY).unwrap();
         assert_eq!(list.capacity(), 65532);

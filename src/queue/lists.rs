@@ -10,8 +10,8 @@ use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a layout that the device takes from registered memory: as long
-    /// as the mkey has room for, whatever fits into a request. The BSFs are written behind the list when this is called, and stay
-    /// there until the request has completed.
+    /// as the mkey has room for, whatever fits into a request. An empty list leaves the mkey no space. The BSFs are written behind the
+    /// list when this is called, and stay there until the request has completed.
     ///
     /// # Errors
     /// As [`SendRequest::configure_mkey`].

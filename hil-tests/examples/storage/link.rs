@@ -1,7 +1,7 @@
 //! The way to the other side: queue pairs on one completion queue, and the mkeys of their commands.
 
-use super::Outcome;
 use super::capsule::CAPSULE;
+use super::{Lost, Outcome};
 use mlx5_mkey::command::{Psn, UserIndex};
 use mlx5_mkey::devx::{
     Buffer, ConnectOptions, CqReader, CqSpec, Device, MkeySpec, Mkeys, ProtectionDomain, QpAddress,
@@ -112,7 +112,7 @@ impl Link {
     /// Connects new or reset queue pairs to those of the other side.
     pub(crate) fn connect(&mut self, peers: &[Address]) -> Outcome {
         if peers.len() != self.qpns.len() {
-            return Err(format!("{} queue pairs here, {} there", self.qpns.len(), peers.len()).into());
+            return Err(Lost(format!("{} queue pairs here, {} there", self.qpns.len(), peers.len())).into());
         }
         let options = self.options;
         for (index, peer) in peers.iter().enumerate() {
@@ -122,7 +122,8 @@ impl Link {
                 queue.post_receive(id, &[sge])?;
             }
             queue.publish_receives();
-            queue.control().connect(&QpAddress::from_bytes(peer)?, &options)?;
+            let peer = QpAddress::from_bytes(peer).map_err(|error| Lost(error.to_string()))?;
+            queue.control().connect(&peer, &options)?;
         }
         Ok(())
     }

@@ -459,7 +459,9 @@ impl<const N: usize> World<'_, N> {
             (OwnLayout::List(entries), view) => {
                 assert_eq!(umr.length(), Some(change.length));
                 let written = view.iter().flat_map(LayoutView::list_entries);
-                assert!(written.take(entries.len()).eq(entries.iter().copied()));
+                // Where the first key is the code of an interleaved layout, the list cannot be told from one.
+                let is_ambiguous = entries.first().is_some_and(|first| first.key == Key::from_raw(0x400));
+                assert!(is_ambiguous || written.take(entries.len()).eq(entries.iter().copied()));
             }
             (OwnLayout::Interleaved(_, entries), Some(view)) => {
                 assert_eq!(umr.length(), Some(change.length));
