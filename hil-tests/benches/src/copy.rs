@@ -124,6 +124,7 @@ impl Side for BareCopy {
     fn does(&self, work: Work, _batch: usize) -> bool {
         !(matches!(work, Work::Receive | Work::RdmaWriteBlueFlame)
             || work.is_io()
+            || work.is_on_full_queue()
             || work.writes_per_completion().is_some())
     }
 

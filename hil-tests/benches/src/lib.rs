@@ -12,7 +12,9 @@
 //!
 //! A run of requests begins at the ring's start and stays before its end, and completions are taken outside of what is
 //! counted. [`Work::List16Wrapped`] is about the ring's end, and those of whole I/Os ([`Work::IoList4`] and others) go round
-//! the ring and take their completions: they are means over whole laps.
+//! the ring and take their completions: they are means over whole laps. [`Work::RingFullList4`] and
+//! [`Work::MaxRequestsList4`] take a completion before each request: compare them with [`Work::List4`] and
+//! [`Work::Completion1`] together.
 
 #![no_std]
 // As in the tests: what is impossible stops.
@@ -120,6 +122,14 @@ pub enum Work {
     LimitedList4,
     /// Completions of 64 queue pairs in turn, on one completion queue.
     Completion64Queues,
+    /// [`Work::List4`], refused by a ring that is full.
+    RefusedRingFull,
+    /// [`Work::List4`], refused by a queue with as many requests as it may have.
+    RefusedMaxRequests,
+    /// A completion on a full ring, and [`Work::List4`] in the room that this makes.
+    RingFullList4,
+    /// A completion on a queue with as many requests as it may have, and [`Work::List4`] in the place of the one that is done.
+    MaxRequestsList4,
     /// A whole I/O: [`Work::List4`], silent, an RDMA WRITE of all of it, signalled, the doorbell, and the completion.
     IoList4,
     /// A whole I/O with [`Work::Xts4`].
@@ -202,6 +212,10 @@ impl Work {
         Self::CompletionEvery32,
         Self::LimitedList4,
         Self::Completion64Queues,
+        Self::RefusedRingFull,
+        Self::RefusedMaxRequests,
+        Self::RingFullList4,
+        Self::MaxRequestsList4,
         Self::IoList4,
         Self::IoXts4,
         Self::IoT10Dif1,
@@ -239,6 +253,10 @@ impl Work {
             Self::CompletionEvery32 => ("completion_every32", Plain, 1, ONE),
             Self::LimitedList4 => ("limited_list4", Plain, 4, ONE),
             Self::Completion64Queues => ("completion_64_queues", Plain, 1, ONE),
+            Self::RefusedRingFull => ("refused_ring_full", Plain, 4, ONE),
+            Self::RefusedMaxRequests => ("refused_max_requests", Plain, 4, ONE),
+            Self::RingFullList4 => ("ring_full_list4", Plain, 4, ONE),
+            Self::MaxRequestsList4 => ("max_requests_list4", Plain, 4, ONE),
             Self::IoList4 => ("io_list4", Plain, 4, ONE),
             Self::IoXts4 => ("io_xts4", Encrypted, 4, ONE),
             Self::IoT10Dif1 => ("io_t10dif1", Signed, 1, ONE),
@@ -301,6 +319,21 @@ impl Work {
         }
     }
 
+    /// Returns whether RDMA WRITEs fill the queue before a run, until one is refused.
+    pub const fn is_on_full_queue(self) -> bool {
+        self.is_refused() || matches!(self, Self::RingFullList4 | Self::MaxRequestsList4)
+    }
+
+    /// Returns whether it is about the most requests that a queue may have, rather than about its ring.
+    pub const fn is_limited(self) -> bool {
+        matches!(self, Self::RefusedMaxRequests | Self::MaxRequestsList4)
+    }
+
+    /// Returns whether it is refused.
+    pub const fn is_refused(self) -> bool {
+        matches!(self, Self::RefusedRingFull | Self::RefusedMaxRequests)
+    }
+
     /// Returns where the first request of a run begins, in blocks from the ring's end.
     pub const fn blocks_to_end(self) -> usize {
         match self {
@@ -322,7 +355,7 @@ impl Work {
         match self {
             Self::RdmaWrite | Self::RdmaWriteBlueFlame => 1,
             Self::Receive => 0,
-            _ if self.writes_per_completion().is_some() => 0,
+            _ if self.writes_per_completion().is_some() || self.is_refused() => 0,
             // A BSF stays as it is, or the layout does.
             Self::ReconfigureList4 | Self::ReconfigureTweak | Self::ReconfigureRefTag => 3 + psvs,
             // The header is an entry, too.

@@ -155,6 +155,19 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
+    /// Posts lists where there is no room, or where a completion makes room for each.
+    fn on_full_queue(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let Self { queue, limited, ios, volume, entries, cq_record, .. } = self;
+        let queue = if work.is_limited() { limited } else { queue };
+        let ios = first(ios, requests);
+        if work.is_refused() {
+            return requests::list4_refused(queue, ios, volume);
+        }
+        let mut completions = CompletionQueue::new(entries, cq_record).map_err(|_| "completion queue")?;
+        let completions = black_box(&mut completions);
+        requests::list4_after_completion(queue, completions, ios, volume).map_err(|_| "refused")?
+    }
+
     /// Does whole I/Os.
     fn io(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         let Self { queue, ios, volume, entries, cq_record, .. } = self;
@@ -260,6 +273,20 @@ impl<'m> Ours<'m> {
         Ok(())
     }
 
+    /// Fills a queue with RDMA WRITEs, and writes the completion entries that a run takes: each makes room for one request.
+    fn fill(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
+        let Self { queue, limited, ios, entries, .. } = self;
+        let (queue, freed) = if work.is_limited() { (limited, 1) } else { (queue, work.blocks() as u32) };
+        let io = &ios.first().ok_or("too few I/Os")?.io;
+        let start = queue.producer();
+        while requests::writes(queue, io, 1).is_ok() {}
+        entries.fill(Cqe::UNWRITTEN);
+        for (at, entry) in (1..).zip(entries.iter_mut().take(requests)) {
+            *entry = completion(queue.qpn(), 0, (start + at * freed - 1) as u16);
+        }
+        Ok(())
+    }
+
     /// Posts the work.
     fn post(&mut self, work: Work, batch: usize, requests: usize) -> Result<(), PostError> {
         let Self { queue, limited, ios, volume, .. } = self;
@@ -311,6 +338,9 @@ impl Side for Ours<'_> {
         if work.is_io() || work.writes_per_completion().is_some() {
             self.complete(work, requests)?;
         }
+        if work.is_on_full_queue() {
+            self.fill(work, requests)?;
+        }
         Ok(())
     }
 
@@ -320,6 +350,7 @@ impl Side for Ours<'_> {
             Work::Completion16 => self.poll_batches(requests),
             Work::Completion64Queues => self.poll_many(requests),
             _ if work.is_io() => self.io(work, requests),
+            _ if work.is_on_full_queue() => self.on_full_queue(work, requests),
             Work::RdmaWriteBlueFlame => self.rdma_write_blue_flame(requests).map_err(|_| "refused"),
             Work::SharedList4 if batch == 1 => self.shared_list4::<1>(requests).map_err(|_| "refused"),
             Work::SharedList4 => self.shared_list4::<BATCH>(requests).map_err(|_| "refused"),

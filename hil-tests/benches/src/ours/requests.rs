@@ -2,6 +2,7 @@
 
 use super::{OurIo, Queue, mkey, use_completion};
 use crate::{BLOCKS, Fault, Io, Work};
+use core::hint::black_box;
 use mlx5_mkey::error::PostError;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry,
@@ -180,6 +181,41 @@ pub(super) fn list4_locked(
         request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))?;
     }
     Ok(())
+}
+
+/// Lists of 4 entries on a queue that is full.
+#[inline(never)]
+pub(super) fn list4_refused(queue: &mut Queue<'_>, ios: &mut [OurIo], volume: &Volume) -> Result<(), Fault> {
+    for our in ios {
+        let request = queue.request(our.io.id).signaled();
+        match request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io)) {
+            Err(error @ (PostError::SendRingFull { .. } | PostError::TooManyRequests { .. })) => {
+                black_box(error);
+            }
+            _ => return Err("not refused"),
+        }
+    }
+    Ok(())
+}
+
+/// Lists of 4 entries, each in the room that a completion makes.
+#[inline(never)]
+pub(super) fn list4_after_completion(
+    queue: &mut Queue<'_>,
+    completions: &mut CompletionQueue<'_>,
+    ios: &mut [OurIo],
+    volume: &Volume,
+) -> Result<Result<(), Fault>, PostError> {
+    for our in ios {
+        let mut router = QpRouter { queues: &mut *queue, mkeys: &mut [] };
+        if let Err(fault) = use_completion(completions.poll(&mut router)) {
+            return Ok(Err(fault));
+        }
+        let request = queue.request(our.io.id).signaled();
+        request.configure_mkey(&mut our.mkey, &volume.prepared, entries::<4>(&our.io))?;
+        queue.ring_doorbell();
+    }
+    Ok(Ok(()))
 }
 
 /// The RDMA WRITE of an I/O, as [`rdma_write`] posts it.

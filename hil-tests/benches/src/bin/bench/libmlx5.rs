@@ -15,10 +15,13 @@ use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode, OpOwn};
 use mlx5_mkey::wqe::Sge;
 use std::io;
 use std::rc::Rc;
+use std::slice;
 
 /// `IBV_SEND_SIGNALED`, and with `IBV_SEND_INLINE`.
 const SIGNALED: u32 = 2;
 const INLINE: u32 = 8;
+/// For which there is no room.
+const ENOMEM: i32 = 12;
 /// `IBV_ACCESS_REMOTE_READ`.
 const REMOTE_READ: u32 = 4;
 
@@ -137,24 +140,30 @@ impl Libmlx5 {
         flags: u32,
         one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefIo),
     ) -> Result<(), Fault> {
-        let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
         for batch in self.ios[..requests].chunks_exact(BATCHED) {
-            // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
-            unsafe { ((*ex).start)(ex) };
-            for io in batch {
-                // SAFETY: as above.
-                unsafe {
-                    (*ex).wr_id = io.id;
-                    (*ex).wr_flags = flags;
-                }
-                one(ex, mlx5, io);
-            }
-            // SAFETY: as above.
-            if unsafe { ((*ex).complete)(ex) } != 0 {
+            if self.chain(batch, flags, &one) != 0 {
                 return Err("libmlx5 refuses");
             }
         }
         Ok(())
+    }
+
+    /// Issues a chain and returns what libmlx5 says of it: 0, or an error number.
+    #[inline(always)]
+    fn chain(&self, batch: &[RefIo], flags: u32, one: impl Fn(*mut QpEx, *mut Mlx5QpEx, &RefIo)) -> i32 {
+        let (ex, mlx5) = (self.queue.ex(), self.queue.mlx5());
+        // SAFETY: the queue pair is live, of libmlx5, and used by nobody else.
+        unsafe { ((*ex).start)(ex) };
+        for io in batch {
+            // SAFETY: as above.
+            unsafe {
+                (*ex).wr_id = io.id;
+                (*ex).wr_flags = flags;
+            }
+            one(ex, mlx5, io);
+        }
+        // SAFETY: as above.
+        unsafe { ((*ex).complete)(ex) }
     }
 
     /// One request of the library's `mkey_configure`, with as many setters as are told.
@@ -228,6 +237,39 @@ impl Libmlx5 {
             Self::configure(mlx5, io, 2);
             Self::list(mlx5, io);
         })
+    }
+
+    /// Lists for which there is no room.
+    #[inline(never)]
+    fn list_refused(&self, requests: usize) -> Result<(), Fault> {
+        for io in &self.ios[..requests] {
+            // SAFETY: two setters behind the builder.
+            let refused = self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
+                Self::configure(mlx5, io, 2);
+                Self::list(mlx5, io);
+            });
+            if std::hint::black_box(refused) != ENOMEM {
+                return Err("libmlx5 does not refuse");
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists, each in the room that a completion makes.
+    #[inline(never)]
+    fn list_after_completion(&self, requests: usize) -> Result<(), Fault> {
+        for io in &self.ios[..requests] {
+            self.poll::<1>(1)?;
+            // SAFETY: two setters behind the builder.
+            let posted = self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
+                Self::configure(mlx5, io, 2);
+                Self::list(mlx5, io);
+            });
+            if posted != 0 {
+                return Err("libmlx5 refuses");
+            }
+        }
+        Ok(())
     }
 
     #[inline(never)]
@@ -509,6 +551,16 @@ impl Libmlx5 {
         Ok(())
     }
 
+    /// Posts RDMA WRITEs until the queue is full, and writes completions of the first of them. The queue counts requests, whatever
+    /// their length: each completion makes room for one.
+    fn fill(&mut self, requests: usize) {
+        let start = producer(&self.queue);
+        while self.rdma_write::<1>(1).is_ok() {}
+        for at in 0..requests {
+            self.complete_send(0, self.queue.number, start.wrapping_add(at as u16));
+        }
+    }
+
     /// Posts the work.
     fn post_all(&self, work: Work, batch: usize, requests: usize) -> Result<(), Fault> {
         macro_rules! batched {
@@ -531,6 +583,8 @@ impl Libmlx5 {
             Work::ReconfigureRefTag => batched!(new_ref_tag),
             Work::Receive => batched!(receive),
             _ if work.is_io() => self.io_of(work.kind(), requests),
+            _ if work.is_refused() => self.list_refused(requests),
+            _ if work.is_on_full_queue() => self.list_after_completion(requests),
             Work::Completion16 => self.poll::<BATCH>(requests).map(drop),
             _ if work.writes_per_completion().is_some() => self.poll::<1>(requests).map(drop),
             _ => batched!(list_only),
@@ -562,7 +616,8 @@ impl Side for Libmlx5 {
         let exact = work.is_io() || work.blocks_to_end() != BLOCKS;
         loop {
             let to_end = self.queue.blocks - usize::from(producer(&self.queue)) % self.queue.blocks;
-            if to_end == work.blocks_to_end() || !exact && to_end >= BLOCKS {
+            let needed = if work.is_on_full_queue() { 2 * BLOCKS } else { BLOCKS };
+            if to_end == work.blocks_to_end() || !exact && to_end >= needed {
                 break;
             }
             self.rdma_write::<1>(1)?;
@@ -570,6 +625,9 @@ impl Side for Libmlx5 {
         }
         if work.is_io() || work.writes_per_completion().is_some() {
             self.complete_all(work, requests)?;
+        }
+        if work.is_on_full_queue() {
+            self.fill(if work.is_refused() { 0 } else { requests });
         }
         Ok(())
     }
@@ -593,6 +651,8 @@ impl Side for Libmlx5 {
                 }
                 self.poll::<1>(requests).map(drop)
             }
+            // The last request is an RDMA WRITE.
+            _ if work.is_refused() => self.drain_last(1).map(drop),
             _ => {
                 // Another request than the last would leave the queue fuller each time.
                 let last = self.drain_last(work.last_blocks())?;
