@@ -1,9 +1,9 @@
 //! What the test command does: some mutants, drawn by the commit, and the list of survivors.
 
 use crate::judge::{self, Verdict};
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Part};
 use crate::results::{self, Outcome, Results};
-use crate::tree::{Left, Tree};
+use crate::tree::{Built, Left, Tree};
 use crate::{PARTS, known, packages, program};
 use std::time::Duration;
 use xtask::run;
@@ -31,37 +31,29 @@ pub(crate) fn check() -> Result<(), String> {
     }
     let tree = Tree::copy()?;
     let wanted: Vec<_> =
-        (0..).zip(&drawn).map(|(number, (file, mutant, _))| (number, *file, *mutant)).collect();
+        (0..).zip(&drawn).map(|(number, drawn)| (number, drawn.file, drawn.mutant)).collect();
     let mut left = Left::default();
     let parts: Vec<_> = PARTS.iter().collect();
     let built = tree.build(&wanted, &packages(0, &parts), &mut left)?;
-    let mut missed = Vec::new();
-    for (number, (file, mutant, test)) in (0..).zip(&drawn) {
-        let (of, test) = test.split_once(' ').unwrap_or((test, ""));
+    let (mut missed, mut alone) = (Vec::new(), Vec::new());
+    for (number, drawn) in (0..).zip(&drawn) {
+        if judge::ask(drawn.judge(&built)?, None, &[drawn.test], LIMIT)? != Verdict::Passed {
+            return Err(format!("{} of {} fails without a mutant", drawn.test, drawn.program));
+        }
         if left.alone.contains(&number) {
-            continue;
-        }
-        let judge = program(&built, of).ok_or_else(|| format!("no tests of {of} were built"))?;
-        if judge::ask(judge, None, &[test], LIMIT)? != Verdict::Passed {
-            return Err(format!("{test} of {of} fails without a mutant"));
-        }
-        let named = judge::ask(judge, Some(number), &[test], LIMIT)?;
-        // A test may have another name by now.
-        if named == Verdict::Passed && judge::ask(judge, Some(number), &[], LIMIT)? == Verdict::Passed {
-            missed.push(format!("{file}:{mutant}: not noticed by {test} of {of}, nor by another test"));
+            alone.push(drawn);
+        } else if !drawn.is_noticed(&built, Some(number))? {
+            // With a constant function the compiler may have computed before the mutant was on.
+            let computed = left.constant.contains(&number);
+            if computed { alone.push(drawn) } else { missed.push(drawn.missed()) }
         }
     }
-    // Of constants, say: they cannot be switched on while tests run. After the others, as each changes what is built.
-    for (_, (file, mutant, test)) in (0..).zip(&drawn).filter(|(number, _)| left.alone.contains(number)) {
-        let (of, test) = test.split_once(' ').unwrap_or((test, ""));
-        let part = PARTS.iter().filter(|part| file.starts_with(&format!("{}/", part.folder)));
-        let built = tree.build_alone(file, mutant, &packages(0, &part.collect::<Vec<_>>()))?;
-        let judge = built.as_deref().and_then(|built| program(built, of));
-        let judge = judge.ok_or_else(|| format!("{file}:{mutant}: no tests of {of} were built"))?;
-        if judge::ask(judge, None, &[test], LIMIT)? == Verdict::Passed
-            && judge::ask(judge, None, &[], LIMIT)? == Verdict::Passed
-        {
-            missed.push(format!("{file}:{mutant}: not noticed by {test} of {of}, nor by another test"));
+    // Last, as each overwrites the programs that were built with the others.
+    for drawn in alone {
+        let built = tree.build_alone(drawn.file, drawn.mutant, &packages(0, &[drawn.part]))?;
+        let built = built.ok_or_else(|| format!("{}:{} is not built", drawn.file, drawn.mutant))?;
+        if !drawn.is_noticed(&built, None)? {
+            missed.push(drawn.missed());
         }
     }
     println!("{} of {} mutants that were drawn are caught", drawn.len() - missed.len(), drawn.len());
@@ -70,6 +62,36 @@ pub(crate) fn check() -> Result<(), String> {
     }
     missed.extend(faults);
     if missed.is_empty() { Ok(()) } else { Err(missed.join("\n")) }
+}
+
+/// A mutant that was drawn, and the test that caught it.
+struct Drawn<'a> {
+    part: &'static Part,
+    file: &'a str,
+    mutant: &'a Mutant,
+    program: &'a str,
+    test: &'a str,
+}
+
+impl Drawn<'_> {
+    /// Returns the program of the test.
+    fn judge<'b>(&self, built: &'b [Built]) -> Result<&'b Built, String> {
+        program(built, self.program).ok_or_else(|| format!("no tests of {} were built", self.program))
+    }
+
+    /// Returns whether the test notices the mutant, or another, as a test may have another name by now. The mutant is switched on by
+    /// its number, or always on in what was built.
+    fn is_noticed(&self, built: &[Built], number: Option<u32>) -> Result<bool, String> {
+        let judge = self.judge(built)?;
+        let passes =
+            |tests: &[&str]| judge::ask(judge, number, tests, LIMIT).map(|said| said == Verdict::Passed);
+        Ok(!passes(&[self.test])? || !passes(&[])?)
+    }
+
+    fn missed(&self) -> String {
+        let Self { file, mutant, program, test, .. } = self;
+        format!("{file}:{mutant}: not noticed by {test} of {program}, nor by another test")
+    }
 }
 
 /// Compares the list of survivors with the source: returns what is wrong, and prints what is old.
@@ -121,7 +143,7 @@ fn has_function(text: &str, path: &str) -> bool {
 }
 
 /// Draws from what unit tests have caught in files that are as they were, by the commit.
-fn draw(results: &Results) -> Result<Vec<(&str, &Mutant, &str)>, String> {
+fn draw(results: &Results) -> Result<Vec<Drawn<'_>>, String> {
     let mut caught = Vec::new();
     for part in PARTS {
         let files = results::files(part)?;
@@ -130,13 +152,11 @@ fn draw(results: &Results) -> Result<Vec<(&str, &Mutant, &str)>, String> {
             else {
                 continue;
             };
-            caught.extend(source.rows.iter().filter_map(|(mutant, outcome)| match outcome {
-                Outcome::Caught(test)
-                    if crate::judges(part, 0).iter().any(|name| test.starts_with(&format!("{name} "))) =>
-                {
-                    Some((file.as_str(), mutant, test.as_str()))
-                }
-                _ => None,
+            caught.extend(source.rows.iter().filter_map(|(mutant, outcome)| {
+                let Outcome::Caught(test) = outcome else { return None };
+                let (program, test) = test.split_once(' ')?;
+                let unit = crate::judges(part, 0).contains(&program);
+                unit.then_some(Drawn { part, file, mutant, program, test })
             }));
         }
     }
