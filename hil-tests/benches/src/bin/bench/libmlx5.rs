@@ -239,16 +239,21 @@ impl Libmlx5 {
         })
     }
 
+    /// Issues a list in a chain of its own, and returns what libmlx5 says of it.
+    #[inline(always)]
+    fn one_list(&self, io: &RefIo) -> i32 {
+        // SAFETY: two setters behind the builder.
+        self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
+            Self::configure(mlx5, io, 2);
+            Self::list(mlx5, io);
+        })
+    }
+
     /// Lists for which there is no room.
     #[inline(never)]
     fn list_refused(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
-            // SAFETY: two setters behind the builder.
-            let refused = self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
-                Self::configure(mlx5, io, 2);
-                Self::list(mlx5, io);
-            });
-            if std::hint::black_box(refused) != ENOMEM {
+            if std::hint::black_box(self.one_list(io)) != ENOMEM {
                 return Err("libmlx5 does not refuse");
             }
         }
@@ -260,12 +265,7 @@ impl Libmlx5 {
     fn list_after_completion(&self, requests: usize) -> Result<(), Fault> {
         for io in &self.ios[..requests] {
             self.poll::<1>(1)?;
-            // SAFETY: two setters behind the builder.
-            let posted = self.chain(slice::from_ref(io), SIGNALED | INLINE, |_, mlx5, io| unsafe {
-                Self::configure(mlx5, io, 2);
-                Self::list(mlx5, io);
-            });
-            if posted != 0 {
+            if self.one_list(io) != 0 {
                 return Err("libmlx5 refuses");
             }
         }
