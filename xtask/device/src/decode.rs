@@ -25,7 +25,7 @@ bytes.
 HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
 xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate` wrote with --log or --log-json, or
 raw bytes; - reads standard input. Digits are bytes in the order in which they are written. A word
-that is both hex and a file is a file.
+that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the largest send rings.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
@@ -153,7 +153,7 @@ fn read_input(input: &[String]) -> Result<Input, String> {
             return Ok(Input::Bytes(bytes));
         }
     };
-    hex::read(raw)
+    hex::read(raw).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

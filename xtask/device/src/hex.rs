@@ -1,9 +1,40 @@
 //! Bytes out of the dumps of common programs: read right, or refused with the line that cannot be.
 
 use super::log_json;
+use std::fmt;
 
-/// The most bytes that are read, so that a repeated line cannot fill memory.
-const MOST: usize = 64 << 20;
+/// The most bytes of a dump that is text, so that a repeated line cannot fill memory: four of the largest send rings, of 32768
+/// blocks of 64 bytes. In it fits the completion queue of such a ring, too, with entries of 128 bytes. The largest completion queue
+/// of all has 1 GiB (2^23 entries of 128 bytes): who dumps that does not print it, and raw bytes have no limit.
+const MOST: usize = 4 * 32768 * 64;
+
+/// Why a dump is not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HexError {
+    /// Something is not hex: what, and in which line.
+    Text(String),
+    /// There are more bytes than [`MOST`], or a repeated line stands for more.
+    Long,
+}
+
+impl From<String> for HexError {
+    fn from(what: String) -> Self {
+        Self::Text(what)
+    }
+}
+
+impl fmt::Display for HexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(what) => f.write_str(what),
+            Self::Long => write!(
+                f,
+                "the dump is of more than {} MiB, and text is read up to there: cut it, or take raw bytes",
+                MOST >> 20
+            ),
+        }
+    }
+}
 
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,8 +57,8 @@ pub(crate) struct Logged {
 /// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text.
 ///
 /// # Errors
-/// What line is not hex, and why.
-pub(crate) fn read(raw: Vec<u8>) -> Result<Input, String> {
+/// What line is not hex, and why; or that it is too long.
+pub(crate) fn read(raw: Vec<u8>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
     let logged = if text.starts_with('{') { log_json::read(&text)? } else { log(&text)? };
     if logged.is_empty() { bytes(raw).map(Input::Bytes) } else { Ok(Input::Log(logged)) }
@@ -72,7 +103,7 @@ fn is_dword(word: &str) -> bool {
     word.len() == 8 && all_hex(word)
 }
 
-fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, String> {
+fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, HexError> {
     // Escape sequences are text: some programs colour their dumps.
     let text_control = b"\t\n\x0b\x0c\r\x1b";
     if raw.iter().any(|byte| byte.is_ascii_control() && !text_control.contains(byte)) {
@@ -84,18 +115,20 @@ fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, String> {
 /// Reads hex, plain or as `xxd`, `xxd -i`, `xxd -p`, `hexdump -C`, `od -tx1` and the like print it.
 ///
 /// # Errors
-/// What line is not hex, and why.
-pub(crate) fn parse(text: &str) -> Result<Vec<u8>, String> {
+/// What line is not hex, and why; or that it is too long.
+pub(crate) fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut dump = Dump::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        dump.add(line.trim()).map_err(|what| format!("line {} is not hex: {what}", index + 1))?;
-        if dump.bytes.len() > MOST {
-            return Err(format!("more than {MOST} bytes"));
-        }
+        dump.add(line.trim()).map_err(|error| match error {
+            HexError::Text(what) => HexError::Text(format!("line {} is not hex: {what}", index + 1)),
+            HexError::Long => HexError::Long,
+        })?;
     }
     match (dump.repeated, dump.bytes.is_empty()) {
-        (true, _) => Err("`*` stands last: how often the line before it is repeated is not known".into()),
-        (_, true) => Err("there is no hex in it".into()),
+        (true, _) => {
+            Err("`*` stands last: how often the line before it is repeated is not known".to_owned())?
+        }
+        (_, true) => Err("there is no hex in it".to_owned())?,
         _ => Ok(dump.bytes),
     }
 }
@@ -115,7 +148,7 @@ struct Dump {
 }
 
 impl Dump {
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), HexError> {
         // What `xxd -i` puts around.
         let of_c = (line.starts_with("unsigned char ") && line.ends_with('{')) || line == "};";
         if line.is_empty() || of_c {
@@ -123,11 +156,15 @@ impl Dump {
         }
         if let Some(length) = line.strip_prefix("unsigned int ").and_then(|rest| rest.split_once("_len = ")) {
             let right = length.1.strip_suffix(';') == Some(&self.bytes.len().to_string());
-            return if right { Ok(()) } else { Err(format!("{} bytes were read: {line}", self.bytes.len())) };
+            return if right {
+                Ok(())
+            } else {
+                Err(format!("{} bytes were read: {line}", self.bytes.len()).into())
+            };
         }
         if line == "*" {
             self.repeated = self.base.is_some() && self.row > 0;
-            return if self.repeated { Ok(()) } else { Err("`*` repeats nothing".into()) };
+            return if self.repeated { Ok(()) } else { Err("`*` repeats nothing".to_owned().into()) };
         }
         let (offset, bytes) = match colon_offset(line) {
             Some((offset, rest)) => (Some(offset), columns(rest)?),
@@ -140,22 +177,23 @@ impl Dump {
         self.place(offset)?;
         self.row = bytes.len();
         self.bytes.extend(bytes);
-        Ok(())
+        if self.bytes.len() > MOST { Err(HexError::Long) } else { Ok(()) }
     }
 
     /// Checks that a line with this offset is the next one, after the lines that a `*` stands for.
-    fn place(&mut self, offset: Option<u64>) -> Result<(), String> {
+    fn place(&mut self, offset: Option<u64>) -> Result<(), HexError> {
         match (offset, self.base) {
             (None, None) => return Ok(()),
             (Some(offset), None) if self.bytes.is_empty() => self.base = Some(offset),
-            (Some(_), None) => return Err("an offset, which the lines before do not have".into()),
-            (None, Some(_)) => return Err("no offset, which the lines before have".into()),
+            (Some(_), None) => Err("an offset, which the lines before do not have".to_owned())?,
+            (None, Some(_)) => Err("no offset, which the lines before have".to_owned())?,
             (Some(_), Some(_)) => {}
         }
         let at = offset.zip(self.base).and_then(|(offset, base)| offset.checked_sub(base));
         let have = self.bytes.len();
         match at.and_then(|at| usize::try_from(at).ok()) {
-            Some(at) if self.repeated && at > have && at <= MOST && (at - have).is_multiple_of(self.row) => {
+            Some(at) if self.repeated && at > MOST => Err(HexError::Long),
+            Some(at) if self.repeated && at > have && (at - have).is_multiple_of(self.row) => {
                 let row = self.bytes.get(have - self.row..).unwrap_or_default().to_vec();
                 self.bytes.extend(row.iter().cycle().take(at - have));
                 self.repeated = false;
@@ -167,7 +205,8 @@ impl Dump {
                 "offset {:#x}, but the next byte is {:#x}",
                 offset.unwrap_or_default(),
                 u128::from(self.base.unwrap_or_default()) + have as u128
-            )),
+            )
+            .into()),
         }
     }
 }
@@ -280,7 +319,7 @@ mod tests {
 
     fn refuses(text: &str, message: &str) {
         let seen = read(text.as_bytes().to_vec());
-        assert!(seen.as_ref().is_err_and(|error| error.contains(message)), "{seen:?}");
+        assert!(seen.as_ref().is_err_and(|error| error.to_string().contains(message)), "{seen:?}");
     }
 
     #[test]
@@ -344,8 +383,23 @@ mod tests {
         refuses(&format!("00000000  {zeros}*\n"), "`*` stands last");
         refuses(&format!("*\n00000000  {zeros}"), "line 1 is not hex: `*` repeats nothing");
         refuses(&format!("00000000  {zeros}*\n00000047\n"), "line 3 is not hex: offset 0x47");
-        refuses(&format!("00000000  {zeros}*\nffffffffffffff00\n"), "line 3 is not hex: offset");
+        refuses(&format!("00000010  {zeros}*\n00000000\n"), "line 3 is not hex: offset 0x0, but");
+        refuses(&format!("00000010  {zeros}*\n00000020\n"), "line 3 is not hex: offset 0x20, but");
+        refuses(&format!("00000010  {zeros}*\n10000000000000010\n"), "line 3 is not hex: `1000");
         refuses(&format!("00000000  {zeros}00000020  {zeros}"), "line 2 is not hex: offset 0x20");
+    }
+
+    /// A repeated line fills as much as the largest send ring with its completion queue, and no more.
+    #[test]
+    fn a_dump_has_a_limit() {
+        let dump = |end: usize, last: &str| format!("0000000 00 00\n*\n{end:08x} {last}\n");
+        let limit = 4 * 32768 * 64;
+        for (end, last) in [(limit, ""), (limit - 2, "ff ff")] {
+            assert_eq!(parse(&dump(end, last)).map(|bytes| bytes.len()), Ok(limit), "{end:#x}");
+        }
+        for (end, last) in [(limit + 2, ""), (limit - 2, "ff ff ff"), (usize::MAX - 1, "")] {
+            refuses(&dump(end, last), "the dump is of more than 8 MiB, and text is read up to there");
+        }
     }
 
     #[test]
