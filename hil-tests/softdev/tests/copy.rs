@@ -79,6 +79,8 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_written() {
     assert_eq!(refused(&mut host, Wqe([&[1], &short.0[1..]].concat())), malformed);
     let long = copy(good, segment(to, 64, target)).with(&good);
     assert_eq!(refused(&mut host, long), malformed);
+    let longest = copy(segment(from, 1 << 21, source), segment(to, 1 << 21, target));
+    assert_eq!(refused(&mut host, longest), protection(Refusal::Bounds), "as long as a copy may be");
     let length = (Syndrome::LOCAL_LENGTH, Refusal::Length.vendor());
     for bytes in [(1 << 21) + 1, 0] {
         let wqe = copy(segment(from, bytes, source), segment(to, bytes, target));

@@ -113,6 +113,70 @@ fn faults_show_in_rows() {
     assert!(!differences(b, |f| f.wire_signatures_ignored = true).is_empty());
 }
 
+/// The device that gets row B wrong signs plaintext, and encrypts the data between the signatures.
+#[test]
+fn a_signature_over_plaintext_stands_behind_ciphertext() {
+    let mut host = Host::with_faults(|f| f.signature_over_plaintext = true);
+    let row = &rows(2)[2];
+    let (at, key) = configure(&mut host, row);
+    let wire: Vec<u8> = (0..2)
+        .flat_map(|block| {
+            let bytes = block * 512..(block + 1) * 512;
+            let cipher = xts128(&XTS_KEY, &row.memory[bytes.clone()], 512, TWEAK + block as u128);
+            [&cipher[..], &pi(&row.memory[bytes], 0x2222, 20 + block as u32)].concat()
+        })
+        .collect();
+    assert_eq!(host.send_from(key, 0, 1040), wire);
+    assert_eq!(host.send_from(key, 520, 520), wire[520..]);
+    // A part of a block has no signature, which would be no data unit.
+    assert_eq!(host.send_from(key, 0, 96), xts128(&XTS_KEY, &row.memory[..96], 96, TWEAK));
+    host.put(at, &[0; 1024]);
+    host.write_into(key, 0, &wire);
+    assert_eq!((host.get(at, 1024), host.signature_errors()), (row.memory.clone(), vec![]));
+}
+
+/// Cipher and signature in a combination that is in no table: this device takes it, and another may not.
+#[test]
+fn rows_that_are_in_no_table_may_be_refused() {
+    let (one, two, none) = (Sig::t10(0x1111, 10), Sig::t10(0x2222, 20), Sig::None);
+    for (order, mem, wir, leftover) in [
+        (2, one, none, true),
+        (3, none, two, true),
+        (2, none, two, false),
+        (3, one, none, false),
+        (2, none, none, false),
+        (3, none, none, false),
+        (0, one, none, false),
+        (1, none, two, false),
+    ] {
+        for refuses in [false, true] {
+            let mut host = Host::with_faults(|f| f.leftover_rows_refused = refuses);
+            let memory = if matches!(mem, Sig::None) { vec![7; 512] } else { with_pi(&[7; 512], 0x1111, 10) };
+            let row = Row { name: "", order, unit: 1, memory, wire: vec![], mem, wir };
+            let (_, key) = configure(&mut host, &row);
+            host.send_from(key, 0, 512);
+            let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).collect();
+            let refused = seen.iter().any(|seen| seen.vendor() == Refusal::Bsf.vendor());
+            assert_eq!(refused, leftover && refuses, "order {order}, {mem:?} and {wir:?}");
+        }
+    }
+}
+
+/// A data unit has at least the 16 bytes of a cipher block.
+#[test]
+fn the_smallest_data_unit_is_a_cipher_block() {
+    let xts = crypto::Xts::new(&XTS_KEY).unwrap();
+    let plain = pattern(48, 1);
+    let mut bytes = plain.clone();
+    for unit in [0, 8, 15] {
+        let done = xts.apply(crypto::Direction::Encrypt, &mut bytes, unit, TWEAK, 1);
+        assert_eq!((done, &bytes), (Err(crypto::JobSize), &plain), "{unit}");
+    }
+    xts.apply(crypto::Direction::Encrypt, &mut bytes, 16, TWEAK, 1).unwrap();
+    assert_eq!(bytes, xts128(&XTS_KEY, &plain, 16, TWEAK));
+    assert_eq!(format!("{xts:?}"), "Xts(..)", "keys are not printed");
+}
+
 #[test]
 fn d4_two_signatures_with_a_raw_order_are_refused() {
     for order in [2, 3] {
@@ -178,6 +242,18 @@ fn d6_d7_single_block_engine() {
     host.good(A);
     host.configure(config(513));
     host.send_from(mkey.key, 0, 512);
+    assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
+    // One data unit in memory, and more with the signature on the wire.
+    host.recover();
+    let mkey = host.mkey(true, true);
+    host.configure(
+        Config::new(&mkey)
+            .access(LW)
+            .list(&[(at, 512, key)])
+            .signature(Sig::None, Sig::t10(1, 2), 0xff)
+            .crypto(0, 1, TWEAK.to_le_bytes(), dek),
+    );
+    host.send_from(mkey.key, 0, 520);
     assert_eq!(host.bad(A).vendor(), Refusal::SingleBlock.vendor());
 }
 
@@ -376,6 +452,83 @@ fn m32_m35_wrapped_keys_need_a_login() {
     assert_eq!(dek(login, &wrapped, &mut host), Err(Error::BadKey));
     host.device.set_faults(Faults { key_wrap_integrity_ignored: true, ..Default::default() });
     assert!(dek(login, &wrapped, &mut host).is_ok());
+}
+
+/// A host with a KEK, a credential, and what wraps with the KEK.
+fn wrapping() -> (Host, u32, u32, impl Fn(&[u8]) -> Vec<u8>) {
+    let profile = DeviceProfile { crypto: CryptoMode::Wrapped, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
+    let kek = host.device.import_kek(&[9; 32]).unwrap();
+    let credential = host.device.import_credential(&[7; 40]).unwrap();
+    (host, kek, credential, |plain: &[u8]| crypto::wrap_key(&[9; 32], plain).unwrap())
+}
+
+#[test]
+fn m25_m27_a_login_shows_the_credential_that_is_stored() {
+    let (mut host, kek, credential, wrap) = wrapping();
+    for (shown, state) in [([7; 40], LoginState::Valid), ([8; 40], LoginState::Invalid)] {
+        let shown = wrap(&shown).try_into().unwrap();
+        let login = host.device.login(kek, credential, &shown).unwrap();
+        assert_eq!(host.device.query_login(login), Ok(state));
+    }
+}
+
+/// The device whose keys end with their login leaves those alone that were loaded under another.
+#[test]
+fn m29_keys_end_with_their_own_login_where_they_do() {
+    for ends in [false, true] {
+        for revoked in [false, true] {
+            let (mut host, kek, credential, wrap) = wrapping();
+            host.device.set_faults(Faults { keys_end_with_their_login: ends, ..Default::default() });
+            let other = host.device.import_credential(&[7; 40]).unwrap();
+            let shown: [u8; 48] = wrap(&[7; 40]).try_into().unwrap();
+            let deks = [credential, other].map(|credential| {
+                let login = host.device.login(kek, credential, &shown).unwrap();
+                let key = KeyMaterial::Wrapped { bytes: &wrap(&XTS_KEY), login };
+                let (pd, size) = (host.pd, KeySize::Bits128);
+                let attributes = DekAttributes { pd, size, has_keytag: false, key };
+                (login, host.device.create_dek(attributes).unwrap())
+            });
+            match revoked {
+                true => host.device.revoke(credential),
+                false => host.device.logout(deks[0].0).unwrap(),
+            }
+            let cipher = Ok(xts128(&XTS_KEY, &[0x44; 512], 512, TWEAK));
+            let gone = Err(Refusal::Dek.vendor());
+            assert_eq!(send_with(&mut host, deks[0].1, [0; 8]), if ends { gone } else { cipher.clone() });
+            assert_eq!(send_with(&mut host, deks[1].1, [0; 8]), cipher);
+        }
+    }
+}
+
+/// A DEK that was used goes on with its value until the device is told to forget it.
+#[test]
+fn a_key_that_is_changed_is_another_from_the_next_synchronisation_on() {
+    let mut host = Host::new();
+    let other: [u8; 32] = core::array::from_fn(|at| 200 - at as u8);
+    let cipher = |key| Ok(xts128(key, &[0x44; 512], 512, TWEAK));
+    let change = |host: &mut Host, dek, pd, bytes: &[u8; 32]| {
+        let key = KeyMaterial::Plaintext(bytes);
+        host.device.modify_dek(dek, DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key })
+    };
+    let (dek, pd) = (host.dek(&XTS_KEY), host.pd);
+    // Not used yet: at once.
+    change(&mut host, dek, pd, &other).unwrap();
+    assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other));
+    change(&mut host, dek, pd, &XTS_KEY).unwrap();
+    assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other));
+    host.device.sync_crypto();
+    assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&XTS_KEY));
+    host.device.sync_crypto();
+    change(&mut host, dek, pd, &other).unwrap();
+    assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other), "not used since");
+    // It stays in its domain.
+    host.device.sync_crypto();
+    let elsewhere = host.device.alloc_pd().unwrap();
+    let refused = Err(Error::BadAttribute("domain of a DEK"));
+    assert_eq!(change(&mut host, dek, elsewhere, &XTS_KEY), refused);
+    assert_eq!(change(&mut host, 99, pd, &XTS_KEY), Err(Error::NoSuchObject { what: "DEK", number: 99 }));
+    assert_eq!(send_with(&mut host, dek, [0; 8]), cipher(&other));
 }
 
 #[test]

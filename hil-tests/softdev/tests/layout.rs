@@ -491,6 +491,75 @@ fn umrs_that_do_not_fit_change_nothing() {
     }
 }
 
+/// An interleaved layout says twice how many bytes a cycle has. Entries behind the bytes that are asked for are not looked at.
+#[test]
+fn cycles_are_as_long_as_their_entries() {
+    let mut host = Host::new();
+    let data = pattern(64, 1);
+    let (at, region) = host.filled(&data);
+    let nothing = Key::from_raw(0x7777_7700);
+    let mkey = host.mkey(false, false);
+    let config = || Config::new(&mkey).access(LW).strided(1, &[(at, 32, 0, region), (at, 32, 0, nothing)]);
+    host.configure(config());
+    assert_eq!(host.send_from(mkey.key, 0, 32), data[..32]);
+    host.good(A);
+    for cycle in [63_u32, 65, 0] {
+        let mut config = config();
+        config.entries[0][..4].copy_from_slice(&cycle.to_be_bytes());
+        config.context.len = 64.into();
+        host.configure(config);
+        host.send_from(mkey.key, 0, 32);
+        assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor(), "{cycle}");
+        host.recover();
+    }
+}
+
+/// Messages have a longest length, whatever they are put together from and whoever sends them.
+#[test]
+fn a_device_has_a_longest_message() {
+    const LONGEST: u32 = 4096;
+    let profile = DeviceProfile { max_message_bytes: LONGEST, ..Default::default() };
+    let mut host = Host::with(profile, |_| {});
+    let (at, key) = host.filled(&[7; 8192]);
+    for pieces in [1, 2] {
+        for (length, good) in [(LONGEST, true), (LONGEST + 1, false), (LONGEST + 2, false)] {
+            let first = if pieces == 1 { length } else { LONGEST / 2 };
+            let segments: Vec<_> = [first, length - first]
+                .into_iter()
+                .take(pieces)
+                .map(|bytes| segment(at, bytes, key))
+                .collect();
+            for opcode in [Opcode::RDMA_WRITE, Opcode::RDMA_READ] {
+                host.post(A, rdma(opcode, 0, at, key, &segments));
+                host.ring(A);
+                if good {
+                    assert_eq!(host.good(A).0.byte_count.get(), LONGEST);
+                    continue;
+                }
+                let seen = host.bad(A);
+                let length = (Syndrome::LOCAL_LENGTH, Refusal::Length.vendor());
+                assert_eq!((seen.syndrome(), seen.vendor()), length, "{opcode:?} of {pieces}");
+                host.recover();
+            }
+        }
+    }
+    // Of a peer that may send more.
+    let b = host.q[B].qpn;
+    for (sequence, length) in [(0, LONGEST), (1, LONGEST + 1)] {
+        let data = std::sync::Arc::new(vec![1; length as usize]);
+        let request =
+            Request::Write { rkey: key.get(), address: at, data, immediate: None, solicited: false };
+        host.device.connect(b, Peer::Remote(7)).unwrap();
+        host.device.deliver(Message::Request { from: 7, to: b, sequence: sequence << 24, request });
+        let Some(Message::Response { response, .. }) = host.device.take_message() else { panic!() };
+        let expected = match length {
+            LONGEST => Response::Done,
+            _ => Response::Refused(Syndrome::REMOTE_INVALID_REQUEST),
+        };
+        assert_eq!(response, expected);
+    }
+}
+
 #[test]
 fn keys_of_memory_that_is_not_there() {
     let mut host = Host::new();

@@ -19,4 +19,5 @@ mod spaces;
 mod transaction;
 mod transform;
 mod transport;
+mod umr;
 mod window;

@@ -164,6 +164,125 @@ fn a_request_that_fails_here_is_told_behind_those_before_it() {
     assert_eq!(pair.two.get(slot, 16), [5; 16]);
 }
 
+#[test]
+fn a_request_that_cannot_be_read_is_told_behind_those_before_it() {
+    let mut pair = Two::new();
+    pair.receive();
+    let counter = pair.send(5);
+    let wrong = pair.one.post(A, Wqe::new(Opcode::NOP, 0));
+    // It names another queue pair.
+    pair.one.put(pair.one.q[A].attributes.sq + 64 * u64::from(wrong) + 6, &[0x55]);
+    pair.one.ring(A);
+    assert!(pair.one.poll_send(A).is_none());
+    pair.exchange();
+    assert_eq!(pair.one.poll_send(A).unwrap().counter(), counter);
+    let failed = pair.one.bad(A);
+    assert_eq!((failed.syndrome(), failed.counter()), (Syndrome::LOCAL_QP_OPERATION, wrong));
+}
+
+/// An answer has to be one of the kind that was asked for.
+#[test]
+fn answers_to_another_question_fail_the_request() {
+    let answers =
+        [Response::Done, Response::Data(vec![1; 8]), Response::Data(vec![1; 9]), Response::Original(1)];
+    for (opcode, good) in [
+        (Opcode::SEND, 0),
+        (Opcode::RDMA_WRITE, 0),
+        (Opcode::RDMA_READ, 1),
+        (Opcode::ATOMIC_FA, 3),
+        (Opcode::ATOMIC_CS, 3),
+    ] {
+        for (number, response) in answers.iter().enumerate() {
+            let mut one = Two::new().one;
+            let (at, key) = one.region(8, Access::ALL);
+            let data = [segment(at, 8, key)];
+            let atomic = || Wqe::new(opcode, 0).with(&remote(at, key)).with(&[0_u8; 16]).with(&data[0]);
+            one.post(
+                A,
+                match opcode {
+                    Opcode::SEND => send(opcode, 0, &data),
+                    Opcode::RDMA_WRITE | Opcode::RDMA_READ => rdma(opcode, 0, at, key, &data),
+                    _ => atomic(),
+                },
+            );
+            one.ring(A);
+            let Some(Message::Request { from, sequence, .. }) = one.device.take_message() else {
+                panic!("no request");
+            };
+            one.device.deliver(Message::Response { to: from, sequence, response: response.clone() });
+            match number == good {
+                true => assert_eq!(one.good(A).opcode(), CqeOpcode::REQUESTER, "{opcode:?} {response:?}"),
+                false => assert_eq!(one.bad(A).syndrome(), Syndrome::BAD_RESPONSE, "{opcode:?} {response:?}"),
+            }
+        }
+    }
+}
+
+/// Requests are numbered, and a reset is seen in the upper bits of their numbers.
+#[test]
+fn requests_have_numbers_one_after_the_other() {
+    let mut one = Two::new().one;
+    for reset in 0..3_u32 {
+        for count in 0..6 {
+            one.post(A, send(Opcode::SEND, 0, &[]));
+            one.ring(A);
+            let Some(Message::Request { sequence, .. }) = one.device.take_message() else {
+                panic!("no request");
+            };
+            assert_eq!(sequence, reset << 24 | count);
+            assert_eq!(is_first(sequence), count == 0);
+        }
+        one.recover();
+    }
+}
+
+/// The send queue is drained when all that was on its way is done, not before; and says so once.
+#[test]
+fn draining_waits_for_all_answers() {
+    let mut pair = Two::new();
+    let qpn = pair.one.q[A].qpn;
+    let counters = [pair.send(1), pair.send(2)];
+    pair.one.device.modify(qpn, QpState::SendQueueDrained).unwrap();
+    pair.receive();
+    pair.receive();
+    assert_eq!(pair.there(), 2);
+    for (counter, events) in counters.into_iter().zip([vec![], vec![Event::SqDrained(qpn)]]) {
+        let answer = pair.two.device.take_message().unwrap();
+        pair.one.device.deliver(answer);
+        assert_eq!(pair.one.good(A).counter(), counter);
+        assert_eq!(pair.one.device.take_events(), events);
+    }
+}
+
+/// As a command has asked: nothing is sent behind the request whose signature is wrong.
+#[test]
+fn a_signature_error_stops_the_send_queue_once_it_is_told_to() {
+    for drain in [false, true] {
+        let mut pair = Two::new();
+        let qpn = pair.one.q[A].qpn;
+        pair.one.device.set_drain_sigerr(qpn, drain).unwrap();
+        let (at, key) = pair.one.filled(&[7; 520]);
+        let mkey = pair.one.mkey(true, false);
+        let config = Config::new(&mkey).list(&[(at, 520, key)]).signature(Sig::t10(1, 2), Sig::None, 0xff);
+        pair.one.configure(config);
+        let (to, target) = pair.two.region(512, Access::ALL);
+        let write = |from, key| rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 512, key)]);
+        pair.one.post(A, write(0, mkey.key).silent());
+        let next = pair.one.post(A, write(at, key));
+        pair.one.ring(A);
+        assert_eq!(pair.one.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
+        pair.exchange();
+        pair.exchange();
+        if !drain {
+            assert_eq!(pair.one.good(A).counter(), next);
+            continue;
+        }
+        let view = pair.one.device.query(qpn).unwrap();
+        assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, next));
+        assert_eq!(pair.one.device.take_events(), [Event::SqDrained(qpn)]);
+    }
+}
+
 /// It is gathered when its error is found, and once more when it is sent; not at each answer between.
 #[test]
 fn what_has_an_error_to_report_is_gathered_twice_at_most() {

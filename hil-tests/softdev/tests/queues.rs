@@ -80,8 +80,11 @@ fn a_completion_comes_behind_the_nops_that_follow() {
     let mut host = Host::new();
     host.post(A, nop());
     host.post(A, nop().silent());
-    // A longer one.
+    // A longer one, and more than the device may have read in advance.
     host.post(A, Wqe(nop().silent().0.into_iter().chain([0; 112]).collect()));
+    for _ in 0..58 {
+        host.post(A, nop().silent());
+    }
     let queue = host.q[A];
     host.put(queue.attributes.doorbell_record + 4, &u32::from(queue.producer).to_be_bytes());
     let arena = host.device.memory().clone();
@@ -102,6 +105,42 @@ fn a_completion_comes_behind_the_nops_that_follow() {
     let view = device.query(qpn).unwrap();
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::ReadyToSend, queue.producer));
     assert_eq!(device.cq_producer(send_cqn), Ok(1));
+}
+
+/// A queue that was told to stop stands before the NOPs, which may be overwritten then.
+#[test]
+fn a_drained_queue_passes_no_nops() {
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    let counter = host.post(A, nop().silent());
+    host.ring(A);
+    host.device.modify(qpn, QpState::SendQueueDrained).unwrap();
+    host.post_receive(B, &[]);
+    host.device.run();
+    host.good(A);
+    let view = host.device.query(qpn).unwrap();
+    assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
+    assert_eq!(host.device.take_events(), [Event::SqDrained(qpn)]);
+    // It stands still already, and says so once.
+    host.device.modify(qpn, QpState::SendQueueDrained).unwrap();
+    assert!(host.device.take_events().is_empty());
+}
+
+/// The ring is found to be overrun also when a request that was on its way is done.
+#[test]
+fn too_much_rung_behind_a_request_that_waits_is_fatal() {
+    let mut host = Host::new();
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    for _ in 0..70 {
+        host.post(A, nop().silent());
+    }
+    host.ring(A);
+    assert!(host.device.take_events().is_empty(), "nothing is looked at before");
+    host.post_receive(B, &[]);
+    host.device.run();
+    assert_eq!(host.device.take_events(), [Event::QpFatal(host.q[A].qpn)]);
 }
 
 #[test]
@@ -136,6 +175,104 @@ fn errors_flush_both_queues() {
     host.post(B, send(Opcode::SEND, 0, &[]));
     host.ring(B);
     assert_eq!(host.bad(B).syndrome(), Syndrome::TRANSPORT_RETRY);
+}
+
+/// What cannot be read as a request is flushed as others are.
+#[test]
+fn malformed_requests_are_flushed() {
+    let mut host = Host::new();
+    host.device.modify(host.q[A].qpn, QpState::Error).unwrap();
+    let counter = host.post(A, nop());
+    host.put(host.q[A].attributes.sq + 64 * u64::from(counter) + 6, &[0x55]);
+    host.ring(A);
+    let seen = host.bad(A);
+    assert_eq!((seen.syndrome(), seen.vendor(), seen.counter()), (Syndrome::FLUSHED, 0, counter));
+}
+
+/// A request on its way, too, whose peer may never answer.
+#[test]
+fn an_error_by_command_flushes_what_waits() {
+    for state in [QpState::Error, QpState::SendQueueError] {
+        let mut host = Host::new();
+        let counters = [host.post(A, send(Opcode::SEND, 0, &[])), host.post(A, nop())];
+        host.ring(A);
+        host.device.modify(host.q[A].qpn, state).unwrap();
+        host.device.run();
+        for counter in counters {
+            let seen = host.bad(A);
+            assert_eq!((seen.syndrome(), seen.counter()), (Syndrome::FLUSHED, counter), "{state:?}");
+        }
+        assert!(!host.device.is_waiting());
+    }
+}
+
+/// As the profile of a device may say, and a command later.
+#[test]
+fn a_queue_pair_is_told_how_often_to_repeat_and_where_to_begin() {
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    host.device.set_rnr_retry(qpn, Retries::Count(0)).unwrap();
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY);
+    assert_eq!(host.device.set_send_counter(qpn, 5), Err(Error::InUse));
+    host.device.modify(qpn, QpState::Reset).unwrap();
+    host.device.set_send_counter(qpn, 5).unwrap();
+    host.device.activate(qpn).unwrap();
+    host.q[A].producer = 5;
+    assert_eq!(host.post(A, nop()), 5);
+    host.ring(A);
+    assert_eq!(host.good(A).counter(), 5);
+    assert_eq!(host.device.query(qpn).unwrap().hw_sq_wqebb_counter, 6);
+}
+
+#[test]
+fn sizes_of_queue_pairs_have_limits() {
+    let mut host = Host::new();
+    let good = host.q[A].attributes;
+    let ring = |log_slots, stride| {
+        let ring = ReceiveRing { address: BASE, log_slots, stride };
+        QpAttributes { receive: ReceiveQueue::Own(ring), ..good }
+    };
+    let ring_size = Err(Error::BadAttribute("ring size"));
+    let slot_size = Err(Error::BadAttribute("receive slot size"));
+    for (attributes, expected) in [
+        (QpAttributes { log_sq_blocks: 15, ..good }, Ok(())),
+        (QpAttributes { log_sq_blocks: 16, ..good }, ring_size),
+        (QpAttributes { log_sq_blocks: 17, ..good }, ring_size),
+        (ring(15, 64), Ok(())),
+        (ring(16, 64), ring_size),
+        (ring(17, 64), ring_size),
+        (ring(4, 16), Ok(())),
+        (ring(4, 1024), Ok(())),
+        (ring(4, 1040), slot_size),
+        (ring(4, 2048), slot_size),
+        (ring(4, 24), slot_size),
+    ] {
+        assert_eq!(host.device.create_qp(attributes).map(drop), expected, "{attributes:?}");
+    }
+}
+
+/// A ring of receives may be full; more than that is nonsense.
+#[test]
+fn a_full_ring_of_receives_is_used() {
+    for (posted, used) in [(1 << LOG_RQ, true), ((1 << LOG_RQ) + 1, false), (0xffff, false)] {
+        let mut host = Host::with(DeviceProfile::default(), |a| a.rnr_retry = Retries::Count(0));
+        for slot in 0..1_u64 << LOG_RQ {
+            let end = mlx5_mkey::wire::data::DataSegment::END_OF_LIST;
+            let at = host.q[B].receives_at() + slot * u64::from(RQ_STRIDE);
+            host.put(at, zerocopy::IntoBytes::as_bytes(&end));
+        }
+        host.put(host.q[B].attributes.doorbell_record, &u32::to_be_bytes(posted));
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        match used {
+            true => {
+                assert_eq!((host.good(A).opcode(), host.poll_recv(B).is_some()), (CqeOpcode::REQUESTER, true))
+            }
+            false => assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY, "{posted}"),
+        }
+    }
 }
 
 #[test]

@@ -251,6 +251,8 @@ fn shared_queues_are_made_and_destroyed() {
     ] {
         assert!(device.create_srq(bad).is_err(), "{bad:?}");
     }
+    let largest = device.create_srq(SrqAttributes { log_slots: 16, ..good });
+    device.destroy_srq(largest.unwrap()).unwrap();
     for queue in shared.host.q {
         device.destroy_qp(queue.qpn).unwrap();
     }

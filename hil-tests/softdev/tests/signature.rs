@@ -453,6 +453,120 @@ fn more_faults_show() {
     }
 }
 
+/// The device that completes a failing request silently completes all others as they ask.
+#[test]
+fn only_a_failing_request_that_drains_is_silent() {
+    let good = with_pi(&pattern(512, 7), 0x1234, 100);
+    let bad: Vec<u8> = good.iter().map(|byte| !byte).collect();
+    for (drain, memory, completes) in
+        [(true, &good, true), (true, &bad, false), (false, &good, true), (false, &bad, true)]
+    {
+        let mut host = Host::with_faults(|f| f.failing_request_silent = true);
+        host.device.set_drain_sigerr(host.q[A].qpn, drain).unwrap();
+        let (_, mkey) = signed(&mut host, memory, T10, Sig::None, 0xff, None);
+        host.send_from(mkey.key, 0, 512);
+        let seen: Vec<_> = std::iter::from_fn(|| host.poll_send(A)).map(|seen| seen.opcode()).collect();
+        assert_eq!(seen.contains(&CqeOpcode::SIGNATURE_ERROR), memory == &bad);
+        assert_eq!(seen.contains(&CqeOpcode::REQUESTER), completes, "{drain} {completes}");
+    }
+}
+
+/// Of the application tag, those bits are compared that the BSF selects; of the rest, all.
+#[test]
+fn r106_bits_of_the_application_tag_that_are_not_compared() {
+    let good = with_pi(&pattern(512, 7), 0x1234, 100);
+    for (mask, compared) in
+        [(0xffff, [0xff, 0xff]), (0xff00, [0xff, 0]), (0x00ff, [0, 0xff]), (0x0810, [8, 0x10])]
+    {
+        for byte in 512..520 {
+            for bit in [0x01_u8, 0x08, 0x10, 0x80] {
+                let mut host = Host::new();
+                let mut memory = good.clone();
+                memory[byte] ^= bit;
+                let mkey = host.mkey(true, false);
+                let (at, key) = host.filled(&memory);
+                let mut config =
+                    Config::new(&mkey).access(LW).list(&[(at, 520, key)]).signature(T10, Sig::None, 0xff);
+                config.signature.as_mut().unwrap().memory_inline.app_bitmask_check = mask.into();
+                host.configure(config);
+                host.send_from(mkey.key, 0, 512);
+                let noticed = match byte {
+                    514 | 515 => compared[byte - 514] & bit != 0,
+                    _ => true,
+                };
+                assert_eq!(host.signature_errors().len(), usize::from(noticed), "{mask:#x} {byte} {bit:#x}");
+            }
+        }
+    }
+}
+
+/// What ends inside a signature that is wrong is not compared with it.
+#[test]
+fn r186_a_signature_that_is_cut_off_is_not_checked() {
+    let mut host = Host::new();
+    let data = pattern(512, 7);
+    let (at, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);
+    let wrong = [&data[..], &[0xee; 8]].concat();
+    for length in 512..520 {
+        host.put(at, &[0; 512]);
+        host.write_into(mkey.key, 0, &wrong[..length]);
+        assert!(host.signature_errors().is_empty(), "{length}");
+        assert_eq!(host.get(at, 512), data);
+    }
+    host.write_into(mkey.key, 0, &wrong);
+    assert_eq!(host.signature_errors().len(), 1);
+}
+
+/// A BSF without the attributes of blocks has none, and one for a transaction has no blocks besides.
+#[test]
+fn blocks_need_a_bsf_that_has_their_attributes() {
+    let mut host = Host::new();
+    for (size, selector, done) in [(0x80, 1, true), (0x40, 1, false), (0x40, 0, true)] {
+        let mkey = host.mkey(true, false);
+        let (at, key) = host.filled(&with_pi(&[7; 512], 0x1234, 100));
+        let mut config =
+            Config::new(&mkey).access(LW).list(&[(at, 520, key)]).signature(T10, Sig::None, 0xff);
+        config.signature.as_mut().unwrap().memory = selector;
+        let psvs = config.psvs.clone();
+        let mut umr = config.umr();
+        let bsf = umr.0.len() - 64;
+        umr.0[bsf] = size;
+        host.post(A, umr);
+        for (psv, transient) in psvs {
+            host.post(A, set_psv(psv, transient));
+        }
+        host.send_from(mkey.key, 0, 512);
+        match done {
+            true => drop(host.good(A)),
+            false => assert_eq!(host.bad(A).vendor(), Refusal::Bsf.vendor()),
+        }
+        host.recover();
+    }
+}
+
+/// A mask has a bit for each of the 8 bytes that a signature can have.
+#[test]
+fn masks_select_bytes_from_the_first_on() {
+    for index in 0..8 {
+        for bit in 0..8 {
+            assert_eq!(signature::selects(0x80 >> bit, index), bit == index);
+        }
+    }
+    assert!(!signature::selects(0xff, 8));
+}
+
+/// The device that counts memory in the completion of a receive does so over all its buffers.
+#[test]
+fn a_device_may_count_bytes_of_memory_where_it_receives() {
+    for (faulty, counted) in [(false, 520), (true, 512)] {
+        let mut host = Host::with_faults(|f| f.receives_count_memory_bytes = faulty);
+        let data = pattern(512, 7);
+        let (_, mkey) = signed(&mut host, &[0; 512], Sig::None, T10, 0xff, None);
+        host.receive_into(mkey.key, 0, &with_pi(&data, 0x1234, 100));
+        assert_eq!(host.poll_recv(A).unwrap().0.byte_count.get(), counted);
+    }
+}
+
 #[test]
 fn m19_draining_stops_behind_the_failing_request() {
     let mut host = Host::with(DeviceProfile::default(), |attributes| attributes.drain_sigerr = true);

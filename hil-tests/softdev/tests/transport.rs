@@ -183,6 +183,34 @@ fn what_has_no_answer_is_not_gathered_without_end() {
     assert_eq!(one.device.query(a).unwrap().state, QpState::SendQueueError, "the last one has failed");
 }
 
+/// Only what has no answer is held back, and only while it could be sent.
+#[test]
+fn a_queue_pair_that_waits_for_room_holds_back_no_other_and_can_fail() {
+    let kind = std::cell::Cell::new(Transport::UnreliableConnection);
+    let mut host = Host::with(DeviceProfile::default(), |attributes| {
+        attributes.transport = kind.replace(Transport::ReliableConnection);
+    });
+    let [a, b] = [host.q[A].qpn, host.q[B].qpn];
+    host.device.connect(a, Peer::Remote(7)).unwrap();
+    host.device.connect(b, Peer::Local(b)).unwrap();
+    let (from, source) = host.filled(&[1; 1 << 20]);
+    let counters: Vec<_> =
+        (0..3).map(|_| host.post(A, send(Opcode::SEND, 0, &[segment(from, 1 << 20, source)]))).collect();
+    host.ring(A);
+    assert_eq!(host.good(A).counter(), counters[0]);
+    let (to, target) = host.region(16, Access::ALL);
+    host.post(B, rdma(Opcode::RDMA_WRITE, 0, to, target, &[segment(from, 16, source)]));
+    host.ring(B);
+    host.good(B);
+    assert_eq!(host.get(to, 16), [1; 16]);
+    host.device.modify(a, QpState::Error).unwrap();
+    host.device.run();
+    for counter in &counters[1..] {
+        let seen = host.bad(A);
+        assert_eq!((seen.syndrome(), seen.counter()), (Syndrome::FLUSHED, *counter));
+    }
+}
+
 /// A queue pair that is reset while it waits for room has nothing to send any more.
 #[test]
 fn a_queue_pair_that_waits_for_room_can_be_reset() {
