@@ -1,81 +1,16 @@
 //! The command interface, given entries and blocks that were written by hand: what is not whole is refused, and changes nothing.
 
-use mlx5_softdev::{Arena, Device, DeviceProfile, Memory, Phase};
+use crate::common::{DOORBELL, ENTRY, Posted, Words, xor};
+use mlx5_softdev::{Arena, Device, DeviceProfile, Fault, Memory, Phase};
 
 const BASE: u64 = 0x4000_0000;
-/// The command queue's page, and blocks of two commands.
+/// The command queue's page, and blocks behind it.
 const QUEUE: u64 = BASE;
-const IN: u64 = BASE + 0x1000;
-const OUT: u64 = BASE + 0x4000;
 /// Pages for the firmware.
 const PAGES: u64 = BASE + 0x10000;
 
-const DOORBELL: usize = 0x18;
-
-fn xor(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |sum, byte| sum ^ byte)
-}
-
-/// A command in entry 2: its entry, and its blocks.
-#[derive(Clone)]
-struct Posted {
-    entry: [u8; 64],
-    blocks: Vec<(u64, [u8; 576])>,
-}
-
-impl Posted {
-    fn new(request: &[u8], room: usize) -> Self {
-        let mut entry = [0; 64];
-        entry[0] = 7;
-        entry[4..8].copy_from_slice(&(request.len() as u32).to_be_bytes());
-        entry[0x10..0x20].copy_from_slice(&request[..16]);
-        entry[0x38..0x3c].copy_from_slice(&(room as u32).to_be_bytes());
-        entry[0x3c] = 0x5a;
-        entry[0x3f] = 1;
-        let mut blocks = Vec::new();
-        for (base, pointer, data) in [(IN, 8, &request[16..]), (OUT, 0x30, &vec![0; room - 16])] {
-            let chunks: Vec<_> = data.chunks(512).collect();
-            for (number, chunk) in chunks.iter().enumerate() {
-                let mut block = [0; 576];
-                block[..chunk.len()].copy_from_slice(chunk);
-                let next = if number + 1 == chunks.len() { 0 } else { base + 1024 * (number as u64 + 1) };
-                block[0x230..0x238].copy_from_slice(&next.to_be_bytes());
-                block[0x238..0x23c].copy_from_slice(&(number as u32).to_be_bytes());
-                block[0x23d] = 0x5a;
-                blocks.push((base + 1024 * number as u64, block));
-            }
-            if !chunks.is_empty() {
-                entry[pointer..pointer + 8].copy_from_slice(&base.to_be_bytes());
-            }
-        }
-        let mut posted = Self { entry, blocks };
-        posted.sign();
-        posted
-    }
-
-    /// Signs all of it.
-    fn sign(&mut self) {
-        self.entry[0x3d] = 0;
-        self.entry[0x3d] = !xor(&self.entry);
-        for (_, block) in &mut self.blocks {
-            (block[0x23e], block[0x23f]) = (0, 0);
-            block[0x23e] = !xor(&block[0x200..0x23e]);
-            block[0x23f] = !xor(&block[..]);
-        }
-    }
-
-    /// Gives it to the device, and returns the entry that comes back.
-    fn give(&self, device: &mut Device<Arena>) -> [u8; 64] {
-        let at = QUEUE + (2 << 7);
-        device.memory_mut().write(at, &self.entry).unwrap();
-        for (address, block) in &self.blocks {
-            device.memory_mut().write(*address, block).unwrap();
-        }
-        device.write_register(DOORBELL, 1 << 2);
-        let mut entry = [0; 64];
-        device.memory().read(at, &mut entry).unwrap();
-        entry
-    }
+fn posted(request: &[u8], room: usize) -> Posted {
+    Posted::new(QUEUE, request, room)
 }
 
 /// A device whose firmware is ready, and which knows its queue.
@@ -109,13 +44,13 @@ fn registers_say_how_the_queue_is_laid_out() {
 fn a_command_that_is_whole_is_carried_out_and_signed() {
     let mut device = ready();
     assert_eq!(device.phase(), Phase::Reset);
-    let entry = Posted::new(&ENABLE, 16).give(&mut device);
+    let entry = posted(&ENABLE, 16).give(&mut device);
     assert_eq!((entry[0x3f], entry[0x3c], xor(&entry)), (0, 0x5a, 0xff));
     assert_eq!(entry[0x20..0x30], [0; 16]);
     assert_eq!(device.phase(), Phase::Enabled);
     // QUERY_HCA_CAP: eight blocks come back, signed as well.
     let request = [1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
-    let posted = Posted::new(&request, 16 + 4096);
+    let posted = posted(&request, 16 + 4096);
     assert_eq!((posted.blocks.len(), posted.give(&mut device)[0x3f]), (8, 0));
     let mut log_max_pd = 0;
     for (number, (address, _)) in posted.blocks.iter().enumerate() {
@@ -132,7 +67,7 @@ fn a_command_that_is_whole_is_carried_out_and_signed() {
 #[test]
 fn an_entry_of_software_is_left_alone() {
     let mut device = ready();
-    let mut posted = Posted::new(&ENABLE, 16);
+    let mut posted = posted(&ENABLE, 16);
     posted.entry[0x3f] = 0;
     posted.sign();
     assert_eq!(posted.give(&mut device), posted.entry);
@@ -143,15 +78,15 @@ fn an_entry_of_software_is_left_alone() {
 fn a_device_that_is_still_starting_hears_nothing() {
     let mut device = Device::new(Arena::new(BASE, 1 << 20), DeviceProfile::default());
     device.write_register(0x14, QUEUE as u32);
-    let posted = Posted::new(&ENABLE, 16);
+    let posted = posted(&ENABLE, 16);
     assert_eq!(posted.give(&mut device), posted.entry);
 }
 
 #[test]
 fn any_bit_that_is_flipped_is_noticed() {
     let mut device = ready();
-    Posted::new(&ENABLE, 16).give(&mut device);
-    let whole = Posted::new(&pages(), 16 + 1024);
+    posted(&ENABLE, 16).give(&mut device);
+    let whole = posted(&pages(), 16 + 1024);
     let lengths = [64, 576, 576, 576, 576, 576, 576];
     assert_eq!(whole.blocks.len() + 1, lengths.len());
     for (part, length) in lengths.into_iter().enumerate() {
@@ -173,8 +108,8 @@ fn any_bit_that_is_flipped_is_noticed() {
 #[test]
 fn what_is_signed_and_wrong_is_named() {
     let mut device = ready();
-    Posted::new(&ENABLE, 16).give(&mut device);
-    let whole = Posted::new(&pages(), 16 + 512);
+    posted(&ENABLE, 16).give(&mut device);
+    let whole = posted(&pages(), 16 + 512);
     let mut refused = |change: &dyn Fn(&mut Posted), status: u8| {
         let mut broken = whole.clone();
         change(&mut broken);
@@ -205,7 +140,7 @@ fn what_is_signed_and_wrong_is_named() {
 fn commands_have_their_states_and_refuse_what_makes_no_sense() {
     let mut device = ready();
     let mut status = |request: &[u8], room: usize| {
-        let entry = Posted::new(request, room).give(&mut device);
+        let entry = posted(request, room).give(&mut device);
         assert_eq!(entry[0x3f], 0, "delivered");
         (entry[0x20], device.phase())
     };
@@ -247,4 +182,112 @@ fn commands_have_their_states_and_refuse_what_makes_no_sense() {
     assert_eq!(status(&short(0x103, 0, 0), 16), (0, Phase::Enabled));
     assert_eq!(status(&alloc_pd, 16), (4, Phase::Enabled));
     assert_eq!(status(&short(0x105, 0, 0), 16), (0, Phase::Reset));
+}
+
+/// The host has named a queue above 4 GiB.
+#[test]
+fn both_halves_of_the_queues_address_are_kept() {
+    const ABOVE: u64 = 0x1_2345_6000;
+    let mut device = Device::new(Arena::new(ABOVE, 0x10000), DeviceProfile::default());
+    while device.read_register(0x1fc) >> 31 != 0 {}
+    device.write_register(0x10, (ABOVE >> 32) as u32);
+    device.write_register(0x14, ABOVE as u32);
+    assert_eq!((device.read_register(0x10), device.read_register(0x14) & !0xfff), (1, 0x2345_6000));
+    assert_eq!(Posted::new(ABOVE, &ENABLE, 16).give(&mut device)[0x3f], 0);
+    assert_eq!(device.phase(), Phase::Enabled);
+}
+
+#[test]
+fn the_doorbell_names_the_entries_to_look_at() {
+    let mut device = ready();
+    let posted = posted(&ENABLE, 16);
+    for slot in (0..16).filter(|slot| *slot != ENTRY) {
+        device.memory_mut().write(QUEUE + (slot << 7), &posted.entry).unwrap();
+    }
+    device.write_register(DOORBELL, 1 << ENTRY);
+    assert_eq!(device.phase(), Phase::Reset, "there is no command");
+    assert_eq!(posted.give(&mut device)[0x3f], 0);
+    for slot in (0..16).filter(|slot| *slot != ENTRY) {
+        assert_eq!(device.memory().bytes(QUEUE + (slot << 7), 64), Some(&posted.entry[..]), "entry {slot}");
+    }
+}
+
+/// Memory to which the last byte of an entry has not come yet.
+#[derive(Debug)]
+struct Delayed(Arena, Vec<(u64, u8)>);
+
+impl Memory for Delayed {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        self.0.read(address, out)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.0.write(address, bytes)
+    }
+
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        self.1.push((address, byte));
+        Ok(())
+    }
+}
+
+/// A host that sees the owner bit sees all the rest.
+#[test]
+fn an_entry_is_given_back_last() {
+    let mut device = Device::new(Delayed(Arena::new(BASE, 1 << 20), vec![]), DeviceProfile::default());
+    while device.read_register(0x1fc) >> 31 != 0 {}
+    device.write_register(0x14, QUEUE as u32);
+    let posted = posted(&[1, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 16);
+    let entry = posted.give(&mut device);
+    assert_eq!((entry[0x20], entry[0x3f]), (4, 1), "the reply is there, and the entry the device's");
+    assert_eq!(device.memory().1, [(posted.at + 0x3f, 0)]);
+    assert_eq!(xor(&entry[..0x3f]), 0xff);
+}
+
+#[test]
+fn nothing_but_enable_is_heard_at_reset_and_enable_nowhere_else() {
+    let mut device = ready();
+    let mut status = |request: &[u8]| {
+        let entry = posted(request, 16 + 4096).give(&mut device);
+        assert_eq!(entry[0x3f], 0, "delivered");
+        (entry[0x20], device.phase())
+    };
+    let of = |opcode: u16, op_mod: u16| Words::new(opcode, 16).u16(6, op_mod).0;
+    // QUERY_ISSI, QUERY_HCA_CAP, QUERY_PAGES, MANAGE_PAGES that takes back, DISABLE_HCA.
+    let others = [of(0x10a, 0), of(0x100, 1), of(0x107, 1), Words(of(0x108, 2)).u32(8, 7).0, of(0x105, 0)];
+    for request in &others {
+        assert_eq!(status(request), (4, Phase::Reset), "{request:x?}");
+    }
+    assert_eq!(status(&ENABLE), (0, Phase::Enabled));
+    for request in &others[..4] {
+        assert_eq!(status(request), (0, Phase::Enabled), "{request:x?}");
+    }
+    assert_eq!(status(&pages()), (0, Phase::Enabled));
+    assert_eq!(status(&of(0x102, 0)), (0, Phase::Running));
+    assert_eq!(status(&ENABLE), (4, Phase::Running));
+}
+
+/// While it runs the firmware keeps the pages that it has asked for at its start, 5 and 150, and gives others back.
+#[test]
+fn pages_that_are_not_needed_are_given_back() {
+    let mut device = ready();
+    let take_back = |device: &mut Device<Arena>, most: u32| {
+        let request = Words::new(0x108, 16).u16(6, 2).u32(8, 7).u32(0xc, most);
+        let posted = posted(&request.0, 16 + 512);
+        let entry = posted.give(device);
+        assert_eq!((entry[0x3f], entry[0x20]), (0, 0));
+        let count = u32::from_be_bytes(entry[0x28..0x2c].try_into().unwrap());
+        let list = device.memory().bytes(posted.blocks[0].0, 8 * count as usize).unwrap();
+        list.chunks(8).map(|page| u64::from_be_bytes(page.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    for request in [&ENABLE[..], &pages(), &Words::new(0x102, 16).0] {
+        assert_eq!(posted(request, 16).give(&mut device)[0x20], 0);
+    }
+    let page = |number: u64| PAGES + number * 4096;
+    assert_eq!(take_back(&mut device, 3), [page(197), page(198), page(199)]);
+    assert_eq!(take_back(&mut device, 60), (155..197).map(page).collect::<Vec<_>>());
+    assert_eq!((take_back(&mut device, 60), device.firmware_pages()), (vec![], 155));
+    assert_eq!(posted(&Words::new(0x103, 16).0, 16).give(&mut device)[0x20], 0);
+    // Not all at once.
+    assert_eq!(take_back(&mut device, 60), (105..155).map(page).collect::<Vec<_>>());
 }

@@ -1,14 +1,19 @@
 //! Tests of the software device by its interface. One program, which is built faster than one for each file.
 #![allow(missing_docs, clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod capabilities;
+mod commands;
 mod common;
+mod completions;
 mod copy;
 mod crypto;
 mod datagram;
 mod drivers;
+mod faults;
 mod interface;
 mod layout;
 mod lists;
+mod objects;
 mod outstanding;
 mod queues;
 mod random;
@@ -16,6 +21,7 @@ mod region;
 mod shared;
 mod signature;
 mod spaces;
+mod tap;
 mod transaction;
 mod transform;
 mod transport;

@@ -1,8 +1,10 @@
 //! A host for tests, and what other crates compute.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::indexing_slicing, clippy::unwrap_used)]
 
+mod commands;
 mod host;
 
+pub use commands::*;
 pub use host::*;
 
 /// T10-DIF protection information computed by the CRC crate directly.

@@ -1,0 +1,47 @@
+//! What the device says of itself, at the places where the PRM has it.
+
+use mlx5_softdev::capabilities::{capabilities, nic_vport};
+use mlx5_softdev::{CryptoMode, DeviceProfile};
+
+/// `general_obj_types`: DEKs need crypto, and a login is for wrapped keys.
+#[test]
+fn objects_are_told_that_there_are() {
+    for (crypto, expected) in [
+        (CryptoMode::None, 0),
+        (CryptoMode::Plaintext, 1 << 0xc),
+        (CryptoMode::Wrapped, 1 << 0xc | 1 << 0x1f),
+    ] {
+        let told = capabilities(1, &DeviceProfile { crypto, ..DeviceProfile::default() }).unwrap();
+        assert_eq!(u64::from_be_bytes(told[0x80..0x88].try_into().unwrap()), expected, "{crypto:?}");
+    }
+}
+
+/// `atomic_caps`: operations compare-and-swap and fetch-and-add, of 8 bytes; and nothing in the second structure of generals.
+#[test]
+fn kinds_with_little_in_them_are_there() {
+    let profile = DeviceProfile::default();
+    for op_mod in [3 << 1, 3 << 1 | 1] {
+        let mut told = capabilities(op_mod, &profile).unwrap();
+        assert_eq!((told.len(), &told[0x12..0x14], &told[0x16..0x18]), (0x1000, &[0, 3][..], &[0, 8][..]));
+        told[0x12..0x18].fill(0);
+        assert_eq!(told, [0; 0x1000]);
+    }
+    for op_mod in [0x20 << 1, 0x20 << 1 | 1] {
+        assert_eq!(capabilities(op_mod, &profile), Some(vec![0; 0x1000]));
+    }
+}
+
+/// `nic_vport_context`: `roce_en`, MTU, three GUIDs, the address of Ethernet.
+#[test]
+fn a_port_says_who_it_is() {
+    let mut told = nic_vport(0x0102_0304_0506_0708, [0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6]);
+    assert_eq!((told.len(), told[3], &told[0x26..0x28]), (0x100, 1, &[5, 0xdc][..]));
+    for guid in [0x28, 0x30, 0x38] {
+        assert_eq!(told[guid..guid + 8], [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+    assert_eq!(told[0xf6..0xfc], [0xa1, 0xb2, 0xc3, 0xd4, 0xe5, 0xf6]);
+    for (from, to) in [(3, 4), (0x26, 0x40), (0xf6, 0xfc)] {
+        told[from..to].fill(0);
+    }
+    assert_eq!(told, [0; 0x100], "and no more");
+}

@@ -1,0 +1,669 @@
+//! Commands that make, change and destroy objects: what each field does, and what is refused with which status.
+//! Field offsets are those of the PRM (`mlx5_ifc.h` of Linux).
+
+use crate::common::*;
+use mlx5_mkey::types::MkeyIndex;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_softdev::*;
+use zerocopy::IntoBytes;
+
+/// Statuses of refused commands.
+const BAD_OPCODE: u8 = 0x2;
+const BAD_PARAMETER: u8 = 0x3;
+const BAD_RESOURCE: u8 = 0x5;
+const IN_USE: u8 = 0x6;
+const BAD_QP_STATE: u8 = 0x10;
+const NO_RESOURCES: u8 = 0xf;
+const BAD_INPUT_LENGTH: u8 = 0x50;
+
+/// Where the list of pages begins in CREATE_EQ, CREATE_CQ and CREATE_QP, the context of a queue pair, and that of an mkey.
+const PAGES: usize = 0x110;
+const QPC: usize = 0x18;
+const MKC: usize = 0x10;
+
+/// Of `q` of a host, blocks of the send ring.
+const LOG_BLOCKS: u8 = 7;
+const REMOTE_READ: u8 = 0x80;
+const REMOTE_WRITE: u8 = 0x40;
+const REMOTE_ATOMIC: u8 = 0x20;
+
+/// A device whose command interface runs, and an object of each kind that others are made of. The host's own queue pairs are not used.
+struct Rig {
+    host: Host,
+    queue: u64,
+    uar: u32,
+    eq: u32,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut host = Host::new();
+        while host.device.read_register(0x1fc) >> 31 != 0 {}
+        let queue = host.alloc(0x10000);
+        host.device.write_register(0x10, (queue >> 32) as u32);
+        host.device.write_register(0x14, queue as u32);
+        let mut rig = Self { host, queue, uar: 0, eq: 0 };
+        rig.good(Words::new(0x104, 16));
+        let pages = rig.host.alloc(155 << 12);
+        let words = Words::new(0x108, 0x10 + 155 * 8).u16(6, 1).u32(8, 7).u32(0xc, 155);
+        rig.good((0..155).fold(words, |words, page| words.u64(0x10 + 8 * page, pages + 4096 * page as u64)));
+        rig.good(Words::new(0x102, 16));
+        rig.host.pd = rig.good(Words::new(0x800, 16));
+        rig.uar = rig.good(Words::new(0x802, 16));
+        let eq = rig.eq(6);
+        rig.eq = rig.good(eq);
+        rig
+    }
+
+    /// Gives a command, and returns the number of the object that it has made, or its status.
+    fn give(&mut self, request: Words) -> Result<u32, u8> {
+        let entry = Posted::new(self.queue, &request.0, 16).give(&mut self.host.device);
+        assert_eq!(entry[0x3f], 0, "delivered");
+        match entry[0x20] {
+            0 => Ok(u32::from_be_bytes(entry[0x28..0x2c].try_into().unwrap())),
+            status => Err(status),
+        }
+    }
+
+    #[track_caller]
+    fn good(&mut self, request: Words) -> u32 {
+        let outcome = self.give(request.clone());
+        outcome.unwrap_or_else(|status| panic!("status {status:#x} of {request:x?}"))
+    }
+
+    /// Gives a command that has no effect but its status.
+    #[track_caller]
+    fn refused(&mut self, request: Words, status: u8, why: &str) {
+        assert_eq!(self.give(request), Err(status), "{why}");
+    }
+
+    /// Memory of an event or completion queue, as the host hands it over: every entry is the device's.
+    fn entries(&mut self, log: u8) -> u64 {
+        let at = self.host.alloc(64 << log);
+        for entry in 0..1 << log {
+            self.host.put(at + 64 * entry + 63, &[0xf1]);
+        }
+        at
+    }
+
+    /// CREATE_EQ.
+    fn eq(&mut self, log: u8) -> Words {
+        let ring = self.entries(log);
+        self.host.put(ring + 63, &[1]);
+        let words = Words::new(0x301, PAGES).u8(0x1c, log).u24(0x1d, self.uar);
+        with_pages(words, ring, 64 << log)
+    }
+
+    /// CREATE_CQ, with the ring and the doorbell record that it names.
+    fn cq(&mut self, log: u8) -> (Words, Ring) {
+        let (address, record) = (self.entries(log), self.host.alloc(8));
+        let words = Words::new(0x400, PAGES).u8(0x1c, log).u24(0x1d, self.uar).u32(0x24, self.eq);
+        let words = with_pages(words.u64(0x48, record), address, 64 << log);
+        (words, Ring { cqn: 0, address, record, consumer: 0 })
+    }
+
+    fn made_cq(&mut self, log: u8) -> Ring {
+        let (words, ring) = self.cq(log);
+        Ring { cqn: self.good(words), ..ring }
+    }
+
+    /// CREATE_QP with a receive ring of [`LOG_RQ`] slots, and the queue that it makes.
+    fn qp(&mut self) -> (Words, Queue) {
+        let (send_cq, recv_cq) = (self.made_cq(LOG_CQ), self.made_cq(LOG_CQ));
+        let receives = u64::from(RQ_STRIDE) << LOG_RQ;
+        let bytes = receives + (64 << LOG_BLOCKS);
+        let (rings, doorbell_record) = (self.host.alloc(bytes as usize), self.host.alloc(8));
+        let ring = ReceiveRing { address: rings, log_slots: LOG_RQ, stride: RQ_STRIDE };
+        let attributes = QpAttributes {
+            transport: Transport::ReliableConnection,
+            pd: self.host.pd,
+            sq: rings + receives,
+            log_sq_blocks: LOG_BLOCKS,
+            receive: ReceiveQueue::Own(ring),
+            doorbell_record,
+            send_cqn: send_cq.cqn,
+            recv_cqn: Some(recv_cq.cqn),
+            user_index: 0x0012_3456,
+            drain_sigerr: false,
+            rnr_retry: Retries::Infinite,
+        };
+        // `log_rq_stride` counts from 16 bytes on.
+        let words = Words::new(0x500, PAGES)
+            .u24(QPC + 0x5, self.host.pd)
+            .u8(QPC + 0x9, LOG_RQ << 3 | 2)
+            .u8(QPC + 0xa, LOG_BLOCKS << 3)
+            .u24(QPC + 0xd, self.uar)
+            .u24(QPC + 0x11, attributes.user_index)
+            .u24(QPC + 0x7d, send_cq.cqn)
+            .u24(QPC + 0x9d, recv_cq.cqn)
+            .u64(QPC + 0xa0, doorbell_record);
+        let queue = Queue { qpn: 0, attributes, producer: 0, receives: 0, send_cq, recv_cq };
+        (with_pages(words, rings, bytes), queue)
+    }
+
+    fn made_qp(&mut self) -> Queue {
+        let (words, queue) = self.qp();
+        Queue { qpn: self.good(words), ..queue }
+    }
+
+    /// Puts two new queue pairs into the host that are connected to each other: their peers have these rights, and try a SEND
+    /// that finds no receive so often.
+    fn connect(&mut self, rights: u8, rnr_retry: u8) {
+        let [a, b] = [self.made_qp(), self.made_qp()];
+        for (at, one, other) in [(A, a, b), (B, b, a)] {
+            self.good(to_init(one.qpn, rights));
+            self.good(to_receive(one.qpn, other.qpn));
+            self.good(to_send(one.qpn, rnr_retry));
+            self.host.q[at] = one;
+        }
+    }
+
+    fn state(&self, qpn: u32) -> QpState {
+        self.host.device.query(qpn).unwrap().state
+    }
+}
+
+/// Adds the pages that `bytes` from `at` on are in.
+fn with_pages(mut words: Words, at: u64, bytes: u64) -> Words {
+    for page in 0..bytes.div_ceil(4096) {
+        words.0.extend((at + 4096 * page).to_be_bytes());
+    }
+    words
+}
+
+/// The same with one more page, one after it.
+fn with_page(mut words: Words, at: u64) -> Words {
+    words.0.extend(at.to_be_bytes());
+    words
+}
+
+fn without_page(mut words: Words) -> Words {
+    words.0.truncate(words.0.len() - 8);
+    words
+}
+
+/// A command that names an object and nothing else.
+fn named(opcode: u16, number: u32) -> Words {
+    Words::new(opcode, 16).u24(9, number)
+}
+
+/// RST2INIT_QP, INIT2RTR_QP with `fl`, RTR2RTS_QP.
+fn to_init(qpn: u32, rights: u8) -> Words {
+    Words::new(0x502, 0x110).u24(9, qpn).u8(QPC + 0x92, rights)
+}
+
+fn to_receive(qpn: u32, peer: u32) -> Words {
+    Words::new(0x503, 0x110).u24(9, qpn).u24(QPC + 0x15, peer).u8(QPC + 0x18, 0x80)
+}
+
+fn to_send(qpn: u32, rnr_retry: u8) -> Words {
+    Words::new(0x504, 0x110).u24(9, qpn).u8(QPC + 0x72, rnr_retry << 5)
+}
+
+/// CREATE_OBJECT of a DEK.
+fn dek(pd: u32, size: u8, flags: u8, key: &[u8]) -> Words {
+    Words::new(0xa00, 0x150)
+        .u16(6, 0xc)
+        .u8(0x10 + 0xa, size)
+        .u8(0x10 + 0xb, flags)
+        .u24(0x10 + 0xd, pd)
+        .bytes(0x10 + 0x40, key)
+}
+
+#[test]
+fn each_object_is_destroyed_once_and_not_while_it_is_used() {
+    let mut rig = Rig::new();
+    let queue = rig.made_qp();
+    let mkey = rig.good(umr_mkey(rig.host.pd, 0, 0x82, 0, 0));
+    let psv = Words::new(0x600, 16).u8(8, 1 << 4).u24(9, rig.host.pd);
+    let entry = Posted::new(rig.queue, &psv.0, 32).give(&mut rig.host.device);
+    assert_eq!(entry[0x20], 0);
+    let mut psv = [0; 4];
+    rig.host.device.memory().read(rig.queue + 0x4000, &mut psv).unwrap();
+    let psv = u32::from_be_bytes(psv);
+    assert!(rig.host.device.query_psv(psv).is_ok());
+    let dek = rig.good(dek(rig.host.pd, 0, 3, &XTS_KEY));
+    rig.refused(named(0x801, rig.host.pd), IN_USE, "a domain with objects in it");
+    rig.refused(named(0x401, queue.send_cq.cqn), IN_USE, "a queue pair's CQ");
+    let objects = [
+        ("DEK", Words::new(0xa03, 16).u16(6, 0xc).u32(8, dek)),
+        ("PSV", named(0x601, psv)),
+        ("mkey", named(0x202, mkey)),
+        ("QP", named(0x501, queue.qpn)),
+        ("CQ", named(0x401, queue.recv_cq.cqn)),
+        ("EQ", named(0x302, rig.eq)),
+        ("UAR", named(0x803, rig.uar)),
+        ("PD", named(0x801, rig.host.pd)),
+    ];
+    for (what, destroy) in objects {
+        rig.good(destroy.clone());
+        rig.refused(destroy, BAD_RESOURCE, what);
+    }
+    assert!(rig.host.device.query(queue.qpn).is_err());
+    assert!(rig.host.device.query_mkey(MkeyIndex::from_low_bits(mkey)).is_err());
+    assert!(rig.host.device.query_psv(psv).is_err());
+}
+
+/// DEKs are the only objects that have no commands of their own (`general_obj_types`).
+#[test]
+fn objects_of_other_types_are_refused() {
+    let mut rig = Rig::new();
+    let create = dek(rig.host.pd, 0, 3, &XTS_KEY);
+    let number = rig.good(create.clone());
+    for kind in [0, 0xb, 0xd, 0x1f, 0x100c] {
+        rig.refused(create.clone().u16(6, kind), BAD_OPCODE, "made");
+        rig.refused(Words::new(0xa03, 16).u16(6, kind).u32(8, number), BAD_OPCODE, "destroyed");
+    }
+    rig.good(Words::new(0xa03, 16).u16(6, 0xc).u32(8, number));
+}
+
+/// UAR pages and EQs have numbers of their own; those of UARs begin behind the registers.
+#[test]
+fn numbers_are_used_up_and_given_back() {
+    let mut rig = Rig::new();
+    assert_eq!((rig.uar, rig.eq), (0x10, 1));
+    let mut uars: Vec<u32> = (1..0xf0).map(|_| rig.good(Words::new(0x802, 16))).collect();
+    uars.sort_unstable();
+    assert_eq!(uars, (0x11..0x100).collect::<Vec<_>>());
+    rig.refused(Words::new(0x802, 16), NO_RESOURCES, "no UAR left");
+    rig.good(named(0x803, 0x42));
+    assert_eq!(rig.good(Words::new(0x802, 16)), 0x42);
+}
+
+#[test]
+fn a_queue_is_on_pages_that_follow_each_other() {
+    let mut rig = Rig::new();
+    // Of each kind one whose ring has more than one page.
+    let eq = rig.eq(7);
+    let (cq, _) = rig.cq(7);
+    let (qp, _) = rig.qp();
+    for (words, log_page) in [(eq, 0x28), (cq, 0x28), (qp, QPC + 0x14)] {
+        let first = u64::from_be_bytes(words.0[PAGES..PAGES + 8].try_into().unwrap());
+        let count = (words.0.len() - PAGES) / 8;
+        assert!(count > 1);
+        let last = PAGES + 8 * (count - 1);
+        let why = format!("opcode {:x?}", &words.0[..2]);
+        rig.refused(without_page(words.clone()), BAD_INPUT_LENGTH, &why);
+        rig.refused(words.clone().u64(last, first), BAD_PARAMETER, &why);
+        rig.refused(words.clone().u64(last, first + 4096 * count as u64), BAD_PARAMETER, &why);
+        rig.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
+        // All of them where there is no memory, or between pages.
+        for shift in [1 << 40, 64, 2048] {
+            let shifted = (0..count).fold(words.clone(), |words, page| {
+                words.u64(PAGES + 8 * page, first + shift + 4096 * page as u64)
+            });
+            rig.refused(shifted, BAD_PARAMETER, &why);
+        }
+        // One page of 8 or 16 KiB instead, where such a page begins.
+        for log in [1, 2] {
+            let mut words = words.clone().u8(log_page, log);
+            let bytes = 4096 << log;
+            let bigger = rig.entries(10).next_multiple_of(bytes);
+            rig.host.put(bigger + 63, &[1]);
+            words.0.truncate(PAGES);
+            let listed = (4096 * count).div_ceil(bytes as usize) as u64;
+            let paged = |words: &Words, from: u64| {
+                (0..listed).fold(words.clone(), |words, page| with_page(words, from + page * bytes))
+            };
+            rig.refused(paged(&words, bigger + 4096), BAD_PARAMETER, &why);
+            rig.good(paged(&words, bigger));
+        }
+        // More pages than it needs.
+        rig.good(with_page(words.clone(), first + 4096 * count as u64));
+    }
+}
+
+#[test]
+fn an_event_queue_has_a_uar_and_entries_of_the_device() {
+    let mut rig = Rig::new();
+    let good = rig.eq(6);
+    rig.refused(good.clone().u24(0x1d, rig.uar + 1), BAD_RESOURCE, "no such UAR");
+    let ring = u64::from_be_bytes(good.0[PAGES..PAGES + 8].try_into().unwrap());
+    rig.host.put(ring + 63, &[0]);
+    rig.refused(good.clone(), BAD_PARAMETER, "an entry that looks like an event");
+    rig.host.put(ring + 63, &[1]);
+    assert_eq!(rig.give(good), Ok(rig.eq + 1));
+}
+
+#[test]
+fn a_completion_queue_has_good_fields() {
+    let mut rig = Rig::new();
+    let (good, ring) = rig.cq(4);
+    let cases = [
+        ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_PARAMETER),
+        ("`cqe_sz` 1", good.clone().u8(0x11, 0x20), BAD_PARAMETER),
+        ("`cqe_sz` 4", good.clone().u8(0x11, 0x80), BAD_PARAMETER),
+        ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_PARAMETER),
+        ("no such UAR", good.clone().u24(0x1d, rig.uar + 1), BAD_RESOURCE),
+        ("no such EQ", good.clone().u32(0x24, rig.eq + 1), BAD_RESOURCE),
+        ("a record between records", good.clone().u64(0x48, ring.record + 4), BAD_PARAMETER),
+        ("a record that is no memory", good.clone().u64(0x48, 0x1000), BAD_PARAMETER),
+    ];
+    for (why, words, status) in cases {
+        rig.refused(words, status, why);
+    }
+    rig.good(good);
+}
+
+/// `oi`: of completions that the host does not take, one queue fails, and the other goes on.
+#[test]
+fn a_completion_queue_ignores_overruns_if_asked() {
+    for ignores in [false, true] {
+        let mut rig = Rig::new();
+        let (words, ring) = rig.cq(1);
+        let cqn = rig.good(words.u8(0x11, if ignores { 2 } else { 0 }));
+        let (words, queue) = rig.qp();
+        let qpn = rig.good(words.u24(QPC + 0x7d, cqn));
+        rig.good(to_init(qpn, 0));
+        rig.good(to_receive(qpn, qpn));
+        rig.good(to_send(qpn, 7));
+        rig.host.q[A] = Queue { qpn, ..queue };
+        (0..5).for_each(|_| _ = rig.host.post(A, Wqe::new(Opcode::NOP, 0)));
+        rig.host.ring(A);
+        let (events, producer) = (rig.host.device.take_events(), rig.host.device.cq_producer(cqn));
+        let expected = if ignores { (vec![], Ok(5)) } else { (vec![Event::CqError(cqn)], Ok(2)) };
+        assert_eq!((events, producer), expected);
+        // The fifth is in the first entry, of the third lap.
+        let counter = rig.host.get(ring.address + 60, 2);
+        assert_eq!(counter, if ignores { [0, 4] } else { [0, 0] });
+    }
+}
+
+#[test]
+fn a_queue_pair_has_good_fields() {
+    let mut rig = Rig::new();
+    let (good, queue) = rig.qp();
+    let record = queue.attributes.doorbell_record;
+    let cases = [
+        ("`st` UC", good.clone().u8(QPC + 1, 1), BAD_PARAMETER),
+        ("`st` UD", good.clone().u8(QPC + 1, 3), BAD_PARAMETER),
+        ("`dbr_umem_valid`", good.clone().u8(QPC + 0xd0, 0x10), BAD_PARAMETER),
+        ("`wq_umem_valid`", good.clone().u8(0x10c, 0x80), BAD_PARAMETER),
+        ("`rq_type` SRQ", good.clone().u8(QPC + 0xac, 1), BAD_PARAMETER),
+        ("no such domain", good.clone().u24(QPC + 0x5, 0x77), BAD_RESOURCE),
+        ("no such UAR", good.clone().u24(QPC + 0xd, rig.uar + 1), BAD_RESOURCE),
+        ("no such CQ", good.clone().u24(QPC + 0x7d, 0x77), BAD_RESOURCE),
+        ("no such receive CQ", good.clone().u24(QPC + 0x9d, 0x77), BAD_RESOURCE),
+        ("receives, and CQ 0", good.clone().u24(QPC + 0x9d, 0), BAD_RESOURCE),
+        ("a slot of 2 KiB", good.clone().u8(QPC + 0x9, 7), BAD_PARAMETER),
+        ("a record between records", good.clone().u64(QPC + 0xa0, record + 4), BAD_PARAMETER),
+        ("a record that is no memory", good.clone().u64(QPC + 0xa0, 0x1000), BAD_PARAMETER),
+    ];
+    for (why, words, status) in cases {
+        rig.refused(words, status, why);
+    }
+    rig.good(good);
+}
+
+/// Without a receive queue the send ring is the first, and a receive CQ need not be there, but is kept where it is named.
+#[test]
+fn a_queue_pair_may_do_without_receives() {
+    let mut rig = Rig::new();
+    let (words, queue) = rig.qp();
+    let words = without_page(words).u8(QPC + 0x9, 0).u8(QPC + 0xac, 3);
+    let qpn = rig.good(words.clone());
+    rig.refused(named(0x401, queue.recv_cq.cqn), IN_USE, "its receive CQ");
+    rig.good(named(0x501, qpn));
+    let qpn = rig.good(words.u24(QPC + 0x9d, 0));
+    rig.good(named(0x401, queue.recv_cq.cqn));
+    rig.good(to_init(qpn, 0));
+    rig.good(to_receive(qpn, qpn));
+    rig.good(to_send(qpn, 7));
+    let attributes = QpAttributes { sq: queue.receives_at(), ..queue.attributes };
+    rig.host.q[A] = Queue { qpn, attributes, ..queue };
+    rig.host.post(A, Wqe::new(Opcode::NOP, 0));
+    rig.host.ring(A);
+    rig.host.good(A);
+}
+
+/// Both rings go round, and completions name what they are about.
+#[test]
+fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
+    let mut rig = Rig::new();
+    rig.connect(0, 7);
+    let host = &mut rig.host;
+    for round in 0..3 << LOG_BLOCKS {
+        let data = pattern(40, round as u8);
+        let ((from, source), (to, target)) = (host.filled(&data), host.region(40, Access::ALL));
+        host.post_receive(B, &[segment(to, 40, target)]);
+        let counter = host.post(A, send(Opcode::SEND, 0, &[segment(from, 40, source)]));
+        host.ring(A);
+        let sent = host.good(A);
+        let received = host.poll_recv(B).unwrap();
+        assert_eq!(received.opcode(), CqeOpcode::RESPONDER_SEND, "round {round}");
+        assert_eq!((sent.counter(), received.counter()), (counter, round));
+        assert_eq!((sent.0.user_index.get(), received.0.user_index.get()), (0x0012_3456, 0x0012_3456));
+        assert_eq!(host.get(to, 40), data);
+    }
+}
+
+/// INIT, RTR and RTS in this order; each state that is skipped is refused, and leaves the queue pair where it is.
+#[test]
+fn states_of_a_queue_pair_follow_each_other() {
+    let mut rig = Rig::new();
+    let Queue { qpn, .. } = rig.made_qp();
+    let steps = [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 0)];
+    let states = [QpState::Reset, QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend];
+    for (at, state) in states.into_iter().enumerate() {
+        for (step, words) in steps.iter().enumerate().filter(|(step, _)| *step != at) {
+            rig.refused(words.clone(), BAD_QP_STATE, &format!("step {step} in {state:?}"));
+        }
+        if state == QpState::Init {
+            // `fl` is not set: the peer is of another device.
+            rig.refused(steps[1].clone().u8(QPC + 0x18, 0x7f), BAD_PARAMETER, "no loopback");
+        }
+        assert_eq!(rig.state(qpn), state);
+        if let Some(step) = steps.get(at) {
+            rig.good(step.clone());
+        }
+    }
+    for (opcode, state) in [(0x507, QpState::Error), (0x50a, QpState::Reset)] {
+        rig.good(named(opcode, qpn));
+        assert_eq!(rig.state(qpn), state);
+        rig.refused(named(opcode, qpn + 1), BAD_RESOURCE, "no such queue pair");
+    }
+}
+
+/// `rre`, `rwe` and `rae`: what the peer may ask for, each alone.
+#[test]
+fn a_peer_has_the_rights_that_rst2init_gives() {
+    let mut rig = Rig::new();
+    for rights in (0..8).map(|rights| rights << 5) {
+        for (right, opcode) in [
+            (REMOTE_READ, Opcode::RDMA_READ),
+            (REMOTE_WRITE, Opcode::RDMA_WRITE),
+            (REMOTE_ATOMIC, Opcode::ATOMIC_FA),
+        ] {
+            // The other bits of the byte are other fields.
+            rig.connect(rights | 0x1f, 7);
+            let host = &mut rig.host;
+            let (at, key) = host.region(8, Access::ALL);
+            let wqe = match opcode {
+                Opcode::ATOMIC_FA => {
+                    let atomic = Wqe::new(opcode, 0).with(&remote(at, key)).with(&[0_u8; 16]);
+                    atomic.with(&segment(at, 8, key))
+                }
+                opcode => rdma(opcode, 0, at, key, &[segment(at, 8, key)]),
+            };
+            host.post(B, wqe);
+            host.ring(B);
+            let seen = host.poll_send(B).unwrap();
+            let refused = seen.opcode() == CqeOpcode::REQUESTER_ERROR;
+            assert_eq!(refused, rights & right == 0, "{opcode:?} with {rights:#x}");
+            assert!(!refused || seen.syndrome() == Syndrome::REMOTE_ACCESS);
+        }
+    }
+}
+
+/// `rnr_retry`: 7 is for ever.
+#[test]
+fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
+    for retries in 0..=7 {
+        let mut rig = Rig::new();
+        rig.connect(0, retries);
+        let host = &mut rig.host;
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.ring(A);
+        for round in 0..retries {
+            assert!(host.poll_send(A).is_none(), "{retries}: round {round}");
+            host.device.run();
+        }
+        if retries == 7 {
+            (0..100).for_each(|_| host.device.run());
+            assert!(host.poll_send(A).is_none() && host.device.is_waiting());
+        } else {
+            assert_eq!(host.bad(A).syndrome(), Syndrome::RNR_RETRY, "{retries}");
+        }
+    }
+}
+
+/// CREATE_MKEY of a key that UMRs fill: `free`, access, `umr_en`, tag, `bsf_en`, `en_rinval`, domain, octowords.
+fn umr_mkey(pd: u32, free: u8, access: u8, tag: u8, flags: u8) -> Words {
+    Words::new(0x200, 0x110)
+        .u8(MKC, free)
+        .u8(MKC + 2, access)
+        .u24(MKC + 4, 0x00ff_ffff)
+        .u8(MKC + 7, tag)
+        .u8(MKC + 0xc, flags)
+        .u24(MKC + 0xd, pd)
+        .u32(MKC + 0x34, 16)
+}
+
+#[test]
+fn an_mkey_for_umrs_is_as_its_context_says() {
+    const UMR: u8 = 0x80;
+    let mut rig = Rig::new();
+    let plain = MkeyAttributes {
+        access: Access { local_read: false, local_write: false, ..Access::LOCAL },
+        free: false,
+        ..MkeyAttributes::new(rig.host.pd, 16)
+    };
+    let words = |free, access, tag, flags| umr_mkey(plain.pd, free, UMR | access | 2, tag, flags);
+    let bsf = |flags, octowords| words(0, 0, 0, flags).u32(MKC + 0x20, octowords);
+    let crypto = |flags, octowords| bsf(flags, octowords).u8(MKC + 0x3c, 1 << 3);
+    let local_write = Access { local_write: true, ..plain.access };
+    let both = MkeyAttributes { signature: true, crypto: true, ..plain };
+    let cases = [
+        ("nothing", words(0, 0, 0, 0), plain),
+        ("free", words(0x40, 0, 0, 0), MkeyAttributes { free: true, ..plain }),
+        ("not free", words(0x20, 0, 0, 0), plain),
+        ("a right", words(0, LW, 0, 0), MkeyAttributes { access: local_write, ..plain }),
+        ("all rights", words(0, 0x7c, 0, 0), MkeyAttributes { access: Access::ALL, ..plain }),
+        ("a tag", words(0, 0, 0x5a, 0), MkeyAttributes { tag: 0x5a, ..plain }),
+        ("invalidable", words(0, 0, 0, 1), MkeyAttributes { remote_invalidate: true, ..plain }),
+        ("not invalidable", words(0, 0, 0, 2), plain),
+        ("less room", words(0, 0, 0, 0).u32(MKC + 0x34, 4), MkeyAttributes { translations: 4, ..plain }),
+        ("a BSF", bsf(0x40, 4), MkeyAttributes { signature: true, ..plain }),
+        ("room for no BSF", bsf(0x40, 3), plain),
+        ("a BSF that is not enabled", bsf(0, 4), plain),
+        ("crypto alone", crypto(0x40, 4), MkeyAttributes { crypto: true, ..plain }),
+        ("crypto, room for one BSF", crypto(0x40, 7), MkeyAttributes { crypto: true, ..plain }),
+        ("both", crypto(0x40, 8), both),
+        ("`crypto_en` 2", bsf(0x40, 8).u8(MKC + 0x3c, 2 << 3), both),
+        ("what is beside `crypto_en`", bsf(0, 0).u8(MKC + 0x3c, 0xe7), plain),
+    ];
+    for (what, words, attributes) in cases {
+        let made = rig.good(words);
+        let expected = rig.host.device.create_mkey(attributes).unwrap();
+        let view = |index| rig.host.device.query_mkey(index).unwrap();
+        assert_eq!(view(MkeyIndex::from_low_bits(made)), view(expected.index()), "{what}");
+    }
+    rig.refused(umr_mkey(0x77, 0, UMR | 2, 0, 0), BAD_RESOURCE, "no such domain");
+    rig.refused(words(1 << 2, 0, 0, 0), BAD_PARAMETER, "access mode 6");
+    rig.refused(umr_mkey(plain.pd, 0, UMR | 1, 0, 0), BAD_PARAMETER, "access mode 1, of translation tables");
+}
+
+/// CREATE_MKEY with the entries of a list.
+fn list_mkey(pd: u32, tag: u8, flags: u8, start: u64, length: u64, entries: &[Klm]) -> Words {
+    let words = umr_mkey(pd, 0, 0x7c | 2, tag, flags)
+        .u64(MKC + 0x10, start)
+        .u64(MKC + 0x18, length)
+        .u32(0x60, entries.len() as u32);
+    Words(words.0.into_iter().chain(entries.as_bytes().iter().copied()).collect())
+}
+
+#[test]
+fn an_mkey_comes_with_its_entries() {
+    let mut rig = Rig::new();
+    let pd = rig.host.pd;
+    let klm = |address: u64, bytes: u32| Klm {
+        byte_count: bytes.into(),
+        mkey: 0x1234_5600.into(),
+        address: address.into(),
+    };
+    let entries = [klm(BASE, 100), klm(BASE + 4096, 28)];
+    let attributes =
+        MkeyAttributes { access: Access::ALL, free: false, tag: 0x77, ..MkeyAttributes::new(pd, 16) };
+    let space = MkeySpace { start: 0x5000, length: 128, entries: entries.to_vec(), log_entry: None };
+    let made = rig.good(list_mkey(pd, 0x77, 0, 0x5000, 128, &entries));
+    let expected = rig.host.device.create_mkey_over(attributes, space).unwrap();
+    let view = |index| rig.host.device.query_mkey(index).unwrap();
+    assert_eq!(view(MkeyIndex::from_low_bits(made)), view(expected.index()));
+    let good = list_mkey(pd, 0, 0, 0x5000, 128, &entries);
+    rig.refused(list_mkey(pd, 0, 0x80, 0x5000, 128, &entries), BAD_PARAMETER, "`length64`");
+    rig.refused(list_mkey(pd, 0, 0, 0x5000, 129, &entries), BAD_PARAMETER, "longer than its entries");
+    rig.refused(good.clone().u32(0x60, 3), BAD_INPUT_LENGTH, "an entry too few");
+    rig.refused(good.clone().u32(MKC + 0x34, 1), BAD_PARAMETER, "no room for them");
+    rig.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
+}
+
+/// A key of all memory has no length of its own.
+#[test]
+fn an_mkey_of_physical_addresses_is_of_all_memory() {
+    let mut rig = Rig::new();
+    let pd = rig.host.pd;
+    let words = |flags| Words::new(0x200, 0x110).u8(MKC + 2, 0x7c).u8(MKC + 0xc, flags).u24(MKC + 0xd, pd);
+    for flags in [0, 0x40, 0x7f] {
+        rig.refused(words(flags), BAD_PARAMETER, "not `length64`");
+    }
+    rig.good(words(0x80));
+}
+
+const TAG: [u8; 8] = *b"key tag!";
+
+/// Sends a block through an mkey that encrypts with a DEK, and shows a keytag. Returns what is on the wire, if it comes there.
+fn encrypted(rig: &mut Rig, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
+    rig.connect(0, 7);
+    let host = &mut rig.host;
+    let mkey = host.mkey(false, true);
+    let (at, key) = host.filled(&pattern(512, 1));
+    let config = Config::new(&mkey).access(LW).list(&[(at, 512, key)]).crypto(0, 1, [0; 16], dek).keytag(tag);
+    host.configure(config);
+    let wire = host.send_from(mkey.key, 0, 512);
+    let done = host.poll_send(A).unwrap().opcode() == CqeOpcode::REQUESTER;
+    done.then_some(wire)
+}
+
+#[test]
+fn a_dek_has_its_size_and_keytag() {
+    let mut rig = Rig::new();
+    let long: [u8; 64] = pattern(64, 9).try_into().unwrap();
+    for (size, key) in [(0, &XTS_KEY[..]), (1, &long)] {
+        let reference = rig.host.dek(key);
+        let wire = encrypted(&mut rig, reference, [0; 8]).unwrap();
+        if size == 0 {
+            assert_eq!(wire, xts128(&XTS_KEY, &pattern(512, 1), 512, 0));
+        }
+        let with_tag = [key, &TAG].concat();
+        let plain = rig.good(dek(rig.host.pd, size, 3, &with_tag));
+        let tagged = rig.good(dek(rig.host.pd, size, 0x83, &with_tag));
+        for (number, tag, expected) in [
+            (plain, [0; 8], Some(&wire)),
+            (plain, TAG, Some(&wire)),
+            (tagged, TAG, Some(&wire)),
+            (tagged, [0; 8], None),
+        ] {
+            assert_eq!(encrypted(&mut rig, number, tag).as_ref(), expected, "{size}, {tag:x?}");
+        }
+    }
+    let pd = rig.host.pd;
+    rig.refused(dek(pd, 2, 3, &long), BAD_PARAMETER, "no such size");
+    rig.refused(dek(pd, 1, 1, &long), BAD_PARAMETER, "of another purpose");
+    rig.refused(dek(0x77, 1, 3, &long), BAD_RESOURCE, "no such domain");
+    let mut short = dek(pd, 1, 0x83, &long);
+    short.0.truncate(0x50 + 64);
+    rig.refused(short.clone(), BAD_INPUT_LENGTH, "no keytag");
+    rig.good(short.u8(0x10 + 0xb, 3));
+}

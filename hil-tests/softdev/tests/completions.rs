@@ -1,0 +1,144 @@
+//! The way of completion entries: a gate before the rings, rings that fail, and what entries of failed requests say.
+
+use crate::common::*;
+use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+
+fn nop(host: &mut Host, at: usize) -> u16 {
+    let counter = host.post(at, Wqe::new(Opcode::NOP, 0));
+    host.ring(at);
+    counter
+}
+
+/// All that has come to the send queue's ring.
+fn counters(host: &mut Host, at: usize) -> Vec<u16> {
+    std::iter::from_fn(|| host.poll_send(at)).map(|seen| seen.counter()).collect()
+}
+
+/// A host whose gate does this to the first entry of queue pair A, and lets all others pass.
+fn gated(passage: Passage) -> Host {
+    let mut host = Host::new();
+    let (cqn, mut first) = (host.q[A].send_cq.cqn, Some(passage));
+    host.device.set_gate(move |number, _| match first.take_if(|_| number == cqn) {
+        Some(passage) => passage,
+        None => Passage::Once,
+    });
+    host
+}
+
+#[test]
+fn a_gate_says_what_becomes_of_an_entry() {
+    let mut other = [0; 64];
+    other[60..62].copy_from_slice(&0x7777_u16.to_be_bytes());
+    for (passage, expected) in [
+        (Passage::Once, &[0, 1][..]),
+        (Passage::Twice, &[0, 0, 1]),
+        (Passage::Never, &[1]),
+        (Passage::Behind(other), &[0x7777, 0, 1]),
+    ] {
+        let mut host = gated(passage);
+        (0..2).for_each(|_| _ = nop(&mut host, A));
+        assert_eq!(counters(&mut host, A), expected, "{passage:?}");
+        assert_eq!(host.device.take_events(), []);
+    }
+}
+
+/// An entry that waits has those behind it in its queue wait, too, and no others.
+#[test]
+fn entries_wait_in_their_order_until_they_are_released() {
+    let mut host = gated(Passage::Later);
+    (0..2).for_each(|_| _ = nop(&mut host, A));
+    nop(&mut host, B);
+    assert_eq!((counters(&mut host, A), counters(&mut host, B)), (vec![], vec![0]));
+    host.device.release();
+    assert_eq!(counters(&mut host, A), [0, 1]);
+    nop(&mut host, A);
+    assert_eq!(counters(&mut host, A), [2], "nothing waits any more");
+    host.device.release();
+    assert_eq!(counters(&mut host, A), []);
+}
+
+/// The host learns all of an object before the device forgets it.
+#[test]
+fn entries_do_not_wait_longer_than_their_objects() {
+    let gone: [fn(&mut Host); 4] = [
+        |host| host.device.destroy_qp(host.q[A].qpn).unwrap(),
+        |host| host.device.modify(host.q[A].qpn, QpState::Reset).unwrap(),
+        |host| {
+            let key = host.region(8, Access::ALL).1;
+            host.device.destroy_mkey(key.index()).unwrap();
+        },
+        |host| {
+            let queue = host.q[B].attributes;
+            host.device.destroy_qp(host.q[B].qpn).unwrap();
+            host.device.destroy_cq(queue.send_cqn).unwrap();
+        },
+    ];
+    for (number, gone) in gone.into_iter().enumerate() {
+        let mut host = gated(Passage::Later);
+        nop(&mut host, A);
+        gone(&mut host);
+        assert_eq!(counters(&mut host, A), [0], "{number}");
+    }
+}
+
+/// A ring without room fails its own queue pairs: those that send by it, and those that receive.
+#[test]
+fn a_ring_that_fails_takes_its_queue_pairs_with_it() {
+    for filled in [true, false] {
+        let mut host = if filled { Host::new() } else { gated(Passage::Overrun) };
+        let cqn = host.q[A].send_cq.cqn;
+        if filled {
+            host.device.fill(cqn);
+        }
+        nop(&mut host, A);
+        assert_eq!(host.device.take_events(), [Event::CqError(cqn)]);
+        assert_eq!(counters(&mut host, A), []);
+        let states = [A, B].map(|at| host.device.query(host.q[at].qpn).unwrap().state);
+        assert_eq!(states, [QpState::Error, QpState::ReadyToSend]);
+        // Room that comes later does not help.
+        nop(&mut host, A);
+        assert_eq!((counters(&mut host, A), host.device.take_events()), (vec![], vec![]));
+    }
+    let mut host = Host::new();
+    let cqn = host.q[B].recv_cq.cqn;
+    host.device.fill(cqn);
+    host.post_receive(B, &[]);
+    host.post(A, send(Opcode::SEND, 0, &[]));
+    host.ring(A);
+    assert_eq!(host.device.take_events(), [Event::CqError(cqn)]);
+    let states = [A, B].map(|at| host.device.query(host.q[at].qpn).unwrap().state);
+    assert_eq!(states, [QpState::ReadyToSend, QpState::Error]);
+}
+
+/// What completes is named by its queue pair's user index, of 24 bits, whether it succeeds or not.
+#[test]
+fn entries_name_their_queue_pair() {
+    for index in [0, 0x0012_3456, 0x00ff_ffff] {
+        // More than 24 bits are cut.
+        let mut host =
+            Host::with(DeviceProfile::default(), |attributes| attributes.user_index = 0x5500_0000 | index);
+        let (at, key) = host.region(8, Access::LOCAL_READ);
+        host.post_receive(B, &[]);
+        host.post_receive(B, &[segment(at, 8, key)]);
+        host.post(A, send(Opcode::SEND, 0, &[]));
+        host.post(A, send(Opcode::SEND, 0, &[segment(at, 8, key)]));
+        host.ring(A);
+        let seen = [host.poll_send(A), host.poll_send(A), host.poll_recv(B), host.poll_recv(B)];
+        let seen = seen.map(|seen| seen.unwrap());
+        assert_eq!(
+            seen.map(|seen| seen.opcode()),
+            [
+                CqeOpcode::REQUESTER,
+                CqeOpcode::REQUESTER_ERROR,
+                CqeOpcode::RESPONDER_SEND,
+                CqeOpcode::RESPONDER_ERROR
+            ]
+        );
+        assert_eq!(seen[1].syndrome(), Syndrome::REMOTE_OPERATION);
+        for seen in seen {
+            assert_eq!(seen.0.user_index.get(), index, "{:?}", seen.opcode());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Objects of a device: their numbers, what they are part of, and why a call is refused.
+
+use crate::common::*;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_softdev::*;
+
+/// A domain stays as long as an object of any kind is in it, and objects of others do not matter.
+#[test]
+fn a_domain_is_in_use_by_each_kind_of_object() {
+    let mut host = Host::new();
+    // In another domain there is one of each.
+    host.mkey(true, true);
+    host.dek(&XTS_KEY);
+    let srq = |pd| SrqAttributes {
+        pd,
+        topology: Topology::Cyclic,
+        ring: BASE,
+        log_slots: 3,
+        stride: 64,
+        doorbell_record: BASE,
+    };
+    host.device.create_srq(srq(host.pd)).unwrap();
+    let pd = host.device.alloc_pd().unwrap();
+    let psv = host.device.create_psvs(pd, 1).unwrap()[0];
+    assert_eq!(host.device.dealloc_pd(pd), Err(Error::InUse), "a PSV");
+    host.device.destroy_psv(psv).unwrap();
+    let number = host.device.create_srq(srq(pd)).unwrap();
+    assert_eq!(host.device.dealloc_pd(pd), Err(Error::InUse), "an SRQ");
+    host.device.destroy_srq(number).unwrap();
+    let key = KeyMaterial::Plaintext(&XTS_KEY);
+    let dek = DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key };
+    let number = host.device.create_dek(dek).unwrap();
+    assert_eq!(host.device.dealloc_pd(pd), Err(Error::InUse), "a DEK");
+    host.device.destroy_dek(number).unwrap();
+    assert_eq!(host.device.dealloc_pd(pd), Ok(()));
+    let gone = Err(Error::NoSuchObject { what: "protection domain", number: pd });
+    assert_eq!(host.device.dealloc_pd(pd), gone);
+}
+
+#[test]
+fn what_was_destroyed_is_not_there_any_more() {
+    let mut host = Host::new();
+    let psv = host.device.create_psvs(host.pd, 1).unwrap()[0];
+    assert_eq!(host.device.destroy_psv(psv), Ok(()));
+    assert_eq!(host.device.destroy_psv(psv), Err(Error::NoSuchObject { what: "PSV", number: psv }));
+    assert!(host.device.query_psv(psv).is_err());
+}
+
+/// A number that was given back comes again as late as possible, or at once.
+#[test]
+fn numbers_are_used_again_late_or_at_once() {
+    let mut host = Host::new();
+    host.device.set_numbers(Numbered::Mkey, 0x100, 0x103).unwrap();
+    let (at, pd) = (host.alloc(8), host.pd);
+    let register =
+        |host: &mut Host| host.device.register(pd, at, 8, Access::ALL).map(|key| key.index().get());
+    let destroy = |host: &mut Host, number: u32| {
+        host.device.destroy_mkey(mlx5_mkey::types::MkeyIndex::from_low_bits(number)).unwrap();
+    };
+    assert_eq!((register(&mut host), register(&mut host)), (Ok(0x100), Ok(0x101)));
+    destroy(&mut host, 0x100);
+    assert_eq!([(); 3].map(|()| register(&mut host)), [Ok(0x102), Ok(0x103), Ok(0x100)]);
+    assert_eq!(register(&mut host), Err(Error::Exhausted));
+    destroy(&mut host, 0x101);
+    destroy(&mut host, 0x102);
+    // Whence the next is looked for is behind the last one.
+    assert_eq!((register(&mut host), register(&mut host)), (Ok(0x101), Ok(0x102)));
+    host.device.reuse_numbers();
+    for number in [0x102, 0x100, 0x101] {
+        destroy(&mut host, number);
+        assert_eq!(register(&mut host), Ok(number));
+    }
+    // Queue pairs, too.
+    let attributes = host.q[A].attributes;
+    host.device.destroy_qp(host.q[A].qpn).unwrap();
+    assert_eq!(host.device.create_qp(attributes), Ok(host.q[A].qpn));
+}
+
+#[test]
+fn numbers_have_24_bits() {
+    let mut host = Host::new();
+    let range = |host: &mut Host, first, last| host.device.set_numbers(Numbered::Psv, first, last);
+    let refused = Err(Error::BadAttribute("object numbers"));
+    for (first, last) in [(5, 4), (0, 0x0100_0000), (0, 0x0100_0001), (0x0100_0001, 0x0100_0001)] {
+        assert_eq!(range(&mut host, first, last), refused, "{first:#x} to {last:#x}");
+    }
+    range(&mut host, 0x00ff_ffff, 0x00ff_ffff).unwrap();
+    assert_eq!(host.device.create_psvs(host.pd, 1), Ok(vec![0x00ff_ffff]));
+}
+
+#[test]
+fn completion_queues_have_their_sizes() {
+    let mut host = Host::new();
+    let good = CqAttributes {
+        ring: BASE,
+        log_entries: 22,
+        entry_bytes: 64,
+        doorbell_record: BASE,
+        ignore_overrun: false,
+    };
+    for (log_entries, entry_bytes, is_good) in
+        [(0, 64, true), (22, 64, true), (22, 128, true), (23, 64, false), (24, 64, false), (0, 32, false)]
+    {
+        let made = host.device.create_cq(CqAttributes { log_entries, entry_bytes, ..good });
+        assert_eq!(made.is_ok(), is_good, "{log_entries}, {entry_bytes}");
+    }
+}
+
+/// The send counter comes with the doorbell, and no record is read for it.
+#[test]
+fn a_doorbell_may_bring_its_counter() {
+    let mut host = Host::new();
+    let qpn = host.q[A].qpn;
+    (0..2).for_each(|_| _ = host.post(A, Wqe::new(Opcode::NOP, 0)));
+    host.device.doorbell_at(qpn, 1).unwrap();
+    assert_eq!(host.good(A).counter(), 0);
+    host.device.doorbell_at(qpn, 2).unwrap();
+    assert_eq!(host.good(A).counter(), 1);
+    let none = Err(Error::NoSuchObject { what: "QP", number: 0x7777 });
+    assert_eq!(host.device.doorbell_at(0x7777, 1), none);
+}
+
+#[test]
+fn a_refusal_says_why() {
+    let bad_step = Error::BadTransition { from: QpState::Init, to: QpState::ReadyToSend };
+    for (error, words) in [
+        (Error::NoSuchObject { what: "PSV", number: 0x1f }, "no PSV 0x1f"),
+        (Error::BadAttribute("ring size"), "ring size is out of range"),
+        (Error::InUse, "the object is in use"),
+        (bad_step, "no transition from Init to ReadyToSend"),
+        (Error::Exhausted, "no numbers left"),
+    ] {
+        assert_eq!(error.to_string(), words);
+    }
+}
