@@ -3,19 +3,22 @@
 //! [`SendRequest::configure_mkey`] compares two words: the kind that the configuration was prepared for, and that of the mkey. In
 //! both stand flags beside the kind: the state of the mkey is not known, its tag cannot be written, an error count is to be told;
 //! the configuration keeps a part of the mkey that has to be encoded first, or has a part that depends on the layout, as digests
-//! have. Where the words are equal no flag is set. Then `SendState::has_room_for` compares the layout with the mkey's entries, and
-//! layout and BSFs with what a request of the queue may carry, and `configure` writes the configuration as it was prepared. Else, and
-//! where that was refused, `configure_slow` checks kind, tag, state and layout, encodes what the configuration keeps, and writes the
-//! same, which it then finishes, by the error count for one.
+//! have. Where the words are equal no flag is set. Then `Configuration::has_room` compares the layout with the mkey's entries, and
+//! the blocks of the UMR with what a request of the queue may have, and `configure` writes the configuration as it was prepared. Else,
+//! and where that was refused, `configure_slow` checks kind, tag, state and layout, encodes what the configuration keeps, and writes
+//! the same, which it then finishes, by the error count for one.
 //!
-//! Both take blocks for the UMR and its SET_PSVs from `reserve`: in the ring, or in scratch space where the ring's end comes in
-//! between, or fewer blocks are free or fewer requests allowed than it may take. `Configuration::write` writes there what the layout
-//! has no part in, control segments and BSFs, and then the layout, checking the entries and adding up their lengths; if the mkey may
-//! have that length, the mkey context and the SET_PSVs follow. `commit` moves the producer on; before that, the scratch space is
-//! copied to both sides of the ring's end, or the request is refused, for the queue's limit of requests or for lack of room, after
-//! what can never be posted was refused. Each work request is filed under its first block, and the next one gets the device's fence
-//! if this one changes an mkey. In the end the mkey notes what is in force. A request that is refused may have written to blocks that
-//! are not committed or to the scratch space; requests posted, counters and mkey are as before. The doorbell is rung by the caller.
+//! Both call `reserve`, which has the fields of the control segment and takes blocks for the UMR and its SET_PSVs from
+//! `SqProducer::reserve`: in the ring, or in scratch space where the ring's end comes in between, or fewer blocks are free or fewer
+//! requests allowed than it may take. `Configuration::write` writes there: the control segments and the BSFs, then by `layout::write`
+//! the layout, whose entries are checked and whose lengths are summed; if the mkey may have that length, the mkey context, and each
+//! SET_PSV by `write_set_psv`. That is all that the device will read.
+//!
+//! `commit` moves the producer on; before that, scratch space is copied to both sides of the ring's end, or the request is refused,
+//! for the queue's limit of requests or for lack of room, after what can never be posted was refused. Each work request is filed under
+//! its first block, and the next one gets the device's fence if this one changes an mkey. In the end the mkey notes what is in force. A
+//! request that is refused may have written to blocks that are not committed or to the scratch space; requests posted, counters and
+//! mkey are as before. The doorbell is rung by the caller.
 
 use super::in_flight::{InFlight, RequestKind};
 use super::send_state::SendState;
@@ -83,7 +86,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     ) -> Result<(), PostError> {
         let layout = layout.into();
         let configuration = Configuration::new(prepared, layout);
-        if prepared.kind_word() == mkey.kind_word() && self.state.has_room_for(&configuration) {
+        if prepared.kind_word() == mkey.kind_word() && configuration.has_room(self.state.max_umr_blocks) {
             // A copy for each number of SET_PSVs: a fifth fewer instructions where there is none (a list of 4 entries).
             let posted = match prepared.psv_count() {
                 0 => self.configure(mkey, &configuration, 0),
@@ -137,8 +140,10 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// Returns blocks to write, and what the control segment of the first says beside opcode and size.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<(&mut [Block], ControlFields), PostError> {
-        let fields = self.state.control_fields(self.flags);
-        Ok((self.state.producer.reserve(blocks, self.in_flight)?, fields))
+        let SendState { producer, qpn_dword, signal_all, next_fence, .. } = &mut *self.state;
+        let (begin, flags) = (producer.producer(), self.flags);
+        let fields = ControlFields { qpn: *qpn_dword, begin, flags, always: *signal_all, fence: *next_fence };
+        Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
     /// Posts what was written to the blocks reserved, from number `begin` on: a work request of `blocks` blocks, and `psvs` SET_PSVs
@@ -161,7 +166,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
             last = begin + (blocks + at) as u64;
             in_flight.file(last, *id, kind_at(at + 1), 1);
         }
-        state.note_posted(last, kind);
+        let fence = if kind.changes_mkey() { state.umr_fence } else { RequestFlags::NONE };
+        (state.last, state.next_fence) = (last, fence);
         Ok(())
     }
 }

@@ -106,7 +106,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: that of
     /// [`SendQueueConfig::umr_fence`] after a change of an mkey, else 0.
     pub const fn next_fence(&self) -> u8 {
-        self.state.next_fence().fence_mode()
+        self.state.next_fence.fence_mode()
     }
 
     /// Returns the doorbell record.
@@ -143,7 +143,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         barrier::blocks_before_record();
         self.record.set_send(producer as u16);
         barrier::record_before_doorbell();
-        let begin = self.state.last();
+        let begin = self.state.last;
         let last = LastRequest::new(self.state.producer.ring(), begin, producer, begin == published);
         self.doorbell.ring(&last);
         barrier::flush_doorbell();

@@ -1,6 +1,5 @@
 //! What all requests of a send queue read and change, whatever its size and its doorbell: the producer, limits, fences.
 
-use super::in_flight::RequestKind;
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::error::{ConfigError, PostError};
@@ -9,7 +8,7 @@ use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
-use crate::wqe::control::{self, ControlFields, RequestFlags};
+use crate::wqe::control::{self, RequestFlags};
 use crate::wqe::umr::Configuration;
 use crate::wqe::{MemcpyConfig, Payload};
 use zerocopy::big_endian::U32;
@@ -19,19 +18,19 @@ pub(super) struct SendState<'r> {
     pub(super) producer: SqProducer<'r>,
     qpn: Qpn,
     /// As control segments have it.
-    qpn_dword: U32,
+    pub(super) qpn_dword: U32,
     /// What each request asks for (`signal_all`), and the fence of the next one.
-    signal_all: RequestFlags,
-    next_fence: RequestFlags,
+    pub(super) signal_all: RequestFlags,
+    pub(super) next_fence: RequestFlags,
     /// The fence after a change of an mkey.
-    umr_fence: RequestFlags,
+    pub(super) umr_fence: RequestFlags,
     /// The first block of the last work request, for the doorbell.
-    last: u64,
+    pub(super) last: u64,
     max_inline_data: usize,
     max_sge: usize,
     /// Octowords that layout and BSFs may have, and blocks that a UMR with them may have.
     max_octowords: usize,
-    max_umr_blocks: usize,
+    pub(super) max_umr_blocks: usize,
     pub(super) memcpy: Option<MemcpyConfig>,
 }
 
@@ -60,34 +59,9 @@ impl<'r> SendState<'r> {
         self.qpn
     }
 
-    pub(super) const fn next_fence(&self) -> RequestFlags {
-        self.next_fence
-    }
-
-    /// Returns the first block of the last work request.
-    #[inline]
-    pub(super) const fn last(&self) -> u64 {
-        self.last
-    }
-
-    /// Returns what the control segments of the next request say.
-    #[inline]
-    pub(super) const fn control_fields(&self, flags: RequestFlags) -> ControlFields {
-        let begin = self.producer.producer();
-        ControlFields { qpn: self.qpn_dword, begin, flags, always: self.signal_all, fence: self.next_fence }
-    }
-
     /// Returns how many octowords layout and BSFs of a UMR may have.
     pub(super) const fn max_octowords(&self) -> usize {
         self.max_octowords
-    }
-
-    /// Returns whether a configuration has room in any request of this queue, and its layout in the mkey. Where this says no,
-    /// [`SendState::check_layout`] may yet let it pass: a layout without BSFs may end within a block.
-    #[inline]
-    pub(super) const fn has_room_for(&self, configuration: &Configuration<'_>) -> bool {
-        configuration.umr_blocks <= self.max_umr_blocks
-            && configuration.layout.octowords() <= configuration.prepared.kind_word().max_entries()
     }
 
     /// Refuses a layout that is too long for the mkey or for a request.
@@ -136,13 +110,6 @@ impl<'r> SendState<'r> {
     pub(super) const fn restart(&mut self) {
         self.producer.restart();
         (self.last, self.next_fence) = (0, RequestFlags::NONE);
-    }
-
-    /// Notes that requests were posted: of this kind, and the last of them from this block on.
-    #[inline]
-    pub(super) const fn note_posted(&mut self, last: u64, kind: RequestKind) {
-        self.last = last;
-        self.next_fence = if kind.changes_mkey() { self.umr_fence } else { RequestFlags::NONE };
     }
 
     /// Has the next request wait for a change of an mkey.

@@ -41,6 +41,13 @@ impl<'a> Configuration<'a> {
         Self { prepared, layout, layout_blocks, bsf_blocks, umr_blocks }
     }
 
+    /// Returns whether its layout has room in the mkey, and all of it in a UMR of `max_blocks` blocks. Where this says no, the queue may
+    /// yet take it: a layout without BSFs may end within a block.
+    #[inline]
+    pub(crate) const fn has_room(&self, max_blocks: usize) -> bool {
+        self.umr_blocks <= max_blocks && self.layout.octowords() <= self.prepared.kind_word().max_entries()
+    }
+
     /// Writes the UMR and `psvs` SET_PSVs, and returns how many bytes the mkey maps once they are executed. The last of these work
     /// requests gets the flag for a completion.
     ///
@@ -55,14 +62,21 @@ impl<'a> Configuration<'a> {
         mkey: &Mkey,
         psvs: usize,
     ) -> Result<u64, ConfigError> {
-        let Self { prepared, layout, layout_blocks, bsf_blocks, .. } = *self;
-        let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
-        let (entries, rest) = split(rest, layout_blocks);
-        let (bsfs, set_psvs) = split(rest, bsf_blocks);
-        // There are two.
-        let [head, context] = head else { return Ok(0) };
-        let (key, head_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
-        self.write_head(head, head_fields, key);
+        let Self { prepared, layout, layout_blocks, bsf_blocks, umr_blocks } = *self;
+        // A request reserves what it writes.
+        let [[ctrl, umr @ ..], context, rest @ ..] = blocks else { return Ok(0) };
+        let (entries, rest) = rest.split_at_mut_checked(layout_blocks).unwrap_or_default();
+        let (bsfs, set_psvs) = rest.split_at_mut_checked(bsf_blocks).unwrap_or_default();
+        let (key, umr_fields) = (mkey.key(), if psvs == 0 { fields } else { fields.silent() });
+        control::write(ctrl, Opcode::UMR, umr_blocks * OCTOWORDS_PER_BLOCK, umr_fields, key.get());
+        // Octoword by octoword: field by field takes three times as long.
+        let [start, ..]: [Octoword; 3] = transmute!(prepared.umr);
+        *umr = [start, ZERO, ZERO];
+        let umr: &mut UmrControlSegment = transmute_mut!(umr);
+        umr.klm_octowords = U16::new((layout_blocks * OCTOWORDS_PER_BLOCK) as u16);
+        if matches!(layout, Layout::Unchanged) {
+            umr.mkey_mask = U64::new(prepared.umr.mkey_mask.get() & !LENGTH);
+        }
         for (block, bsf) in bsfs.iter_mut().zip(&prepared.bsfs) {
             *block = *bsf;
         }
@@ -83,10 +97,9 @@ impl<'a> Configuration<'a> {
         *context = [start, transmute!([U64::ZERO, U64::new(mapped)]), ZERO, ZERO];
         let context: &mut MkeyContext = transmute_mut!(context);
         context.set_tag(key.tag());
-        for (at, &domain) in prepared.psv_domains.iter().enumerate().take(psvs) {
-            let Some(block) = set_psvs.get_mut(at) else { break };
+        for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).enumerate().take(psvs) {
             let flags = if at + 1 == psvs { fields.flags } else { fields.flags.silent() };
-            let begin = fields.begin + (self.umr_blocks + at) as u64;
+            let begin = fields.begin + (umr_blocks + at) as u64;
             let fields = ControlFields { begin, flags, fence: RequestFlags::AFTER_UMR, ..fields };
             write_set_psv(block, fields, mkey.psv(domain), prepared.psv_start(domain));
         }
@@ -99,7 +112,7 @@ impl<'a> Configuration<'a> {
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
     pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
-        let (head, rest) = split(blocks, UMR_HEAD_BLOCKS);
+        let (head, rest) = blocks.split_at_mut_checked(UMR_HEAD_BLOCKS).unwrap_or_default();
         if let [_, context] = &mut *head {
             let context: &mut MkeyContext = transmute_mut!(context);
             if !self.prepared.writes_tag() {
@@ -108,28 +121,14 @@ impl<'a> Configuration<'a> {
             self.prepared.finish_context(context, length)?;
         }
         if self.prepared.has_exact_size() {
-            let (_, rest) = split(rest, self.layout_blocks);
-            let (bsfs, _) = split(rest, self.bsf_blocks);
+            let (_, rest) = rest.split_at_mut_checked(self.layout_blocks).unwrap_or_default();
+            let (bsfs, _) = rest.split_at_mut_checked(self.bsf_blocks).unwrap_or_default();
             write_sizes(bsfs, self.prepared, mkey, length)?;
         }
         if let Some(count) = mkey.pending_error_count() {
             write_error_count(head, count);
         }
         Ok(())
-    }
-
-    /// Writes the first block of the UMR: its control segments.
-    #[inline]
-    fn write_head(&self, [ctrl, umr @ ..]: &mut Block, fields: ControlFields, key: Key) {
-        control::write(ctrl, Opcode::UMR, self.umr_blocks * OCTOWORDS_PER_BLOCK, fields, key.get());
-        // Octoword by octoword: field by field takes three times as long.
-        let [start, ..]: [Octoword; 3] = transmute!(self.prepared.umr);
-        *umr = [start, ZERO, ZERO];
-        let umr: &mut UmrControlSegment = transmute_mut!(umr);
-        umr.klm_octowords = U16::new((self.layout_blocks * OCTOWORDS_PER_BLOCK) as u16);
-        if matches!(self.layout, Layout::Unchanged) {
-            umr.mkey_mask = U64::new(self.prepared.umr.mkey_mask.get() & !LENGTH);
-        }
     }
 }
 
@@ -181,13 +180,6 @@ fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: Tran
     // See SetPsvSegment: the number of the PSV, zeros, and what it starts with.
     let start: U64 = transmute!(start);
     *segment = transmute!([U64::new(u64::from(psv) << 32), start]);
-}
-
-/// Takes blocks from the front. A request reserves what it writes: there are as many.
-#[inline]
-fn split(blocks: &mut [Block], count: usize) -> (&mut [Block], &mut [Block]) {
-    debug_assert!(count <= blocks.len(), "a request reserves what it writes");
-    blocks.split_at_mut_checked(count).unwrap_or_default()
 }
 
 /// Writes the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
