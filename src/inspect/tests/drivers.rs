@@ -28,30 +28,30 @@ const LEN: u64 = 1;
 const SIG_ERR: u64 = 1 << 9;
 const FREE: u64 = 1 << 29;
 
-fn joined(parts: &[&[u8]]) -> Vec<u8> {
+pub(super) fn joined(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-fn control(opcode: u8, octowords: u8, flags: u8, imm: u32) -> Vec<u8> {
+pub(super) fn control(opcode: u8, octowords: u8, flags: u8, imm: u32) -> Vec<u8> {
     joined(&[&[0, 0, 7, opcode, 0, 0x01, 0x23, octowords, 0, 0, 0, flags], &imm.to_be_bytes()])
 }
 
 /// The rest of a UMR's first block.
-fn umr_control(flags: u8, entries: u16, bsf: u16, mask: u64) -> Vec<u8> {
+pub(super) fn umr_control(flags: u8, entries: u16, bsf: u16, mask: u64) -> Vec<u8> {
     joined(&[&[flags, 0, 0, 0], &entries.to_be_bytes(), &bsf.to_be_bytes(), &mask.to_be_bytes(), &[0; 32]])
 }
 
 /// An mkey context of which only the length is given, and perhaps the count of signature errors.
-fn context(length: u64, counted: bool) -> Vec<u8> {
+pub(super) fn context(length: u64, counted: bool) -> Vec<u8> {
     joined(&[&[0; 12], &[u8::from(counted) << 2, 0, 0, 0], &[0; 8], &length.to_be_bytes(), &[0; 32]])
 }
 
 /// An entry of a list, or a data segment.
-fn segment(length: u32, key: u32, address: u64) -> Vec<u8> {
+pub(super) fn segment(length: u32, key: u32, address: u64) -> Vec<u8> {
     joined(&[&length.to_be_bytes(), &key.to_be_bytes(), &address.to_be_bytes()])
 }
 
-fn crypto_bsf(size: u8, order: u8, raw: u32, unit: u8, tweak: [u8; 16], keytag: u64) -> Vec<u8> {
+pub(super) fn crypto_bsf(size: u8, order: u8, raw: u32, unit: u8, tweak: [u8; 16], keytag: u64) -> Vec<u8> {
     joined(&[
         &[size << 6 | 1, order, 0, 0],
         &raw.to_be_bytes(),
@@ -242,7 +242,7 @@ fn spdk_encrypts_without_enabling_the_bsf() {
 }
 
 /// A BSF for transactions: bits of the extension, then format and PSV of wire and memory.
-fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
+pub(super) fn transaction_bsf(size: u8, raw: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
     joined(&[
         &[size << 6, 0xff, 0, 0],
         &raw.to_be_bytes(),

@@ -1,8 +1,9 @@
 //! Each fault is found, and good requests have none.
 
 use super::cqe::{CompletionEntry, EntryKind};
-use super::drivers::{spdk_encrypted_transaction, spdk_transaction};
+use super::drivers::{context, control, segment, spdk_encrypted_transaction, spdk_transaction, umr_control};
 use super::requests::*;
+use super::std;
 use super::std::vec::Vec;
 use super::*;
 use crate::mkey::*;
@@ -88,6 +89,16 @@ fn each_fault_is_found() {
         (empty, UMR + 14, &[0x30], UMR + 6, EnabledWithoutBsf),
         (wire_only, SIGNATURE + 15, &[1], SIGNATURE + 12, UnusedDomain { domain: "memory" }),
         (alike, SIGNATURE, &[0xc0, 0xff, 1], SIGNATURE + 2, AlikeButNotCopied),
+        (short_masks, 0, &[], SIGNATURE + 1, CheckMaskIrrelevant { bits: 0x01 }),
+        (short_masks, 0, &[], SIGNATURE + 2, CopyMaskIrrelevant { bits: 0x03 }),
+        (interleaved, CONTEXT, &[0x40], CONTEXT, FreesAndConfigures),
+        (bsfs_alone, CONTEXT, &[0x40], CONTEXT, FreesAndConfigures),
+        (pointed, 0, &[], ENTRIES + 8, PointerAlignment { address: 0x1_8000_0400 }),
+        (streams, ENTRIES + 6, &[5], ENTRIES + 4, StridedOpcode { op: 0x500 }),
+        (memcpy, 32, &[0x80], 32, InlineNotAllowed),
+        (memcpy, 48, &[0x80], 48, InlineNotAllowed),
+        (memcpy, 51, &[63], 48, MemcpyLengths { from: 64, to: 63 }),
+        (full, 7, &[4], 7, SizeMismatch { ds: 4, wanted: 8 }),
         (full, 3, &[0], UMR, DataInNop),
         (full, CONTEXT + 7, &[0x35], CONTEXT + 7, TagChange { from: 0x34, to: 0x35 }),
         (full, CONTEXT + 20, &[1], CONTEXT + 16, FieldWithoutMask { name: "start_addr" }),
@@ -123,6 +134,7 @@ fn each_fault_is_found() {
         (spdk_transaction, SIGNATURE + 2, &[1], SIGNATURE + 2, TransactionWithBlocks),
         (spdk_transaction, SIGNATURE + 7, &[1], CONTEXT + 24, TransactionSize { size: 4097, length: 4096 }),
         (spdk_transaction, SIGNATURE + 16, &[0x31], SIGNATURE + 16, TransactionBits { domain: "memory" }),
+        (spdk_transaction, SIGNATURE + 16, &[0x32], SIGNATURE + 16, TransactionBits { domain: "memory" }),
         (
             spdk_transaction,
             SIGNATURE + 16,
@@ -187,6 +199,160 @@ fn each_fault_is_found() {
     }
 }
 
+/// As [`full`], with masks that have bits for more bytes than a CRC32C has.
+fn short_masks() -> Vec<u8> {
+    let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
+    full_with(both.with_copy_mask(0x33).unwrap(), CRYPTO)
+}
+
+/// Writes a signature, and no layout.
+fn bsfs_alone() -> Vec<u8> {
+    let config = MkeyConfig {
+        signature: SignatureChange::Set(BlockSignature::wire(dif(1, 2))),
+        ..MkeyConfig::UNCHANGED
+    };
+    configured(attributes(true, None), &config, Layout::Unchanged).unwrap()
+}
+
+/// A list in memory, at no place where one may begin.
+fn pointed() -> Vec<u8> {
+    let pointer = segment(0, 0x0056_7800, 0x1_8000_0400);
+    [control(0x25, 9, 8, 0x1234), umr_control(0, 8, 0, 1), context(100, false), pointer].concat()
+}
+
+/// Four streams, which fill two blocks with the header.
+fn streams() -> Vec<u8> {
+    let entry = |address| InterleavedEntry { address, bytes: 8, skip: 0, key: REGION };
+    let entries = [0x1000, 0x2000, 0x3000, 0x4000].map(entry);
+    let layout = Layout::Interleaved { repeat: 2, entries: &entries };
+    configured(attributes(false, None), &MkeyConfig::UNCHANGED, layout).unwrap()
+}
+
+/// Entries from this one on in place of others.
+fn replacing(first: u16) -> Vec<u8> {
+    let entries = (0..4).flat_map(|number| segment(64, 0x0056_7800, number << 12)).collect();
+    [control(0x25, 12, 8, 0x1234), umr_control(0x90, 4, first, 0), context(0, false), entries].concat()
+}
+
+#[test]
+fn entries_are_replaced_in_blocks_of_four() {
+    for first in 0..10_u16 {
+        let bytes = replacing(first);
+        let problem = Problem::ReplacedInBlock { first };
+        let mut found = Vec::new();
+        parse(&bytes).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
+        assert_eq!(found.contains(&Finding { offset: UMR + 6, problem }), first % 4 != 0, "{found:?}");
+        assert!(!found.iter().any(|finding| finding.problem == Problem::EntriesWithoutLength), "{found:?}");
+        let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
+        assert_eq!((umr.first_replaced(), umr.length()), (Some(first), None));
+        let words = parse(&bytes).summary(DeviceContext::UNKNOWN).to_string();
+        let text = std::format!("mkey 0x000012/34: from entry {first} on, list of 4 entries, length kept");
+        assert!(words.contains(&text), "{words}");
+    }
+    assert_eq!(problems(&replacing(4), &DeviceContext::UNKNOWN).len(), 2, "and the mask lacks two bits");
+}
+
+/// Bytes, where they change, the bytes written there, and what is not found although something like it is looked for.
+type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
+
+#[test]
+fn what_only_looks_like_a_fault_is_none() {
+    use Problem::*;
+    let cases: &[Harmless] = &[
+        // One of the escape flags.
+        (full, SIGNATURE + 45, &[0x41], |it| matches!(it, BothEscapes)),
+        (full, SIGNATURE + 45, &[0x42], |it| matches!(it, BothEscapes)),
+        // The tag alone, the queue pair alone.
+        (full, UMR + 14, &[0x32, 1, 0x35], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
+        (bound, UMR + 14, &[0x52], |it| matches!(it, FieldWithoutMask { name: "qpn_mkey" })),
+        // A start that is 0, and one that the mask leaves alone.
+        (moved, CONTEXT + 22, &[0], |it| matches!(it, NonZeroStart { .. })),
+        (moved, UMR + 15, &[0x01], |it| matches!(it, NonZeroStart { .. })),
+        // Any queue pair, and one that the mask leaves alone.
+        (bound, CONTEXT + 4, &[0xff; 3], |it| matches!(it, BoundToQueuePair { .. } | BoundWithSignature)),
+        (bound, UMR + 14, &[0x32], |it| matches!(it, BoundToQueuePair { .. } | BoundWithSignature)),
+        // Entries of which none is used.
+        (full, CONTEXT + 30, &[0, 0], |it| matches!(it, EmptyLayout)),
+        // A list whose first entry reads as a header of something else.
+        (streams, ENTRIES + 6, &[5, 0, 0, 0, 0, 3], |it| matches!(it, StridedOpcode { .. })),
+        (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 0], |it| matches!(it, StridedOpcode { .. })),
+        (interleaved, ENTRIES + 6, &[5, 0, 0, 0, 0, 2, 0, 0, 0, 9], |it| matches!(it, StridedOpcode { .. })),
+        // Other operations than a copy are as long as they are.
+        (memcpy, 0, &[6, 0, 5, 0x2f, 0, 1, 0x23, 3], |it| matches!(it, SizeMismatch { .. })),
+    ];
+    for (number, &(bytes, at, new, problem)) in cases.iter().enumerate() {
+        let bytes = patched(bytes(), at, new);
+        let found = problems(&bytes, &DeviceContext::UNKNOWN);
+        assert!(!found.iter().any(problem), "case {number}: {found:?}\n{}", parse(&bytes));
+    }
+    let nop = encoded(|queue| queue.request(1).nop()).unwrap();
+    assert_eq!(problems(&nop, &DeviceContext::UNKNOWN), []);
+    // What is cut off behind its fixed part has lost data segments alone.
+    let remote = Remote { address: 0x1000, rkey: REGION };
+    let sge = Sge { address: 0, length: 8, lkey: REGION };
+    let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge])).unwrap();
+    let found = problems(&read[..32], &DeviceContext::UNKNOWN);
+    assert_eq!(found, [Problem::Truncated { needed: 48, have: 32 }]);
+}
+
+/// In each order of signature and cipher.
+#[test]
+fn data_units_are_compared_with_what_is_encrypted() {
+    use Direction::{DecryptOnTx, EncryptOnTx};
+    use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
+    let wire = BlockSignature::wire(dif(1, 2));
+    let memory = BlockSignature::memory(dif(1, 2));
+    for (order, direction, block, inside) in [
+        (BeforeCryptoOnTx, EncryptOnTx, wire, true),
+        (AfterCryptoOnTx, DecryptOnTx, memory, true),
+        (AfterCryptoOnTx, EncryptOnTx, wire, false),
+        (BeforeCryptoOnTx, DecryptOnTx, memory, false),
+    ] {
+        let crypto = |data_unit| Crypto { order, direction, data_unit, ..CRYPTO };
+        let found = problems(&full_with(block, crypto(BlockSize::B4160)), &DeviceContext::UNKNOWN);
+        let mistaken = Problem::UnitNotBlock { unit: 4160, wanted: 520 };
+        assert_eq!(found.contains(&mistaken), inside, "{order:?} {direction:?}: {found:?}");
+        let single = DeviceContext { engine: Some(XtsEngine::SingleBlock), ..DeviceContext::UNKNOWN };
+        let over = Problem::SingleUnitEngine { length: 1040, unit: 512 };
+        let found = problems(&full_with(block, crypto(BlockSize::B512)), &single);
+        assert!(found.contains(&over), "{order:?} {direction:?}: {found:?}");
+    }
+}
+
+/// The error of a signature that cannot be read is where its code is.
+#[test]
+fn signatures_that_cannot_be_read_back_say_where() {
+    let unknown = |name, value| Problem::UnknownCode { name, value };
+    for (at, new, offset, problem) in [
+        (0, &[0xc0, 0xff, 5, 1][..], 2, unknown("w_bs_selector", 5)),
+        (0, &[0xc0, 0xff, 1, 5], 3, unknown("m_bs_selector", 5)),
+        // With one structure for both, the selector of memory counts.
+        (3, &[5], 3, unknown("m_bs_selector", 5)),
+        (8, &[0x02], 8, unknown("w_bfs", 2)),
+        (8, &[0x77], 8, unknown("w_bfs", 0x77)),
+        (12, &[0x01], 12, unknown("m_bfs", 1)),
+        (12, &[0x60], 12, unknown("m_bfs", 0x60)),
+        (40, &[7], 40, Problem::GuardType { code: 7 }),
+        (56, &[7], 56, Problem::GuardType { code: 7 }),
+    ] {
+        let bytes = patched(full(), SIGNATURE + at, new);
+        let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
+        let finding = Finding { offset: SIGNATURE + offset, problem };
+        assert_eq!(umr.signature(), Err(finding));
+        assert_eq!(umr.signature_change(), Err(finding));
+    }
+    for (at, new, offset, problem) in [
+        (24, &[0x20][..], 24, unknown("w_tfs", 0x20)),
+        (24, &[0x42], 24, unknown("w_tfs", 0x42)),
+        (24, &[0, 0, 0, 0, 0x50], 28, unknown("m_tfs", 0x50)),
+        (28, &[0x40], 28, Problem::TransactionInBothDomains),
+    ] {
+        let bytes = patched(spdk_transaction(), SIGNATURE + at, new);
+        let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
+        assert_eq!(umr.transaction(), Err(Finding { offset: SIGNATURE + offset, problem }));
+    }
+}
+
 #[test]
 fn what_cannot_be_read_back_says_where() {
     for (at, new, problem) in [
@@ -242,12 +408,7 @@ fn what_is_wrong_with_transfers_has_a_place() {
 }
 
 #[test]
-fn masks_of_short_signatures_have_bits_to_spare() {
-    let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
-    let both = both.with_copy_mask(0x33).unwrap();
-    let found = problems(&full_with(both, CRYPTO), &DeviceContext::UNKNOWN);
-    assert!(found.contains(&Problem::CheckMaskIrrelevant { bits: 0x01 }), "{found:?}");
-    assert!(found.contains(&Problem::CopyMaskIrrelevant { bits: 0x03 }), "{found:?}");
+fn a_mask_of_all_bytes_has_no_bits_to_spare() {
     let all = BlockSignature::both(CRC32C, CRC32C).with_check_mask(check_mask::ALL);
     let found = problems(&full_with(all, CRYPTO), &DeviceContext::UNKNOWN);
     assert!(!found.iter().any(|problem| matches!(problem, Problem::CheckMaskIrrelevant { .. })), "{found:?}");

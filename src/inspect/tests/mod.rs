@@ -6,6 +6,7 @@ extern crate std;
 
 mod drivers;
 mod faults;
+mod parts;
 mod requests;
 mod round_trip;
 mod strategies;

@@ -4,6 +4,9 @@ use super::cqe::CompletionEntry;
 use super::requests::*;
 use super::std::string::{String, ToString};
 use super::*;
+use crate::mkey::*;
+use crate::queue::SendRequest;
+use crate::wqe::{Payload, Remote, Sge};
 
 #[test]
 fn short_input_is_an_error() {
@@ -43,6 +46,124 @@ fn a_copy_reads_in_words() {
         (SegmentKind::Data, 1),
     ];
     assert_eq!(kinds, want);
+}
+
+#[test]
+fn requests_that_move_data_read_in_words() {
+    let remote = Remote { address: 0x1000, rkey: REGION };
+    let sge = Sge { address: 0, length: 8, lkey: REGION };
+    let payload = Payload::Inline(&[1; 5]);
+    let post = |post: &dyn Fn(SendRequest<'_, '_>) -> Result<(), PostError>| {
+        let bytes = encoded(|queue| post(queue.request(1))).unwrap();
+        parse(&bytes).summary(DeviceContext::UNKNOWN).to_string()
+    };
+    let inline = "5 bytes in 1 inline data segment";
+    let there = "remote 0x1000 key 0x00567800";
+    let atomic = std::format!("8 bytes in 1 data segment, {there}, operand 0x11");
+    assert_eq!(post(&|request| request.send(payload)), std::format!("SEND: {inline}"));
+    assert_eq!(
+        post(&|request| request.send_imm(0x1234, payload)),
+        std::format!("SEND_IMM imm 0x00001234: {inline}")
+    );
+    assert_eq!(
+        post(&|request| request.send_invalidate(REGION, payload)),
+        std::format!("SEND_INVAL invalidating 0x00567800: {inline}")
+    );
+    assert_eq!(
+        post(&|request| request.solicited().rdma_write_imm(remote, 7, payload)),
+        std::format!("RDMA_WRITE_IMM imm 0x00000007: {inline}, {there}, solicited")
+    );
+    assert_eq!(post(&|request| request.fetch_add(remote, 0x11, &sge)), std::format!("ATOMIC_FA: {atomic}"));
+    assert_eq!(
+        post(&|request| request.compare_swap(remote, 0x22, 0x11, &sge)),
+        std::format!("ATOMIC_CS: {atomic}, compare 0x22")
+    );
+    // Of one that signals and one that wakes, the second has both bits.
+    let bytes = encoded(|queue| queue.request(1).signaled().nop()).unwrap();
+    for (ce, text) in
+        [(0, "NOP"), (0x04, "NOP"), (0x08, "NOP, signalled"), (0x0c, "NOP, signalled with event")]
+    {
+        let bytes = patched(bytes.clone(), 11, &[ce]);
+        assert_eq!(parse(&bytes).summary(DeviceContext::UNKNOWN).to_string(), text);
+    }
+}
+
+#[test]
+fn what_a_configuration_does_reads_in_words() {
+    let words = |bytes: &[u8]| parse(bytes).summary(DeviceContext::UNKNOWN).to_string();
+    let crypto = |order: SignatureOrder, direction: Direction| Crypto { order, direction, ..CRYPTO };
+    let signed = BlockSignature::memory(dif(1, 2));
+    use Direction::{DecryptOnTx, EncryptOnTx};
+    use SignatureOrder::{AfterCryptoOnTx, BeforeCryptoOnTx};
+    for (order, direction, text) in [
+        (BeforeCryptoOnTx, EncryptOnTx, "AES-XTS wire encrypted, signature inside, unit 520"),
+        (AfterCryptoOnTx, DecryptOnTx, "AES-XTS memory encrypted, signature inside, unit 520"),
+        (AfterCryptoOnTx, EncryptOnTx, "AES-XTS wire encrypted, signature outside, unit 520"),
+        (BeforeCryptoOnTx, DecryptOnTx, "AES-XTS memory encrypted, signature outside, unit 520"),
+    ] {
+        let words = words(&full_with(signed, crypto(order, direction)));
+        assert!(words.contains(text), "{words}");
+    }
+    for (bytes, text) in [
+        // Of a BSF without block sizes there is nothing to say.
+        (patched(full(), SIGNATURE, &[0xc0, 0xff, 0, 0]), ", no signature, AES-XTS wire"),
+        (patched(full(), SIGNATURE + 3, &[5]), ", unreadable signature at 0xc0, check mask 0xff,"),
+        (patched(full(), CRYPTO_AT + 3, &[1]), ", unreadable crypto at 0x100, error count 1"),
+        (patched(full(), CRYPTO_AT + 1, &[4]), ", unreadable crypto at 0x100, error count 1"),
+        (patched(full(), CRYPTO_AT + 8, &[9]), ", unreadable crypto at 0x100, error count 1"),
+    ] {
+        let words = words(&bytes);
+        assert!(words.contains(text), "{words}");
+    }
+}
+
+/// Returns the lines of a page that begin with this name beside the bytes.
+fn beside<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
+    page.lines().filter_map(|line| line.get(44..)).filter(|text| text.starts_with(name)).collect()
+}
+
+#[test]
+fn a_page_numbers_segments_and_says_what_values_mean() {
+    let page = parse(&full()).to_string();
+    assert_eq!(beside(&page, "list entry"), ["list entry 0", "list entry 1"]);
+    assert_eq!(beside(&page, "UMR control segment"), ["UMR control segment"]);
+    // All ones are no number of bytes.
+    assert_eq!(beside(&page, "raw_data_size"), ["raw_data_size         0xffffffff"; 2]);
+    let exact = patched(full(), SIGNATURE + 4, &1040_u32.to_be_bytes());
+    let page = parse(&exact).to_string();
+    assert_eq!(beside(&page, "raw_data_size")[0], "raw_data_size         0x00000410 (1040 bytes)");
+    let page = parse(&patched(full(), UMR + 3, &[7])).to_string();
+    assert_eq!(beside(&page, "reserved"), ["reserved              0x000007 (not zero)"]);
+    let page = parse(&interleaved()).to_string();
+    let entries: Vec<_> = (0..3).map(|number| std::format!("interleaved entry {number}")).collect();
+    assert_eq!(beside(&page, "interleaved entry"), entries);
+    // Where a request ends within a field, there is no telling what it means.
+    let page = parse(&full()[..CONTEXT + 30]).to_string();
+    assert_eq!(beside(&page, "len"), ["len                   6 bytes"]);
+    assert_eq!(beside(&parse(&full()).to_string(), "len")[0], "len                   1040 bytes");
+}
+
+#[test]
+fn a_value_goes_on_below_itself() {
+    let page = parse(&full()).to_string();
+    let mut lines = page.lines().skip_while(|line| !line.contains("xts_initial_tweak"));
+    let (first, second) = (lines.next().unwrap(), lines.next().unwrap());
+    let column = first.find("0x7000").unwrap();
+    let blanks = second.chars().take_while(|character| *character == ' ').count();
+    assert_eq!((column, blanks), (66, 66), "{page}");
+}
+
+#[test]
+fn a_completion_reads_as_a_page() {
+    let failed = entry(&[(54, &[0x93, 0x04]), (56, &[0x0a, 0, 1, 0x23, 0, 5, 0, 0xd0])]);
+    let read = CompletionEntry::parse(&failed).unwrap();
+    assert_eq!(read.segment().kind, SegmentKind::ErrorCqe);
+    let page = read.to_string();
+    assert_eq!(page, read.pretty(None, Style::Plain).to_string());
+    assert_eq!(beside(&page, "error completion entry"), ["error completion entry"]);
+    assert_eq!(beside(&page, "syndrome"), ["syndrome              0x04 local protection error"]);
+    let names: Vec<_> = read.fields().map(|field| field.name).collect();
+    assert!(names.contains(&"vendor_err_synd"), "{names:?}");
 }
 
 #[test]
@@ -192,6 +313,14 @@ fn lines_are_filled_before_they_break() {
         columns.write_str("e")
     });
     assert_eq!(tabs, "abc d   e");
+    // Where a broken line would go on, a break gains nothing.
+    let wide = "b".repeat(99);
+    let indented = written(Style::Plain, &|columns| {
+        columns.indent = 2;
+        columns.write_str("ab ")?;
+        columns.write_str(&wide)
+    });
+    assert_eq!(indented, std::format!("ab {wide}"));
     for (role, code) in [
         (Role::Heading, "1"),
         (Role::Bytes, "2"),
