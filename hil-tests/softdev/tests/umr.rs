@@ -180,6 +180,12 @@ fn what_replaces_a_part_of_a_block_empties_the_rest_of_it() {
     assert_eq!(execute(&mut host, wqe), Ok(()));
     let space = [&data[..40], &data[..40], &data[80..]].concat();
     assert_eq!(host.send_from(mkey.key, 0, 120), space);
+    host.good(A);
+    // Entries 8 to 11 have kept their numbers.
+    let wqe = lists(mkey.key, sizes(INLINE | OFFSET, 1, 8)).with(&klm(at, 40, region)).with(&[0_u8; 48][..]);
+    assert_eq!(execute(&mut host, wqe), Ok(()));
+    let space = [&data[..40], &data[..40], &data[..40]].concat();
+    assert_eq!(host.send_from(mkey.key, 0, 120), space);
 }
 
 #[test]

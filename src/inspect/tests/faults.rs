@@ -292,7 +292,7 @@ fn what_only_looks_like_a_fault_is_none() {
     let sge = Sge { address: 0, length: 8, lkey: REGION };
     let read = encoded(|queue| queue.request(1).rdma_read(remote, &[sge])).unwrap();
     let found = problems(&read[..32], &DeviceContext::UNKNOWN);
-    assert_eq!(found, [Problem::Truncated { needed: 48, have: 32 }]);
+    assert_eq!(found, [Truncated { needed: 48, have: 32 }]);
 }
 
 /// In each order of signature and cipher.

@@ -6,7 +6,6 @@ use super::std;
 use super::std::vec::Vec;
 use super::*;
 use crate::mkey::*;
-use crate::types::*;
 use SegmentKind::*;
 
 /// Kind, number, where it begins, and bytes of each segment.
