@@ -19,7 +19,7 @@
 //! assert!(!is_temporary(&PostError::SgeEmpty { index: 0 }, 64, 64));
 //! ```
 
-use crate::types::{BlockSize, DomainKind, Qpn};
+use crate::types::{BlockSize, DomainKind, KsmEntrySize, Qpn};
 use crate::wire::MAX_WQE_OCTOWORDS;
 use crate::wire::cqe::CqeOpcode;
 use crate::wire::data::DataSegment;
@@ -85,6 +85,16 @@ pub enum ConfigError {
     NoDigest,
     /// A configuration was prepared for another kind of mkey ([`crate::mkey::MkeyKind`]).
     OtherKind,
+    /// The mkey was created for lists of other entries: of entries that all have one length (KSM), or that each have a length of their
+    /// own, or of another length. An mkey for entries of one length takes a list in registered memory only.
+    OtherEntries {
+        /// The length of the layout's entries, if they all have one.
+        layout: Option<KsmEntrySize>,
+        /// That of the mkey's.
+        mkey: Option<KsmEntrySize>,
+    },
+    /// An mkey for entries of one length has neither signature nor crypto: no source knows of one.
+    EntriesWithBsf,
     /// A prepared configuration sets no T10-DIF in this domain.
     NoT10Dif(DomainKind),
     /// A prepared configuration sets no crypto properties.
@@ -167,6 +177,18 @@ impl ConfigError {
     }
 }
 
+/// How long entries are, in words.
+struct EntryLengths(Option<KsmEntrySize>);
+
+impl fmt::Display for EntryLengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str("of their own lengths"),
+            Some(size) => write!(f, "of {} bytes each", size.bytes()),
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -193,6 +215,15 @@ impl fmt::Display for ConfigError {
             }
             Self::NoDigest => f.write_str("no digest is set"),
             Self::OtherKind => f.write_str("the configuration was prepared for another kind of mkey"),
+            Self::OtherEntries { layout, mkey } => write!(
+                f,
+                "the layout has entries {}, the mkey is for entries {}",
+                EntryLengths(layout),
+                EntryLengths(mkey)
+            ),
+            Self::EntriesWithBsf => {
+                f.write_str("an mkey for entries of one length has no signature or crypto")
+            }
             Self::NoT10Dif(DomainKind::Wire) => f.write_str("no T10-DIF is set on the wire"),
             Self::NoT10Dif(DomainKind::Memory) => f.write_str("no T10-DIF is set in memory"),
             Self::NoCrypto => f.write_str("no crypto properties are set"),

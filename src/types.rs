@@ -238,6 +238,51 @@ impl BlockSize {
     }
 }
 
+/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2 GiB.
+///
+/// ```
+/// use mlx5_mkey::types::KsmEntrySize;
+/// assert_eq!(KsmEntrySize::new(2 << 20)?.bytes(), 2 << 20);
+/// assert!(KsmEntrySize::new(3 << 20).is_err());
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct KsmEntrySize(u8);
+
+impl KsmEntrySize {
+    /// The smallest, in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
+    pub const MIN: u32 = 1 << 12;
+    /// The largest, in bytes.
+    pub const MAX: u32 = 1 << 31;
+
+    /// Takes a size in bytes.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of two.
+    pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
+        if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
+            return Err(OutOfRange {
+                what: "bytes of each entry (a power of two)",
+                value: bytes as u64,
+                min: Self::MIN as u64,
+                max: Self::MAX as u64,
+            });
+        }
+        Ok(Self(bytes.trailing_zeros() as u8))
+    }
+
+    /// Returns the size in bytes.
+    pub const fn bytes(self) -> u32 {
+        1 << self.0
+    }
+
+    /// Returns the logarithm of the size, as the device has it (PRM `log_entity_size`).
+    pub(crate) const fn log(self) -> u8 {
+        self.0
+    }
+}
+
 /// One of the two sides of an mkey.
 ///
 /// ```

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Requirements of the three pages are R1 to this, those of the related ones M1 to this.
-const LAST: [(&str, u32); 2] = [("R", 187), ("M", 82)];
+const LAST: [(&str, u32); 2] = [("R", 187), ("M", 83)];
 
 /// The words before a quoted name, which say where the name is looked for.
 const KINDS: [&str; 7] = ["vectors ", "property ", "unit ", "test ", "command ", "scenario ", "scenarios "];

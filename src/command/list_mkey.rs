@@ -2,8 +2,8 @@
 
 use super::{Command, GeneralCapabilities, Pdn};
 use crate::error::CommandError;
-use crate::mkey::{Access, KlmEntry, RelaxedOrdering};
-use crate::types::{Key, MkeyIndex, OutOfRange};
+use crate::mkey::{Access, KlmEntry, KsmEntry, RelaxedOrdering};
+use crate::types::{Key, KsmEntrySize, MkeyIndex};
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::QpnMkey;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
@@ -11,66 +11,12 @@ use crate::wire::prm::mkey::{CreateMkeyRequest, MkcFlags, MkcPages, MkcPd};
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK};
 use zerocopy::transmute;
 
-/// The bytes that each entry of a list has, where all have the same (KSM): a power of two from 4 KiB to 2 GiB.
-///
-/// ```
-/// use mlx5_mkey::command::KsmEntrySize;
-/// assert_eq!(KsmEntrySize::new(2 << 20)?.bytes(), 2 << 20);
-/// assert!(KsmEntrySize::new(3 << 20).is_err());
-/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct KsmEntrySize(u8);
-
-impl KsmEntrySize {
-    /// The smallest, in bytes (DPDK `MLX5_MIN_KLM_FIXED_BUFFER_SIZE`).
-    pub const MIN: u32 = 1 << 12;
-    /// The largest, in bytes.
-    pub const MAX: u32 = KlmEntry::MAX_BYTES;
-
-    /// Takes a size in bytes.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] outside of [`KsmEntrySize::MIN`] to [`KsmEntrySize::MAX`], and for what is no power of two.
-    pub const fn new(bytes: u32) -> Result<Self, OutOfRange> {
-        if bytes < Self::MIN || bytes > Self::MAX || !bytes.is_power_of_two() {
-            return Err(OutOfRange {
-                what: "bytes of each entry (a power of two)",
-                value: bytes as u64,
-                min: Self::MIN as u64,
-                max: Self::MAX as u64,
-            });
-        }
-        Ok(Self(bytes.trailing_zeros() as u8))
-    }
-
-    /// Returns the size in bytes.
-    pub const fn bytes(self) -> u32 {
-        1 << self.0
-    }
-}
-
-/// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`).
-///
-/// ```
-/// use mlx5_mkey::{command::KsmEntry, types::Key};
-/// let entry = KsmEntry { address: 0x7f00_0020_0000, key: Key::from_raw(0x1234_00) };
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct KsmEntry {
-    /// Address of the first byte, as in [`KlmEntry::address`].
-    pub address: u64,
-    /// Local key (`lkey`) of the memory region.
-    pub key: Key,
-}
-
 /// What an mkey is made of that is created with its list, one entry after the other.
 ///
 /// ```
-/// use mlx5_mkey::command::{KsmEntrySize, KsmEntry, MkeyEntries};
-/// use mlx5_mkey::types::Key;
+/// use mlx5_mkey::command::MkeyEntries;
+/// use mlx5_mkey::mkey::KsmEntry;
+/// use mlx5_mkey::types::{Key, KsmEntrySize};
 /// // Two huge pages, far from each other.
 /// let entries = [0x7f00_0000_0000, 0x7e00_0000_0000].map(|address| KsmEntry { address, key: Key::from_raw(0x5600) });
 /// let list = MkeyEntries::Ksm(KsmEntrySize::new(2 << 20)?, &entries);
@@ -108,9 +54,7 @@ impl MkeyEntries<'_> {
             Self::Klm(entries) => (entries, &[]),
             Self::Ksm(_, entries) => (&[], entries),
         };
-        // The kernel leaves the length 0: the device does not look at it.
-        let ksm = ksm.iter().map(|entry| KlmEntry { address: entry.address, length: 0, key: entry.key });
-        klm.iter().copied().chain(ksm).map(KlmEntry::to_wire)
+        klm.iter().copied().map(KlmEntry::to_wire).chain(ksm.iter().copied().map(KsmEntry::to_wire))
     }
 }
 
@@ -253,7 +197,7 @@ impl Command for CreateListMkey<'_> {
         let rights = self.access.to_wire();
         let (mode, log_size) = match self.entries {
             MkeyEntries::Klm(_) => (MkcFlags::KLM, 0),
-            MkeyEntries::Ksm(size, _) => (MkcFlags::KSM, size.0),
+            MkeyEntries::Ksm(size, _) => (MkcFlags::KSM, size.log()),
         };
         let flags = MkcFlags::new()
             .with_local_read(true)

@@ -3,7 +3,7 @@
 use super::{Command, GeneralCapabilities, LogPageSize, Pdn, UmemSlice, number_commands};
 use crate::error::CommandError;
 use crate::mkey::{Access, MkeyAttributes, SignatureAttributes, UmrForm};
-use crate::types::{Key, MkeyIndex, OutOfRange, PsvIndex};
+use crate::types::{Key, KsmEntrySize, MkeyIndex, OutOfRange, PsvIndex};
 use crate::wire::OCTOWORD_BYTES;
 use crate::wire::mkey_context::QpnMkey;
 use crate::wire::prm::command::{NumberReply, Opcode, RequestHeader};
@@ -77,6 +77,9 @@ pub struct MkeyFeatures {
     pub access: Access,
     /// How much configurations will write. Changes no byte of the command; see [`MkeyAttributes::form`].
     pub form: UmrForm,
+    /// It is for lists whose entries all have this length (KSM; kernel `mlx5e_create_umr_ksm_mkey`), which are in registered memory
+    /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 /// Creates an mkey that work requests configure (CREATE_MKEY, `mlx5dv_create_mkey`).
@@ -133,10 +136,18 @@ impl CreateMkey {
             "relaxed ordering of writes"
         } else if self.features.relaxed_ordering_read && !device.relaxed_ordering_read {
             "relaxed ordering of reads"
+        } else if self.features.entry_size.is_some() && !device.fixed_buffer_size {
+            "entries of one length"
+        } else if self.features.entry_size.is_some() && self.has_bsf() {
+            "entries of one length with signatures or AES-XTS"
         } else {
             return Ok(());
         };
         Err(CommandError::Unsupported { command: Self::OPCODE, what })
+    }
+
+    const fn has_bsf(&self) -> bool {
+        self.features.block_signature || self.features.crypto
     }
 
     /// Returns the attributes of the mkey for [`crate::mkey::Mkey::new`], where it has neither signature nor crypto.
@@ -148,6 +159,7 @@ impl CreateMkey {
             crypto: None,
             tag_update: self.features.update_tag,
             form: self.features.form,
+            entry_size: self.features.entry_size,
         }
     }
 
@@ -198,11 +210,15 @@ impl Command for CreateMkey {
     fn write(&self, input: &mut CreateMkeyRequest) {
         let features = &self.features;
         input.header = RequestHeader::new(Self::OPCODE);
+        let (mode, log_size) = match features.entry_size {
+            None => (MkcFlags::KLM, 0),
+            Some(size) => (MkcFlags::KSM, size.log()),
+        };
         let flags = rights(features.access)
             .with_free(true)
             .with_umr_en(true)
             .with_relaxed_ordering_write(features.relaxed_ordering_write)
-            .with_access_mode_1_0(MkcFlags::KLM);
+            .with_access_mode_1_0(mode);
         input.mkc.flags.set(flags.into_bits());
         input.mkc.qpn_mkey.set(QpnMkey::UNBOUND.with_tag(self.tag).into_bits());
         let bsfs = u32::from(features.block_signature) + u32::from(features.crypto);
@@ -213,7 +229,9 @@ impl Command for CreateMkey {
         input.mkc.pd.set(pd.into_bits());
         input.mkc.bsf_octword_size.set(bsfs * BSF_OCTOWORDS);
         input.mkc.translations_octword_size.set(u32::from(self.max_entries.0));
-        let pages = MkcPages::new().with_relaxed_ordering_read(features.relaxed_ordering_read);
+        let pages = MkcPages::new()
+            .with_log_page_size(log_size)
+            .with_relaxed_ordering_read(features.relaxed_ordering_read);
         input.mkc.pages.set(pages.into_bits());
         input.mkc.crypto.set(MkcCrypto::new().with_crypto_en(u8::from(features.crypto)).into_bits());
     }

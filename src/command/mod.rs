@@ -62,7 +62,7 @@ pub use dek::{
     CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, ModifyDek, QueryDek, SyncCrypto, XtsKey,
 };
 pub use eq::{CreateEq, DestroyEq};
-pub use list_mkey::{CreateListMkey, KsmEntry, KsmEntrySize, MkeyEntries};
+pub use list_mkey::{CreateListMkey, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
 pub use numbers::{

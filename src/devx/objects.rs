@@ -11,7 +11,7 @@ use crate::command::{
 };
 use crate::error::CommandError;
 use crate::mkey::{Access, KlmEntry, MemoryWindow, Mkey, MkeyAttributes, SignatureAttributes, UmrForm};
-use crate::types::{DekId, Key, PsvIndex};
+use crate::types::{DekId, Key, KsmEntrySize, PsvIndex};
 use crate::wqe::Sge;
 use core::ffi::c_void;
 use core::ops::{Deref, DerefMut, Range};
@@ -199,6 +199,9 @@ pub struct MkeySpec<'c> {
     pub access: Access,
     /// How much configurations write.
     pub form: UmrForm,
+    /// They are for lists whose entries all have this length (KSM), which are in registered memory
+    /// ([`RegisteredList::write_ksm`](crate::mkey::RegisteredList::write_ksm)).
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 impl MkeySpec<'_> {
@@ -212,6 +215,7 @@ impl MkeySpec<'_> {
             relaxed_ordering_read: self.relaxed_ordering && device.relaxed_ordering_read,
             access: self.access,
             form: self.form,
+            entry_size: self.entry_size,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The device that a request is meant for.
 
 use crate::mkey::{SignatureCapabilities, XtsEngine};
+use crate::types::KsmEntrySize;
 
 /// What is known of the device that a request is meant for. What is not known is not checked.
 ///
@@ -20,9 +21,12 @@ pub struct DeviceContext {
     pub engine: Option<XtsEngine>,
     /// The signatures that it knows.
     pub capabilities: Option<SignatureCapabilities>,
+    /// The length of each entry, where all mkeys that are looked at were created for lists of such entries (KSM): their requests do not
+    /// say it.
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 impl DeviceContext {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self { engine: None, capabilities: None };
+    pub const UNKNOWN: Self = Self { engine: None, capabilities: None, entry_size: None };
 }

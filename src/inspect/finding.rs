@@ -147,6 +147,8 @@ problems! {
         "the entries map {sum} bytes, the length says {length}";
     ListTooLong { sum: u64, length: u64 } Note "DEVICE.md 6.5"
         "the entries map {sum} bytes, of which the mkey has {length}: those after are not used";
+    PointerTooShort { octowords: u16, length: u64 } Refused "R38"
+        "{octowords} octowords of entries in memory cannot map the length of {length} bytes";
     StridedOpcode { op: u32 } Refused "DEVICE.md 4.3"
         "this looks like the header of an interleaved layout, but its code is {op:#x}, not 0x400";
     StridedCount { entries: u16, octowords: u16 } Refused "R44"

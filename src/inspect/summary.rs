@@ -99,12 +99,14 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         separate(f)?;
         let octowords = umr.control().klm_octowords.get();
         let (address, key) = (pointer.address.get(), pointer.mkey.get());
-        write!(f, "{octowords} octowords of entries at {address:#x} key {key:#010x}, ")?;
+        write!(f, "{octowords} octowords of entries")?;
+        each(device, f)?;
+        write!(f, " at {address:#x} key {key:#010x}, ")?;
         length(umr.length(), f)?;
     }
     if let Some(view) = umr.layout() {
         separate(f)?;
-        layout(&view, umr.length(), f)?;
+        layout(&view, umr.length(), device, f)?;
     }
     if let Some((offset, bsf)) = umr.signature_bsf() {
         separate(f)?;
@@ -161,13 +163,30 @@ fn length(length: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-fn layout(view: &LayoutView<'_>, bytes: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Prints the length of each entry, where that is known.
+fn each(device: &DeviceContext, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match device.entry_size {
+        Some(size) => write!(f, " of {} bytes each", size.bytes()),
+        None => Ok(()),
+    }
+}
+
+fn layout(
+    view: &LayoutView<'_>,
+    bytes: Option<u64>,
+    device: &DeviceContext,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let plural = |count: usize| if count == 1 { "entry" } else { "entries" };
     let count = view.count();
     match view {
         LayoutView::List(entries) => {
-            let used = used_entries(entries, bytes);
+            let used = match device.entry_size {
+                Some(_) => count,
+                None => used_entries(entries, bytes),
+            };
             write!(f, "list of {used} {}", plural(used))?;
+            each(device, f)?;
             if let Some(unused @ 1..) = count.checked_sub(used) {
                 write!(f, " and {unused} unused")?;
             }

@@ -1,7 +1,7 @@
 //! What an mkey was created with, and which mkeys are of one kind.
 
 use super::{SignatureCapabilities, XtsEngine};
-use crate::types::{Key, PsvIndex};
+use crate::types::{Key, KsmEntrySize, PsvIndex};
 
 /// The count of signature errors that software and device exchange. It starts at 1.
 ///
@@ -125,13 +125,15 @@ pub struct MkeyAttributes {
     pub tag_update: bool,
     /// What it was created for: with [`UmrForm::Minimal`] its rights were given then, and BSFs were enabled.
     pub form: UmrForm,
+    /// Set when it was created for lists whose entries all have this length (KSM), and for nothing else.
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 impl MkeyAttributes {
     /// A plain mkey: layouts and access rights only.
     pub const fn plain(key: Key, max_entries: u16) -> Self {
         let form = UmrForm::Complete;
-        Self { key, max_entries, signature: None, crypto: None, tag_update: false, form }
+        Self { key, max_entries, signature: None, crypto: None, tag_update: false, form, entry_size: None }
     }
 
     /// Returns the kind of the mkey.
@@ -140,7 +142,8 @@ impl MkeyAttributes {
             Some(SignatureAttributes { capabilities, .. }) => Some(capabilities),
             None => None,
         };
-        MkeyKind { max_entries: self.max_entries, signature, crypto: self.crypto, form: self.form }
+        let Self { max_entries, crypto, form, entry_size, .. } = *self;
+        MkeyKind { max_entries, signature, crypto, form, entry_size }
     }
 }
 
@@ -150,7 +153,8 @@ impl MkeyAttributes {
 /// use mlx5_mkey::mkey::{Access, MkeyConfig, MkeyKind, UmrForm};
 /// use mlx5_mkey::wqe::PreparedConfig;
 /// // A configuration can be prepared before there are mkeys.
-/// let kind = MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete };
+/// let kind =
+///     MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete, entry_size: None };
 /// let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
 /// let prepared = PreparedConfig::new(kind, &config)?;
 /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
@@ -166,6 +170,8 @@ pub struct MkeyKind {
     pub crypto: Option<XtsEngine>,
     /// How much each configuration writes.
     pub form: UmrForm,
+    /// The length of each entry of its lists, where all have the same (KSM).
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 /// An [`MkeyKind`], and what forbids posting a request as it was prepared, in one word: posting compares it once.
@@ -204,7 +210,12 @@ impl KindWord {
             None => 0,
             Some(engine) => 1 + engine as u64,
         };
-        Self(kind.max_entries as u64 | signature << 16 | crypto << 21 | (kind.form as u64) << 24)
+        let entry_size = match kind.entry_size {
+            None => 0,
+            Some(size) => size.log() as u64,
+        };
+        let form = kind.form as u64;
+        Self(kind.max_entries as u64 | signature << 16 | crypto << 21 | form << 24 | entry_size << 25)
     }
 
     /// Returns whether a flag is set.

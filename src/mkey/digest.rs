@@ -99,7 +99,7 @@ impl DigestSpan {
 /// let signature = SignatureChange::Digest(digest);
 /// let config = MkeyConfig { access: Some(Access::REMOTE_READ), signature, ..MkeyConfig::UNCHANGED };
 /// let (signature, form) = (Some(SignatureCapabilities::ALL), UmrForm::Complete);
-/// let kind = MkeyKind { max_entries: 4, signature, crypto: None, form };
+/// let kind = MkeyKind { max_entries: 4, signature, crypto: None, form, entry_size: None };
 /// let prepared = PreparedConfig::new(kind, &config)?;
 /// # Ok::<(), mlx5_mkey::error::ConfigError>(())
 /// ```

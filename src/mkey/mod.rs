@@ -37,6 +37,7 @@ mod config;
 mod crypto;
 mod digest;
 mod fields;
+mod ksm;
 mod layout;
 mod plan;
 mod registered_list;
@@ -57,6 +58,7 @@ pub use crypto::{
 pub use digest::{Digest, DigestPart, DigestSpan};
 pub(crate) use fields::FieldChanges;
 pub use fields::RelaxedOrdering;
+pub use ksm::KsmEntry;
 pub use layout::{InterleavedEntry, KlmEntry, Layout};
 pub(crate) use plan::{InForce, Plan};
 pub use registered_list::RegisteredList;

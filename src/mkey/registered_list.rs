@@ -1,8 +1,8 @@
 //! Lists that are too long for a request: the device takes them from registered memory.
 
-use super::KlmEntry;
+use super::{KlmEntry, KsmEntry};
 use crate::error::ConfigError;
-use crate::types::Key;
+use crate::types::{Key, KsmEntrySize};
 use crate::wire::klm::Klm;
 use crate::wire::umr::UmrControlSegment;
 use crate::wire::{OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, WQEBB_BYTES, Wqebb, blocks_of};
@@ -48,6 +48,7 @@ pub struct RegisteredList<'m> {
     address: u64,
     key: Key,
     entries: u16,
+    entry_size: Option<KsmEntrySize>,
     length: u64,
 }
 
@@ -71,7 +72,7 @@ impl<'m> RegisteredList<'m> {
         if !address.is_multiple_of(Self::ALIGNMENT) {
             return Err(ConfigError::ListAddress { past: (address % Self::ALIGNMENT) as u16 });
         }
-        Ok(Self { blocks: memory, address, key, entries: 0, length: 0 })
+        Ok(Self { blocks: memory, address, key, entries: 0, entry_size: None, length: 0 })
     }
 
     /// Returns how many entries there is room for: [`RegisteredList::MAX_ENTRIES`] at most.
@@ -85,30 +86,60 @@ impl<'m> RegisteredList<'m> {
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
     pub fn write(&mut self, entries: &[KlmEntry]) -> Result<(), ConfigError> {
-        let max = self.capacity();
-        if entries.len() > max {
-            let entries = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-            return Err(ConfigError::TooManyEntries { entries, max: max as u16 });
-        }
+        self.check_room(entries.len())?;
         if let Some((index, length)) = KlmEntry::wrong_length(entries) {
             return Err(ConfigError::EntryLength { index: index as u16, length });
         }
-        self.length = 0;
+        self.fill(entries, KlmEntry::to_wire);
+        self.length = entries.iter().map(|entry| u64::from(entry.length)).sum();
+        self.entry_size = None;
+        Ok(())
+    }
+
+    /// Writes entries that all have this length, for mkeys that were created for such (KSM,
+    /// [`MkeyFeatures::entry_size`](crate::command::MkeyFeatures::entry_size)). Their addresses need not be multiples of it: the
+    /// device adds the offset in the entry (kernel `mlx5e_build_shampo_hd_umr`, whose entries begin behind a headroom).
+    ///
+    /// # Errors
+    /// [`ConfigError::TooManyEntries`]. The list is then as before.
+    pub fn write_ksm(&mut self, size: KsmEntrySize, entries: &[KsmEntry]) -> Result<(), ConfigError> {
+        self.check_room(entries.len())?;
+        self.fill(entries, KsmEntry::to_wire);
+        self.length = u64::from(size.bytes()) * entries.len() as u64;
+        self.entry_size = Some(size);
+        Ok(())
+    }
+
+    /// Refuses more entries than there is room for.
+    fn check_room(&self, entries: usize) -> Result<(), ConfigError> {
+        let max = self.capacity();
+        if entries > max {
+            let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+            return Err(ConfigError::TooManyEntries { entries, max: max as u16 });
+        }
+        Ok(())
+    }
+
+    /// Writes entries that there is room for.
+    fn fill<E: Copy>(&mut self, entries: &[E], to_wire: impl Fn(E) -> Klm) {
         for (block, entries) in self.blocks.iter_mut().zip(entries.chunks(OCTOWORDS_PER_BLOCK)) {
             *block = Wqebb::ZERO;
             let (slots, _) = block.0.as_chunks_mut::<OCTOWORD_BYTES>();
             for (slot, entry) in slots.iter_mut().zip(entries) {
-                *slot = transmute!(entry.to_wire());
+                *slot = transmute!(to_wire(*entry));
             }
-            self.length += entries.iter().map(|entry| u64::from(entry.length)).sum::<u64>();
         }
         self.entries = entries.len() as u16;
-        Ok(())
     }
 
     /// Returns how many entries it has.
     pub const fn entries(&self) -> u16 {
         self.entries
+    }
+
+    /// Returns the length of each entry, where [`RegisteredList::write_ksm`] gave all the same.
+    pub const fn entry_size(&self) -> Option<KsmEntrySize> {
+        self.entry_size
     }
 
     /// Returns how many bytes its entries map.

@@ -4,14 +4,16 @@ use super::in_flight::RequestKind;
 use super::request::SendRequest;
 use crate::error::{ConfigError, PostError};
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
+use crate::types::KsmEntrySize;
 use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, blocks_of};
 use crate::wqe::PreparedConfig;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
     /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a layout that the device takes from registered memory: as long
-    /// as the mkey has room for, whatever fits into a request. An empty list leaves the mkey no space. The BSFs are written behind the
-    /// list when this is called, and stay there until the request has completed.
+    /// as the mkey has room for, whatever fits into a request. An mkey that was created for entries of one length (KSM) takes a list of
+    /// such entries ([`RegisteredList::write_ksm`]), and no other layout. An empty list leaves the mkey no space. The BSFs are
+    /// written behind the list when this is called, and stay there until the request has completed.
     ///
     /// # Errors
     /// As [`SendRequest::configure_mkey`].
@@ -28,6 +30,7 @@ impl SendRequest<'_, '_> {
         }
         let mut place = None;
         let prepared = prepared.completed(mkey, &nothing, &mut place)?;
+        check_size(mkey, list.entry_size())?;
         check_room(mkey, list.entries().into())?;
         let psvs = usize::from(prepared.psv_count());
         let (blocks, fields) = self.reserve(POINTER_BLOCKS + psvs)?;
@@ -50,7 +53,7 @@ impl SendRequest<'_, '_> {
     /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`] for an mkey without a known list in force; and as
     /// [`SendRequest::configure_mkey`].
     pub fn replace_entries(mut self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
-        check_place(mkey, first, entries.len())?;
+        check_place(mkey, first, entries.len(), None)?;
         // Entries are padded to whole blocks.
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
         if entries.len() > max {
@@ -76,7 +79,7 @@ impl SendRequest<'_, '_> {
         if list.entries() == 0 {
             return self.replace_entries(mkey, first, &[]);
         }
-        check_place(mkey, first, list.entries().into())?;
+        check_place(mkey, first, list.entries().into(), list.entry_size())?;
         let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
         lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)
@@ -84,12 +87,26 @@ impl SendRequest<'_, '_> {
 }
 
 /// Refuses entries that cannot stand there in the layout of an mkey.
-fn check_place(mkey: &Mkey, first: u16, entries: usize) -> Result<(), ConfigError> {
+fn check_place(
+    mkey: &Mkey,
+    first: u16,
+    entries: usize,
+    entry_size: Option<KsmEntrySize>,
+) -> Result<(), ConfigError> {
     mkey.check_list()?;
     if !usize::from(first).is_multiple_of(OCTOWORDS_PER_BLOCK) {
         return Err(ConfigError::EntryInBlock { first });
     }
+    if entries > 0 {
+        check_size(mkey, entry_size)?;
+    }
     check_room(mkey, usize::from(first).saturating_add(entries))
+}
+
+/// Refuses entries of another length than an mkey was created for.
+fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigError> {
+    let of = mkey.kind().entry_size;
+    if layout == of { Ok(()) } else { Err(ConfigError::OtherEntries { layout, mkey: of }) }
 }
 
 /// Refuses more entries than an mkey has room for.

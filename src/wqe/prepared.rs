@@ -77,7 +77,7 @@ impl PreparedConfig {
     /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`], [`ConfigError::NotACryptoMkey`],
     /// [`ConfigError::SignatureUnsupported`], [`ConfigError::BlockSizeUnsupported`], and
     /// [`ConfigError::BothSignaturesOutsideCipher`], which posting may also return where only one of signature and crypto is
-    /// given.
+    /// given; [`ConfigError::EntriesWithBsf`].
     pub fn new(kind: MkeyKind, config: &MkeyConfig) -> Result<Self, ConfigError> {
         let keeps_signature = kind.signature.is_some() && config.signature == SignatureChange::Keep;
         let keeps_crypto = kind.crypto.is_some() && config.crypto.is_none();
@@ -86,7 +86,11 @@ impl PreparedConfig {
             kind_word.set(KindFlag::Keeps);
         }
         let plan = Plan::new(&kind, config, &InForce::NOTHING)?;
-        if plan.exact_size || kind.form == UmrForm::Minimal {
+        if kind.entry_size.is_some() && (kind.signature.is_some() || kind.crypto.is_some()) {
+            return Err(ConfigError::EntriesWithBsf);
+        }
+        // An mkey for entries of one length takes few layouts: `PreparedConfig::completed` looks at them.
+        if plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some() {
             kind_word.set(KindFlag::FinishedLater);
         }
         Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
@@ -104,6 +108,11 @@ impl PreparedConfig {
     ) -> Result<&'a Self, ConfigError> {
         if self.kind_word.without_flags() != mkey.kind_word().without_flags() {
             return Err(ConfigError::OtherKind);
+        }
+        if let Some(size) = self.kind.entry_size
+            && layout.octowords() > 0
+        {
+            return Err(ConfigError::OtherEntries { layout: None, mkey: Some(size) });
         }
         mkey.check_state(&self.config, layout)?;
         let restarts_digest = self.own_digest().is_some() && mkey.pending_error_count().is_some();

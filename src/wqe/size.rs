@@ -22,6 +22,7 @@ const ATOMIC: usize = 1;
 ///     signature: Some(SignatureCapabilities::ALL),
 ///     crypto: Some(XtsEngine::MultiBlock),
 ///     form: UmrForm::Complete,
+///     entry_size: None,
 /// };
 /// const IO: RequestSize = RequestSize::configure_mkey(&KIND, 4, 1).and(RequestSize::rdma(1));
 /// assert_eq!((IO.blocks, IO.requests), (7, 3));

@@ -5,6 +5,7 @@ use hil_tests::vectors;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Severity, Style, WorkRequest};
 use mlx5_mkey::mkey::{SignatureCapabilities, XtsEngine};
+use mlx5_mkey::types::KsmEntrySize;
 use std::fmt::{self, Write};
 
 /// Takes text, and keeps nothing of it but its length.
@@ -36,7 +37,11 @@ pub(crate) fn run(bytes: &[u8]) {
             let [block_4048, crc32c, crc64_xp10, digest_with_xts] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
             SignatureCapabilities { block_4048, crc32c, crc64_xp10, digest_with_xts }
         }),
+        entry_size: None,
     };
+    // Without input of its own: what is in the corpus means what it did.
+    let entry_size = if bytes.len().is_multiple_of(8) { KsmEntrySize::new(4096).ok() } else { None };
+    let device = DeviceContext { entry_size, ..device };
     let style = input.pick(&[Style::Plain, Style::Ansi]);
     let bytes = input.rest();
     let mut end = 0;

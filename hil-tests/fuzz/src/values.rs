@@ -6,7 +6,7 @@ use mlx5_mkey::mkey::{
     KlmEntry, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
     SignatureChange, SignatureOrder, T10Dif, UmrForm, XtsEngine,
 };
-use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Seed, Tweak};
+use mlx5_mkey::types::{BlockSize, DekId, Key, KsmEntrySize, PsvIndex, Seed, Tweak};
 use mlx5_mkey::wqe::{Remote, Sge};
 
 /// A number that often is one at which something changes.
@@ -120,7 +120,7 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
         },
         _ => SignatureCapabilities::ALL,
     };
-    MkeyAttributes {
+    let mut attributes = MkeyAttributes {
         key: Key::from_raw(index << 8 | u32::from(input.pick(&[0_u8, 0, 0, 0x56]))),
         max_entries: input.pick(&[4, 16, 64, 0, 1, 5, u16::MAX]),
         signature: input.maybe(|input| SignatureAttributes {
@@ -134,7 +134,13 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
         }),
         tag_update: input.any(),
         form: UmrForm::Complete,
+        entry_size: None,
+    };
+    // Without input of its own: what is in the corpus means what it did.
+    if attributes.max_entries == 5 && attributes.signature.is_none() && attributes.crypto.is_none() {
+        attributes.entry_size = KsmEntrySize::new(4096).ok();
     }
+    attributes
 }
 
 /// A layout that owns its entries.
@@ -143,6 +149,17 @@ pub(crate) enum OwnLayout {
     Unchanged,
     List(Vec<KlmEntry>),
     Interleaved(u32, Vec<InterleavedEntry>),
+}
+
+impl OwnLayout {
+    /// Whether it has no entries, nor a header of some.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Unchanged => true,
+            Self::List(entries) => entries.is_empty(),
+            Self::Interleaved(..) => false,
+        }
+    }
 }
 
 pub(crate) fn layout(input: &mut Input<'_>) -> OwnLayout {

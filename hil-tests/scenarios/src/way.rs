@@ -319,7 +319,13 @@ mod tests {
         };
         for engine in [XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified] {
             let signature = Some(SignatureCapabilities::ALL);
-            let kind = MkeyKind { max_entries: 8, signature, crypto: Some(engine), form: UmrForm::Complete };
+            let kind = MkeyKind {
+                max_entries: 8,
+                signature,
+                crypto: Some(engine),
+                form: UmrForm::Complete,
+                entry_size: None,
+            };
             for (signature, crypto) in
                 signatures().into_iter().flat_map(|one| [(one, None), (one, Some(crypto))])
             {

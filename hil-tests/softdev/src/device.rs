@@ -202,12 +202,14 @@ impl<M: Memory> Device<M> {
     /// Creates an indirect key, which UMRs configure (CREATE_MKEY, M1).
     ///
     /// # Errors
-    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without crypto.
+    /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without crypto,
+    /// [`Error::BadAttribute`] for entries of one length that no device has.
     pub fn create_mkey(&mut self, attributes: MkeyAttributes) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
             return Err(Error::CryptoMode);
         }
+        check_entry_length(&attributes)?;
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
@@ -218,10 +220,13 @@ impl<M: Memory> Device<M> {
     /// than there is room for, or for a space that they do not cover.
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
+        check_entry_length(&attributes)?;
         if attributes.signature || attributes.crypto || attributes.free {
             return Err(Error::BadAttribute("mkey without UMR"));
         }
-        if space.entries.len() as u64 > attributes.translations.into() || !space.is_whole() {
+        if space.entries.len() as u64 > attributes.translations.into()
+            || !space.is_whole(attributes.log_entry)
+        {
             return Err(Error::BadAttribute("mkey space"));
         }
         self.insert_mkey(Mkey::over(attributes, space))
@@ -345,5 +350,16 @@ impl<M: Memory> Device<M> {
         let tag = mkey.tag;
         let index = self.objects.mkeys.insert(mkey).ok_or(Error::Exhausted)?;
         Ok(Key::new(MkeyIndex::from_low_bits(index), tag))
+    }
+}
+
+/// Refuses entries of one length that no device has: longer than 2^31 bytes, or (assumption) with signatures or crypto.
+const fn check_entry_length(attributes: &MkeyAttributes) -> Result<(), Error> {
+    match attributes.log_entry {
+        Some(32..) => Err(Error::BadAttribute("entry length")),
+        Some(_) if attributes.signature || attributes.crypto => {
+            Err(Error::BadAttribute("mkey with entry length"))
+        }
+        _ => Ok(()),
     }
 }

@@ -3,12 +3,16 @@
 use crate::common::*;
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::cqe::Syndrome;
+use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::umr::UmrControlSegment;
 use mlx5_softdev::*;
 
-/// A key over `entries`, each an address and a length.
-fn over(host: &mut Host, space: MkeySpace) -> Result<Key, Error> {
-    let attributes = MkeyAttributes { free: false, access: Access::ALL, ..MkeyAttributes::new(host.pd, 8) };
+/// A key over entries, which all have a length or each its own.
+fn over(host: &mut Host, log_entry: Option<u8>, space: MkeySpace) -> Result<Key, Error> {
+    let plain = MkeyAttributes::new(host.pd, 8);
+    let attributes = MkeyAttributes { free: false, access: Access::ALL, log_entry, ..plain };
     host.device.create_mkey_over(attributes, space)
 }
 
@@ -25,7 +29,7 @@ fn entries_of_one_length_are_found_by_number() {
     let (two, key2) = host.region(64, Access::ALL);
     // Their own lengths say nothing.
     let entries = vec![klm(one, 0, key1), klm(two, 9, key2), klm(one, 0, key1)];
-    let key = over(&mut host, MkeySpace { start: START, length: 150, entries, log_entry: Some(6) }).unwrap();
+    let key = over(&mut host, Some(6), MkeySpace { start: START, length: 150, entries }).unwrap();
     let data = pattern(100, 1);
     host.write_into(key, START + 20, &data);
     host.good(B);
@@ -51,8 +55,8 @@ fn a_space_may_begin_elsewhere_than_its_memory() {
     let (memory, region) = host.region(64, Access::ALL);
     let base = memory & !0xfff_ffff;
     let entries = vec![klm(base, 0, region), klm(base + (1 << 28), 0, region)];
-    let space = MkeySpace { start: base + 8, length: 1 << 29, entries, log_entry: Some(28) };
-    let key = over(&mut host, space).unwrap();
+    let space = MkeySpace { start: base + 8, length: 1 << 29, entries };
+    let key = over(&mut host, Some(28), space).unwrap();
     host.write_into(key, memory + 8, &[5; 64]);
     host.good(B);
     assert_eq!(host.get(memory, 64), [5; 64]);
@@ -67,7 +71,7 @@ fn entries_of_their_own_lengths_follow_each_other() {
     let (one, key1) = host.region(64, Access::ALL);
     let (two, key2) = host.region(64, Access::ALL);
     let entries = vec![klm(one, 10, key1), klm(two, 20, key2)];
-    let key = over(&mut host, MkeySpace { start: 0, length: 30, entries, log_entry: None }).unwrap();
+    let key = over(&mut host, None, MkeySpace { start: 0, length: 30, entries }).unwrap();
     let data = pattern(30, 1);
     host.write_into(key, 0, &data);
     host.good(B);
@@ -78,20 +82,19 @@ fn entries_of_their_own_lengths_follow_each_other() {
 fn a_space_has_entries_for_all_of_it_and_no_features() {
     let mut host = Host::new();
     let (memory, region) = host.region(64, Access::ALL);
-    let good =
-        MkeySpace { start: 0, length: 128, entries: vec![klm(memory, 0, region); 2], log_entry: Some(6) };
-    assert!(over(&mut host, good.clone()).is_ok());
-    for bad in [
-        MkeySpace { length: 129, ..good.clone() },
-        MkeySpace { log_entry: Some(5), ..good.clone() },
-        MkeySpace { log_entry: Some(32), ..good.clone() },
-        MkeySpace { log_entry: None, ..good.clone() },
-        MkeySpace { start: u64::MAX - 100, ..good.clone() },
-        MkeySpace { entries: vec![klm(memory, 0, region); 9], ..good.clone() },
+    let good = MkeySpace { start: 0, length: 128, entries: vec![klm(memory, 0, region); 2] };
+    assert!(over(&mut host, Some(6), good.clone()).is_ok());
+    for (log_entry, bad) in [
+        (Some(6), MkeySpace { length: 129, ..good.clone() }),
+        (Some(5), good.clone()),
+        (Some(32), good.clone()),
+        (None, good.clone()),
+        (Some(6), MkeySpace { start: u64::MAX - 100, ..good.clone() }),
+        (Some(6), MkeySpace { entries: vec![klm(memory, 0, region); 9], ..good.clone() }),
     ] {
-        assert!(over(&mut host, bad.clone()).is_err(), "{bad:?}");
+        assert!(over(&mut host, log_entry, bad.clone()).is_err(), "{log_entry:?} {bad:?}");
     }
-    let plain = MkeyAttributes { free: false, ..MkeyAttributes::new(host.pd, 8) };
+    let plain = MkeyAttributes { free: false, log_entry: Some(6), ..MkeyAttributes::new(host.pd, 8) };
     for attributes in [
         MkeyAttributes { signature: true, ..plain },
         MkeyAttributes { crypto: true, ..plain },
@@ -106,8 +109,8 @@ fn a_space_has_entries_for_all_of_it_and_no_features() {
 fn no_umr_changes_such_a_key() {
     let mut host = Host::new();
     let (memory, region) = host.region(64, Access::ALL);
-    let space = MkeySpace { start: 0, length: 64, entries: vec![klm(memory, 0, region)], log_entry: Some(6) };
-    let key = over(&mut host, space).unwrap();
+    let space = MkeySpace { start: 0, length: 64, entries: vec![klm(memory, 0, region)] };
+    let key = over(&mut host, Some(6), space).unwrap();
     let mut mkey = host.mkey(false, false);
     mkey.key = key;
     let before = host.device.query_mkey(key.index()).unwrap();
@@ -115,4 +118,68 @@ fn no_umr_changes_such_a_key() {
     host.ring(A);
     host.bad(A);
     assert_eq!(host.device.query_mkey(key.index()).unwrap(), before);
+}
+
+/// A UMR that writes entries and a length.
+fn list(mkey: &Mkey, entries: &[(u64, u32, Key)], length: u64) -> Wqe {
+    let mut config = Config::new(mkey).access(RR | LW).list(entries);
+    config.context.len = length.into();
+    config.umr()
+}
+
+/// A UMR of entries in the request, and one that replaces some. The words where a list entry has its length, and an interleaved layout
+/// its code, say nothing.
+#[test]
+fn umrs_write_entries_of_one_length() {
+    let mut host = Host::new();
+    let (memory, region) = host.filled(&pattern(700, 1));
+    let bytes = pattern(700, 1);
+    let attributes = MkeyAttributes { log_entry: Some(6), ..MkeyAttributes::new(host.pd, 12) };
+    let key = host.device.create_mkey(attributes).unwrap();
+    let mkey = Mkey { key, memory_psv: 0, wire_psv: 0, errors: true, signature: false, crypto: false };
+    let entry = |place: usize| (memory + place as u64 * 7, 9, region);
+    let expected = |places: &[usize]| -> Vec<u8> {
+        places.iter().flat_map(|place| bytes[place * 7..place * 7 + 64].to_vec()).collect()
+    };
+    let places = [80, 3, 77, 0, 51, 50];
+    let entries: Vec<_> = places.iter().copied().map(entry).collect();
+    host.post(A, list(&mkey, &entries, 6 * 64));
+    assert_eq!(host.send_from(key, 0, 6 * 64), expected(&places));
+    assert_eq!(host.send_from(key, 63, 66), expected(&places)[63..129]);
+    let control = UmrControlSegment {
+        flags: 0x90,
+        klm_octowords: 4.into(),
+        bsf_octowords: 4.into(),
+        ..Default::default()
+    };
+    let mut wqe = Wqe::new(Opcode::UMR, key.get()).with(&control).with(&MkeyContext::default());
+    for place in [11, 12] {
+        let (address, length, key) = entry(place);
+        wqe = wqe.with(&klm(address, length, key));
+    }
+    host.post(A, wqe.with(&[0_u8; 32]));
+    assert_eq!(host.send_from(key, 0, 6 * 64), expected(&[80, 3, 77, 0, 11, 12]));
+    while host.poll_send(A).is_some() {}
+    // More than there is room for; and behind the last one.
+    host.post(A, list(&mkey, &[entry(0); 13], 64));
+    host.ring(A);
+    assert_eq!(host.bad(A).vendor(), Refusal::UmrUnsupported.vendor());
+    host.recover();
+    host.post(A, list(&mkey, &[entry(0); 2], 3 * 64));
+    host.send_from(key, 60, 100);
+    assert_eq!(host.bad(A).vendor(), Refusal::Bounds.vendor());
+}
+
+#[test]
+fn entries_of_one_length_have_neither_signature_nor_crypto() {
+    let mut host = Host::new();
+    let plain = MkeyAttributes { log_entry: Some(31), ..MkeyAttributes::new(host.pd, 8) };
+    assert!(host.device.create_mkey(plain).is_ok());
+    for attributes in [
+        MkeyAttributes { log_entry: Some(32), ..plain },
+        MkeyAttributes { signature: true, ..plain },
+        MkeyAttributes { crypto: true, ..plain },
+    ] {
+        assert!(host.device.create_mkey(attributes).is_err(), "{attributes:?}");
+    }
 }

@@ -354,6 +354,7 @@ impl Board for DevxBoard {
             update_tag: true,
             access: spec.first_access(),
             form: spec.form,
+            entry_size: spec.entry_size,
             ..DevxMkeySpec::default()
         };
         let MkeyObject { mkey, handle } = self.pd().create_mkey(spec).expect("create mkey");

@@ -339,6 +339,7 @@ mod tests {
             signature: Some(SignatureCapabilities::ALL),
             crypto: engine,
             form: UmrForm::Complete,
+            entry_size: None,
         };
         let prepared = prepare(kind, DekId::default());
         let wire = |data: &[u8], first| {

@@ -144,6 +144,7 @@ impl Pair {
             crypto: self.kind.crypto.then_some(engine),
             tag_update: true,
             form: UmrForm::Complete,
+            entry_size: None,
         })
     }
 }

@@ -348,6 +348,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
         crypto: spec.crypto.then_some(engine),
         tag_update: ctx.mkey_update_tag != 0,
         form: UmrForm::Complete,
+        entry_size: None,
     })
 }
 

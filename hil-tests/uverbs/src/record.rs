@@ -88,7 +88,7 @@ impl Record {
             // The library has no word for it.
             XtsEngine::MultiBlockLittleEndian => None,
         };
-        let device = DeviceContext { engine, capabilities: None };
+        let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
         for object in contexts.flat_map(Context::queues_mut) {
             let Object::Qp(qp) = object else { continue };
             let number = qp.number;

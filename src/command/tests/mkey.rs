@@ -2,7 +2,8 @@
 
 use super::capabilities::{GENERAL, general};
 use super::*;
-use crate::mkey::{KlmEntry, UmrForm};
+use crate::mkey::{KlmEntry, KsmEntry, UmrForm};
+use crate::types::KsmEntrySize;
 
 #[test]
 fn m1_mkeys_are_those_of_rdma_core_for_each_flag() {
@@ -46,6 +47,7 @@ fn m1_all_creation_flags_by_bit_position() {
                 relaxed_ordering_read: bit(5) != 0,
                 access: if bit(5) == 0 { Access::NONE } else { Access::LOCAL_WRITE | Access::REMOTE_READ },
                 form: UmrForm::Complete,
+                entry_size: None,
             },
             tag: 0x5a,
         };
@@ -85,6 +87,47 @@ fn m4_entries_are_rounded_up_to_four() {
         EntryCount::new(65533),
         Err(OutOfRange { what: "mkey entries", value: 65533, min: 0, max: 65532 })
     );
+}
+
+/// As the kernel makes one (`mlx5e_create_umr_ksm_mkey`): free, for UMRs, access mode 3, the length of the entries where pages have
+/// theirs. The kernel gives a length of the space as well, which our first configuration gives.
+#[test]
+fn m83_an_mkey_for_entries_of_one_length() {
+    let entry_size = Some(KsmEntrySize::new(1 << 21).unwrap());
+    let access = Access::LOCAL_WRITE;
+    let features = MkeyFeatures { entry_size, access, ..MkeyFeatures::default() };
+    let command = mkey(features);
+    const MKC: usize = 0x80;
+    fields(
+        &command,
+        &[
+            (0, 16, 0x200),
+            (MKC + 0x01, 1, 1),          // free
+            (MKC + 0x10, 1, 1),          // umr_en
+            (MKC + 0x14, 1, 1),          // lw
+            (MKC + 0x15, 1, 1),          // lr
+            (MKC + 0x16, 2, 3),          // access_mode_1_0
+            (MKC + 0x20, 24, 0xff_ffff), // qpn
+            (MKC + 0x68, 24, 0xab_cdef), // pd
+            (MKC + 0x1a0, 32, 20),       // translations_octword_size
+            (MKC + 0x1db, 5, 21),        // log_page_size
+        ],
+    );
+    let attributes = command.plain_attributes(Key::from_raw(0x1200));
+    assert_eq!((attributes.entry_size, attributes.kind().entry_size), (entry_size, entry_size));
+
+    let able = GeneralCapabilities { fixed_buffer_size: true, ..general(GENERAL) };
+    let check = |features, device| mkey(features).check(device).map_err(|error| error.to_string());
+    assert_eq!(check(features, &able), Ok(()));
+    let missing = |what: &str| Err(format!("CREATE_MKEY: the device has no {what}"));
+    let unable = GeneralCapabilities { fixed_buffer_size: false, ..able };
+    assert_eq!(check(features, &unable), missing("entries of one length"));
+    for with_bsf in
+        [MkeyFeatures { block_signature: true, ..features }, MkeyFeatures { crypto: true, ..features }]
+    {
+        let refused = missing("entries of one length with signatures or AES-XTS");
+        assert_eq!(check(with_bsf, &able), refused);
+    }
 }
 
 #[test]

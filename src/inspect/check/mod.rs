@@ -60,7 +60,7 @@ fn request(request: &WorkRequest<'_>, device: &DeviceContext, report: &mut dyn F
     fields(request, report);
     match request.body() {
         Body::Configure(umr) | Body::Invalidate(umr) => {
-            umr::check(&umr, report);
+            umr::check(&umr, device, report);
             bsf::check(&umr, device, report);
         }
         Body::SetPsv(segment) => set_psv(segment, report),

@@ -1,10 +1,12 @@
 //! Rules for requests that change an mkey: masks, sizes, layouts.
 
+use super::super::device_context::DeviceContext;
 use super::super::finding::Problem;
 use super::super::segment::{UMR_ENTRIES, by_pointer};
 use super::super::umr::{LayoutView, Umr, used_entries};
 use super::report::Report;
 use crate::mkey::KlmEntry;
+use crate::types::KsmEntrySize;
 use crate::wire::klm::Klm;
 use crate::wire::mkey_context::{MkeyContext, QpnMkey};
 use crate::wire::strided::{StridedEntry, StridedHeader};
@@ -25,7 +27,7 @@ pub(super) const LEN_AT: usize = CONTEXT_AT + offset_of!(MkeyContext, len);
 pub(super) const RESERVED_FLAGS: u64 = 0b111;
 
 /// Checks a UMR.
-pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
+pub(super) fn check(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     flags(umr, report);
     masks(umr, report);
     if umr.is_invalidate() {
@@ -34,7 +36,7 @@ pub(super) fn check(umr: &Umr<'_>, report: &mut Report<'_>) {
     } else {
         configuration(umr, report);
     }
-    layout(umr, report);
+    layout(umr, device, report);
 }
 
 fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
@@ -141,10 +143,15 @@ fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
     }
 }
 
-fn layout(umr: &Umr<'_>, report: &mut Report<'_>) {
-    let Some(layout) = umr.layout() else { return };
+fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     let octowords = umr.control().klm_octowords.get();
     let length = umr.length();
+    if let (Some(_), Some(length)) = (umr.pointer(), length) {
+        let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
+        let too_short = u64::from(octowords) * u64::from(most) < length;
+        report.when(too_short, LEN_AT, Problem::PointerTooShort { octowords, length });
+    }
+    let Some(layout) = umr.layout() else { return };
     match length {
         None if umr.first_replaced().is_some() => {}
         None => report.at(MASK_AT, Problem::EntriesWithoutLength),
@@ -155,9 +162,14 @@ fn layout(umr: &Umr<'_>, report: &mut Report<'_>) {
         }
         Some(_) => {}
     }
-    match layout {
-        LayoutView::List(entries) => list(entries, octowords, length, report),
-        LayoutView::Interleaved { header, entries } => {
+    match (layout, device.entry_size) {
+        (LayoutView::List(entries), None) => list(entries, octowords, length, report),
+        // Their own lengths say nothing.
+        (LayoutView::List(entries), Some(size)) => {
+            let sum = entries.len() as u64 * u64::from(size.bytes());
+            length_of_list(sum, length, report);
+        }
+        (LayoutView::Interleaved { header, entries }, _) => {
             interleaved(header, entries, octowords, length, report);
         }
     }
@@ -174,11 +186,15 @@ fn list(entries: &[Klm], octowords: u16, length: Option<u64>, report: &mut Repor
         report.when(length == 0, offset, Problem::EntryEmpty { index });
         report.when(length > KlmEntry::MAX_BYTES, offset, Problem::EntryTooLong { index, length });
     }
-    if let Some(length) = length {
-        let sum = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
-        report.when(sum < length, LEN_AT, Problem::ListTooShort { sum, length });
-        report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
-    }
+    let sum = entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum();
+    length_of_list(sum, length, report);
+}
+
+/// Checks the length of an mkey, where it is written, against what the entries of a list map.
+fn length_of_list(sum: u64, length: Option<u64>, report: &mut Report<'_>) {
+    let Some(length) = length else { return };
+    report.when(sum < length, LEN_AT, Problem::ListTooShort { sum, length });
+    report.when(sum > length, LEN_AT, Problem::ListTooLong { sum, length });
 }
 
 /// Returns the code of an interleaved layout's header that has the wrong one, so that it reads as a list entry: all its

@@ -79,8 +79,11 @@ fn in_words(requests: &[Vec<u8>], devices: &[DeviceContext]) -> Vec<String> {
     requests.iter().map(shown).collect()
 }
 
-const MULTI: DeviceContext =
-    DeviceContext { engine: Some(XtsEngine::MultiBlock), capabilities: Some(SignatureCapabilities::ALL) };
+const MULTI: DeviceContext = DeviceContext {
+    engine: Some(XtsEngine::MultiBlock),
+    capabilities: Some(SignatureCapabilities::ALL),
+    ..DeviceContext::UNKNOWN
+};
 const SINGLE: DeviceContext = DeviceContext { engine: Some(XtsEngine::SingleBlock), ..MULTI };
 const ANY: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI];
 const ALL: &[DeviceContext] = &[DeviceContext::UNKNOWN, MULTI, SINGLE];
@@ -333,5 +336,69 @@ fn a_transaction_with_aes_xts_has_two_forms() {
         words[1].contains("over a transaction in memory") && words[1].contains("AES-XTS memory"),
         "{}",
         words[1]
+    );
+}
+
+const KSM: DeviceContext = DeviceContext { entry_size: Some(SIZE), ..DeviceContext::UNKNOWN };
+const SIZE: KsmEntrySize = match KsmEntrySize::new(4096) {
+    Ok(size) => size,
+    Err(_) => panic!(),
+};
+
+/// The kernel's network driver replaces entries of an mkey for entries of one length (`build_ksm_umr` of 6.12): key and address, no
+/// length, nothing in the context, and a mask of the free bit.
+#[test]
+fn the_kernel_replaces_entries_of_one_length() {
+    let update = |mask, length: u64| {
+        joined(&[
+            &control(UMR, 12, QUIET, 0x0000_1400),
+            &umr_control(0x90, 4, 8, mask),
+            &context(length, false),
+            &[segment(0, LKEY, 0x1_7d00_0042), segment(0, LKEY, 0), segment(0, LKEY, 9), segment(0, LKEY, 7)]
+                .concat(),
+        ])
+    };
+    let words = in_words(&[update(FREE, 0)], &[KSM]);
+    assert_eq!(words.len(), 1);
+    let words = |bytes: &[u8]| parse(bytes).summary(KSM).to_string();
+    assert_eq!(
+        words(&update(FREE, 0)),
+        "UMR configure mkey 0x000014/00: from entry 8 on, list of 4 entries of 4096 bytes each, length kept"
+    );
+    // Elsewhere an entry without a length is refused.
+    assert_eq!(parse(&update(FREE, 0)).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
+    for (length, problem) in [
+        (4 * 4096, None),
+        (4 * 4096 + 1, Some(Problem::ListTooShort { sum: 16384, length: 16385 })),
+        (4 * 4096 - 1, Some(Problem::ListTooLong { sum: 16384, length: 16383 })),
+    ] {
+        let mut found = Vec::new();
+        parse(&update(FREE | LEN, length)).findings(&KSM, |finding| found.push(finding.problem));
+        found.retain(|problem| !matches!(problem, Problem::MaskMissing { .. }));
+        assert_eq!(found.first().copied(), problem, "{length}");
+    }
+}
+
+#[test]
+fn a_length_that_no_list_in_memory_can_map_is_refused() {
+    let umr = |octowords, length| {
+        joined(&[
+            &control(UMR, 9, QUIET, DPDK_KEY),
+            &umr_control(0, octowords, 0, LEN | FREE),
+            &context(length, false),
+            &segment(0, LKEY, 0x1_8000_0000),
+        ])
+    };
+    for (device, octowords, most) in [(DeviceContext::UNKNOWN, 4, 4 << 31), (KSM, 8, 8 * 4096)] {
+        let refusal = |length| {
+            parse(&umr(octowords, length)).refusal(&device).map(|finding| (finding.offset, finding.problem))
+        };
+        assert_eq!(refusal(most), None);
+        let problem = Problem::PointerTooShort { octowords, length: most + 1 };
+        assert_eq!(refusal(most + 1), Some((64 + 24, problem)));
+    }
+    assert_eq!(
+        parse(&umr(8, 5 * 4096)).summary(KSM).to_string(),
+        "UMR configure mkey 0x000012/00: 8 octowords of entries of 4096 bytes each at 0x180000000 key 0x00567800, 20480 bytes"
     );
 }

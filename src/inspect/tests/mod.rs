@@ -18,7 +18,7 @@ use crate::mkey::{
     Layout, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureCapabilities, UmrForm, XtsEngine,
 };
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
-use crate::types::{Key, PsvIndex, Qpn};
+use crate::types::{Key, KsmEntrySize, PsvIndex, Qpn};
 use crate::wire::Wqebb;
 use crate::wqe::PreparedConfig;
 use std::string::ToString;
@@ -64,6 +64,7 @@ fn attributes(signature: bool, crypto: Option<XtsEngine>) -> MkeyAttributes {
         crypto,
         tag_update: true,
         form: UmrForm::Complete,
+        entry_size: None,
     }
 }
 
@@ -109,6 +110,7 @@ fn exercise(bytes: &[u8]) {
                 crc64_xp10: false,
                 digest_with_xts: false,
             }),
+            entry_size: KsmEntrySize::new(4096).ok(),
         },
     ] {
         for (_, request) in Requests::new(bytes) {

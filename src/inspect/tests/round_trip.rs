@@ -38,7 +38,7 @@ proptest! {
         let posted = configured(attributes(signature_mkey, engine), &config, entries.layout());
         // What the library refuses has no bytes.
         let Ok(bytes) = posted else { return Ok(()) };
-        let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL) };
+        let device = DeviceContext { engine, capabilities: Some(SignatureCapabilities::ALL), ..DeviceContext::UNKNOWN };
 
         let requests: Vec<_> = Requests::new(&bytes).map(|(_, request)| request).collect();
         for request in &requests {

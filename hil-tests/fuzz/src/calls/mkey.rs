@@ -205,6 +205,9 @@ impl MkeyModel {
         if *prepared_for != kind {
             return Err(ConfigError::OtherKind);
         }
+        if kind.entry_size.is_some() && !layout.is_empty() {
+            return Err(ConfigError::OtherEntries { layout: None, mkey: kind.entry_size });
+        }
         if self.key.tag() != 0 && !self.attributes.tag_update {
             return Err(ConfigError::TagUpdateUnsupported { tag: self.key.tag() });
         }

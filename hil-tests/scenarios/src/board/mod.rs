@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{CqeSize, MkeyEntries};
 use mlx5_mkey::mkey::{Access, Mkey, RelaxedOrdering, UmrForm, XtsEngine};
-use mlx5_mkey::types::{DekId, Key};
+use mlx5_mkey::types::{DekId, Key, KsmEntrySize};
 
 /// Blocks of a send queue.
 pub const SEND_BLOCKS: usize = 256;
@@ -62,6 +62,8 @@ pub struct MkeySpec {
     pub remote_invalidate: bool,
     /// How much configurations write. With [`UmrForm::Minimal`] it has all rights from the start.
     pub form: UmrForm,
+    /// It is for lists whose entries all have this length.
+    pub entry_size: Option<KsmEntrySize>,
 }
 
 impl MkeySpec {

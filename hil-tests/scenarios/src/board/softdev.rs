@@ -15,17 +15,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ptr::NonNull;
-use mlx5_mkey::command::{
-    Command, CqeSize, CreateListMkey, KsmEntry, MkeyEntries, Pdn, QueryGeneralCapabilities,
-};
+use mlx5_mkey::command::{Command, CqeSize, CreateListMkey, MkeyEntries, Pdn, QueryGeneralCapabilities};
 use mlx5_mkey::mkey::{
-    Access, KlmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
+    Access, KlmEntry, KsmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
 };
 use mlx5_mkey::queue::{
     BlueFlame, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue,
     SendQueueConfig,
 };
-use mlx5_mkey::types::{DekId, Key, PsvIndex, Qpn, UmrFence};
+use mlx5_mkey::types::{DekId, Key, KsmEntrySize, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::{Cqe, Cqe128, CqeSlot};
 use mlx5_mkey::wire::data::DataSegment;
@@ -249,6 +247,11 @@ fn klm(entry: &KlmEntry) -> Klm {
     Klm { byte_count: entry.length.into(), mkey: entry.key.get().into(), address: entry.address.into() }
 }
 
+/// The logarithm of the bytes of each entry.
+fn log(size: KsmEntrySize) -> u8 {
+    size.bytes().ilog2() as u8
+}
+
 fn rights(access: Access) -> softdev::Access {
     softdev::Access {
         local_read: true,
@@ -325,6 +328,7 @@ impl Board for SoftBoard {
             crypto: spec.crypto,
             remote_invalidate: spec.remote_invalidate,
             access: rights(spec.first_access()),
+            log_entry: spec.entry_size.map(log),
             ..softdev::MkeyAttributes::new(self.pd, u32::from(spec.entries))
         };
         let key = self.device.create_mkey(attributes).expect("create mkey");
@@ -338,6 +342,7 @@ impl Board for SoftBoard {
             crypto,
             tag_update: true,
             form: spec.form,
+            entry_size: spec.entry_size,
             ..MkeyAttributes::plain(key, spec.entries)
         };
         Mkey::new(attributes)
@@ -357,22 +362,20 @@ impl Board for SoftBoard {
         let pd = Pdn::new(self.pd).map_err(|error| error.to_string())?;
         let command = CreateListMkey::new(pd, access, address, entries, &capabilities)
             .map_err(|error| error.to_string())?;
-        let (log_entry, entries): (_, Vec<Klm>) = match entries {
+        let (size, entries): (_, Vec<Klm>) = match entries {
             MkeyEntries::Klm(entries) => (None, entries.iter().map(klm).collect()),
             MkeyEntries::Ksm(size, entries) => {
                 let entry = |entry: &KsmEntry| KlmEntry { address: entry.address, length: 0, key: entry.key };
-                (
-                    Some(size.bytes().ilog2() as u8),
-                    entries.iter().map(entry).map(|entry| klm(&entry)).collect(),
-                )
+                (Some(size), entries.iter().map(entry).map(|entry| klm(&entry)).collect())
             }
         };
         let attributes = softdev::MkeyAttributes {
             access: rights(access),
             free: false,
+            log_entry: size.map(log),
             ..softdev::MkeyAttributes::new(self.pd, entries.len() as u32)
         };
-        let space = softdev::MkeySpace { start: address, length: command.length(), entries, log_entry };
+        let space = softdev::MkeySpace { start: address, length: command.length(), entries };
         self.device.create_mkey_over(attributes, space).map_err(|error| error.to_string())
     }
 

@@ -23,6 +23,7 @@ pub(super) const PLAIN: MkeySpec = MkeySpec {
     crypto: false,
     remote_invalidate: false,
     form: UmrForm::Complete,
+    entry_size: None,
 };
 /// An mkey with block signature.
 pub(super) const SIGNATURE: MkeySpec = MkeySpec { signature: true, ..PLAIN };

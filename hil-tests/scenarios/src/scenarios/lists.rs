@@ -9,12 +9,13 @@ use crate::qp_pair::{CONFIGURE, QpPairFixture, Region, Rx, Tx, Verdict};
 use crate::{ensure, expected};
 use alloc::string::String;
 use alloc::vec::Vec;
-use mlx5_mkey::command::{KsmEntry, KsmEntrySize, MkeyEntries};
+use mlx5_mkey::command::MkeyEntries;
+use mlx5_mkey::error::{ConfigError, PostError};
 use mlx5_mkey::mkey::{
-    Access, BlockSignature, Direction, KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, RegisteredList,
-    Signature, SignatureChange, SignatureOrder,
+    Access, BlockSignature, Direction, KlmEntry, KsmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig,
+    RegisteredList, Signature, SignatureChange, SignatureOrder,
 };
-use mlx5_mkey::types::BlockSize;
+use mlx5_mkey::types::{BlockSize, KsmEntrySize};
 use mlx5_mkey::wire::Wqebb;
 
 pub(super) const ALL: &[Scenario] = &[
@@ -23,6 +24,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m79_more_entries_than_any_request_holds, NOTHING, ["M79"]),
     scenario!(m79_signature_and_cipher_behind_a_long_list, BOTH_UNIT, ["M79"]),
     scenario!(m80_entries_in_the_middle_are_replaced, NOTHING, ["M80"]),
+    scenario!(m83_requests_change_entries_of_one_length, FIXED_ENTRIES, ["M83"]),
 ];
 
 /// Where the spaces begin: in the middle of a page, as a program may choose it.
@@ -154,10 +156,10 @@ fn configure_by_pointer(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
     config: &MkeyConfig,
-    entries: &[KlmEntry],
+    entries: MkeyEntries<'_>,
 ) -> Verdict {
     let prepared = pair.prepare(mkey, config).map_err(|error| format!("configure: {error}"))?;
-    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(entries.len())];
+    let mut memory = memory_for(entries);
     let mut list = list(pair, &mut memory, entries)?;
     let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
     let request = pair.near.request(CONFIGURE).signaled();
@@ -172,17 +174,16 @@ fn replace_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
     first: u16,
-    entries: &[KlmEntry],
+    entries: MkeyEntries<'_>,
     by_pointer: bool,
 ) -> Verdict {
-    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(entries.len())];
+    let mut memory = memory_for(entries);
     let list = list(pair, &mut memory, entries)?;
     let mkey = pair.mkeys.get(mkey).ok_or("no such mkey")?;
     let request = pair.near.request(CONFIGURE).signaled();
-    let posted = if by_pointer {
-        request.replace_entries_by_pointer(mkey, first, &list)
-    } else {
-        request.replace_entries(mkey, first, entries)
+    let posted = match entries {
+        MkeyEntries::Klm(entries) if !by_pointer => request.replace_entries(mkey, first, entries),
+        _ => request.replace_entries_by_pointer(mkey, first, &list),
     };
     posted.map_err(|error| format!("replace entries: {error}"))?;
     show(pair, &list);
@@ -193,15 +194,28 @@ fn replace_entries(
 fn list<'m>(
     pair: &mut QpPairFixture<'_>,
     memory: &'m mut [Wqebb],
-    entries: &[KlmEntry],
+    entries: MkeyEntries<'_>,
 ) -> Result<RegisteredList<'m>, String> {
     let length = size_of_val(memory);
     let address = pair.board.alloc(length);
     let key = pair.board.register(address, length, Access::NONE);
     let list = RegisteredList::new(memory, address, key);
     let mut list = list.map_err(|error| format!("list: {error}"))?;
-    list.write(entries).map_err(|error| format!("list: {error}"))?;
+    let written = match entries {
+        MkeyEntries::Klm(entries) => list.write(entries),
+        MkeyEntries::Ksm(size, entries) => list.write_ksm(size, entries),
+    };
+    written.map_err(|error| format!("list: {error}"))?;
     Ok(list)
+}
+
+/// Returns the blocks of memory for a list.
+fn memory_for(entries: MkeyEntries<'_>) -> Vec<Wqebb> {
+    let count = match entries {
+        MkeyEntries::Klm(entries) => entries.len(),
+        MkeyEntries::Ksm(_, entries) => entries.len(),
+    };
+    vec![Wqebb::ZERO; RegisteredList::blocks_for(count)]
 }
 
 /// Copies a list to where the device reads it.
@@ -219,7 +233,7 @@ fn m79_more_entries_than_any_request_holds(board: &mut dyn Board) -> Verdict {
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
     for (count, salt) in [(2000, 0), (1, 3), (1999, 77), (53, 5)] {
         let (entries, space) = scattered(&region, &data, count, salt);
-        configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+        configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
         for way in Tx::ALL {
             let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
             same(&bytes, &space).map_err(|error| format!("{count} entries, {way:?}: {error}"))?;
@@ -253,10 +267,10 @@ fn m79_signature_and_cipher_behind_a_long_list(board: &mut dyn Board) -> Verdict
     let entries: Vec<_> = (0..64).map(|number| entry(&region, number * 8..number * 8 + 8)).collect();
     // Again, with the signature error count told and PSVs that have been used.
     for round in 0..2 {
-        configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+        configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
         for way in Tx::ALL {
             if way != Tx::Send {
-                configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+                configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
             }
             let wire = pair.tx(way, mkey, 0, images.wire.len())?.ok()?;
             same(&wire, &images.wire).map_err(|error| format!("round {round}, {way:?}: {error}"))?;
@@ -274,12 +288,12 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     let mkey = pair.mkey(MkeySpec { entries: 300, ..PLAIN });
     let (entries, mut space) = scattered(&region, &data, 298, 0);
     let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
-    configure_by_pointer(&mut pair, mkey, &config, &entries)?;
+    configure_by_pointer(&mut pair, mkey, &config, MkeyEntries::Klm(&entries))?;
     let steps =
         [(4, 4, false), (0, 4, true), (100, 52, false), (8, 280, true), (296, 2, false), (296, 2, true)];
     for (salt, (first, count, by_pointer)) in (1..).zip(steps) {
         let (entries, bytes) = scattered(&region, &data, count, salt * 31);
-        replace_entries(&mut pair, mkey, first as u16, &entries, by_pointer)?;
+        replace_entries(&mut pair, mkey, first as u16, MkeyEntries::Klm(&entries), by_pointer)?;
         space.splice(first * 5..(first + count) * 5, bytes);
         for way in Tx::ALL {
             let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
@@ -289,5 +303,109 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
     }
     // Rights and length are as before.
     ensure!(pair.tx(Tx::PeerRead, mkey, space.len() as u64, 1)?.requester.is_some(), "a byte behind the end");
+    Ok(())
+}
+
+/// Entries of 4096 bytes each, more than a request holds, from memory; then fewer; then some in the middle. None begins at a multiple
+/// of 4096.
+fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
+    const BYTES: usize = 4096;
+    const BEGIN: usize = 17;
+    let size = KsmEntrySize::new(BYTES as u32).map_err(|error| format!("{error}"))?;
+    let mut pair = QpPairFixture::new(board);
+    let mut data = pattern(9 * BYTES, 1);
+    let region = pair.region(&data);
+    let begin = |place: usize| place * BYTES + BEGIN;
+    let entry = |place: &usize| KsmEntry { address: region.address + begin(*place) as u64, key: region.key };
+    let mkey = pair.mkey(MkeySpec { entries: 100, entry_size: Some(size), ..PLAIN });
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let mut places: Vec<usize> = Vec::new();
+    for (round, (first, count)) in
+        [(None, 97), (None, 1), (None, 100), (Some(4), 8), (Some(96), 4)].into_iter().enumerate()
+    {
+        let new: Vec<usize> = (0..count).map(|number| (number * 5 + round) % 8).collect();
+        let entries: Vec<_> = new.iter().map(entry).collect();
+        let entries = MkeyEntries::Ksm(size, &entries);
+        match first {
+            None => {
+                configure_by_pointer(&mut pair, mkey, &config, entries)?;
+                places = new;
+            }
+            Some(first) => {
+                replace_entries(&mut pair, mkey, first as u16, entries, true)?;
+                places.splice(first..first + count, new);
+            }
+        }
+        let length = places.len() * BYTES;
+        let known = pair.mkeys.get(mkey).map(Mkey::length);
+        ensure!(known == Some(length as u64), "round {round}: the mkey has {known:?} bytes, not {length}");
+        let mut ranges = vec![0..9, length - 5..length];
+        for edge in [1, 4, 12, 63, 64, 96] {
+            if edge < places.len() {
+                ranges.push(edge * BYTES - 3..edge * BYTES + 5);
+                ranges.push((edge - 1) * BYTES..(edge + 1) * BYTES);
+            }
+        }
+        for range in ranges {
+            let expected: Vec<u8> = range
+                .clone()
+                .filter_map(|at| data.get(begin(*places.get(at / BYTES)?) + at % BYTES).copied())
+                .collect();
+            for way in Tx::ALL {
+                let bytes = pair.tx(way, mkey, range.start as u64, range.len())?.ok()?;
+                same(&bytes, &expected)
+                    .map_err(|error| format!("round {round}, {way:?} of {range:?}: {error}"))?;
+            }
+        }
+        let moved = pair.tx(Tx::PeerRead, mkey, length as u64, 1)?;
+        let (requester, receiver) = tx_refusal(Tx::PeerRead);
+        fails("a byte behind the list", &moved, requester, receiver)?;
+        pair.reconnect();
+        // Into the end of one entry and the start of the next, if there is one.
+        let at = if places.len() == 1 { 7 } else { BYTES - 1 };
+        let new = pattern(2, 30 + round as u8);
+        pair.rx(Rx::PeerWrite, mkey, at as u64, &new)?.ok()?;
+        for (at, byte) in (at..).zip(new) {
+            let place = places.get(at / BYTES).copied().unwrap_or_default();
+            if let Some(old) = data.get_mut(begin(place) + at % BYTES) {
+                *old = byte;
+            }
+        }
+        same(&pair.bytes(&region), &data).map_err(|error| format!("round {round}: {error}"))?;
+    }
+    refuses_other_entries(&mut pair, mkey, size, &region)
+}
+
+/// What an mkey was not created for is refused, and changes nothing.
+fn refuses_other_entries(
+    pair: &mut QpPairFixture<'_>,
+    mkey: usize,
+    size: KsmEntrySize,
+    region: &Region,
+) -> Verdict {
+    let config = MkeyConfig { access: Some(Access::NONE), ..MkeyConfig::UNCHANGED };
+    let whole = [entry(region, 0..4096)];
+    let same_length = [KsmEntry { address: region.address, key: region.key }];
+    let other = KsmEntrySize::new(2 * size.bytes()).map_err(|error| format!("{error}"))?;
+    let list_mkey = pair.mkey(PLAIN);
+    let refusals = [
+        (mkey, MkeyEntries::Klm(&whole), None, Some(size)),
+        (mkey, MkeyEntries::Ksm(other, &same_length), Some(other), Some(size)),
+        (list_mkey, MkeyEntries::Ksm(size, &same_length), Some(size), None),
+    ];
+    for (number, entries, layout, of) in refusals {
+        let refused = format!("{}", PostError::from(ConfigError::OtherEntries { layout, mkey: of }));
+        let posted = configure_by_pointer(pair, number, &config, entries);
+        ensure!(posted.as_ref().is_err_and(|error| error.ends_with(&refused)), "{posted:?}, not {refused}");
+    }
+    let posted = pair.configure(mkey, &config, Layout::List(&whole));
+    ensure!(posted.is_err(), "a list in the request was posted");
+    pair.tx(Tx::PeerRead, mkey, 0, 8)?.ok()?;
+    // Rights alone can be changed, which leaves the list.
+    let rights = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
+    pair.configure(mkey, &rights, Layout::Unchanged)?;
+    pair.tx(Tx::PeerRead, mkey, 3 * 4096 - 1, 2)?.ok()?;
+    let moved = pair.rx(Rx::PeerWrite, mkey, 0, &[1])?;
+    ensure!(moved.requester.is_some(), "a write without the right");
     Ok(())
 }

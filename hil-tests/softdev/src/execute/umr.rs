@@ -163,8 +163,9 @@ fn layout(
 ) -> Result<Option<Layout>, Refusal> {
     let Some(first) = translations.first() else { return Ok(None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
-    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key.
-    if header.op.get() == StridedHeader::OPCODE {
+    // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An mkey for entries of one
+    // length has none (assumption).
+    if mkey.log_entry.is_none() && header.op.get() == StridedHeader::OPCODE {
         let count = usize::from(header.num_entries.get());
         let entries = translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
         room(mkey, count.saturating_add(1))?;
@@ -174,7 +175,7 @@ fn layout(
     let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
     // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as well.
     if let Some(offset) = offset.map(usize::from)
-        && let Layout::List(old) = &mkey.layout
+        && let Some(old) = mkey.layout.entries()
     {
         if !offset.is_multiple_of(BLOCK_ENTRIES) {
             return Err(Refusal::UmrUnsupported);
@@ -193,7 +194,7 @@ fn layout(
         entries.pop();
     }
     room(mkey, entries.len())?;
-    Ok(Some(Layout::List(entries)))
+    Ok(Some(Layout::of(mkey.log_entry, entries)))
 }
 
 fn room(mkey: &Mkey, entries: usize) -> Result<(), Refusal> {

@@ -260,11 +260,11 @@ impl<M: Memory> Device<M> {
             (0, 0) if flags & 0x80 != 0 => {
                 self.insert_mkey(Mkey { tag, ..Mkey::region(pd, 0, 0, u64::MAX, rights) })?
             }
-            // Entries that a UMR writes.
-            (0, 2) if access & 0x80 != 0 => {
+            // Entries of their own lengths, or of one length: a UMR writes them, or the command brings them.
+            (0, mode @ (2 | 3)) => {
                 let crypto = request.u8(at(0x3c))? >> 3 & 3 != 0;
                 let bsf = if flags & 0x40 == 0 { 0 } else { request.u32(at(0x20))? };
-                self.create_mkey(MkeyAttributes {
+                let attributes = MkeyAttributes {
                     translations: request.u32(at(0x34))?,
                     signature: bsf >= if crypto { 8 } else { 4 },
                     crypto,
@@ -272,25 +272,22 @@ impl<M: Memory> Device<M> {
                     tag,
                     remote_invalidate: flags & 0x01 != 0,
                     free: first & 0x40 != 0,
-                    ..MkeyAttributes::new(pd, 0)
-                })?
-            }
-            // Entries that the command brings, of their own lengths.
-            (0, 2) if flags & 0x80 == 0 => {
-                let entries = (0..request.u32(0x60)? as usize).map(|entry| {
-                    let entry = request.bytes(0x110 + entry * 16, 16)?;
-                    Klm::read_from_bytes(entry).map_err(|_| Refused::INPUT_LENGTH)
-                });
-                let attributes = MkeyAttributes {
-                    translations: request.u32(at(0x34))?,
-                    access: rights,
-                    tag,
-                    free: first & 0x40 != 0,
+                    log_entry: if mode == 3 { Some(request.u8(at(0x3b))? & 0x1f) } else { None },
                     ..MkeyAttributes::new(pd, 0)
                 };
-                let entries = entries.collect::<Result<_, _>>()?;
-                let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
-                self.create_mkey_over(attributes, MkeySpace { start, length, entries, log_entry: None })?
+                if access & 0x80 != 0 {
+                    self.create_mkey(attributes)?
+                } else if flags & 0x80 == 0 {
+                    let entries = (0..request.u32(0x60)? as usize).map(|entry| {
+                        let entry = request.bytes(0x110 + entry * 16, 16)?;
+                        Klm::read_from_bytes(entry).map_err(|_| Refused::INPUT_LENGTH)
+                    });
+                    let entries = entries.collect::<Result<_, _>>()?;
+                    let (start, length) = (request.u64(at(0x10))?, request.u64(at(0x18))?);
+                    self.create_mkey_over(attributes, MkeySpace { start, length, entries })?
+                } else {
+                    return Err(Refused::PARAMETER);
+                }
             }
             _ => return Err(Refused::PARAMETER),
         };

@@ -66,6 +66,9 @@ pub struct MkeyAttributes {
     pub remote_invalidate: bool,
     /// The key starts free, that is unusable until a UMR configures it (R32).
     pub free: bool,
+    /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where each has a length of
+    /// its own (KLM).
+    pub log_entry: Option<u8>,
 }
 
 impl MkeyAttributes {
@@ -80,6 +83,7 @@ impl MkeyAttributes {
             tag: 0,
             remote_invalidate: false,
             free: true,
+            log_entry: None,
         }
     }
 }
@@ -93,24 +97,20 @@ pub struct MkeySpace {
     pub length: u64,
     /// What it is made of, one after the other.
     pub entries: Vec<Klm>,
-    /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where each has a length of
-    /// its own (KLM).
-    pub log_entry: Option<u8>,
 }
 
 impl MkeySpace {
     /// Returns how many bytes there are entries for.
-    fn covered(&self) -> u64 {
-        match self.log_entry {
+    fn covered(&self, log_entry: Option<u8>) -> u64 {
+        match log_entry {
             Some(log) => (self.entries.len() as u64) << log.min(31),
             None => self.entries.iter().map(|entry| u64::from(entry.byte_count.get())).sum(),
         }
     }
 
     /// Whether the space has no byte without an entry, and no address that is none.
-    pub(crate) fn is_whole(&self) -> bool {
-        let log_is_known = self.log_entry.is_none_or(|log| log <= 31);
-        log_is_known && self.length <= self.covered() && self.start.checked_add(self.length).is_some()
+    pub(crate) fn is_whole(&self, log_entry: Option<u8>) -> bool {
+        self.length <= self.covered(log_entry) && self.start.checked_add(self.length).is_some()
     }
 }
 
@@ -125,6 +125,24 @@ pub(crate) enum Layout {
     Equal(u8, Vec<Klm>),
     /// Cycles over several streams.
     Strided(StridedHeader, Vec<StridedEntry>),
+}
+
+impl Layout {
+    /// Entry after entry, of their own lengths or of one.
+    pub(crate) const fn of(log_entry: Option<u8>, entries: Vec<Klm>) -> Self {
+        match log_entry {
+            Some(log) => Self::Equal(log, entries),
+            None => Self::List(entries),
+        }
+    }
+
+    /// Returns the entries, where they stand one after the other.
+    pub(crate) const fn entries(&self) -> Option<&Vec<Klm>> {
+        match self {
+            Self::List(entries) | Self::Equal(_, entries) => Some(entries),
+            Self::Direct(_) | Self::Strided(..) => None,
+        }
+    }
 }
 
 /// One BSF of 64 bytes, as written.
@@ -153,6 +171,8 @@ pub(crate) struct Mkey {
     pub(crate) crypto: bool,
     /// Room for translation entries.
     pub(crate) translations: u32,
+    /// Bytes of each of them, as a logarithm, where all have the same.
+    pub(crate) log_entry: Option<u8>,
     pub(crate) layout: Layout,
     pub(crate) bsf_enabled: bool,
     pub(crate) signature_bsf: Option<BsfBytes>,
@@ -180,6 +200,7 @@ impl Mkey {
             signature: false,
             crypto: false,
             translations: 0,
+            log_entry: None,
             layout: Layout::Direct(memory),
             bsf_enabled: false,
             signature_bsf: None,
@@ -201,23 +222,21 @@ impl Mkey {
             translations: attributes.translations,
             // Such keys are created with their BSFs in force, though there are none yet (R181).
             bsf_enabled: attributes.signature || attributes.crypto,
-            layout: Layout::List(Vec::new()),
+            log_entry: attributes.log_entry,
+            layout: Layout::of(attributes.log_entry, Vec::new()),
             ..Self::region(attributes.pd, 0, 0, 0, attributes.access)
         }
     }
 
     /// A key that no UMR changes, over the spaces of others.
     pub(crate) fn over(attributes: MkeyAttributes, space: MkeySpace) -> Self {
-        let MkeySpace { start, length, entries, log_entry } = space;
+        let MkeySpace { start, length, entries } = space;
         Self {
             start,
             length,
             umr: false,
             bsf_enabled: false,
-            layout: match log_entry {
-                Some(log) => Layout::Equal(log, entries),
-                None => Layout::List(entries),
-            },
+            layout: Layout::of(attributes.log_entry, entries),
             ..Self::indirect(attributes)
         }
     }

@@ -34,6 +34,11 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
     let mode = first & 0x1c | access & 3;
     let crypto = command.u8(at(0x3c))? >> 3 & 3 != 0;
     let bsf = if flags & BSF_EN == 0 { 0 } else { command.u32(at(0x20))? };
+    let log_entry = match mode {
+        KLM => None,
+        KSM => Some(command.u8(at(0x3b))? & 0x1f),
+        _ => return Err(unknown(&format!("access mode {mode}"))),
+    };
     let attributes = MkeyAttributes {
         translations: command.u32(at(0x34))?,
         // One BSF of 4 octowords for each feature.
@@ -43,23 +48,17 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
         tag: command.u8(at(7))?,
         remote_invalidate: flags & EN_RINVAL != 0,
         free: first & FREE != 0,
+        log_entry,
         ..MkeyAttributes::new(command.u24(at(0xd))?, 0)
     };
-    let log_entry = match mode {
-        KLM => None,
-        KSM => Some(command.u8(at(0x3b))? & 0x1f),
-        _ => return Err(unknown(&format!("access mode {mode}"))),
-    };
     let device = &mut call.state.device;
-    let key = match (access & UMR_EN != 0, log_entry) {
-        (true, None) => device.create_mkey(attributes)?,
-        (true, Some(_)) => return Err(unknown("entries of one length that a UMR writes")),
-        (false, _) if flags & LENGTH_64 != 0 => return Err(unknown("a space of 2^64 bytes")),
-        (false, _) => {
-            let (start, length) = (command.u64(at(0x10))?, command.u64(at(0x18))?);
-            let space = MkeySpace { start, length, entries: entries(command)?, log_entry };
-            device.create_mkey_over(attributes, space)?
-        }
+    let key = if access & UMR_EN != 0 {
+        device.create_mkey(attributes)?
+    } else if flags & LENGTH_64 != 0 {
+        return Err(unknown("a space of 2^64 bytes"));
+    } else {
+        let (start, length) = (command.u64(at(0x10))?, command.u64(at(0x18))?);
+        device.create_mkey_over(attributes, MkeySpace { start, length, entries: entries(command)? })?
     };
     Ok((Object::Devx(Devx::Mkey(key.index())), Answer::number(key.index().get())))
 }

@@ -1,7 +1,8 @@
 //! Lists by pointer, and entries that are replaced.
 
 use super::*;
-use crate::mkey::RegisteredList;
+use crate::mkey::{KsmEntry, RegisteredList};
+use crate::types::KsmEntrySize;
 
 const LIST: u64 = 0x7f00_0000_1000;
 
@@ -181,4 +182,106 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
         assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 0, &list), refused);
     }
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
+}
+
+/// A list of entries of one length is one in registered memory: of its entries the kernel leaves the first word 0 (`struct mlx5_ksm`),
+/// and their length stands in the mkey (`mlx5e_create_umr_ksm_mkey`, PRM `log_entity_size`): no request writes it. As the kernel's
+/// UMRs from memory (`mlx5r_umr_final_update_xlt`) it gives the space's length.
+#[test]
+fn m83_entries_of_one_length_are_a_list_in_memory() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let size = KsmEntrySize::new(1 << 21).unwrap();
+    let attributes = MkeyAttributes { entry_size: Some(size), ..MkeyAttributes::plain(KEY, 16) };
+    let mut mkey = Mkey::new(attributes);
+    let prepared = prepare(&mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED });
+    let mut memory = [Wqebb([0xa5; 64]); 5];
+    let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
+    let entry = KsmEntry { address: 0x1122_3344_5566_7788, key: Key::from_raw(0x99aa_bb00) };
+    list.write_ksm(size, &[entry; 5]).unwrap();
+    assert_eq!((list.entries(), list.length(), list.entry_size()), (5, 5 << 21, Some(size)));
+    let golden = [0, 0, 0, 0, 0x99, 0xaa, 0xbb, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+    assert_eq!(list.blocks()[0].0[..], [golden; 4].concat());
+    assert_eq!((&list.blocks()[1].0[..16], &list.blocks()[1].0[16..]), (&golden[..], &[0; 48][..]));
+    queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
+    assert_eq!(mkey.length(), 5 << 21);
+    let mut golden = [0; 9 * 16];
+    golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
+    golden[20..22].copy_from_slice(&[0, 8]);
+    // Free, rights, tag and length; neither the size of the entries (bit 1) nor the translation (access mode).
+    golden[24..32].copy_from_slice(&[0, 0, 0, 0, 0x20, 0x3c, 0x20, 1]);
+    golden[66] = 0x78;
+    golden[68..71].copy_from_slice(&[0xff; 3]);
+    golden[64 + 24..64 + 32].copy_from_slice(&(5_u64 << 21).to_be_bytes());
+    golden[128..].copy_from_slice(&[0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
+    let bytes: Vec<u8> = (0..3).flat_map(|block| queue.block(block).0).collect();
+    assert_eq!(bytes[..144], golden);
+
+    // Entries in the middle: the offset in octowords, as of other lists (`mlx5r_umr_update_offset`).
+    queue.request(2).replace_entries_by_pointer(&mkey, 8, &list).unwrap();
+    let block = queue.block(3).0;
+    assert_eq!((block[16], &block[20..32]), (0x10, &[0, 8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0][..]));
+    // None: nothing of the list is looked at.
+    list.write(&[]).unwrap();
+    queue.request(3).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
+    assert_eq!((mkey.length(), queue.producer()), (0, 8));
+}
+
+#[test]
+fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let [size, other] = [1 << 12, 1 << 13].map(|bytes| KsmEntrySize::new(bytes).unwrap());
+    let attributes = MkeyAttributes { entry_size: Some(size), ..MkeyAttributes::plain(KEY, 16) };
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let mut equal = with_list(Mkey::new(attributes));
+    let mut plain = with_list(Mkey::new(MkeyAttributes::plain(KEY, 16)));
+    let before = [equal.clone(), plain.clone()];
+    let [for_equal, for_plain] = [&equal, &plain].map(|mkey| prepare(mkey, &config));
+    let mut memory = [Wqebb::ZERO; 7];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    let refused = |layout, mkey| Err(PostError::from(ConfigError::OtherEntries { layout, mkey }));
+
+    let streams = [crate::mkey::InterleavedEntry::default()];
+    for layout in [Layout::List(&[ENTRY]), Layout::Interleaved { repeat: 1, entries: &streams }] {
+        let posted = queue.request(1).configure_mkey(&mut equal, &for_equal, layout);
+        assert_eq!(posted, refused(None, Some(size)));
+    }
+    assert_eq!(queue.request(1).replace_entries(&equal, 0, &[ENTRY]), refused(None, Some(size)));
+    list.write(&[ENTRY]).unwrap();
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
+    assert_eq!(posted, refused(None, Some(size)));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&equal, 0, &list), refused(None, Some(size)));
+    list.write_ksm(other, &[KsmEntry::default()]).unwrap();
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
+    assert_eq!(posted, refused(Some(other), Some(size)));
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut plain, &for_plain, &mut list);
+    assert_eq!(posted, refused(Some(other), None));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&plain, 0, &list), refused(Some(other), None));
+    assert_eq!(
+        posted.unwrap_err().to_string(),
+        "the layout has entries of 8192 bytes each, the mkey is for entries of their own lengths"
+    );
+    // Mkeys of one kind have entries of one length.
+    let posted = queue.request(1).configure_mkey(&mut plain, &for_equal, Layout::Unchanged);
+    assert_eq!(posted, Err(ConfigError::OtherKind.into()));
+    assert_eq!(
+        list.write_ksm(size, &[KsmEntry::default(); 21]),
+        Err(ConfigError::TooManyEntries { entries: 21, max: 20 })
+    );
+    list.write_ksm(size, &[KsmEntry::default(); 17]).unwrap();
+    let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
+    assert_eq!(posted, Err(ConfigError::TooManyEntries { entries: 17, max: 16 }.into()));
+    let posted = queue.request(1).replace_entries(&equal, 20, &[]);
+    assert_eq!(posted, Err(ConfigError::TooManyEntries { entries: 20, max: 16 }.into()));
+    assert_eq!(([equal, plain], queue.producer()), (before, 0));
+
+    // Neither with signatures nor with AES-XTS.
+    for attributes in [
+        MkeyAttributes { entry_size: Some(size), ..signature_mkey_attributes() },
+        MkeyAttributes { crypto: Some(crate::mkey::XtsEngine::MultiBlock), ..attributes },
+    ] {
+        let refused = PreparedConfig::new(attributes.kind(), &MkeyConfig::UNCHANGED);
+        assert_eq!(refused, Err(ConfigError::EntriesWithBsf));
+    }
 }

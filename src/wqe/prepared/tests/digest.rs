@@ -25,7 +25,7 @@ fn bsf(request: &[u8]) -> SignatureBsf {
 #[test]
 fn what_no_mkey_of_the_kind_can_hold_is_refused() {
     let (all, form) = (SignatureCapabilities::ALL, UmrForm::Complete);
-    let kind = |signature, crypto| MkeyKind { max_entries: 16, signature, crypto, form };
+    let kind = |signature, crypto| MkeyKind { max_entries: 16, signature, crypto, form, entry_size: None };
     let new = |kind, config: &MkeyConfig| PreparedConfig::new(kind, config).map(|_| ());
     let wire = config(Digest::wire());
     assert_eq!(new(kind(None, None), &wire), Err(ConfigError::NotASignatureMkey));

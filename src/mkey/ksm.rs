@@ -1,0 +1,27 @@
+//! Entries of lists whose entries all have the same length.
+
+use super::KlmEntry;
+use crate::types::Key;
+use crate::wire::klm::Klm;
+
+/// One entry of a list whose entries all have the same length (PRM `klm`, kernel `struct mlx5_ksm`).
+///
+/// ```
+/// use mlx5_mkey::{mkey::KsmEntry, types::Key};
+/// let entry = KsmEntry { address: 0x7f00_0020_0000, key: Key::from_raw(0x1234_00) };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct KsmEntry {
+    /// Address of the first byte, as in [`KlmEntry::address`].
+    pub address: u64,
+    /// Local key (`lkey`) of the memory region.
+    pub key: Key,
+}
+
+impl KsmEntry {
+    /// Encodes the entry. The kernel leaves the length 0: the device does not look at it.
+    pub(crate) fn to_wire(self) -> Klm {
+        KlmEntry { address: self.address, length: 0, key: self.key }.to_wire()
+    }
+}
