@@ -59,10 +59,12 @@ fn what_is_not_known_of_a_key_is_refused() {
         let end = End::new();
         let (_, good) = command(end.data.0, end.key, 0);
         assert!(create(&end.context, &good).is_ok());
+        let mut by_umr = good.clone();
+        by_umr[CONTEXT + 2] |= 0x80;
+        assert!(create(&end.context, &by_umr).is_ok(), "a UMR writes the entries");
         for (at, value, why) in [
             (CONTEXT + 2, ALL_RIGHTS & !3 | 1, "a table of pages"),
             (CONTEXT, 0x04, "another access mode"),
-            (CONTEXT + 2, ALL_RIGHTS | 0x80, "of a UMR"),
             (CONTEXT, 0x40, "free, and no UMR can take it"),
             (CONTEXT + 0xc, 0x80, "2^64 bytes"),
             (CONTEXT + 0x37, 1, "room for one entry"),
