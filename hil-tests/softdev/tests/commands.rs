@@ -596,7 +596,7 @@ fn an_mkey_comes_with_its_entries() {
     let entries = [klm(BASE, 100), klm(BASE + 4096, 28)];
     let attributes =
         MkeyAttributes { access: Access::ALL, free: false, tag: 0x77, ..MkeyAttributes::new(pd, 16) };
-    let space = MkeySpace { start: 0x5000, length: 128, entries: entries.to_vec(), log_entry: None };
+    let space = MkeySpace { start: 0x5000, length: 128, entries: entries.to_vec() };
     let made = rig.good(list_mkey(pd, 0x77, 0, 0x5000, 128, &entries));
     let expected = rig.host.device.create_mkey_over(attributes, space).unwrap();
     let view = |index| rig.host.device.query_mkey(index).unwrap();
