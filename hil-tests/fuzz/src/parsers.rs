@@ -62,11 +62,15 @@ fn listen(line: &str) {
     }
 }
 
-/// Bytes of a dump are those of the plain hex of them.
+/// Bytes of a dump are those of the plain hex of them. What lies further back is a line that is repeated.
 fn dump(bytes: &[u8]) {
+    const FIRST: usize = 1 << 16;
     let plain = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     match hex::read(bytes.to_vec()) {
-        Ok(hex::Input::Bytes(read)) if !read.is_empty() => assert_eq!(hex::parse(&plain(&read)), Ok(read)),
+        Ok(hex::Input::Bytes(mut read)) if !read.is_empty() => {
+            read.truncate(FIRST);
+            assert_eq!(hex::parse(&plain(&read)), Ok(read));
+        }
         Ok(hex::Input::Log(logged)) => assert!(logged.iter().all(|one| !one.place.is_empty())),
         Ok(hex::Input::Bytes(_)) => {}
         Err(why) => assert!(!why.to_string().is_empty()),
