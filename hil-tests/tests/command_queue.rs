@@ -356,6 +356,22 @@ fn m64_pages_whose_answer_is_lost_may_be_the_device_s_and_come_back() {
 }
 
 #[test]
+fn m64_a_device_whose_answer_is_bad_is_stopped_once() {
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    rig.behind(flip(0x20));
+    let bad = CommandQueueError::Reply { command: Opcode::TEARDOWN_HCA };
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Err(bad));
+    assert_eq!(pages.taken(), 155, "the firmware has its pages");
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
+    assert_eq!(pages.taken(), 0);
+    assert_eq!(queue.start(&mut pages, &mut rig.clock), Ok(()));
+    assert_eq!(queue.stop(&mut pages, &mut rig.clock), Ok(()));
+}
+
+#[test]
 fn m64_pages_that_were_not_given_are_not_taken_back() {
     // The first of those that come back is another than the device has, or the second, which comes twice then.
     for other in [Some(0x1234_5000_u64), Some(0x1234_5678), None] {

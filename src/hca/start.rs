@@ -140,7 +140,7 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// Stops the device: every object is gone, and the firmware's pages are put back. So it does behind a start that failed.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]: later steps were not done then. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
+    /// As [`CommandQueue::execute`]: later steps were not done then, and calling it again does them. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
     /// [`CommandQueueError::ForeignPage`] where it gives back what it was not given: the function is disabled in any case, as Linux does,
     /// and pages that are not back are the device's until it is reset.
     pub fn stop(
@@ -149,8 +149,10 @@ impl<R: Registers> CommandQueue<'_, R> {
         delay: &mut impl DelayNs,
     ) -> Result<(), CommandQueueError> {
         if self.is_running {
-            self.execute(&TeardownHca, delay)?;
-            self.is_running = false;
+            let stopped = self.execute(&TeardownHca, delay);
+            // Not to be repeated where only its answer is bad: a device that was torn down refuses it.
+            self.is_running = !matches!(stopped, Ok(()) | Err(CommandQueueError::Reply { .. }));
+            stopped?;
         }
         let reclaimed = self.reclaim(pages, delay);
         match reclaimed {
