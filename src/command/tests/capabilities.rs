@@ -1,6 +1,7 @@
 //! What the device can do.
 
 use super::*;
+use crate::mkey::RelaxedOrdering;
 
 /// A reply to QUERY_HCA_CAP with many capabilities set.
 pub(super) const GENERAL: &[Word] = &[
@@ -43,6 +44,19 @@ fn capabilities_are_asked_for() {
     // op_mod 1 and 0x35, as libmlx5 was seen to ask.
     words(&QueryGeneralCapabilities, &[(0, 0x0100_0000), (4, 0x01)]);
     words(&QueryCryptoCapabilities, &[(0, 0x0100_0000), (4, 0x35)]);
+}
+
+#[test]
+fn orderings_that_configurations_can_change() {
+    for (write, read) in [(false, false), (true, false), (false, true), (true, true)] {
+        let device = GeneralCapabilities {
+            relaxed_ordering_write_umr: write,
+            relaxed_ordering_read_umr: read,
+            ..general(&[])
+        };
+        let either = (write || read).then_some(RelaxedOrdering { write, read });
+        assert_eq!(device.relaxed_ordering_umr(), either);
+    }
 }
 
 #[test]

@@ -221,6 +221,8 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     let device = GeneralCapabilities { log_max_entries: 4, ..general(&[]) };
     let refused = mkey(MkeyFeatures::default()).check(&device).unwrap_err();
     assert_eq!(refused.to_string(), "CREATE_MKEY: 20 translation entries, the device takes 16");
+    let most = CreateMkey { max_entries: EntryCount::new(16).unwrap(), ..mkey(MkeyFeatures::default()) };
+    assert_eq!(most.check(&device), Ok(()));
     let list = [KlmEntry { address: 0, length: 1, key: Key::from_raw(0x5600) }; 17];
     let new =
         |count: usize| CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Klm(&list[..count]), &device);

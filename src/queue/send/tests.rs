@@ -424,6 +424,15 @@ fn what_was_outstanding_is_handed_back_and_the_queue_begins_anew() {
 }
 
 #[test]
+fn a_ring_for_requests_is_a_power_of_two() {
+    use crate::wqe::RequestSize;
+    for (blocks, ring) in [(0, 1), (1, 1), (2, 2), (3, 4), (224, 256), (256, 256), (257, 512)] {
+        assert_eq!(RequestSize { blocks, requests: 1 }.ring_blocks(), ring, "{blocks}");
+    }
+    assert_eq!(RequestSize::nop().times(u32::MAX).ring_blocks(), usize::MAX, "there is none");
+}
+
+#[test]
 fn requests_take_what_their_size_says() {
     use crate::mkey::{Crypto, Direction, Keytag, SignatureOrder, XtsEngine};
     use crate::types::Tweak;

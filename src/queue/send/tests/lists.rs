@@ -148,6 +148,16 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     let posted = queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list);
     assert_eq!(posted, Err(ConfigError::LengthOver32Bits { mebibytes: 4096 }.into()));
     assert_eq!(mkey, before);
+    // One byte less is as much as BSFs can count.
+    list.write(&[KlmEntry { length: 1 << 31, ..ENTRY }, KlmEntry { length: (1 << 31) - 1, ..ENTRY }])
+        .unwrap();
+    let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+    let mut longest = mkey.clone();
+    super::queue(&mut ring, &record, 0)
+        .request(1)
+        .configure_mkey_by_pointer(&mut longest, &prepared, &mut list)
+        .unwrap();
+    assert_eq!(longest.length(), u64::from(u32::MAX));
 
     let mut mkey = with_list(mkey);
     for first in [1, 2, 3, 6] {
