@@ -153,6 +153,8 @@ fn each_fault_is_found() {
         (spdk_transaction, SIGNATURE + 28, &[0x40], SIGNATURE + 28, TransactionInBothDomains),
         (spdk_transaction, SIGNATURE + 24, &[0; 4], SIGNATURE, TransactionEmpty),
         (spdk_transaction, SIGNATURE + 24, &[0; 4], SIGNATURE + 16, TransactionBits { domain: "wire" }),
+        (begins_without_format, 0, &[], SIGNATURE + 16, TransactionBits { domain: "wire" }),
+        (begins_without_format, SIGNATURE + 16, &[0x10], SIGNATURE + 16, TransactionBits { domain: "wire" }),
         (spdk_transaction, SIGNATURE + 40, &[1], SIGNATURE + 40, ReservedNotZero { name: "reserved" }),
         (spdk_encrypted_transaction, CRYPTO_AT + 1, &[3], CRYPTO_AT + 1, TransactionOrder),
         (
@@ -203,6 +205,11 @@ fn each_fault_is_found() {
 fn short_masks() -> Vec<u8> {
     let both = BlockSignature::both(CRC32C, CRC32C).with_check_mask(0xf1);
     full_with(both.with_copy_mask(0x33).unwrap(), CRYPTO)
+}
+
+/// A transaction that begins on the wire, which has no format.
+fn begins_without_format() -> Vec<u8> {
+    patched(spdk_transaction(), SIGNATURE + 16, &[0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 
 /// Writes a signature, and no layout.
