@@ -1,6 +1,6 @@
 /*
- * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, lists in registered memory, memory
- * windows, and events: the calls that every_call.c leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
+ * Digests, interleaved layouts, memory of a dma-buf, shared PSVs, stores of mkeys, caches of keys, lists in registered memory, mkeys that
+ * bring their lists, memory windows, and events: the calls that every_call.c leaves out. `cargo xtask capi --test` runs it on the software device, under valgrind.
  */
 
 #define _GNU_SOURCE /* memfd_create */
@@ -380,6 +380,127 @@ static void lists_are_longer_than_a_request(void)
     mlx5mk_list_destroy(NULL);
 }
 
+/* Pages of a region, the last one first, and one of them twice. */
+#define PAGE 4096
+static uint8_t pages[4 * PAGE] __attribute__((aligned(64)));
+
+/* Makes the places of four entries, none of which begins at a multiple of its length. */
+static void place(mlx5mk_place places[4], uint32_t key)
+{
+    static const int ORDER[4] = {2, 0, 1, 0};
+    for (int i = 0; i < 4; i++)
+        places[i] = (mlx5mk_place){(uintptr_t)(pages + ORDER[i] * PAGE + 9), key};
+}
+
+/* Reads bytes of a space under a key, from the end of one entry into the next one. */
+static void read_across(uint64_t id, uint32_t key, uint64_t address, const uint8_t expected[8])
+{
+    mlx5mk_completion done;
+    mlx5mk_range piece = {(uintptr_t)there, 8, lkey};
+    mlx5mk_request request = {.id = id,
+                              .operation = MLX5MK_OP_RDMA_READ,
+                              .flags = MLX5MK_SIGNALED,
+                              .remote_address = address,
+                              .rkey = key,
+                              .sges = &piece,
+                              .sge_count = 1};
+    memset(there, 0, 8);
+    DONE(mlx5mk_post(qp, &request, &error));
+    mlx5mk_doorbell(qp);
+    CHECK(mlx5mk_cq_wait(cq, &done, 1, 5000, &error) == 1 && done.id == id && done.kind == MLX5MK_SENT);
+    CHECK(memcmp(there, expected, 8) == 0);
+}
+
+static void entries_have_one_length(void)
+{
+    mlx5mk_mr *region = NULL;
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    mlx5mk_list *list = NULL;
+    mlx5mk_place places[4];
+    uint32_t mkey, page_key, key, all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_READ;
+    mlx5mk_pool_spec spec = {.count = 1, .max_entries = 8, .entry_size = PAGE};
+    mlx5mk_config config = {.parts = MLX5MK_SET_ACCESS, .access = all};
+    for (size_t i = 0; i < sizeof(pages); i++)
+        pages[i] = (uint8_t)(i % 251);
+    DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
+    DONE(mlx5mk_mr_keys(region, &page_key, NULL));
+    place(places, page_key);
+    REFUSED(MLX5MK_ARGUMENT, "entry_size", (spec.entry_size = 3 * PAGE, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
+    spec.entry_size = PAGE;
+    REFUSED(MLX5MK_COMMAND, "entries of one length", mlx5mk_pool_create(pd, cq, &spec, &pool, &error));
+    DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &config, &prepared, &error));
+    DONE(mlx5mk_pool_take(pool, &mkey, &error));
+    DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
+    DONE(mlx5mk_list_create(pd, 8, &list, &error));
+    REFUSED(MLX5MK_ARGUMENT, "entry_size", mlx5mk_list_write_equal(list, 0, places, 4, &error));
+    REFUSED(MLX5MK_ARGUMENT, "entries", mlx5mk_list_write_equal(list, PAGE, NULL, 4, &error));
+    REFUSED(MLX5MK_CONFIG, "entries", mlx5mk_list_write_equal(list, PAGE, places, 9, &error));
+    DONE(mlx5mk_list_write_equal(list, 2 * PAGE, places, 4, &error));
+    REFUSED(MLX5MK_CONFIG, "8192 bytes each", mlx5mk_post_configure_list(qp, 1, 0, pool, mkey, prepared, list, &error));
+    DONE(mlx5mk_list_write_equal(list, PAGE, places, 4, &error));
+    DONE(mlx5mk_post_configure_list(qp, 1, 0, pool, mkey, prepared, list, &error));
+
+    uint8_t expected[8];
+    memcpy(expected, pages + 3 * PAGE + 9 - 3, 3);
+    memcpy(expected + 3, pages + 9, 5);
+    read_across(2, key, PAGE - 3, expected);
+    mlx5mk_range one = {(uintptr_t)pages, PAGE, page_key};
+    REFUSED(MLX5MK_CONFIG, "4096 bytes each", mlx5mk_post_configure(qp, 3, 0, pool, mkey, prepared, &one, 1, &error));
+    DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+    mlx5mk_list_destroy(list);
+    DONE(mlx5mk_mr_deregister(region, &error));
+}
+
+static void mkeys_bring_their_lists(void)
+{
+    mlx5mk_mr *region = NULL;
+    mlx5mk_list_mkey *mkey = NULL;
+    uint32_t page_key, key, all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_READ;
+    uint64_t length, start = 0x700000000123;
+    uint8_t expected[8];
+    mlx5mk_place places[4];
+    static mlx5mk_range ranges[300];
+    DONE(mlx5mk_mr_register(pd, pages, sizeof(pages), all, &region, &error));
+    DONE(mlx5mk_mr_keys(region, &page_key, NULL));
+    /* More than a request holds, the last one first. */
+    for (int i = 0; i < 300; i++)
+        ranges[i] = (mlx5mk_range){(uintptr_t)(pages + 50 * (300 - i)), 5, page_key};
+    REFUSED(MLX5MK_ARGUMENT, "pd is NULL", mlx5mk_list_mkey_create(NULL, all, start, ranges, 300, &mkey, &error));
+    REFUSED(MLX5MK_ARGUMENT, "access", mlx5mk_list_mkey_create(pd, 16, start, ranges, 300, &mkey, &error));
+    REFUSED(MLX5MK_ARGUMENT, "entries", mlx5mk_list_mkey_create(pd, all, start, NULL, 300, &mkey, &error));
+    REFUSED(MLX5MK_COMMAND, "0 bytes", mlx5mk_list_mkey_create(pd, all, start, ranges, 0, &mkey, &error));
+    REFUSED(MLX5MK_COMMAND, "entry 7 has 0 bytes",
+            (ranges[7].length = 0, mlx5mk_list_mkey_create(pd, all, start, ranges, 300, &mkey, &error)));
+    ranges[7].length = 5;
+    DONE(mlx5mk_list_mkey_create(pd, all, start, ranges, 300, &mkey, &error));
+    CHECK(mlx5mk_list_mkey_key(NULL, &key, &length) == MLX5MK_ARGUMENT);
+    DONE(mlx5mk_list_mkey_key(mkey, &key, NULL));
+    DONE(mlx5mk_list_mkey_key(mkey, NULL, &length));
+    CHECK(length == 1500);
+    memcpy(expected, pages + 50 * 300, 5);
+    memcpy(expected + 5, pages + 50 * 299, 3);
+    read_across(1, key, start, expected);
+    mlx5mk_list_mkey_destroy(mkey);
+    mlx5mk_list_mkey_destroy(NULL);
+
+    place(places, page_key);
+    REFUSED(MLX5MK_ARGUMENT, "entry_size",
+            mlx5mk_list_mkey_create_equal(pd, all, start, PAGE + 1, places, 4, &mkey, &error));
+    REFUSED(MLX5MK_COMMAND, "space", mlx5mk_list_mkey_create_equal(pd, all, UINT64_MAX, PAGE, places, 4, &mkey, &error));
+    DONE(mlx5mk_list_mkey_create_equal(pd, all, start, PAGE, places, 4, &mkey, &error));
+    DONE(mlx5mk_list_mkey_key(mkey, &key, &length));
+    CHECK(length == 4 * PAGE);
+    memcpy(expected, pages + PAGE + 9 - 1, 1);
+    memcpy(expected + 1, pages + PAGE + 9, 7);
+    read_across(2, key, start + 2 * PAGE - 1, expected);
+    mlx5mk_list_mkey_destroy(mkey);
+    DONE(mlx5mk_mr_deregister(region, &error));
+}
+
 /* Writes 8 bytes under a key of the peer's, and returns how that ended. */
 static uint32_t write_under(uint64_t id, uint32_t key, uint64_t address)
 {
@@ -452,6 +573,8 @@ int main(void)
     pools_take_mkeys_from_a_store();
     keys_are_lent_by_name();
     lists_are_longer_than_a_request();
+    entries_have_one_length();
+    mkeys_bring_their_lists();
     windows_are_bound_and_revoked();
     a_failure_is_an_event();
     mlx5mk_qp_destroy(qp);
@@ -461,6 +584,6 @@ int main(void)
     mlx5mk_device_close(device);
     /* Nothing is to be found by valgrind that still leads to what was not freed. */
     device = NULL, pd = NULL, cq = NULL, qp = NULL, mr = NULL;
-    printf("digests, streams, shared memory, stores, caches, lists, windows and events: as their pages say\n");
+    printf("digests, streams, shared memory, stores, caches, lists, their mkeys, windows and events: as their pages say\n");
     return EXIT_SUCCESS;
 }

@@ -6,9 +6,9 @@ use super::config::Prepared;
 use super::device::{Pd, hand_out};
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Pool, Qp, flagged};
-use super::values::{Range, array};
+use super::values::{self, Place, Range, array};
 use crate::devx::{Buffer, DevxError};
-use crate::mkey::{Access, KlmEntry, RegisteredList};
+use crate::mkey::{Access, KlmEntry, KsmEntry, RegisteredList};
 use crate::wire::{WQEBB_BYTES, Wqebb};
 use core::mem::MaybeUninit;
 use std::boxed::Box;
@@ -64,6 +64,26 @@ pub unsafe extern "C" fn mlx5mk_list_write(
         // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
         let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
         list.list.write(entries)?;
+        Ok(0)
+    })
+}
+
+/// As mlx5mk_list_write, with entries of `entry_size` bytes each, for the mkeys of a pool or store with that `entry_size`.
+///
+/// Errors: MLX5MK_CONFIG for more than there is room for, MLX5MK_ARGUMENT. The list is then as before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_write_equal(
+    list: Option<&mut List>,
+    entry_size: u32,
+    entries: *const Place,
+    count: u32,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (list, size) = (given(list, "list")?, values::entry_size(entry_size)?);
+        // SAFETY: the caller vouches for the array; a place is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
+        list.list.write_ksm(size, entries)?;
         Ok(0)
     })
 }

@@ -16,7 +16,7 @@
 //! - **Threads**: a completion queue, the queue pairs that complete to it, and the pools whose signature errors arrive at it are a
 //!   group; so are a queue pair's two completion queues. Calls with handles of one group are made one after the other, by any
 //!   thread, of several groups at the same time. A pool without signatures, a prepared configuration, a list and windows are used by
-//!   one thread at a time. Devices, protection domains, memory regions and keys may be used by several threads at once. A destroy function is
+//!   one thread at a time. Devices, protection domains, memory regions, keys and mkeys that bring their lists may be used by several threads at once. A destroy function is
 //!   called when no other call uses the handle. There is no global state.
 //! - **Destroying** what the kernel does not let go keeps the memory that it uses, since the device may still write to it.
 //! - **Nothing unwinds** into C: an `extern "C"` function of Rust ends the process instead (since Rust 1.81). The core cannot panic,
@@ -46,6 +46,7 @@ mod events;
 mod group;
 mod inspect;
 mod list;
+mod list_mkey;
 mod memory;
 mod pool;
 mod post;
@@ -65,6 +66,7 @@ pub use events::*;
 pub use group::*;
 pub use inspect::*;
 pub use list::*;
+pub use list_mkey::*;
 pub use memory::*;
 pub use pool::*;
 pub use post::*;
@@ -88,6 +90,7 @@ const _: () = {
     is_shared::<Mr>();
     is_shared::<Dek>();
     is_shared::<Psvs>();
+    is_shared::<ListMkey>();
     is_shared::<Events>();
     is_shared::<crate::devx::MkeyStore>();
     moves::<crate::devx::MkeyCache<16>>();

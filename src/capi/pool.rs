@@ -6,7 +6,7 @@ use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, flagged};
 use super::psvs::Psvs;
-use super::values::only;
+use super::values::{entry_size, only};
 use crate::devx::{self, MkeySpec};
 use crate::mkey::{Mkey, SignatureErrorKind};
 use crate::queue::MkeyPool;
@@ -49,6 +49,9 @@ pub struct PoolSpec {
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and others.
     pub flags: u32,
+    /// Where it is not 0, layouts have entries of this many bytes each, a power of two from 4096 to 2^31, and come from lists
+    /// (mlx5mk_list_write_equal): the device finds an address at once, however long the list is. For mkeys without signatures and crypto.
+    pub entry_size: u32,
     /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as those of a store have.
     pub psvs: *const Psvs,
 }
@@ -129,6 +132,7 @@ pub(super) fn mkeys<'c>(
     }
     let max_entries = u16::try_from(spec.max_entries)
         .map_err(|_| Failure::Value { what: "max_entries", value: spec.max_entries.into() })?;
+    let entry_size = if spec.entry_size == 0 { None } else { Some(entry_size(spec.entry_size)?) };
     let has = |flag| spec.flags & flag != 0;
     Ok(MkeySpec {
         max_entries,
@@ -137,6 +141,7 @@ pub(super) fn mkeys<'c>(
         update_tag: has(MLX5MK_POOL_UPDATE_TAG),
         remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
         relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
+        entry_size,
         ..MkeySpec::default()
     })
 }

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)] // What the caller's pointers lead to.
 
 use super::error::Failure;
-use crate::mkey::{Access, InterleavedEntry, KlmEntry};
+use crate::mkey::{Access, InterleavedEntry, KlmEntry, KsmEntry};
+use crate::types::KsmEntrySize;
 use crate::wqe::Sge;
 use core::mem::{MaybeUninit, offset_of};
 
@@ -40,6 +41,15 @@ pub struct Stream {
     pub key: u32,
 }
 
+/// Where an entry begins whose length is said elsewhere, since all entries have the same.
+#[repr(C)]
+pub struct Place {
+    /// Address of its first byte, as of a range. It need not be a multiple of the length.
+    pub address: u64,
+    /// Local key of the memory region.
+    pub key: u32,
+}
+
 // Arrays of them are read as these.
 const _: () = {
     assert!(size_of::<Stream>() == size_of::<InterleavedEntry>());
@@ -47,6 +57,9 @@ const _: () = {
     assert!(offset_of!(Stream, bytes) == offset_of!(InterleavedEntry, bytes));
     assert!(offset_of!(Stream, skip) == offset_of!(InterleavedEntry, skip));
     assert!(offset_of!(Stream, key) == offset_of!(InterleavedEntry, key));
+    assert!(size_of::<Place>() == size_of::<KsmEntry>() && align_of::<Place>() == align_of::<KsmEntry>());
+    assert!(offset_of!(Place, address) == offset_of!(KsmEntry, address));
+    assert!(offset_of!(Place, key) == offset_of!(KsmEntry, key));
     assert!(size_of::<Range>() == size_of::<Sge>() && size_of::<Range>() == size_of::<KlmEntry>());
     assert!(align_of::<Range>() == align_of::<Sge>() && align_of::<Range>() == align_of::<KlmEntry>());
     assert!(offset_of!(Range, length) == offset_of!(Sge, length));
@@ -66,6 +79,11 @@ pub(super) fn access(bits: u32) -> Result<Access, Failure> {
         | right(MLX5MK_REMOTE_WRITE, Access::REMOTE_WRITE)
         | right(MLX5MK_REMOTE_READ, Access::REMOTE_READ)
         | right(MLX5MK_REMOTE_ATOMIC, Access::REMOTE_ATOMIC))
+}
+
+/// Reads the length that all entries of a list have.
+pub(super) fn entry_size(bytes: u32) -> Result<KsmEntrySize, Failure> {
+    KsmEntrySize::new(bytes).map_err(|_| Failure::Value { what: "entry_size", value: bytes.into() })
 }
 
 /// Refuses bits that mean nothing.
@@ -120,5 +138,11 @@ mod tests {
         assert_eq!(access(15).unwrap(), Access::ALL);
         assert_eq!(access(MLX5MK_REMOTE_READ).unwrap(), Access::REMOTE_READ);
         assert!(access(16).is_err());
+    }
+
+    #[test]
+    fn entries_of_one_length_have_a_power_of_two() {
+        assert_eq!(entry_size(1 << 21).unwrap().bytes(), 1 << 21);
+        assert!(entry_size(0).is_err() && entry_size(4097).is_err());
     }
 }

@@ -12,6 +12,7 @@ use crate::wire::klm::Klm;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(C)]
 pub struct KsmEntry {
     /// Address of the first byte, as in [`KlmEntry::address`].
     pub address: u64,

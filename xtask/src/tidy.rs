@@ -42,6 +42,7 @@ const UNSAFE: &[&str] = &[
     "src/capi/group.rs",
     "src/capi/inspect.rs",
     "src/capi/list.rs",
+    "src/capi/list_mkey.rs",
     "src/capi/memory.rs",
     "src/capi/pool.rs",
     "src/capi/post.rs",

@@ -562,6 +562,11 @@ fn an_mkey_for_umrs_is_as_its_context_says() {
         ("crypto, room for one BSF", crypto(0x40, 7), MkeyAttributes { crypto: true, ..plain }),
         ("both", crypto(0x40, 8), both),
         ("`crypto_en` 2", bsf(0x40, 8).u8(MKC + 0x3c, 2 << 3), both),
+        (
+            "one length",
+            words(0, 1, 0, 0).u8(MKC + 0x3b, 0xe0 | 21),
+            MkeyAttributes { log_entry: Some(21), ..plain },
+        ),
         ("what is beside `crypto_en`", bsf(0, 0).u8(MKC + 0x3c, 0xe7), plain),
     ];
     for (what, words, attributes) in cases {

@@ -112,6 +112,7 @@ fn layouts(listing: &str) -> Result<(), String> {
         "names": Names,
         "pool_spec": PoolSpec,
         "qp_spec": QpSpec,
+        "place": Place,
         "range": Range,
         "request": Request,
         "signature_spec": SignatureSpec,

@@ -1,0 +1,91 @@
+//! Mkeys that bring their list.
+
+#![allow(unsafe_code)] // The names that C knows functions by, and what the caller's pointers lead to.
+
+use super::device::{Pd, hand_out};
+use super::error::{Error, attempt, given};
+use super::values::{self, Place, Range, access, array};
+use crate::command::MkeyEntries;
+use crate::devx;
+use crate::mkey::{KlmEntry, KsmEntry};
+use core::mem::MaybeUninit;
+use std::boxed::Box;
+
+/// An mkey that was made with its list: no request changes it.
+pub struct ListMkey(devx::ListMkey);
+
+/// Makes an mkey over `count` ranges, one after the other, with as many as the device takes: its space begins at address `start`, by which
+/// requests and the peer name its first byte, and is as long as the ranges together, up to 2^64. It can be used at once, with the rights
+/// MLX5MK_LOCAL_WRITE and others. The array is read during the call only; the regions are of the protection domain, and stay registered as
+/// long as the mkey is used.
+///
+/// Errors: MLX5MK_COMMAND for a range of 0 bytes or over 2^31, no ranges, more than the device takes (the message has its limit), a space
+/// that ends behind 2^64, or where the device refuses; MLX5MK_ARGUMENT, MLX5MK_SYSTEM.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_mkey_create(
+    pd: Option<&Pd>,
+    rights: u32,
+    start: u64,
+    entries: *const Range,
+    count: u32,
+    mkey: Option<&mut MaybeUninit<*mut ListMkey>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
+        // SAFETY: the caller vouches for the array; a range is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KlmEntry>(), count as usize, "entries")? };
+        hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Klm(entries))?))
+    })
+}
+
+/// As mlx5mk_list_mkey_create, over entries of `entry_size` bytes each, a power of two from 4096 to 2^31: the device finds an address at
+/// once, however long the list is.
+///
+/// Errors: as mlx5mk_list_mkey_create; MLX5MK_COMMAND also where the device has no entries of one length.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_mkey_create_equal(
+    pd: Option<&Pd>,
+    rights: u32,
+    start: u64,
+    entry_size: u32,
+    entries: *const Place,
+    count: u32,
+    mkey: Option<&mut MaybeUninit<*mut ListMkey>>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (pd, mkey, access) = (given(pd, "pd")?, given(mkey, "mkey")?, access(rights)?);
+        let size = values::entry_size(entry_size)?;
+        // SAFETY: the caller vouches for the array; a place is laid out as an entry is.
+        let entries = unsafe { array(entries.cast::<KsmEntry>(), count as usize, "entries")? };
+        hand_out(mkey, ListMkey(pd.pd.create_list_mkey(access, start, MkeyEntries::Ksm(size, entries))?))
+    })
+}
+
+/// Writes the key, local and remote, and the bytes of the space. Either pointer may be NULL.
+///
+/// Errors: MLX5MK_ARGUMENT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_mkey_key(
+    mkey: Option<&ListMkey>,
+    key: Option<&mut MaybeUninit<u32>>,
+    length: Option<&mut MaybeUninit<u64>>,
+) -> i32 {
+    attempt(None, || {
+        let ListMkey(mkey) = given(mkey, "mkey")?;
+        if let Some(key) = key {
+            key.write(mkey.key().get());
+        }
+        if let Some(length) = length {
+            length.write(mkey.length());
+        }
+        Ok(0)
+    })
+}
+
+/// Destroys an mkey, which no request uses any more. NULL is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_list_mkey_destroy(mkey: Option<Box<ListMkey>>) {
+    drop(mkey);
+}
