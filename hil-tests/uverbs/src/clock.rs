@@ -16,6 +16,9 @@ const PAGE: u64 = 4096;
 const CORE_CLOCK: u64 = 5 << 8;
 const CLOCK_INFO: u64 = 7 << 8;
 
+/// Ticks in a millisecond: as `device_frequency_khz` of the capabilities.
+pub(crate) const KILOHERTZ: u64 = 1_000_000;
+
 /// The bits of the clock that count, and by how many nanoseconds are shifted (kernel `mlx5_core`, `CLOCKSOURCE_MASK(41)`, `MLX5_CYCLES_SHIFT`).
 const MASK: u64 = (1 << 41) - 1;
 const SHIFT: u32 = 31;
@@ -87,8 +90,9 @@ impl ClockPages {
         ] {
             self.pages.store(PAGE + at, word);
         }
-        sign(self.sign.wrapping_add(2));
-        self.sign = self.sign.wrapping_add(2);
+        let next = self.sign.wrapping_add(2);
+        sign(next);
+        self.sign = next;
         self.base = Some(now);
     }
 

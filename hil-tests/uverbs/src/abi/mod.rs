@@ -119,7 +119,7 @@ structures! {
         reserved: [u8; 4],
     }
 
-    /// `struct ib_uverbs_ex_query_device_resp`; what is not there yet is zero: no paging, no timestamps, no RSS.
+    /// `struct ib_uverbs_ex_query_device_resp`; what is not there is zero: no paging, no RSS.
     DeviceResponseExtended 304 {
         base: DeviceResponse,
         comp_mask: u32,

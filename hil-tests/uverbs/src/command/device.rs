@@ -6,6 +6,7 @@ use crate::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
 use crate::channel::Kind;
+use crate::clock;
 use crate::errno::Errno;
 use crate::settings::MAX_MESSAGE;
 use crate::sysfs;
@@ -132,6 +133,9 @@ pub(super) fn query_device_extended(call: &mut Call<'_>) -> Result<(), Errno> {
     let response = DeviceResponseExtended {
         base,
         response_length: call.request.room(CORE_OUT).min(size_of::<DeviceResponseExtended>()) as u32,
+        // Time stamps are of the device's clock, whatever their width (kernel `mlx5_ib_query_device`).
+        timestamp_mask: i64::MAX as u64,
+        core_clock_khz: clock::KILOHERTZ,
         capabilities: base.capabilities.into(),
         ..DeviceResponseExtended::default()
     };

@@ -98,6 +98,18 @@ fn arguments_are_checked_as_the_kernel_does() {
     });
 }
 
+/// As `mlx5_ib_query_device` does: 63 bits, and the frequency of the capabilities.
+#[test]
+fn the_device_tells_of_its_clock() {
+    preloaded("the_device_tells_of_its_clock", || {
+        let context = Context::new();
+        let mut device = [0; 304];
+        command(context.0, 1 << 31 | 1, &[0; 8], &mut device, &mut []).unwrap();
+        let long = |at: usize| u64::from_ne_bytes(device[at..at + 8].try_into().unwrap());
+        assert_eq!((long(208), long(216)), (i64::MAX as u64, 1_000_000));
+    });
+}
+
 #[test]
 fn states_of_a_queue_pair_are_kept_in_order() {
     preloaded("states_of_a_queue_pair_are_kept_in_order", || {
