@@ -15,7 +15,8 @@
 //!
 //! When the target is gone, it takes its queue pairs back ([`mlx5_mkey::devx::QueuePair::reset`]); when its own device has failed or
 //! was removed, it gives them up ([`mlx5_mkey::devx::QueuePair::into_outstanding`]) and opens the device again. Then it connects anew,
-//! as soon as the target is there, and repeats what was outstanding. When there is nothing to do, it sleeps.
+//! as soon as the target is there, and repeats what was outstanding: so it does when a command takes too long, since a message or a
+//! completion of it was lost. When there is nothing to do, it sleeps.
 
 #[path = "storage/load.rs"]
 mod load;
@@ -93,10 +94,15 @@ fn run(arguments: &Arguments) -> Outcome {
     initiator.end()
 }
 
+/// Connections in a row over which nothing was answered in time, until it gives up.
+const TRIES: u32 = 10;
+
 /// A read or write that is under way.
 struct Io {
     part: Part,
+    /// When it has begun, and when it has over this connection.
     start: Instant,
+    begun: Instant,
     /// What is to be read again once this block is written anew.
     again: Option<Part>,
     /// Its data, in order, in the memory of its slot.
@@ -195,8 +201,8 @@ struct Initiator<'a> {
     tally: Tally,
     events: Vec<Event>,
     looked: Instant,
-    /// When something has happened last, or nothing was to be expected.
-    answered: Instant,
+    /// Connections since the last answer.
+    unanswered: u32,
     /// Room for data that is written or compared, of one command each.
     data: [Vec<u8>; 2],
 }
@@ -278,7 +284,7 @@ impl<'a> Initiator<'a> {
             tally: Tally::new(0)?,
             events: Vec::new(),
             looked: Instant::now(),
-            answered: Instant::now(),
+            unanswered: 0,
             data,
             offer,
         };
@@ -326,11 +332,6 @@ impl<'a> Initiator<'a> {
         let mut events = std::mem::take(&mut self.events);
         self.gear.link.take(IDLE, &mut events)?;
         let is_idle = events.is_empty();
-        if !is_idle || self.free.len() == self.slots.len() {
-            self.answered = Instant::now();
-        } else if self.answered.elapsed() >= PATIENCE {
-            return Err("the target does not answer".into());
-        }
         for event in events.drain(..) {
             match event {
                 Event::Message { queue, bytes } => self.finish(queue, &bytes)?,
@@ -341,6 +342,8 @@ impl<'a> Initiator<'a> {
         self.events = events;
         if is_idle || self.looked.elapsed() >= LOOK {
             self.looked = Instant::now();
+            self.gear.link.look()?;
+            self.arguments.device.limit(self.slots.iter().flatten().map(|io| io.begun))?;
             match self.control.heard()? {
                 None => {}
                 Some(other) => return Err(Lost(format!("it says {other:?}")).into()),
@@ -371,7 +374,8 @@ impl<'a> Initiator<'a> {
                 rest = later;
             }
         }
-        *self.slots.get_mut(slot).ok_or("no such slot")? = Some(Io { part, start, again, pieces });
+        *self.slots.get_mut(slot).ok_or("no such slot")? =
+            Some(Io { part, start, begun: Instant::now(), again, pieces });
         self.due_of(slot)?.push_back(slot);
         Ok(())
     }
@@ -420,6 +424,7 @@ impl<'a> Initiator<'a> {
         let slot = queue * self.gear.link.spec().depth + usize::from(response.tag.get());
         let io = self.slots.get_mut(slot).and_then(Option::take);
         let io = io.ok_or_else(|| Lost("a response to no command".into()))?;
+        self.unanswered = 0;
         let Part { opcode, lba, .. } = io.part;
         let named = self.gear.link.mkeys.get_mut(slot).ok_or("no such mkey")?.check()?;
         let named = named.map(|error| (lba + error.block_index(), error));
@@ -472,6 +477,10 @@ impl<'a> Initiator<'a> {
     /// Connects anew, as soon as target and device are there, and repeats what was outstanding.
     fn recover(&mut self, error: Box<dyn Error>) -> Outcome {
         let mut trouble = Trouble::of(error)?;
+        self.unanswered += 1;
+        if self.unanswered > TRIES {
+            return Err(format!("given up, nothing is answered: {trouble}").into());
+        }
         let start = Instant::now();
         loop {
             println!("initiator: {trouble}");

@@ -32,7 +32,8 @@
 //! queue pair. An engine of single data units takes one block for each mkey: there a command has up to 8 blocks, and as many mkeys.
 //!
 //! When the initiator is gone, or the device, it tells of what had not completed, and waits for the initiator to come back: with the
-//! same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on a device that is opened again.
+//! same queue pairs ([`mlx5_mkey::devx::QueuePair::reset`]), or with all made anew on a device that is opened again. So it does
+//! where the oldest command takes too long: its completion was lost, and would be waited for in vain.
 //!
 //! With `--corrupt N` it flips a bit of N blocks of the file just before they are read, and keeps account of them, also over its own
 //! end: when it comes back after it was killed, the initiator connects anew and repeats what was outstanding.
@@ -105,7 +106,8 @@ fn run(arguments: &Arguments) -> Outcome {
     println!("target: {} blocks at {}", target.blocks, listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept()?;
-        let served = Control::new(stream).map_err(Into::into).and_then(|control| target.serve(control));
+        let control = Control::new(stream).map_err(Into::into);
+        let served = control.and_then(|control| target.serve(control, arguments));
         let Err(error) = served else { break };
         let requests = target.recover(arguments, &Trouble::of(error)?)?;
         println!("target: {requests} requests had not completed");
@@ -265,10 +267,11 @@ impl Target {
     }
 
     /// Serves an initiator until it has no more to do. [`Lost`] where it is gone.
-    fn serve(&mut self, control: Control) -> Outcome {
+    fn serve(&mut self, control: Control, arguments: &Arguments) -> Outcome {
         let spec = *self.link.spec();
         let mut session = Session {
             control,
+            arguments: &arguments.device,
             slots: vec![None; spec.slots()],
             due: (0..spec.queues).map(|_| VecDeque::new()).collect(),
             reads: 0,
@@ -344,9 +347,10 @@ enum Due {
 /// An initiator, and what it has asked for.
 struct Session<'t> {
     target: &'t mut Target,
+    arguments: &'t DeviceArguments,
     control: Control,
-    /// Commands whose data is on its way: those of the first queue pair come first.
-    slots: Vec<Option<Command>>,
+    /// Commands whose data is on its way, and since when: those of the first queue pair come first.
+    slots: Vec<Option<(Command, Instant)>>,
     /// By queue pair: what has found no room in the send queue yet waits here.
     due: Vec<VecDeque<Due>>,
     reads: u64,
@@ -394,6 +398,8 @@ impl Session<'_> {
             }
             if is_idle || looked.elapsed() >= LOOK {
                 looked = Instant::now();
+                self.target.link.look()?;
+                self.arguments.limit(self.slots.iter().flatten().map(|(_, begun)| *begun))?;
                 match self.control.heard()? {
                     None => {}
                     Some(Line::Ask) => self.control.say(&Line::Usage(Usage::of_this_process()))?,
@@ -429,7 +435,7 @@ impl Session<'_> {
             }
             target.load(slot, &command)?;
         }
-        *entry = Some(command);
+        *entry = Some((command, Instant::now()));
         due.push_back(Due::Transfer(slot));
         Ok(())
     }
@@ -437,7 +443,7 @@ impl Session<'_> {
     /// Ends a command whose data has arrived, here or there.
     fn finish(&mut self, slot: usize) -> Outcome {
         let target = &mut *self.target;
-        let command = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
+        let (command, _) = self.slots.get_mut(slot).and_then(Option::take).ok_or("no such command")?;
         let (lba, blocks, spec) = (command.lba.get(), command.blocks.get(), *target.link.spec());
         let mkeys = target.link.mkeys.iter_mut().skip(slot * spec.mkeys_per_command);
         let mut wrong = None;
@@ -488,7 +494,8 @@ impl Session<'_> {
                     batch.request(RESPONSE).signaled().send(Payload::Inline(response.as_bytes()))?;
                 }
                 &Due::Transfer(slot) => {
-                    let command = self.slots.get(slot).and_then(Option::as_ref).ok_or("no such command")?;
+                    let (command, _) =
+                        self.slots.get(slot).and_then(Option::as_ref).ok_or("no such command")?;
                     let is_read = command.opcode == Command::READ;
                     let prepared = if is_read { &mut *outgoing } else { &mut *incoming };
                     let mkeys = mkeys.iter_mut().skip(slot * geometry.mkeys_per_command);

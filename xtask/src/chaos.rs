@@ -20,9 +20,11 @@ the program must be told once (it completed, failed, or was handed back by recov
 left over, and nothing may hang. A seed that fails is printed with the command that repeats it.
 
 Pairs are the storage example, target and initiator. Messages between them are lost or come in
-pieces, calls fail, reads of events are short, destroying is refused, the device is removed or
-fails: each goes on by itself, but for what comes before it is ready. Each may die at any message,
-and is started again. Every byte is compared.
+pieces, completions come late, twice, never or of strangers, queues overrun, calls fail, reads of
+events are short, destroying is refused, the device is removed or fails: each goes on by itself, but
+for what comes before it is ready. Each may die at any message, and is started again. Every command
+must be answered once, and every byte is compared. Signature errors are late at most: mkey and device
+count them, and one that is lost or comes twice leaves the mkey silent.
 
   --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
   --pairs N    pairs of processes (default: 200; the tests run 10)
@@ -102,6 +104,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Programs of a pair that are started with faults. Those behind them have none.
 const FAULTY: u64 = 8;
 
+/// How long a command may take, in seconds.
+const TIME_LIMIT: &str = "2";
+
 /// What the stand-in says at the end of a program that has left nothing behind.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
@@ -110,6 +115,9 @@ const REFUSED: &str = "fault: end: ";
 
 /// What a program says when it is ready, after its name. Without its device, it cannot begin.
 const READY: &str = " blocks";
+
+/// What programs say where a command is answered that was answered before, or is there that was there before.
+const TWICE: [&str; 2] = ["a response to no command", "is in use"];
 
 /// What the initiator says where all is well.
 const NO_BYTE_LOST: &str = "no byte lost";
@@ -149,7 +157,7 @@ impl<'p> Pair<'p> {
 
     /// Starts a program, with faults unless there were many before. Returns it and its log.
     fn start(&mut self, name: &str, words: &[(&str, &str)]) -> Result<(Running, PathBuf), String> {
-        let mut all = vec![("--address", self.address.clone())];
+        let mut all = vec![("--address", self.address.clone()), ("--time-limit", TIME_LIMIT.into())];
         all.extend(words.iter().map(|(option, value)| (*option, (*value).to_owned())));
         let folder = self.folder.path();
         let mut command = storage::program(self.programs.join(name), &all, MULTI_BLOCK, folder)?;
@@ -203,6 +211,12 @@ impl<'p> Pair<'p> {
         }
         for log in self.logs() {
             let said = read(&log)?;
+            if let Some(twice) = TWICE.iter().find(|twice| said.contains(**twice)) {
+                return Err(self.tell(&format!("{}: {twice}", log.display())));
+            }
+            ends.completions += said.matches("fault: completion: ").count() as u64
+                + said.matches("fault: signature: ").count() as u64;
+            ends.overdue += said.matches("a command is not done after").count() as u64;
             ends.peers += said.matches("the other side is lost").count() as u64;
             ends.devices += said.matches("the device has failed").count() as u64;
         }
@@ -235,6 +249,7 @@ fn faults(seed: u64) -> String {
     const READS: [&str; 3] = ["short", "EINTR", "EAGAIN"];
     const ENDS: [&str; 3] = ["EBUSY", "EINTR", "status:8"];
     const FATES: [&str; 2] = ["removed", "fatal"];
+    const COMPLETIONS: [&str; 6] = ["late", "twice", "dropped", "dropped", "stranger", "overrun"];
     let mut state = seed;
     let mut below = |end: u64| {
         // SplitMix64.
@@ -245,7 +260,7 @@ fn faults(seed: u64) -> String {
     };
     let mut words = Vec::new();
     // The place, one program in how many, its first times, and what it can be.
-    let places: [(&str, u64, u64, &[&str]); 11] = [
+    let places: [(&str, u64, u64, &[&str]); 15] = [
         ("message", 1, 1000, &["lost"]),
         ("wire", 1, 500, &["short"]),
         ("wire", 1, 500, &["short"]),
@@ -257,6 +272,10 @@ fn faults(seed: u64) -> String {
         ("end", 4, 200, &ENDS),
         ("completion", 3, 1000, &FATES),
         ("call", 6, 1000, &FATES),
+        ("completion", 2, 100, &COMPLETIONS),
+        ("completion", 1, 400, &COMPLETIONS),
+        ("completion", 1, 800, &COMPLETIONS),
+        ("signature", 1, 2, &["late", "stranger"]),
     ];
     for (place, one_in, times, choices) in places {
         let (comes, nth, choice) = (below(one_in) == 0, 1 + below(times), below(choices.len() as u64));
@@ -278,6 +297,10 @@ struct Ends {
     peers: u64,
     /// How often one went on after its device had failed.
     devices: u64,
+    /// Faults of completions.
+    completions: u64,
+    /// How often a command took too long.
+    overdue: u64,
 }
 
 impl Ends {
@@ -294,10 +317,11 @@ impl Ends {
 
 impl std::fmt::Display for Ends {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { deaths, not_begun, peers, devices } = self;
+        let Self { deaths, not_begun, peers, devices, completions, overdue } = self;
         write!(
             f,
-            "{deaths} programs died, {not_begun} could not begin; {peers} times the other side was lost, {devices} times the device"
+            "{deaths} programs died, {not_begun} could not begin; {peers} times the other side was lost, {devices} times the device; \
+             {completions} faults of completions and of the device at one, {overdue} times a command took too long"
         )
     }
 }
@@ -308,6 +332,8 @@ impl std::ops::AddAssign for Ends {
         self.not_begun += other.not_begun;
         self.peers += other.peers;
         self.devices += other.devices;
+        self.completions += other.completions;
+        self.overdue += other.overdue;
     }
 }
 

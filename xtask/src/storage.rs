@@ -32,6 +32,9 @@ const SINGLE_BLOCK: &str = "single-block";
 /// What the initiator says when half of its work is done.
 const HALF: &str = "initiator: 50 %";
 
+/// What it says at the end where nothing has failed.
+const UNBROKEN: &str = "connections: 1, I/Os that were repeated: 0";
+
 /// How long the target takes to end, once the initiator has.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -144,11 +147,12 @@ fn perform(options: &Options) -> Result<(), String> {
     initiator.stdout(Stdio::piped());
     let mut initiator = Running(initiator.spawn().map_err(|error| format!("storage_initiator: {error}"))?);
     let said = initiator.0.stdout.take().ok_or("the initiator has no output")?;
-    let mut was_killed = false;
+    let (mut was_killed, mut was_unbroken) = (false, false);
     for line in BufReader::new(said).lines() {
         let line = line.map_err(|error| error.to_string())?;
         // Where nobody reads, the run still counts.
         let _ = writeln!(std::io::stdout(), "{line}");
+        was_unbroken |= line == UNBROKEN;
         if options.kill && !was_killed && line.starts_with(HALF) {
             was_killed = true;
             drop(target);
@@ -170,6 +174,9 @@ fn perform(options: &Options) -> Result<(), String> {
     }
     if options.kill && !was_killed {
         return Err(format!("the initiator never said `{HALF}`, so the target was not killed"));
+    }
+    if was_unbroken == options.kill {
+        return Err(format!("`{UNBROKEN}` is to be said unless the target is killed, and only then"));
     }
     if volume.exists() || volume.with_extension("corrupted").exists() {
         return Err("the target has left its volume behind".into());

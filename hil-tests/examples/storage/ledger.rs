@@ -74,9 +74,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Flips a bit of a block, unless it is corrupt already.
+    /// Flips a bit of a block, once in a run: one that was found stays corrupt until the initiator has heard of it.
     pub(crate) fn corrupt(&mut self, volume: &File, lba: u64) -> Outcome {
-        if self.open.contains_key(&lba) {
+        if self.corrupted.contains(&lba) {
             return Ok(());
         }
         let at =

@@ -1,10 +1,10 @@
 //! The way to the other side: queue pairs on one completion queue, and the mkeys of their commands.
 
 use super::capsule::CAPSULE;
-use super::{Lost, Outcome};
+use super::{Broken, Lost, Outcome};
 use mlx5_mkey::command::{Psn, UserIndex};
 use mlx5_mkey::devx::{
-    Buffer, ConnectOptions, CqReader, CqSpec, Device, MkeySpec, Mkeys, ProtectionDomain, QpAddress,
+    Buffer, ConnectOptions, CqReader, CqSpec, Device, Events, MkeySpec, Mkeys, ProtectionDomain, QpAddress,
     QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::mkey::Access;
@@ -72,6 +72,7 @@ pub(crate) struct Link {
     queues: QpTable<Box<Queue>, MAX_QUEUES>,
     qpns: Vec<Qpn>,
     completions: CqReader,
+    events: Events,
     inbox: Buffer,
     /// What was taken in this round.
     taken: Vec<Completion>,
@@ -85,6 +86,8 @@ impl Link {
         let entries =
             CqSpec::entries_for(spec.queues as u32, SEND_BLOCKS as u32, MAX_DEPTH as u32, mkeys as u32);
         let (cq, completions) = device.create_cq(entries)?;
+        let events = device.events()?;
+        cq.notify_error(&events, 0)?;
         let mut queues = QpTable::new();
         let mut qpns = Vec::new();
         for _ in 0..spec.queues {
@@ -100,7 +103,7 @@ impl Link {
         let mkeys = pd.create_mkeys(mkeys, of_mkeys)?;
         let inbox = pd.alloc_buffer(spec.queues * MAX_DEPTH * CAPSULE, Access::LOCAL_WRITE)?;
         let options = options(spec.gid_index)?;
-        Ok(Self { pd, mkeys, spec, options, queues, qpns, completions, inbox, taken: Vec::new() })
+        Ok(Self { pd, mkeys, spec, options, queues, qpns, completions, events, inbox, taken: Vec::new() })
     }
 
     /// Returns the addresses of the queue pairs, for the other side.
@@ -179,12 +182,23 @@ impl Link {
         Ok(())
     }
 
+    /// Sees that the device still completes: nothing is written any more to a completion queue that was full.
+    ///
+    /// # Errors
+    /// [`Broken`].
+    pub(crate) fn look(&self) -> Outcome {
+        let event = self.events.wait(Some(Duration::ZERO))?;
+        event.map_or(Ok(()), |event| Err(Broken(event.kind.to_string()).into()))
+    }
+
     /// Takes the queue pairs back to where they can be connected anew. Returns how many send requests had not completed.
     pub(crate) fn reset(&mut self) -> Outcome<usize> {
         let mut outstanding = 0;
         for queue in self.queues.iter_mut() {
             outstanding += queue.reset(&mut [&mut self.completions])?.sends.len();
         }
+        // Signature errors that wait are of what is repeated.
+        while self.completions.poll(&mut self.queues.router(&mut self.mkeys)).is_some() {}
         self.options = options(self.spec.gid_index)?;
         for mkey in self.mkeys.iter_mut() {
             // Its configuration may be among them, or have been flushed: whether the device has executed it is not known.

@@ -11,9 +11,9 @@ use mlx5_mkey::mkey::{Domain, Escape, Guard, Signature, T10Dif};
 use mlx5_mkey::types::{BlockSize, Seed};
 use std::error::Error;
 use std::fmt;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What can go wrong, in words.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -27,12 +27,29 @@ pub(crate) struct DeviceArguments {
     /// Entry of its GID table
     #[arg(long, default_value_t = 0)]
     pub(crate) gid_index: u8,
+    /// How long a command may take, in seconds: then the connection is made anew
+    #[arg(long, default_value_t = 10)]
+    time_limit: u64,
 }
 
 impl DeviceArguments {
     /// Opens it.
     pub(crate) fn open(&self) -> Outcome<Device> {
         Ok(Device::open(self.device.as_deref())?)
+    }
+
+    /// Sees that the oldest command has not taken too long: one whose completion was lost would wait for ever. Its queue pair is
+    /// reset, which hands its requests back, and the command is repeated over a new connection.
+    ///
+    /// # Errors
+    /// [`Lost`].
+    pub(crate) fn limit(&self, begun: impl Iterator<Item = Instant>) -> Result<(), Lost> {
+        match begun.min() {
+            Some(oldest) if oldest.elapsed() >= Duration::from_secs(self.time_limit) => {
+                Err(Lost(format!("a command is not done after {} s", self.time_limit)))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -77,6 +94,18 @@ impl From<io::Error> for Lost {
     }
 }
 
+/// The device has said that it does not go on.
+#[derive(Debug)]
+pub(crate) struct Broken(pub String);
+
+impl Error for Broken {}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// What a program goes on after.
 pub(crate) enum Trouble {
     /// The other side is gone: the queue pairs are taken back, and connected anew.
@@ -93,9 +122,29 @@ impl Trouble {
     pub(crate) fn of(error: Box<dyn Error>) -> Outcome<Self> {
         match error.downcast::<Lost>() {
             Ok(lost) => Ok(Self::Peer(*lost)),
-            Err(error) if error.is::<DevxError>() || error.is::<CompletionError>() => Ok(Self::Device(error)),
+            Err(error) if error.downcast_ref().is_some_and(is_of_peer) => {
+                Ok(Self::Peer(Lost(error.to_string())))
+            }
+            // An entry of the completion queue that is about nothing: what else the device has lost or mixed up is not known.
+            Err(error)
+                if error.is::<DevxError>() || error.is::<CompletionError>() || error.is::<Broken>() =>
+            {
+                Ok(Self::Device(error))
+            }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Whether it is the other side's address that leads nowhere, for now: its machine is away, or was given another address.
+fn is_of_peer(error: &DevxError) -> bool {
+    match error {
+        DevxError::Address(_) => true,
+        DevxError::Call { what: "ibv_create_ah", cause } => matches!(
+            cause.kind(),
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+        ),
+        _ => false,
     }
 }
 
@@ -142,3 +191,6 @@ impl Random {
         self.next().checked_rem(end).unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests;

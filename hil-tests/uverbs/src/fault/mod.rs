@@ -162,7 +162,8 @@ pub(crate) fn late_ones_are_due() -> bool {
 
 /// Says what becomes of a completion entry.
 pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
-    match at(Place::Completion) {
+    let place = if is_of_mkey(entry) { Place::Signature } else { Place::Completion };
+    match at(place) {
         None => Passage::Once,
         Some(Fault::Twice) => Passage::Twice,
         Some(Fault::Dropped) => Passage::Never,
@@ -175,6 +176,12 @@ pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
     }
 }
 
+/// Whether an entry is about an mkey, not about a request.
+fn is_of_mkey(entry: &[u8; 64]) -> bool {
+    const SIGNATURE_ERROR: u8 = 12;
+    entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
+}
+
 fn below(end: u64) -> u64 {
     plan().as_mut().map_or(0, |plan| plan.below(end))
 }
@@ -182,8 +189,7 @@ fn below(end: u64) -> u64 {
 /// Makes an entry that is about nothing: a queue pair that there is not, a request that is not outstanding, an opcode of no
 /// completion.
 fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
-    const SIGNATURE_ERROR: u8 = 12;
-    let is_of_mkey = entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR);
+    let is_of_mkey = is_of_mkey(&entry);
     let (at, bits) = match way {
         0 if !is_of_mkey => (QPN, 0x80),
         1 if !is_of_mkey => (COUNTER, 0x80),

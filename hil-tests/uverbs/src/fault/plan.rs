@@ -189,9 +189,10 @@ impl Plan {
         })
     }
 
-    /// Returns a number below `end` for what a fault leaves open.
+    /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked before.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.seeded.as_mut().map_or(0, |seeded| seeded.dice.below(end))
+        let mut asked = Dice(self.asked.iter().sum());
+        self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
     /// Returns how many times a place is still to be reached until its first rule.

@@ -12,8 +12,10 @@ pub(crate) enum Place {
     End,
     /// The program reads events.
     Read,
-    /// The device writes a completion entry.
+    /// The device writes a completion entry about a request.
     Completion,
+    /// The device writes a completion entry about an mkey: a signature error.
+    Signature,
     /// A message leaves for another process, or comes from one.
     Message,
     /// Bytes of another process are read.
@@ -22,8 +24,8 @@ pub(crate) enum Place {
 
 impl Place {
     /// All, in order.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Call, Self::End, Self::Read, Self::Completion, Self::Message, Self::Wire];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Call, Self::End, Self::Read, Self::Completion, Self::Signature, Self::Message, Self::Wire];
 
     /// Returns its word.
     pub(crate) const fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Place {
             Self::End => "end",
             Self::Read => "read",
             Self::Completion => "completion",
+            Self::Signature => "signature",
             Self::Message => "message",
             Self::Wire => "wire",
         }
@@ -139,7 +142,7 @@ impl Fault {
             }
             Place::End => const { &[fails(libc::EBUSY), fails(libc::EINTR), REFUSED] },
             Place::Read => const { &[fails(libc::EINTR), fails(libc::EAGAIN), Self::Short] },
-            Place::Completion => {
+            Place::Completion | Place::Signature => {
                 &[Self::Late, Self::Late, Self::Twice, Self::Dropped, Self::Stranger, Self::Overrun]
             }
             Place::Message => &[Self::Lost, Self::Lost, Self::Dies],

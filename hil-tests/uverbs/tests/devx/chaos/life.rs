@@ -379,7 +379,7 @@ impl Life {
 
 /// Whether the device has broken its word about completions.
 fn is_lossy() -> bool {
-    verbs::trace().contains("completion@")
+    ["completion@", "signature@"].iter().any(|place| verbs::trace().contains(place))
 }
 
 /// Counts what was refused.

@@ -133,7 +133,8 @@ fn live_through(seed: u64, tally: &mut Tally) {
 fn run(seed: u64, tally: &mut Tally, came: &mut String) -> Result<(), String> {
     let refuses = seed % REFUSING == REFUSING - 1;
     let mut dice = Dice(!seed);
-    verbs::faults(&format!("seed={seed},only=call+read+completion{}", if refuses { "+end" } else { "" }));
+    let only = format!("call+read+completion+signature{}", if refuses { "+end" } else { "" });
+    verbs::faults(&format!("seed={seed},only={only}"));
     for _ in 0..LIVES {
         // What cannot be destroyed keeps a context that the shim has opened, with its descriptors: so this one is the program's own.
         let opened = if refuses { Opened::try_new() } else { None };
