@@ -7,6 +7,7 @@ mod barriers;
 mod dist;
 mod glibc;
 mod panics;
+mod planted;
 mod reach;
 mod reached;
 mod size;
@@ -49,6 +50,7 @@ fn check_all() -> Result<(), String> {
             say(format!("{}: {}", image.display(), panics::check_image(&disassemble(image)?)?))?;
         }
     }
+    say(check_planted(&public)?)?;
     with_defmt()?;
     say(smallest_service()?)
 }
@@ -86,31 +88,63 @@ fn disassemble(path: &Path) -> Result<String, String> {
 
 /// Checks the library as it is built for a board without a system, and says what holds.
 fn check_bare(board: Board, public: &str) -> Result<String, String> {
-    let toolchain = Toolchain::find(board, System::None)?;
-    let built = root().join("target/cross").join(&toolchain.triple).join("release");
-    let rustc = |package: &str, kind: &str, file: &str, flags: &[&str]| -> Result<PathBuf, String> {
-        let mut command = toolchain.cargo(&["rustc", "--quiet", "--release", "--lib", "--package", package]);
-        command.args(["--crate-type", kind, "--"]).args(flags);
-        check(command)?;
-        Ok(built.join(file))
-    };
-    let freestanding =
-        |flags: &[&str]| rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags);
-    let read = |path: PathBuf| fs::read(&path).map_err(|error| format!("{}: {error}", path.display()));
+    let bare = Bare { toolchain: Toolchain::find(board, System::None)?, folder: root() };
     // What it calls, by name: nothing is inlined, and nothing was left to other crates.
     let names = ["-Copt-level=0", "-Clink-dead-code", "-Zshare-generics=no", "-Csymbol-mangling-version=v0"];
-    let names = Graph::read(&[read(freestanding(&names)?)?]);
-    let program = freestanding(&[])?;
+    let names = Graph::read(&[bare.freestanding(&names)?.1]);
+    let (program, freestanding) = bare.freestanding(&[])?;
     let barriers = barriers::check(&disassemble(&program)?)?;
-    let program = read(program)?;
-    // With the functions that the program does not call, also those that are small enough to be inlined without a word.
-    let whole = ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
-    let library = read(rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &whole)?)?;
+    let library = bare.library()?;
     let symbols = Graph::read(std::slice::from_ref(&library));
-    let panics = panics::check(&[program, library])?;
+    let panics = panics::check(&[freestanding, library])?;
     let lost = |error: object::Error| error.to_string();
     let reached = reached::check(public, &symbols.map_err(lost)?.names(), &names.map_err(lost)?.names())?;
     Ok(format!("{}, none: {barriers}; {panics}; {reached}", board.name()))
+}
+
+/// Checks that the search for panics looks at each public function: in a copy each has a panic, and each is found.
+fn check_planted(public: &str) -> Result<String, String> {
+    let places = reached::places(public).ok_or("rustdoc's JSON has no places")?;
+    let copy = planted::Copy::make(&places)?;
+    let bare = Bare { toolchain: Toolchain::find(Board::BlueField2, System::None)?, folder: copy.folder };
+    panics::check_planted(&[bare.freestanding(&[])?.1, bare.library()?], planted::MODULE, &copy.functions)
+}
+
+/// What makes libraries for a board without a system, of the workspace in a folder.
+struct Bare {
+    toolchain: Toolchain,
+    folder: PathBuf,
+}
+
+impl Bare {
+    /// Builds the program that uses every generic part of the library. Returns where it is, and its bytes.
+    fn freestanding(&self, flags: &[&str]) -> Result<(PathBuf, Vec<u8>), String> {
+        self.rustc("hil-freestanding", "staticlib", "libhil_freestanding.a", flags)
+    }
+
+    /// Builds the library, with the functions that the program does not call, also those that are small enough to be inlined
+    /// without a word.
+    fn library(&self) -> Result<Vec<u8>, String> {
+        let whole =
+            ["-Clink-dead-code", "-Zcross-crate-inline-threshold=never", "-Csymbol-mangling-version=v0"];
+        self.rustc("mlx5-mkey", "lib", "libmlx5_mkey.rlib", &whole).map(|(_, library)| library)
+    }
+
+    fn rustc(
+        &self,
+        package: &str,
+        kind: &str,
+        file: &str,
+        flags: &[&str],
+    ) -> Result<(PathBuf, Vec<u8>), String> {
+        let Self { toolchain, folder } = self;
+        let mut command = toolchain.cargo(&["rustc", "--quiet", "--release", "--lib", "--package", package]);
+        command.current_dir(folder).args(["--crate-type", kind, "--"]).args(flags);
+        check(command)?;
+        let path = folder.join("target/cross").join(&toolchain.triple).join("release").join(file);
+        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((path, bytes))
+    }
 }
 
 /// Returns what rustdoc says of the library, as JSON.

@@ -23,7 +23,7 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
     if graph.way(&control, &handler, &never).is_none() {
         return Err(format!("no way from `{CONTROL}` to a panic was found: the check does not work"));
     }
-    let own = graph.named(|name| is_own(name) || name.starts_with("entry_"));
+    let own = graph.named(is_looked_at);
     if let Some(way) = graph.way(&own, &handler, &never) {
         return Err(format!("the library can panic: {}", way.join(" → ")));
     }
@@ -35,6 +35,47 @@ pub(super) fn check(archives: &[Vec<u8>]) -> Result<String, String> {
         return Err(format!("the library allocates: {}", way.join(" → ")));
     }
     Ok(format!("none of {} functions reaches a panic or an allocator", own.len()))
+}
+
+/// Whether a panic that a function can reach is the library's: it is one of the library, or the program has it for the library's.
+fn is_looked_at(name: &str) -> bool {
+    is_own(name) || name.starts_with("entry_")
+}
+
+/// Checks that [`check`] looks at every function of a copy in which each has a panic of its own, by the name `module` and `p`
+/// with a number.
+///
+/// # Errors
+/// The functions whose panics it does not find.
+pub(super) fn check_planted(
+    archives: &[Vec<u8>],
+    module: &str,
+    functions: &[String],
+) -> Result<String, String> {
+    if check(archives).is_ok() {
+        return Err("panics were planted, and none was found: the check does not work".into());
+    }
+    let graph = Graph::read(archives).map_err(|error| error.to_string())?;
+    let handler = graph.named(|name| name.contains("rust_begin_unwind"));
+    let never = graph.named(|name| name == NEVER);
+    let own = graph.named(|name| is_looked_at(name) && !name.starts_with(module));
+    let is_found = |number: usize| {
+        let planted = graph.named(|name| {
+            name.strip_prefix(module).and_then(|name| name.strip_prefix('p')?.parse().ok()) == Some(number)
+        });
+        graph.way(&own, &planted, &never).is_some() && graph.way(&planted, &handler, &never).is_some()
+    };
+    let lost: Vec<&str> = functions
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !is_found(*number))
+        .map(|(_, function)| function.as_str())
+        .collect();
+    if lost.is_empty() {
+        Ok(format!("of panics planted in {} public functions each was found", functions.len()))
+    } else {
+        Err(format!("panics were planted and not found in {}", lost.join(", ")))
+    }
 }
 
 /// Checks that no function of the library calls for a panic or an allocator in a whole image, whose other parts may do both.

@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// A public function, or one of an implementation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,14 @@ pub(super) enum Wanted {
     OfSize,
     /// One for each type of a user.
     OfType,
+}
+
+/// Where a function is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: String,
+    pub(super) name: String,
+    pub(super) lines: RangeInclusive<usize>,
 }
 
 /// Traits that nobody but the library implements.
@@ -138,6 +147,24 @@ fn public(json: &str) -> Option<Vec<(Function, Wanted)>> {
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     Some(found)
+}
+
+/// Returns where public functions are written, those of implementations too. What is derived is there as well, at the attribute.
+pub(super) fn places(json: &str) -> Option<Vec<Place>> {
+    let json: Value = serde_json::from_str(json).ok()?;
+    let place = |entry: &Value| {
+        if entry.pointer("/inner/function/has_body")? != true {
+            return None;
+        }
+        let line = |end: &str| usize::try_from(entry.pointer(&format!("/span/{end}/0"))?.as_u64()?).ok();
+        let file = entry.pointer("/span/filename")?.as_str()?.to_owned();
+        Some(Place {
+            file,
+            name: entry.get("name")?.as_str()?.to_owned(),
+            lines: line("begin")?..=line("end")?,
+        })
+    };
+    Some(json.get("index")?.as_object()?.values().filter_map(place).collect())
 }
 
 impl Wanted {
@@ -300,6 +327,20 @@ mod tests {
         assert!(
             check("{}", &library, &program).is_err() && check("{\"index\": {}}", &library, &program).is_err()
         );
+    }
+
+    #[test]
+    fn functions_with_a_body_have_a_place() {
+        let function = |has_body| {
+            format!(
+                r#"{{"name": "f", "span": {{"filename": "src/a.rs", "begin": [3, 5], "end": [7, 6]}},
+                    "inner": {{"function": {{"has_body": {has_body}}}}}}}"#
+            )
+        };
+        let json = format!(r#"{{"index": {{"0": {}, "1": {}}}}}"#, function(true), function(false));
+        let place = Place { file: "src/a.rs".into(), name: "f".into(), lines: 3..=7 };
+        assert_eq!(places(&json), Some(vec![place]));
+        assert_eq!(places(JSON), Some(Vec::new()), "no place is told");
     }
 
     #[test]
