@@ -9,8 +9,52 @@ use std::path::Path;
 /// Requirements of the three pages are R1 to this, those of the related ones M1 to this.
 const LAST: [(&str, u32); 2] = [("R", 187), ("M", 83)];
 
-/// The words before a quoted name, which say where the name is looked for.
-const KINDS: [&str; 7] = ["vectors ", "property ", "unit ", "test ", "command ", "scenario ", "scenarios "];
+/// The words before a quoted name, or before several, which say where the names are looked for.
+const KINDS: [(&str, Kind); 9] = [
+    ("vectors ", Kind::Vectors),
+    ("property ", Kind::Property),
+    ("unit ", Kind::Unit),
+    ("units ", Kind::Unit),
+    ("test ", Kind::Test),
+    ("tests ", Kind::Test),
+    ("command ", Kind::Command),
+    ("scenario ", Kind::Scenario),
+    ("scenarios ", Kind::Scenario),
+];
+
+/// What shows that something is as it is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Vectors,
+    Property,
+    Unit,
+    Test,
+    Command,
+    Scenario,
+}
+
+/// Something that is named as a proof: of tests with the file.
+struct Proof<'c> {
+    kind: Kind,
+    name: &'c str,
+    file: Option<&'c str>,
+}
+
+/// Returns the proofs that a cell names.
+fn proofs(cell: &str) -> Vec<Proof<'_>> {
+    let (mut found, mut kind) = (Vec::<Proof<'_>>::new(), None);
+    for (before, name) in quoted(cell) {
+        if let (" in ", Some(Kind::Test), Some(last)) = (before, kind, found.last_mut()) {
+            last.file = Some(name);
+            continue;
+        }
+        let said = KINDS.iter().find(|(words, _)| before.ends_with(words)).map(|(_, kind)| *kind);
+        // Names of one kind follow one another.
+        kind = said.or(kind.filter(|_| before == ", "));
+        found.extend(kind.map(|kind| Proof { kind, name, file: None }));
+    }
+    found
+}
 
 /// A row: its scenarios, and what else tests it.
 struct Row {
@@ -40,39 +84,143 @@ fn rows() -> BTreeMap<String, Row> {
     rows
 }
 
-/// The rows of the guide's table of features: the name, whether it is here, and by what it is shown, or why it is not.
-fn features() -> Vec<(String, String, String)> {
+/// The guide's table of features.
+fn table() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/features.md");
-    let text = std::fs::read_to_string(path).expect("features.md");
-    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
-    let row = |line: &str| {
+    std::fs::read_to_string(path).expect("features.md")
+}
+
+/// A row of the table of features.
+struct Feature<'t> {
+    name: &'t str,
+    here: &'t str,
+    /// What its bytes are compared with, or why it has none.
+    bytes: &'t str,
+    /// What shows it on the wire, or why it is not here.
+    shown: &'t str,
+}
+
+/// Returns the rows of a table of features, each where it can be read.
+fn features(table: &str) -> impl Iterator<Item = Result<Feature<'_>, String>> {
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+    rows.map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        assert_eq!(cells.len(), 6, "cells of {line}");
         let known = ["yes", "no", "part", "–", "?"];
-        assert!(cells[1..5].iter().all(|cell| known.contains(cell)), "{line}");
-        (cells[0].to_owned(), cells[4].to_owned(), cells[5].to_owned())
-    };
-    rows.map(row).collect()
+        match cells[..] {
+            [name, a, b, c, here, bytes, shown]
+                if [a, b, c, here].iter().all(|cell| known.contains(cell)) =>
+            {
+                Ok(Feature { name, here, bytes, shown })
+            }
+            _ => Err(format!("not a row: {line}")),
+        }
+    })
+}
+
+/// Whether a cell gives a reason of this number of words behind these.
+fn is_told(cell: &str, behind: &str, words: usize) -> bool {
+    cell.split_once(behind).is_some_and(|(_, reason)| reason.split_whitespace().count() >= words)
+}
+
+/// Returns what is wrong in a table of features.
+fn wrong_features(table: &str, sources: &Sources) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for row in features(table) {
+        let Feature { name, here, bytes, shown } = match row {
+            Ok(row) => row,
+            Err(unreadable) => {
+                wrong.push(unreadable);
+                continue;
+            }
+        };
+        let named = [proofs(bytes), proofs(shown)];
+        let compares = |proof: &Proof<'_>| !matches!(proof.kind, Kind::Scenario | Kind::Test);
+        let runs = |proof: &Proof<'_>| matches!(proof.kind, Kind::Scenario | Kind::Test | Kind::Command);
+        let has = [named[0].iter().any(compares), named[1].iter().any(runs)];
+        let (no_bytes, missing) = (is_told(bytes, "none: ", 2), is_told(shown, "not here: ", 5));
+        // What is here in part has both: what shows the part, and why the rest is not here.
+        let (is_here, is_missing) = match here {
+            "yes" => (true, false),
+            "no" => (false, true),
+            "part" => (true, true),
+            _ => {
+                wrong.push(format!("{name}: here `{here}` says nothing"));
+                continue;
+            }
+        };
+        if is_here && !no_bytes && !has[0] {
+            wrong.push(format!("{name}: nothing compares its bytes, and there is no reason"));
+        }
+        if !is_here && bytes != "–" {
+            wrong.push(format!("{name}: not here, and its bytes are compared"));
+        }
+        if has[1] != is_here || missing != is_missing {
+            wrong.push(format!("{name}: here `{here}`, but it is shown or missing otherwise: {shown}"));
+        }
+        let proofs = named.iter().flatten();
+        wrong.extend(proofs.filter_map(|proof| sources.lack(proof)).map(|lack| format!("{name}: {lack}")));
+    }
+    wrong
 }
 
 #[test]
 fn every_feature_has_a_test_or_a_reason() {
-    let features = features();
-    assert!(features.len() > 40, "{}", features.len());
-    for (feature, here, cell) in features {
-        let is_shown =
-            quoted(&cell).iter().any(|(before, _)| KINDS.iter().any(|kind| before.ends_with(kind)));
-        let reason = cell.split_once("not here: ").map(|(_, reason)| reason);
-        let is_told = reason.is_some_and(|reason| reason.split(' ').count() >= 5);
-        assert_eq!(is_told, reason.is_some(), "{feature}: a reason, not {reason:?}");
-        // What is here in part has both: what shows the part, and why the rest is not here.
-        let expected = match here.as_str() {
-            "yes" => (true, false),
-            "no" => (false, true),
-            "part" => (true, true),
-            nothing => panic!("{feature}: here `{nothing}` says nothing"),
-        };
-        assert_eq!((is_shown, is_told), expected, "{feature}: {cell}");
+    let (table, sources) = (table(), Sources::read());
+    assert!(features(&table).count() > 40);
+    let wrong = wrong_features(&table, &sources);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Each way in which a row can be wrong is found, and named with its row.
+#[test]
+fn a_broken_row_of_the_table_of_features_is_found() {
+    let (table, sources) = (table(), Sources::read());
+    for (row, from, to, found) in [
+        (
+            "interleaved layout",
+            "scenario `r049_interleaved_example`",
+            "scenario `r049_interleaved`",
+            "scenario",
+        ),
+        ("interleaved layout", "scenario `r049_interleaved_example`", "see the guide", "shown"),
+        ("interleaved layout", "vectors `layout_interleaved`", "vectors `layout_strided`", "vectors"),
+        ("interleaved layout", "vectors `layout_interleaved`", "none: why", "nothing compares"),
+        ("interleaved layout", "vectors `layout_interleaved`", "–", "nothing compares"),
+        (
+            "interleaved layout",
+            "vectors `layout_interleaved`",
+            "scenario `r049_interleaved_example`",
+            "nothing",
+        ),
+        ("interleaved layout", " | no | no | yes | ", " | no | no | no | ", "not here"),
+        ("interleaved layout", " | no | no | yes | ", " | no | no | part | ", "missing otherwise"),
+        ("interleaved layout", " | no | no | yes | ", " | no | no | ? | ", "says nothing"),
+        ("interleaved layout", " | no | no | yes | ", " | no | yes | ", "not a row"),
+        ("interleaved layout", " | no | no | yes | ", " | no | no | yes, surely | ", "not a row"),
+        ("AES-GCM", "not here: a request", "a request", "missing otherwise"),
+        ("AES-GCM", " | – | ", " | unit `an_mkey_brings_its_list` | ", "its bytes are compared"),
+        (
+            "wrapped keys",
+            "`deks_and_logins_are_those_of_rdma_core`",
+            "`deks_and_logins`",
+            "unit test deks_and_logins",
+        ),
+        (
+            "events of queues",
+            "`errors_of_queues_are_told_of`",
+            "`errors_of_queues`",
+            "test errors_of_queues in",
+        ),
+        ("events of queues", "devx/main.rs", "devx/queues.rs", "no file"),
+        ("events of queues", " in `hil-tests/uverbs/tests/devx/main.rs`", "", "no file"),
+        ("in C", "cargo xtask capi", "cargo xtask c-library", "command"),
+    ] {
+        let is_row = |line: &&str| line.starts_with(&format!("| {row}"));
+        let line = table.lines().find(is_row).expect(row);
+        assert!(line.contains(from), "{line}");
+        let broken = table.replace(line, &line.replacen(from, to, 1));
+        let wrong = wrong_features(&broken, &sources);
+        assert!(wrong.iter().any(|wrong| wrong.contains(row) && wrong.contains(found)), "{to}: {wrong:?}");
     }
 }
 
@@ -92,8 +240,7 @@ fn every_requirement_has_a_row_with_a_test_or_a_reason() {
         let Row { scenarios, elsewhere } = row;
         assert!(!scenarios.is_empty() || elsewhere.len() > 3, "{requirement} has neither test nor reason");
         if requirement.starts_with('M') && scenarios.is_empty() {
-            let is_shown =
-                quoted(&elsewhere).iter().any(|(before, ..)| KINDS.iter().any(|kind| before.ends_with(kind)));
+            let is_shown = !proofs(&elsewhere).is_empty();
             let is_told = elsewhere.strip_prefix("not built: ").is_some_and(|reason| reason.len() > 20);
             assert!(is_shown || is_told, "{requirement}: neither shown nor `not built: reason`");
         }
@@ -165,43 +312,66 @@ fn texts(folder: &Path) -> String {
     all
 }
 
-#[test]
-fn vectors_tests_and_commands_that_the_tables_name_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let properties = std::fs::read_to_string(root.join("tests/properties.rs")).expect("properties");
-    let library = texts(&root.join("../src"));
-    let tasks = std::fs::read_to_string(root.join("../xtask/src/main.rs")).expect("the tasks");
-    let rows = rows().into_iter().map(|(number, row)| (number, row.elsewhere));
-    for (number, cell) in rows.chain(features().into_iter().map(|(name, _, cell)| (name, cell))) {
-        let quoted = quoted(&cell);
-        let mut listed = false;
-        for (index, (before, name)) in quoted.iter().enumerate() {
-            listed =
-                before.ends_with("scenario ") || before.ends_with("scenarios ") || listed && *before == ", ";
-            if listed {
-                assert!(scenarios::all().any(|scenario| scenario.name == *name), "{number}: scenario {name}");
-            } else if before.ends_with("vectors ") {
+/// Where proofs are looked for.
+struct Sources {
+    library: String,
+    properties: String,
+    tasks: String,
+}
+
+impl Sources {
+    fn read() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = |path: &str| std::fs::read_to_string(root.join(path)).expect("a text");
+        Self {
+            library: texts(&root.join("../src")),
+            properties: text("tests/properties.rs"),
+            tasks: text("../xtask/src/main.rs"),
+        }
+    }
+
+    /// Says what there is not of a proof.
+    fn lack(&self, proof: &Proof<'_>) -> Option<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let Proof { kind, name, file } = proof;
+        let is_there = match kind {
+            Kind::Scenario => scenarios::all().any(|scenario| scenario.name == *name),
+            Kind::Vectors => {
                 let group = name.split('/').next().unwrap_or_default();
-                let file = std::fs::File::open(root.join(format!("vectors/{group}.jsonl.gz")));
+                let file = std::fs::File::open(root.join(format!("vectors/{group}.jsonl.gz"))).ok();
                 let mut lines = String::new();
-                let mut reader = flate2::read::GzDecoder::new(file.expect("a group of vectors"));
-                reader.read_to_string(&mut lines).expect("compressed text");
-                assert!(lines.contains(&format!("\"id\":\"{name}")), "{number}: vectors {name}");
-            } else if before.ends_with("property ") {
-                assert!(properties.contains(&format!("fn {name}(")), "{number}: property {name}");
-            } else if before.ends_with("unit ") {
-                assert!(library.contains(&format!("#[test]\nfn {name}(")), "{number}: unit test {name}");
-            } else if before.ends_with("test ") {
-                let (_, file) = quoted.get(index + 1).filter(|(between, _)| *between == " in ").expect(name);
+                let read = file.map(|file| flate2::read::GzDecoder::new(file).read_to_string(&mut lines));
+                read.is_some_and(|read| read.is_ok()) && lines.contains(&format!("\"id\":\"{name}"))
+            }
+            Kind::Property => self.properties.contains(&format!("fn {name}(")),
+            Kind::Unit => self.library.contains(&format!("#[test]\nfn {name}(")),
+            Kind::Test => {
+                let Some(file) = file else { return Some(format!("no file of test {name}")) };
                 // From here, or in pages for users from the repository's root.
                 let place = if file.starts_with("hil-tests/") { root.join("..") } else { root.into() };
-                let text = std::fs::read_to_string(place.join(file)).expect(file);
-                assert!(text.contains(&format!("#[test]\nfn {name}(")), "{number}: test {name} in {file}");
-            } else if before.ends_with("command ") {
-                let task = name.strip_prefix("cargo xtask ").and_then(|words| words.split(' ').next());
-                let task = task.expect("a task of the project");
-                assert!(tasks.contains(&format!("\n        \"{task}\" => ")), "{number}: command {name}");
+                let Ok(text) = std::fs::read_to_string(place.join(file)) else {
+                    return Some(format!("no file {file}"));
+                };
+                text.contains(&format!("#[test]\nfn {name}("))
             }
+            Kind::Command => {
+                let task = name.strip_prefix("cargo xtask ").and_then(|words| words.split(' ').next());
+                task.is_some_and(|task| self.tasks.contains(&format!("\n        \"{task}\" => ")))
+            }
+        };
+        let place = file.map(|file| format!(" in {file}")).unwrap_or_default();
+        let what =
+            if *kind == Kind::Unit { "unit test".to_owned() } else { format!("{kind:?}").to_lowercase() };
+        (!is_there).then(|| format!("there is no {what} {name}{place}"))
+    }
+}
+
+#[test]
+fn vectors_tests_and_commands_that_the_table_names_exist() {
+    let sources = Sources::read();
+    for (number, row) in rows() {
+        for proof in proofs(&row.elsewhere) {
+            assert_eq!(sources.lack(&proof), None, "{number}");
         }
     }
 }

@@ -190,3 +190,59 @@ fn memory_of_commands_is_refused_where_it_does_not_fit() {
         assert_eq!(Counts { refused: before.refused, ..Counts::now() }, before);
     });
 }
+
+/// The kernel takes the largest page of those that are asked for in which the memory lies, or refuses (`ib_umem_find_best_pgoff`); of
+/// memory here nobody knows more than that it is in pages of 4096 bytes.
+#[test]
+fn memory_of_commands_is_in_the_page_sizes_that_are_asked_for() {
+    preloaded("umem::memory_of_commands_is_in_the_page_sizes_that_are_asked_for", || {
+        let device = Device::open(None).unwrap();
+        let file = exporter();
+        let memory = mapped(&file);
+        let uar_page = device.alloc_uar().unwrap();
+        let sizes = [
+            (4096, true),
+            (4096 | 2 << 20, true),
+            (4096 | 8192 | 1 << 63, true),
+            (PageSizes::ANY.bitmap(), true),
+            (8192, false),
+            (2 << 20, false),
+            (PageSizes::ANY.bitmap() & !4096, false),
+        ];
+        for (bitmap, is_taken) in sizes {
+            let spec = UmemSpec { page_sizes: PageSizes::new(bitmap).unwrap(), ..UmemSpec::default() };
+            // SAFETY: mapped for good, and used through the queues below.
+            let umems = unsafe {
+                let piece = FIRST..FIRST + LENGTH;
+                [
+                    device.register_umem(memory, LENGTH, spec),
+                    device.register_umem_dmabuf(file.as_fd(), piece, spec),
+                ]
+            };
+            for umem in umems {
+                if !is_taken {
+                    assert_eq!(errno(umem), Some(libc::EINVAL), "{bitmap:#x}");
+                    continue;
+                }
+                // A queue in the middle of it, which is where the sizes of pages matter (mlx5dv_devx_umem_reg(3)).
+                let umem = umem.unwrap();
+                let command = CreateCq {
+                    size: CqSize::new(64).unwrap(),
+                    cqe_size: CqeSize::B64,
+                    uar: uar_page.number().unwrap(),
+                    event_queue: 1,
+                    entries: umem.at(4096),
+                    doorbell: umem.at(CQ_RECORD as u64),
+                    page_size: LogPageSize::P4K,
+                    ignore_overrun: false,
+                };
+                // SAFETY: the memory outlives the program's use of the device.
+                let (cq, _): (_, Cqn) = unsafe { device.create_object(&command, ()) }.unwrap();
+                cq.destroy().unwrap_or_else(|(error, _)| panic!("{error}"));
+                umem.deregister().unwrap_or_else(|(error, _)| panic!("{error}"));
+            }
+        }
+        drop((uar_page, device));
+        assert_eq!(Counts { refused: 0, ..Counts::now() }, Counts::NONE);
+    });
+}
