@@ -49,7 +49,9 @@ fn posting(source: &str) -> BTreeSet<String> {
         if let Some(header) = line.strip_prefix("impl") {
             of = subject(header);
         }
-        let function = ["    pub fn ", "    pub const fn "].iter().find_map(|start| line.strip_prefix(start));
+        let function = ["    pub fn ", "    pub const fn ", "    pub unsafe fn ", "    pub const unsafe fn "]
+            .iter()
+            .find_map(|start| line.strip_prefix(start));
         if let Some(function) = function {
             let signature = &rest[..rest.find(['{', ';']).expect("the function's end")];
             let (_, returned) = signature.rsplit_once("->").unwrap_or_default();

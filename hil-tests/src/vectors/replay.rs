@@ -135,7 +135,10 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
     };
     match (expected, &posted.outcome) {
         (0, Err(refusal)) => match rules::deliberate(refusal, chain.result.bbs.len() > qp.wqe_cnt) {
-            Some(reason) => Verdict::NotCompared(reason),
+            Some(reason) => match unchanged(chain, &posted, state, &before, &mut outcome.mkeys[1]) {
+                Ok(()) => Verdict::NotCompared(reason),
+                Err(what) => Verdict::Differs(what),
+            },
             None => Verdict::Differs(format!("the reference posts it, the library refuses: {refusal:?}")),
         },
         // Whatever else is wrong with it, a request is refused for want of room only where the reference has none.
