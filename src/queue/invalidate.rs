@@ -5,7 +5,7 @@ use super::request::SendRequest;
 use crate::error::PostError;
 use crate::mkey::Mkey;
 use crate::types::Key;
-use crate::wqe::umr;
+use crate::wqe::invalidate;
 
 impl SendRequest<'_, '_> {
     /// Takes an mkey's key out of service: later use of it fails (`IBV_WR_LOCAL_INV`).
@@ -27,8 +27,8 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// [`PostError::SendRingFull`], [`PostError::TooManyRequests`].
     pub fn invalidate(mut self, key: Key) -> Result<(), PostError> {
-        let (blocks, fields) = self.reserve(umr::INVALIDATE_BLOCKS)?;
-        umr::invalidate(blocks, fields, key);
-        self.commit(fields.begin, RequestKind::LocalInvalidate, umr::INVALIDATE_BLOCKS, 0)
+        let (blocks, fields) = self.reserve(invalidate::BLOCKS)?;
+        invalidate::write(blocks, fields, key);
+        self.commit(fields.begin, RequestKind::LocalInvalidate, invalidate::BLOCKS, 0)
     }
 }

@@ -46,6 +46,7 @@ mod psv;
 mod qp_table;
 mod raw;
 mod receive;
+mod registers;
 mod request;
 mod retire;
 pub(crate) mod ring;
@@ -56,24 +57,23 @@ mod send_state;
 mod shared;
 mod transfer;
 mod window;
+mod window_pool;
 
 pub use clock::{ClockInfo, real_time};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
 pub use completion_queue::{ArmFor, CompletionQueue};
-pub use doorbell::{
-    BlueFlame, CqDoorbell, CqDoorbellRecord, DeviceClock, Doorbell, DoorbellRecord, LastRequest,
-    UarCqDoorbell, UarDoorbell,
-};
+pub use doorbell::{CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest};
 pub use in_flight::{RequestKind, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};
 pub use qp_table::{QpTable, QpTableRouter};
 pub use receive::{ReceiveQueue, ReceiveQueueConfig};
+pub use registers::{BlueFlame, DeviceClock, UarCqDoorbell, UarDoorbell};
 pub use request::SendRequest;
 pub use router::{CompletionRouter, CqeOrigin, QpQueues, QpRouter};
 pub use send::{Batch, SendQueue};
 pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
-pub use window::WindowPool;
+pub use window_pool::WindowPool;
 
 /// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.
 const MAX_SLOTS: usize = 1 << 15;

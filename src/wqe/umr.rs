@@ -1,21 +1,18 @@
-//! UMR requests: configure an mkey, with the SET_PSVs after it, or take its key out of service.
+//! UMR requests that configure an mkey, with the SET_PSVs after it.
 
 use super::control::{ControlFields, RequestFlags};
 use super::{PreparedConfig, bsf, control, layout};
 use crate::error::ConfigError;
 use crate::mkey::{Layout, Mkey};
-use crate::types::{DomainKind, Key, PsvIndex, Seed};
+use crate::types::{DomainKind, PsvIndex, Seed};
 use crate::wire::bsf::SignatureBsf;
-use crate::wire::ctrl::{ControlSegment, Opcode};
-use crate::wire::mkey_context::{FlagsPd, FreeByte, MkeyContext, QpnMkey};
+use crate::wire::ctrl::Opcode;
+use crate::wire::mkey_context::{FlagsPd, MkeyContext};
 use crate::wire::psv::{SetPsvSegment, TransientSignature};
-use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::umr::{MkeyMask, UmrControlSegment};
 use crate::wire::{Block, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, Octoword, UMR_HEAD_BLOCKS, blocks_of};
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{transmute, transmute_mut};
-
-/// Blocks of a request that takes a key out of service.
-pub(crate) const INVALIDATE_BLOCKS: usize = UMR_HEAD_BLOCKS;
 
 const ZERO: Octoword = [0; OCTOWORD_BYTES];
 
@@ -180,26 +177,4 @@ fn write_set_psv(block: &mut Block, fields: ControlFields, psv: u32, start: Tran
     // See SetPsvSegment: the number of the PSV, zeros, and what it starts with.
     let start: U64 = transmute!(start);
     *segment = transmute!([U64::new(u64::from(psv) << 32), start]);
-}
-
-/// Writes the UMR that takes a key out of service (`IBV_WR_LOCAL_INV`).
-pub(crate) fn invalidate(blocks: &mut [Block], fields: ControlFields, key: Key) {
-    let mask = MkeyMask::new().with_free(true).with_mkey(true).with_qpn(true);
-    let flags = UmrFlags::new().with_inline(true).with_translation_offset(true).with_check_qpn(true);
-    let umr = UmrControlSegment {
-        flags: flags.into_bits(),
-        mkey_mask: U64::new(mask.into_bits()),
-        ..UmrControlSegment::default()
-    };
-    let new_context = MkeyContext {
-        free: FreeByte::new().with_free(true).into_bits(),
-        qpn_mkey: U32::new(QpnMkey::UNBOUND.into_bits()),
-        ..MkeyContext::default()
-    };
-    let [head, context, ..] = blocks else { return };
-    *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
-    *context = transmute!(new_context);
-    let [ctrl, ..] = head;
-    let octowords = INVALIDATE_BLOCKS * OCTOWORDS_PER_BLOCK;
-    control::write(ctrl, Opcode::UMR, octowords, fields, key.get());
 }

@@ -1,0 +1,285 @@
+//! The registers of a device that this crate reads and writes by itself: doorbells in a UAR page, and the clock.
+
+#![allow(unsafe_code)]
+
+use super::doorbell::{CqDoorbell, Doorbell, LastRequest};
+use super::ring::Slot;
+use crate::types::Cqn;
+use crate::wire::{MAX_WQE_OCTOWORDS, WQEBB_BYTES, Wqebb};
+use core::ptr::NonNull;
+
+/// The doorbell of a real device: an 8-byte register in a UAR page (User Access Region, PRM "BlueFlame register").
+///
+/// A page has two registers side by side. Programs that write whole requests there use them in turn; 8 bytes may go to the
+/// same one each time (SPDK and the kernel's Ethernet driver do so): the queue flushes each doorbell, and so two are never merged
+/// in the CPU's write-combining buffer.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::UarDoorbell;
+/// /// # Safety
+/// /// The caller promises what [`UarDoorbell::new`] asks for, of the queue that will ring it.
+/// unsafe fn doorbell(register: usize) -> Option<UarDoorbell> {
+///     let register = NonNull::new(core::ptr::with_exposed_provenance_mut(register))?;
+///     // SAFETY: the caller vouches for the register.
+///     Some(unsafe { UarDoorbell::new(register) })
+/// }
+/// ```
+#[derive(Debug)]
+pub struct UarDoorbell {
+    register: *mut u64,
+}
+
+// SAFETY: the register is a place of the device, not of a thread; exclusive access goes with the value.
+unsafe impl Send for UarDoorbell {}
+
+impl UarDoorbell {
+    /// Where the first of the two registers is in a UAR page, in bytes (`MLX5_BF_OFFSET`).
+    pub const OFFSET: usize = 0x800;
+
+    /// Takes up a register.
+    ///
+    /// # Safety
+    /// This is where work requests become real: from here on the device executes what is posted to the queue that rings
+    /// this doorbell. The caller vouches that
+    /// - `register` is a mapped UAR register, 8-byte aligned, valid as long as the value lives, and rung by nobody else
+    ///   (BlueField: the Arm side's mapping, not cached);
+    /// - the queue's ring, doorbell record and completion queue are those that the queue pair was created with, and stay
+    ///   allocated, for the device alone, until the queue pair is destroyed on the device: also where the Rust value is dropped
+    ///   before, or destroying fails;
+    /// - the queue is restarted ([`super::SendQueue::restart`]) only while the queue pair is in RESET or INIT;
+    /// - memory under a key that a request names stays registered and allocated, and is not used by Rust code in a way that
+    ///   conflicts with the device's reads and writes, until the request has completed. Where a peer was given a key, of the
+    ///   memory or of an mkey laid over it, that holds until the key is invalidated and the invalidation has completed: a peer may
+    ///   use it at any time before.
+    pub const unsafe fn new(register: NonNull<u64>) -> Self {
+        Self { register: register.as_ptr() }
+    }
+}
+
+impl Doorbell for UarDoorbell {
+    #[inline]
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
+        unsafe {
+            self.register.write_volatile(u64::from_ne_bytes(last.control()));
+        }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for UarDoorbell {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "UarDoorbell at {=usize:#x}", self.register.addr());
+    }
+}
+
+/// The doorbell of a real device that takes whole requests (BlueFlame, PRM): a work request that is alone since the last doorbell, of
+/// two octowords or more, and that fits, is written to the register, 64 bytes at a time, and the device need not read it from memory.
+/// Of others the first 8 bytes are written, as [`UarDoorbell`] does.
+///
+/// The register has two halves, which are used in turn. It is worth its stores for requests that wait for nothing else, one at a
+/// time; that it costs instructions is in `hil-tests/benches`.
+///
+/// Source: rdma-core, `post_send_db` and `mlx5_bf_copy` in `qp.c`.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::command::GeneralCapabilities;
+/// use mlx5_mkey::queue::BlueFlame;
+/// /// # Safety
+/// /// The caller promises what [`BlueFlame::new`] asks for, of the queue that will ring it.
+/// unsafe fn doorbell(register: NonNull<u64>, device: &GeneralCapabilities) -> Option<BlueFlame> {
+///     let half = 1 << device.log_blue_flame?.checked_sub(1)?;
+///     // SAFETY: the caller vouches for the register.
+///     Some(unsafe { BlueFlame::new(register, half) })
+/// }
+/// ```
+#[derive(Debug)]
+pub struct BlueFlame {
+    register: *mut u64,
+    /// Bytes of a half.
+    half: usize,
+    /// From the register to the half that is next.
+    offset: usize,
+}
+
+// SAFETY: as of UarDoorbell.
+unsafe impl Send for BlueFlame {}
+
+impl BlueFlame {
+    /// Takes up a register whose halves have `half` bytes.
+    ///
+    /// # Safety
+    /// As for [`UarDoorbell::new`]; and `register` begins two halves of `half` bytes, a power of two from 64 on, aligned to 64 bytes,
+    /// in a page that is mapped write-combining, or not cached.
+    pub const unsafe fn new(register: NonNull<u64>, half: usize) -> Self {
+        Self { register: register.as_ptr(), half, offset: 0 }
+    }
+
+    /// Writes a block to the register.
+    #[inline]
+    fn write(&mut self, at: usize, block: Slot<'_, Wqebb>) {
+        const WORD: usize = size_of::<u64>();
+        let words = [
+            block.read_u64::<0>(),
+            block.read_u64::<8>(),
+            block.read_u64::<16>(),
+            block.read_u64::<24>(),
+            block.read_u64::<32>(),
+            block.read_u64::<40>(),
+            block.read_u64::<48>(),
+            block.read_u64::<56>(),
+        ];
+        for (word, bytes) in words.into_iter().enumerate() {
+            // SAFETY: `new`'s caller vouches for both halves, and `ring` writes no more blocks than one has.
+            unsafe { self.register.byte_add(at + word * WORD).write_volatile(u64::from_ne_bytes(bytes)) };
+        }
+    }
+}
+
+impl Doorbell for BlueFlame {
+    #[inline]
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        let control = last.control();
+        let [.., octowords] = control;
+        let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
+        if last.alone && octowords & MAX_WQE_OCTOWORDS > 1 && bytes <= self.half {
+            let mut at = self.offset;
+            for index in last.begin..last.end {
+                self.write(at, last.ring.peek(index));
+                at += WQEBB_BYTES;
+            }
+        } else {
+            // SAFETY: as of UarDoorbell; `offset` is that of a half.
+            unsafe { self.register.byte_add(self.offset).write_volatile(u64::from_ne_bytes(control)) };
+        }
+        self.offset ^= self.half;
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for BlueFlame {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "BlueFlame at {=usize:#x}", self.register.addr());
+    }
+}
+
+/// A completion queue's doorbell of a real device: an 8-byte register in a UAR page, which takes the arm word and the queue's
+/// number (PRM "CQ doorbell").
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::{ArmFor, CompletionQueue, UarCqDoorbell};
+/// use mlx5_mkey::types::Cqn;
+/// /// # Safety
+/// /// The page is the one that completion queue `cqn` was created with, mapped, and stays mapped.
+/// unsafe fn arm(completions: &mut CompletionQueue<'_>, cqn: Cqn, uar_page: NonNull<u64>) {
+///     // SAFETY: the caller vouches for page and number.
+///     let mut doorbell = unsafe { UarCqDoorbell::new(uar_page, cqn) };
+///     completions.arm(&mut doorbell, ArmFor::Any);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct UarCqDoorbell {
+    register: *mut u64,
+    cqn: Cqn,
+}
+
+// SAFETY: as of UarDoorbell.
+unsafe impl Send for UarCqDoorbell {}
+
+impl UarCqDoorbell {
+    /// Where the register is in a UAR page, in bytes (`MLX5_CQ_DOORBELL`).
+    pub const OFFSET: usize = 0x20;
+
+    /// Takes up the register of a UAR page for the completion queue with this number.
+    ///
+    /// # Safety
+    /// - `uar_page` is the beginning of the mapped UAR page that the completion queue was created with, valid as long as the value
+    ///   lives (BlueField: the Arm side's mapping, not cached). Queues may share a page, where a store of 8 bytes cannot be torn;
+    ///   else nobody rings meanwhile.
+    /// - `cqn` is the number of the completion queue that is armed with this doorbell: the device raises events of the one that
+    ///   the doorbell names.
+    pub const unsafe fn new(uar_page: NonNull<u64>, cqn: Cqn) -> Self {
+        // SAFETY: the caller vouches for the page, which has 4 KiB.
+        let register = unsafe { uar_page.as_ptr().byte_add(Self::OFFSET) };
+        Self { register, cqn }
+    }
+}
+
+impl CqDoorbell for UarCqDoorbell {
+    fn ring(&mut self, [a, b, c, d]: [u8; 4]) {
+        let [e, f, g, h] = self.cqn.get().to_be_bytes();
+        // SAFETY: `new`'s caller vouches for the register. One 8-byte store, as the device wants it.
+        unsafe {
+            self.register.write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]));
+        }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for UarCqDoorbell {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "UarCqDoorbell of {} at {=usize:#x}", self.cqn, self.register.addr());
+    }
+}
+
+/// A device's free-running clock: two registers of 4 bytes, big endian, in its initialization segment (PRM `internal_timer_h`,
+/// `internal_timer_l`), which the kernel may map for a program.
+///
+/// ```
+/// use core::ptr::NonNull;
+/// use mlx5_mkey::queue::DeviceClock;
+/// /// # Safety
+/// /// The device's initialization segment is mapped there, and stays mapped.
+/// unsafe fn now(segment: NonNull<u8>) -> u64 {
+///     // SAFETY: the caller vouches for the segment, of which the registers are a part.
+///     unsafe { DeviceClock::new(segment.byte_add(DeviceClock::OFFSET).cast()) }.ticks()
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeviceClock {
+    register: *const u32,
+}
+
+// SAFETY: the registers are a place of the device, which is only read.
+unsafe impl Send for DeviceClock {}
+
+// SAFETY: as above.
+unsafe impl Sync for DeviceClock {}
+
+impl DeviceClock {
+    /// Where the registers are in the initialization segment, in bytes (kernel, `struct mlx5_init_seg`).
+    pub const OFFSET: usize = 0x1000;
+
+    /// Takes up the registers.
+    ///
+    /// # Safety
+    /// Both are mapped, side by side, from an address that is a multiple of 4 on, and stay so as long as the value and its clones live.
+    pub const unsafe fn new(register: NonNull<u32>) -> Self {
+        Self { register: register.as_ptr() }
+    }
+
+    /// Returns what the clock shows, as time stamps of completions do ([`super::ClockInfo`]).
+    pub fn ticks(&self) -> u64 {
+        // SAFETY: `new`'s caller vouches for both registers.
+        let read = |at: usize| u32::from_be(unsafe { self.register.add(at).read_volatile() });
+        let (mut high, mut low) = (read(0), read(1));
+        // The high half may have moved on in between; not twice.
+        if read(0) != high {
+            (high, low) = (read(0), read(1));
+        }
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for DeviceClock {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "DeviceClock at {=usize:#x}", self.register.addr());
+    }
+}
+
+#[cfg(test)]
+mod tests;

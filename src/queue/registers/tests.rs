@@ -1,0 +1,76 @@
+use super::*;
+use crate::queue::ring::Ring;
+
+#[test]
+fn the_clock_has_two_halves() {
+    let registers = [0x0102_0304_u32, 0xa5b6_c7d8].map(u32::to_be);
+    // SAFETY: the array outlives the clock.
+    let clock = unsafe { DeviceClock::new(NonNull::from(&registers).cast()) };
+    assert_eq!(clock.ticks(), 0x0102_0304_a5b6_c7d8);
+}
+
+#[test]
+fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
+    let mut page = [0_u64; 2];
+    let register = NonNull::from(&mut page).cast::<u64>();
+    // SAFETY: the array outlives the doorbell and is not used meanwhile.
+    let mut doorbell = unsafe { UarDoorbell::new(register) };
+    let mut blocks = [Wqebb::ZERO; 2];
+    let [first, second] = &mut blocks;
+    first.0[..8].copy_from_slice(b"first...");
+    second.0[..8].copy_from_slice(b"second..");
+    let ring = Ring::new(&mut blocks, 2).unwrap();
+    doorbell.ring(&LastRequest::new(&ring, 0, 1, true));
+    doorbell.ring(&LastRequest::new(&ring, 1, 2, true));
+    assert!(LastRequest::new(&ring, 1, 3, true).blocks().map(|block| block.0[0]).eq(*b"sf"));
+    assert_eq!(page.map(u64::to_ne_bytes), [*b"second..", [0; 8]]);
+}
+
+#[test]
+fn whole_requests_reach_the_halves_in_turn() {
+    #[repr(align(64))]
+    struct Page([u64; 2 * 16]);
+    // Halves of 128 bytes.
+    let mut page = Page([0; 32]);
+    let register = NonNull::from(&mut page.0).cast::<u64>();
+    // SAFETY: the page outlives the doorbell and is not used meanwhile.
+    let mut doorbell = unsafe { BlueFlame::new(register, 128) };
+    let mut blocks: [Wqebb; 4] = core::array::from_fn(|block| Wqebb([block as u8 + 1; 64]));
+    // Sizes in octowords: 4, 1, 8 of two blocks.
+    for (block, octowords) in blocks.iter_mut().zip([4, 1, 8, 8]) {
+        block.0[7] = octowords;
+    }
+    let expected = blocks;
+    let ring = Ring::new(&mut blocks, 4).unwrap();
+    let mut rung = |begin, end, alone| {
+        // SAFETY: as above; the doorbell writes when it is rung only.
+        unsafe { register.cast::<[u64; 32]>().write([0; 32]) };
+        doorbell.ring(&LastRequest::new(&ring, begin, end, alone));
+        // SAFETY: as above.
+        let words = unsafe { register.cast::<[u64; 32]>().read_volatile() };
+        words.map(u64::to_ne_bytes).as_flattened().to_vec()
+    };
+    let nothing = [0; 128];
+    let eight = |block: usize| [&expected[block].0[..8], &nothing[8..]].concat();
+    let one = [&expected[0].0[..], &nothing[64..]].concat();
+    let two = [expected[2].0, expected[3].0].concat();
+    let over_the_end = [expected[3].0, expected[0].0].concat();
+    assert_eq!(rung(0, 1, true), [&one[..], &nothing].concat());
+    assert_eq!(rung(1, 2, true), [&nothing[..], &eight(1)].concat(), "one octoword");
+    assert_eq!(rung(2, 4, true), [&two[..], &nothing].concat());
+    assert_eq!(rung(2, 4, false), [&nothing[..], &eight(2)].concat(), "others are before it");
+    assert_eq!(rung(3, 5, true), [&over_the_end[..], &nothing].concat());
+    assert_eq!(rung(2, 5, true), [&nothing[..], &eight(2)].concat(), "it does not fit");
+}
+
+#[test]
+fn arm_word_and_number_reach_the_register() {
+    let mut page = [0_u64; 8];
+    let uar_page = NonNull::from(&mut page).cast::<u64>();
+    // SAFETY: the array outlives the doorbell and is not used meanwhile.
+    let mut doorbell = unsafe { UarCqDoorbell::new(uar_page, Cqn::from_low_bits(0x0012_3456)) };
+    doorbell.ring([0x31, 7, 8, 9]);
+    let mut expected = [[0; 8]; 8];
+    expected[4] = [0x31, 7, 8, 9, 0, 0x12, 0x34, 0x56];
+    assert_eq!(page.map(u64::to_ne_bytes), expected);
+}
