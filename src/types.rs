@@ -382,7 +382,7 @@ impl Tweak {
 
 impl fmt::Debug for Tweak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In halves: what prints 128 bits at once can panic, as far as the compiler knows.
+        // In halves: `core` prints 128 bits at once by code that has a panic.
         write!(f, "Tweak(0x{:016x}{:016x})", (self.get() >> 64) as u64, self.get() as u64)
     }
 }

@@ -81,7 +81,8 @@ macro_rules! problems {
                 match self { $(Self::$name { .. } => Severity::$severity,)+ }
             }
 
-            /// Returns the requirement, the disagreement or the section of the device notes behind it.
+            /// Returns the requirement, the disagreement or the section of the device notes behind it: see `hil-tests/REQUIREMENTS.md` and
+            /// `hil-tests/DEVICE.md` of the repository.
             pub const fn source(&self) -> &'static str {
                 match self { $(Self::$name { .. } => $source,)+ }
             }

@@ -143,8 +143,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         self.discard_entries(&mut is_stale)
     }
 
-    /// As [`CompletionQueue::discard`], once for all closures. It is compiled where it is called, with the caller's overflow checks,
-    /// which could panic: counters wrap.
+    /// As [`CompletionQueue::discard`], once for all closures. Counters wrap: a build with overflow checks has none here that can panic.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let mut index = self.consumer;
         while index.wrapping_sub(self.consumer) < self.ring.len().into()

@@ -9,7 +9,8 @@ use crate::wqe::umr;
 impl SendRequest<'_, '_> {
     /// Gives the PSV of a transaction its start value, as is needed behind a wrong digest: until then the device reports no other one
     /// under this PSV. Post it behind the configurations of the next transaction and before the requests that move its data; without
-    /// an error the configuration that begins a digest suffices (DEVICE.md 6.6, 7.4).
+    /// an error the configuration that begins a digest suffices (PRM SET_PSV; SPDK
+    /// `lib/mlx5/mlx5_umr.c`).
     ///
     /// [`SendRequest::configure_mkey`] does it by itself for digests of a single mkey
     /// ([`DigestSpan::Mkey`](crate::mkey::DigestSpan::Mkey)).
