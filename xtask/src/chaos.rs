@@ -245,7 +245,7 @@ impl<'p> Pair<'p> {
 /// Returns the faults of a program. Without them it makes some hundred calls, reads some hundred events, has some hundred messages
 /// to one of some thousand, and some thousand completions.
 fn faults(seed: u64) -> String {
-    const CALLS: [&str; 6] = ["ENOMEM", "EINTR", "EIO", "status:8", "unheard", "late"];
+    const CALLS: [&str; 7] = ["ENOMEM", "EINTR", "EIO", "ETIMEDOUT", "status:8", "unheard", "late"];
     const READS: [&str; 3] = ["short", "EINTR", "EAGAIN"];
     const ENDS: [&str; 3] = ["EBUSY", "EINTR", "status:8"];
     const FATES: [&str; 2] = ["removed", "fatal"];

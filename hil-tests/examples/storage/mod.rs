@@ -28,7 +28,7 @@ pub(crate) struct DeviceArguments {
     #[arg(long, default_value_t = 0)]
     pub(crate) gid_index: u8,
     /// How long a command may take, in seconds: then the connection is made anew
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 30)]
     time_limit: u64,
 }
 
