@@ -5,6 +5,7 @@
 
 use super::methods::{COMMANDS, Command, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, METHODS};
 use super::{COMMAND, dispatch};
+use crate::fabric::codec::{decode, encode};
 use crate::process::{ProcessMemory, set_window};
 use crate::request::{Kind, Spec};
 use crate::settings::Settings;
@@ -156,6 +157,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             1 => {
                 state.work();
             }
+            2 => message(state, input),
             _ => {
                 let method = input.below(METHODS.len());
                 call(state, method, input, &mut made);
@@ -171,6 +173,19 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     state.close(DESCRIPTOR);
     state.work();
     assert_eq!(state.counts(), [0; 3], "contexts, objects and channels are left");
+}
+
+/// Another process sends bytes, mostly with their right length before them. A message that is read is written as it was meant.
+fn message(state: &mut State, input: &mut Input<'_>) {
+    let (length, body) = (input.below(64), input.bytes::<64>());
+    let told = if input.below(16) == 0 { input.number() as u32 } else { length as u32 };
+    let bytes = [&told.to_le_bytes(), &body[..length]].concat();
+    if let Ok(Some((taken, message))) = decode(&bytes) {
+        let (head, data) = encode(&message);
+        let again = [&head, data].concat();
+        assert_eq!((again.len(), decode(&again)), (taken, Ok(Some((taken, message.clone())))));
+        state.device.deliver(message);
+    }
 }
 
 /// Makes a call of a method, right in most of its attributes.

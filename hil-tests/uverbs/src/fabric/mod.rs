@@ -4,7 +4,7 @@
 //! queue pairs' numbers, so a number alone says which process it is in. A message goes out over a connection of the
 //! sender's; answers come back over one of the receiver's. Both ends may vanish at any time.
 
-mod codec;
+pub(crate) mod codec;
 
 use crate::fault::{self, Fault, Place};
 use crate::{descriptors, sys};
@@ -373,5 +373,21 @@ mod tests {
         // The peer had no receive for the first, and has dropped the other.
         peer.is_answered(1, 5, true);
         assert_eq!(peer.unanswered, [(2, 5)]);
+    }
+
+    #[test]
+    fn a_directory_that_may_be_someone_elses_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let [own, link, given] = ["own", "link", "given"].map(|name| home.path().join(name));
+        assert_eq!([prepare(&own), prepare(&own)], [Ok(()), Ok(())], "it was not there, and is this user's");
+        // A link leads to where whoever made it likes.
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        // Only root can give one away; to everybody else root's is someone else's.
+        fs::create_dir(&given).unwrap();
+        let is_given = std::os::unix::fs::chown(&given, Some(65534), None).is_ok();
+        for path in [&*link, if is_given { &given } else { Path::new("/") }] {
+            let refused = prepare(path).unwrap_err();
+            assert!(refused.contains("it is someone else's"), "{refused}");
+        }
     }
 }
