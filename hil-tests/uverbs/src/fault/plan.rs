@@ -65,7 +65,12 @@ impl Seeded {
     /// Most seeds leave some places alone: what lies behind a fault is to be reached as well.
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed);
-        let one_in = Place::ALL.map(|_| if dice.below(2) == 0 { 0 } else { 1 << (3 + dice.below(8)) });
+        let one_in = Place::ALL.map(|place| {
+            let (comes, rarity) = (dice.below(2) > 0, dice.below(8));
+            // Few questions are about signature errors.
+            let times = if place == Place::Signature { 1 << (rarity / 2) } else { 8 << rarity };
+            if comes { times } else { 0 }
+        });
         let ends_at = if dice.below(6) == 0 { 1 + dice.below(300) } else { 0 };
         Self { dice, one_in, ends_at }
     }

@@ -4,6 +4,34 @@ use mlx5_mkey::devx::Outstanding;
 use std::collections::VecDeque;
 use std::fmt;
 
+/// What a seed may have go wrong, and where; all statuses are one, and a device ends anywhere.
+pub(super) const KINDS: [(&str, &str); 24] = [
+    ("call", "ENOMEM"),
+    ("call", "EINTR"),
+    ("call", "EIO"),
+    ("call", "status"),
+    ("call", "late"),
+    ("call", "unheard"),
+    ("end", "EBUSY"),
+    ("end", "EINTR"),
+    ("end", "status"),
+    ("read", "EINTR"),
+    ("read", "EAGAIN"),
+    ("read", "short"),
+    ("completion", "late"),
+    ("completion", "twice"),
+    ("completion", "dropped"),
+    ("completion", "stranger"),
+    ("completion", "overrun"),
+    ("signature", "late"),
+    ("signature", "twice"),
+    ("signature", "dropped"),
+    ("signature", "stranger"),
+    ("signature", "overrun"),
+    ("", "removed"),
+    ("", "fatal"),
+];
+
 /// What has come of all requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -24,13 +52,26 @@ pub(super) struct Tally {
     pub(super) signature_errors: u64,
     /// Calls of the shim that failed.
     pub(super) refused: u64,
-    pub(super) faults: u64,
+    /// Of each of [`KINDS`].
+    pub(super) faults: [u64; KINDS.len()],
 }
 
 impl Tally {
     /// Counts the faults that have come.
     pub(super) fn note(&mut self, trace: &str) {
-        self.faults += trace.split(',').filter(|word| !word.is_empty()).count() as u64;
+        for word in trace.split(',').filter(|word| !word.is_empty()) {
+            let (place, fault) = word.split_once('=').expect("a place and a fault");
+            let is_it =
+                |kind: &(&str, &str)| place.starts_with(kind.0) && fault.split(':').next() == Some(kind.1);
+            let kind = KINDS.iter().position(is_it).unwrap_or_else(|| panic!("{word} is in no list"));
+            self.faults[kind] += 1;
+        }
+    }
+
+    /// Returns the kinds of which none has come.
+    pub(super) fn absent(&self) -> Vec<(&'static str, &'static str)> {
+        let kinds = KINDS.into_iter().zip(self.faults);
+        kinds.filter(|(_, count)| *count == 0).map(|(kind, _)| kind).collect()
     }
 
     /// How many requests were told of.
@@ -44,8 +85,17 @@ impl fmt::Display for Tally {
         writeln!(
             f,
             "{} faults, {} calls that failed, {} devices opened, {} not",
-            self.faults, self.refused, self.lives, self.not_opened
+            self.faults.iter().sum::<u64>(),
+            self.refused,
+            self.lives,
+            self.not_opened
         )?;
+        for (number, ((place, fault), count)) in KINDS.into_iter().zip(self.faults).enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            let space = if place.is_empty() { "" } else { " " };
+            write!(f, "{comma}{place}{space}{fault} {count}")?;
+        }
+        writeln!(f)?;
         write!(
             f,
             "{} requests: {} completed, {} by a later completion (of them {} whose own was lost), {} failed, {} handed back; {} parts \

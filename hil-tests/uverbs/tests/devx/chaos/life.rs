@@ -40,6 +40,9 @@ pub(super) struct Life {
     qpns: [Qpn; 2],
     queues: QpTable<Box<Queue>, 2>,
     next: u64,
+    /// Queue pairs that may have been reset although that was said to have failed. What the device flushes then, from the ring's
+    /// beginning on, the queue knows by other positions.
+    unsure: [bool; 2],
     // Dropped in this order, which need not be any other.
     completions: CqReader,
     cq: Cq,
@@ -92,9 +95,22 @@ impl Life {
         let config = MkeyConfig { access: Some(Access::LOCAL_WRITE), signature: signature(), crypto: None };
         let prepared = PreparedConfig::new(mkeys[0].kind(), &config)?;
         let books = [Books::default(), Books::default()];
-        let next = 0;
-        let mut life =
-            Self { books, qpns, queues, next, completions, cq, mkeys, prepared, page, events, pd, device };
+        let (next, unsure) = (0, [false; 2]);
+        let mut life = Self {
+            books,
+            qpns,
+            queues,
+            next,
+            unsure,
+            completions,
+            cq,
+            mkeys,
+            prepared,
+            page,
+            events,
+            pd,
+            device,
+        };
         life.connect()?;
         Ok(life)
     }
@@ -221,8 +237,12 @@ impl Life {
             }
             Err(error) => {
                 tally.strange += 1;
-                // A queue pair that could not be destroyed goes on.
-                let is_expected = is_lossy() || verbs::trace().contains("end@");
+                let is_unsure = |qpn| self.qpns.iter().zip(self.unsure).any(|(of, is)| is && of.get() == qpn);
+                let is_expected = match error {
+                    CompletionError::UnknownRequest { qpn, .. } if is_unsure(qpn) => true,
+                    // A queue pair that could not be destroyed goes on.
+                    _ => is_lossy() || verbs::trace().contains("end@"),
+                };
                 return if is_expected { Ok(()) } else { Err(format!("{error}, and no fault")) };
             }
         };
@@ -305,13 +325,17 @@ impl Life {
     /// Takes both queue pairs back, and connects them anew. Returns whether that could be done.
     fn recover(&mut self, tally: &mut Tally) -> Result<bool, String> {
         for half in 0..2 {
-            let Self { qpns, queues, completions, books, .. } = self;
+            let Self { qpns, queues, completions, books, unsure, .. } = self;
             let queue = queues.get_mut(qpns[half]).unwrap();
             match queue.reset(&mut [completions]) {
-                Ok(outstanding) => books[half].hand_back(&outstanding, tally)?,
+                Ok(outstanding) => {
+                    unsure[half] = false;
+                    books[half].hand_back(&outstanding, tally)?;
+                }
                 Err(_) => {
                     tally.refused += 1;
                     let is_empty = queue.outstanding() == 0 && queue.free_slots() == SLOTS as u32;
+                    unsure[half] = !is_empty;
                     books[half].reset_failed(is_empty);
                     return Ok(false);
                 }
