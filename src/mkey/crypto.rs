@@ -209,6 +209,8 @@ mod tests {
                 assert_eq!(hole, unit == BlockSize::B520 && job % 1040 == 528, "{job} in units of {unit:?}");
             }
         }
+        // The last unit lacks 8 bytes.
+        assert!(!job_size_can_be_encrypted(512, BlockSize::B520));
     }
 
     #[test]

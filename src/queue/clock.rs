@@ -114,7 +114,8 @@ mod tests {
 
     #[test]
     fn frequencies_and_real_time() {
-        assert_eq!(ClockInfo::of_frequency(0), None);
+        assert_eq!([0, 1, 244].map(ClockInfo::of_frequency), [None; 3]);
+        assert!(ClockInfo::of_frequency(245).is_some());
         let clock = ClockInfo::of_frequency(156_250).unwrap();
         assert_eq!(clock.nanoseconds(156_250_000), 1_000_000_000 - 60, "as exact as the multiplier");
         assert_eq!(

@@ -87,3 +87,40 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     );
     assert!(mkey.record(&fault) && mkey.check().is_err());
 }
+
+#[test]
+fn an_error_under_a_digest_is_read_only_if_it_is_of_the_digest() {
+    let key = Key::from_raw(0x0012_3400);
+    let mut mkey = signature_mkey(key);
+    let digest = SignatureChange::Digest(Digest::wire());
+    mkey.note_configured(&MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED }, &Layout::List(&[]), 100);
+    mkey.clear_flags();
+    let fault = SignatureFault {
+        mkey: key.index(),
+        syndrome: SignatureErrorCqe::SYNDROME_GUARD,
+        sig_type: SignatureErrorCqe::TYPE_TRANSACTION,
+        domain: SignatureErrorCqe::DOMAIN_WIRE,
+        expected: 0x1111_1111 << 32,
+        actual: 0x2222_2222 << 32,
+        offset: 100,
+    };
+    let mut read = |fault| {
+        assert!(mkey.record(&fault));
+        mkey.check().map(|error| error.map(|error| (error.found, error.computed)))
+    };
+    assert_eq!(read(fault), Ok(Some((0x2222_2222, 0x1111_1111))));
+    for other in [
+        SignatureFault { sig_type: SignatureErrorCqe::TYPE_BLOCK, ..fault },
+        SignatureFault { syndrome: 0, ..fault },
+        SignatureFault { syndrome: !SignatureErrorCqe::SYNDROME_GUARD, ..fault },
+        SignatureFault { domain: SignatureErrorCqe::DOMAIN_MEMORY, ..fault },
+    ] {
+        assert!(matches!(read(other), Err(CheckError::Unintelligible { .. })), "{other:?}");
+    }
+}
+
+#[test]
+fn rights_that_both_give_are_given() {
+    let both = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    assert_eq!(both | Access::REMOTE_READ, both);
+}

@@ -664,3 +664,55 @@ fn what_is_discarded_leaves_the_rest_in_order() {
         assert_eq!(completions.consumer, taken + written);
     }
 }
+
+/// Notes which queue pairs entries name.
+struct Origins(Vec<CqeOrigin>);
+
+impl CompletionRouter for Origins {
+    type Queues = Send<'static>;
+
+    fn queues(&mut self, origin: CqeOrigin) -> Option<&mut Send<'static>> {
+        self.0.push(origin);
+        None
+    }
+
+    fn signature_error(&mut self, _: &crate::mkey::SignatureFault) -> Option<usize> {
+        None
+    }
+}
+
+#[test]
+fn a_router_is_asked_for_number_and_user_index() {
+    // The byte before the user index is another field.
+    let entry = |opcode| Cqe { user_index: U32::new(0xa5_12_34_56), ..cqe(opcode, 0, 0) };
+    let mut origins = Origins(Vec::new());
+    for opcode in [CqeOpcode::REQUESTER, CqeOpcode::REQUESTER_ERROR] {
+        let (mut ring, record) = queue(&[entry(opcode)]);
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+        assert!(completions.poll(&mut origins).is_some_and(|completion| completion.is_err()));
+    }
+    let expected = CqeOrigin { qpn: QPN, user_index: 0x12_34_56 };
+    assert!(origins.0.len() >= 2 && origins.0.iter().all(|origin| *origin == expected), "{:x?}", origins.0);
+}
+
+#[test]
+fn a_completion_comes_with_its_entry() {
+    let timestamp = U64::new(0x0123_4567_89ab_cdef);
+    let (mut ring, record) = queue(&[Cqe { timestamp, ..cqe(CqeOpcode::REQUESTER, 0, 0) }]);
+    let mut completions = CompletionQueue::new(&mut ring, &record).unwrap();
+    let (mut sq_ring, sq_record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut send = send(QPN, &mut sq_ring, &sq_record);
+    send.request(7).signaled().nop().unwrap();
+    send.ring_doorbell();
+    let mut router = QpRouter { queues: &mut send, mkeys: &mut [] };
+    let (entry, completion) = completions.poll_with_entry(&mut router).unwrap();
+    assert_eq!((entry.timestamp, completion.unwrap().work().map(|work| work.id)), (timestamp, Some(7)));
+    assert_eq!(record.bytes()[0], [0, 0, 0, 1], "its slot is given back");
+    assert!(completions.poll_with_entry(&mut router).is_none());
+}
+
+#[test]
+fn a_send_queue_alone_has_no_receives() {
+    let (mut ring, record) = ([Wqebb::ZERO; 16], DoorbellRecord::new());
+    assert_eq!(QpQueues::retire_receive(&mut send(QPN, &mut ring, &record), 0), None);
+}

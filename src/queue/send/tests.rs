@@ -529,3 +529,23 @@ fn m77_the_fence_after_a_change_of_an_mkey_is_what_the_device_needs() {
         assert_eq!(found, [code, FmCeSe::FM_NONE, FmCeSe::FM_NONE, FmCeSe::FM_FENCE], "{umr_fence:?}");
     }
 }
+
+#[test]
+fn the_doorbell_is_told_whether_a_request_is_alone() {
+    struct Alone(Vec<bool>);
+    impl Doorbell for Alone {
+        fn ring(&mut self, last: &LastRequest<'_>) {
+            self.0.push(last.is_alone());
+        }
+    }
+    let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let config = SendQueueConfig::new(Qpn::from_low_bits(0x77));
+    let mut queue = SendQueue::<_, 64>::new(config, &mut ring, &record, Alone(Vec::new())).unwrap();
+    for requests in [1, 2, 1, 3] {
+        for id in 0..requests {
+            queue.request(id).nop().unwrap();
+        }
+        queue.ring_doorbell();
+    }
+    assert_eq!(queue.doorbell().0, [true, false, true, false]);
+}

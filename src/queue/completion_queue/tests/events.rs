@@ -148,3 +148,23 @@ fn no_completion_is_slept_over() {
     }
     assert!(sleeps > 100, "{sleeps}");
 }
+
+#[test]
+fn arming_continues_behind_another_reader() {
+    let mut armed = [0; 4];
+    struct Copy<'a>(&'a mut [u8; 4]);
+    impl CqDoorbell for Copy<'_> {
+        fn ring(&mut self, arm: [u8; 4]) {
+            *self.0 = arm;
+        }
+    }
+    for (sequence, next) in [(0, 0x10), (0x1000_0000, 0x20), (0x2000_0000, 0x30), (0x3000_0000, 0)] {
+        let (mut ring, record) = queue(&[Cqe::UNWRITTEN; 4]);
+        // Behind the sequence number the word has other fields.
+        let words = [0x0012_3456, sequence | 0x0112_3456];
+        let mut completions = CompletionQueue::new(&mut ring, &record).unwrap().starting_at(words);
+        // A reference to a doorbell is one, too.
+        completions.arm(&mut &mut Copy(&mut armed), ArmFor::Any);
+        assert_eq!(armed, [next, 0x12, 0x34, 0x56]);
+    }
+}
