@@ -318,11 +318,6 @@ impl<'m> Ours<'m> {
 }
 
 impl Side for Ours<'_> {
-    fn does(&self, work: Work, _batch: usize) -> bool {
-        // Beside the doorbell on one architecture: it is a copy of as many bytes on all.
-        work != Work::RdmaWriteBlueFlame || cfg!(target_arch = "x86_64")
-    }
-
     fn prepare(&mut self, work: Work, requests: usize) -> Result<(), Fault> {
         if self.work != Some(work) || work.is_first() {
             let io = |io| OurIo { io, mkey: mkey(work.kind()) };
