@@ -175,9 +175,16 @@ fn session(state: &mut State, input: &mut Input<'_>) {
     assert_eq!(state.counts(), [0; 3], "contexts, objects and channels are left");
 }
 
-/// Another process sends bytes, mostly with their right length before them. A message that is read is written as it was meant.
+/// Another process sends bytes, mostly such as could be a message: a right length before them, a length that a message has, and
+/// few kinds. A message that is read is written as it was meant.
 fn message(state: &mut State, input: &mut Input<'_>) {
-    let (length, body) = (input.below(64), input.bytes::<64>());
+    const LENGTHS: [usize; 6] = [10, 11, 18, 30, 34, 42];
+    let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
+    let mut body = input.bytes::<64>();
+    if input.below(4) != 0 {
+        // Kinds, flags, and queue pairs.
+        body[..16].iter_mut().for_each(|byte| *byte &= 3);
+    }
     let told = if input.below(16) == 0 { input.number() as u32 } else { length as u32 };
     let bytes = [&told.to_le_bytes(), &body[..length]].concat();
     if let Ok(Some((taken, message))) = decode(&bytes) {
