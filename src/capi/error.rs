@@ -185,7 +185,7 @@ impl fmt::Display for Failure {
 }
 
 /// Does what a function is for, and returns its count or code: the one place where results become codes.
-#[inline(always)]
+#[inline]
 pub(super) fn attempt(
     error: Option<&mut MaybeUninit<Error>>,
     action: impl FnOnce() -> Result<i32, Failure>,
@@ -210,7 +210,7 @@ pub(super) fn report(failure: &Failure, error: Option<&mut MaybeUninit<Error>>) 
 }
 
 /// Returns an argument that has to be given.
-#[inline(always)]
+#[inline]
 pub(super) fn given<T>(argument: Option<T>, name: &'static str) -> Result<T, Failure> {
     argument.ok_or(Failure::Null(name))
 }

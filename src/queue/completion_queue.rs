@@ -356,7 +356,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     }
 
     /// As [`CompletionQueue::next_of_any_kind`], with the entry.
-    #[inline(always)]
+    #[inline]
     fn next_with_entry(
         &mut self,
         router: &mut impl CompletionRouter,

@@ -42,7 +42,7 @@ impl SendRequest<'_, '_> {
     /// # Errors
     /// As [`SendRequest::send`].
     // As a call, it takes 50 % more instructions (x86-64).
-    #[inline(always)]
+    #[inline]
     pub fn rdma_write<'p>(self, remote: Remote, payload: impl Into<Payload<'p>>) -> Result<(), PostError> {
         let request = DataPath { remote: Some(remote), ..DataPath::new(Opcode::RDMA_WRITE, payload.into()) };
         self.data_path(RequestKind::RdmaWrite, &request)
