@@ -5,11 +5,12 @@
 //!
 //! ```
 //! use mlx5_mkey::error::PostError;
-//! use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyKind, UmrForm};
+//! use mlx5_mkey::mkey::{KlmEntry, Mkey, MkeyAttributes, MkeyKind};
 //! use mlx5_mkey::queue::{Doorbell, SendQueue};
+//! use mlx5_mkey::types::Key;
 //! use mlx5_mkey::wqe::{PreparedConfig, Remote, RequestSize, Sge};
 //!
-//! const KIND: MkeyKind = MkeyKind { max_entries: 4, signature: None, crypto: None, form: UmrForm::Complete };
+//! const KIND: MkeyKind = MkeyAttributes::plain(Key::from_raw(0), 4).kind();
 //! /// What `write` takes of a ring.
 //! const SIZE: RequestSize = RequestSize::configure_mkey(&KIND, 4, 0).and(RequestSize::rdma(1));
 //! assert_eq!(SIZE.blocks, 4);

@@ -25,7 +25,7 @@ bytes.
 HEX may have blanks, commas, 0x, and colons between bytes. FILE holds such text, a dump of xxd,
 xxd -p, xxd -i, hexdump -C or od -tx1, what `cargo xtask emulate` wrote with --log or --log-json, or
 raw bytes; - reads standard input. Digits are bytes in the order in which they are written. A word
-that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the largest send rings.
+that is both hex and a file is a file. Of text, up to 8 MiB are read: four of the largest rings.
 
   --cqe              completion entries; without it, requests
   --stride BYTES     block plus signature, to name the block of a signature error (with --cqe)
