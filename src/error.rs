@@ -175,6 +175,15 @@ impl ConfigError {
     pub(crate) const fn check_space(start: u64, length: u64) -> Result<(), Self> {
         if length.saturating_sub(1) > u64::MAX - start { Err(Self::SpaceBehindEnd) } else { Ok(()) }
     }
+
+    /// Refuses more entries than there is room for.
+    pub(crate) fn check_entries(entries: usize, max: usize) -> Result<(), Self> {
+        if entries <= max {
+            return Ok(());
+        }
+        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
+        Err(Self::TooManyEntries { entries, max: u16::try_from(max).unwrap_or(u16::MAX) })
+    }
 }
 
 /// How long entries are, in words.

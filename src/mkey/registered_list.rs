@@ -86,7 +86,7 @@ impl<'m> RegisteredList<'m> {
     /// # Errors
     /// [`ConfigError::TooManyEntries`], [`ConfigError::EntryLength`]. The list is then as before.
     pub fn write(&mut self, entries: &[KlmEntry]) -> Result<(), ConfigError> {
-        self.check_room(entries.len())?;
+        ConfigError::check_entries(entries.len(), self.capacity())?;
         if let Some((index, length)) = KlmEntry::wrong_length(entries) {
             return Err(ConfigError::EntryLength { index: index as u16, length });
         }
@@ -103,20 +103,10 @@ impl<'m> RegisteredList<'m> {
     /// # Errors
     /// [`ConfigError::TooManyEntries`]. The list is then as before.
     pub fn write_ksm(&mut self, size: KsmEntrySize, entries: &[KsmEntry]) -> Result<(), ConfigError> {
-        self.check_room(entries.len())?;
+        ConfigError::check_entries(entries.len(), self.capacity())?;
         self.fill(entries, KsmEntry::to_wire);
         self.length = u64::from(size.bytes()) * entries.len() as u64;
         self.entry_size = Some(size);
-        Ok(())
-    }
-
-    /// Refuses more entries than there is room for.
-    fn check_room(&self, entries: usize) -> Result<(), ConfigError> {
-        let max = self.capacity();
-        if entries > max {
-            let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-            return Err(ConfigError::TooManyEntries { entries, max: max as u16 });
-        }
         Ok(())
     }
 

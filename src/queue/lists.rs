@@ -56,9 +56,7 @@ impl SendRequest<'_, '_> {
         check_place(mkey, first, entries.len(), None)?;
         // Entries are padded to whole blocks.
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
-        if entries.len() > max {
-            return Err(too_many(entries.len(), max).into());
-        }
+        ConfigError::check_entries(entries.len(), max)?;
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
         let (blocks, fields) = self.reserve(size)?;
         lists::replace(blocks, fields, mkey.key(), first, entries)?;
@@ -111,11 +109,5 @@ fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigErr
 
 /// Refuses more entries than an mkey has room for.
 fn check_room(mkey: &Mkey, entries: usize) -> Result<(), ConfigError> {
-    let max = mkey.kind_word().max_entries();
-    if entries > max { Err(too_many(entries, max)) } else { Ok(()) }
-}
-
-fn too_many(entries: usize, max: usize) -> ConfigError {
-    let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-    ConfigError::TooManyEntries { entries, max: u16::try_from(max).unwrap_or(u16::MAX) }
+    ConfigError::check_entries(entries, mkey.kind_word().max_entries())
 }

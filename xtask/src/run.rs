@@ -1,5 +1,6 @@
 //! Running other programs, and ending this one.
 
+use std::fs;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -75,6 +76,20 @@ pub fn no_arguments(arguments: &[String], help: &str) -> Option<ExitCode> {
 pub fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Returns all files of a folder and of the folders in it, sorted.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Returns where this very program is, as it was when this was asked first (`main` does so at its start): a task that has

@@ -10,7 +10,7 @@ use source::{code, is_letter, is_test, shipped};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use xtask::run::{self, root};
 
@@ -202,8 +202,9 @@ fn faults() -> io::Result<Vec<String>> {
     let mut files: Vec<PathBuf> =
         TOP.iter().filter(|name| name.ends_with(".md")).map(|name| root.join(name)).collect();
     for folder in ["src", "hil-tests", "xtask"] {
-        code_and_prose(&root.join(folder), &mut files)?;
+        files.extend(run::files(&root.join(folder))?);
     }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs" || extension == "md"));
     files.sort();
     let mut texts = Vec::new();
     for path in files {
@@ -223,18 +224,6 @@ fn faults() -> io::Result<Vec<String>> {
     examples::check(&texts, &mut faults);
     faults.extend(Files::new(texts.iter().map(|(name, text)| (&**name, &**text))).circles());
     Ok(faults)
-}
-
-fn code_and_prose(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            code_and_prose(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 fn check_imports(name: &str, text: &str, faults: &mut Vec<String>) {

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
-use xtask::run::root;
+use xtask::run::{files, root};
 
 /// What is planted: this module of the copy has a function that panics for each function that calls it.
 pub(super) const MODULE: &str = "mlx5_mkey::planted::";
@@ -79,17 +79,6 @@ fn link(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns all files of a folder.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Returns the module, with this many functions.

@@ -66,7 +66,7 @@ impl Tree {
         let files: BTreeSet<_> = listed.lines().filter(|file| root().join(file).is_file()).collect();
         let say = |error: io::Error| error.to_string();
         fs::create_dir_all(&tree.folder).map_err(say)?;
-        for gone in tree.files(&tree.folder).map_err(say)? {
+        for gone in xtask::run::files(&tree.folder).map_err(say)? {
             let name = gone.strip_prefix(&tree.folder).unwrap_or(&gone).to_string_lossy().into_owned();
             if !files.contains(name.as_str()) {
                 fs::remove_file(&gone).map_err(say)?;
@@ -97,15 +97,6 @@ impl Tree {
 
     fn wrapper(&self) -> PathBuf {
         self.target.with_file_name("rustc")
-    }
-
-    fn files(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() { found.extend(self.files(&path)?) } else { found.push(path) }
-        }
-        Ok(found)
     }
 
     /// Writes a file if it is another: what is as it was is not built again.
