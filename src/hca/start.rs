@@ -140,9 +140,10 @@ impl<R: Registers> CommandQueue<'_, R> {
     /// Stops the device: every object is gone, and the firmware's pages are put back. So it does behind a start that failed.
     ///
     /// # Errors
-    /// As [`CommandQueue::execute`]: later steps were not done then, and calling it again does them. [`CommandQueueError::PagesKept`] where the firmware keeps pages, and
-    /// [`CommandQueueError::ForeignPage`] where it gives back what it was not given: the function is disabled in any case, as Linux does,
-    /// and pages that are not back are the device's until it is reset.
+    /// As [`CommandQueue::execute`]: later steps were not done then, and calling it again does them.
+    /// [`CommandQueueError::PagesKept`] where the firmware keeps pages, and [`CommandQueueError::ForeignPage`] where it gives back what
+    /// it was not given: the function is disabled in any case, as Linux does, and pages that are not back are the device's until it is
+    /// reset.
     pub fn stop(
         &mut self,
         pages: &mut impl PageSource,

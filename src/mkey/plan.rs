@@ -124,5 +124,8 @@ fn check_features(kind: &MkeyKind, config: &MkeyConfig) -> Result<(), ConfigErro
     if config.crypto.is_some() && kind.crypto.is_none() {
         return Err(ConfigError::NotACryptoMkey);
     }
+    if kind.entry_size.is_some() && (kind.signature.is_some() || kind.crypto.is_some()) {
+        return Err(ConfigError::EntriesWithBsf);
+    }
     Ok(())
 }

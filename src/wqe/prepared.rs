@@ -86,9 +86,6 @@ impl PreparedConfig {
             kind_word.set(KindFlag::Keeps);
         }
         let plan = Plan::new(&kind, config, &InForce::NOTHING)?;
-        if kind.entry_size.is_some() && (kind.signature.is_some() || kind.crypto.is_some()) {
-            return Err(ConfigError::EntriesWithBsf);
-        }
         // An mkey for entries of one length takes few layouts: `PreparedConfig::completed` looks at them.
         if plan.exact_size || kind.form == UmrForm::Minimal || kind.entry_size.is_some() {
             kind_word.set(KindFlag::FinishedLater);
