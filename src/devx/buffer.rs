@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::objects::{entry_of, sge_of, verbs_access};
+use super::memory_region::{entry_of, sge_of, verbs_access};
 use super::{DevxError, ProtectionDomain, sys};
 use crate::mkey::{Access, KlmEntry};
 use crate::types::Key;

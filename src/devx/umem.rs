@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // What the device does with memory is the caller's promise.
 
 use super::error::drop_failed;
-use super::objects::verbs_access;
+use super::memory_region::verbs_access;
 use super::{Device, DevxError, Queries, carry, sys};
 use crate::command::{Command, UarPage, UmemId, UmemSlice};
 use crate::mkey::Access;

@@ -1,0 +1,96 @@
+//! Data encryption keys.
+
+use super::{Device, DevxError, ProtectionDomain, carry, sys};
+use crate::command::{CreateDek, DekInfo, DekKey, DekObject, ModifyDek, QueryDek, SyncCrypto};
+use crate::types::DekId;
+use std::boxed::Box;
+use std::sync::Arc;
+
+/// A data encryption key on the device. It is gone from the device when the value is dropped.
+pub struct Dek {
+    id: DekObject,
+    domain: Box<ProtectionDomain>,
+    object: sys::Object<Arc<sys::Pd>>,
+}
+
+impl Dek {
+    /// Destroys the key on the device.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`], and the key, which is still there.
+    pub fn destroy(self) -> Result<(), (DevxError, Self)> {
+        let Self { id, domain, object } = self;
+        object.destroy().map_err(|(error, object)| (error, Self { id, domain, object }))
+    }
+
+    /// Returns the number that [`crate::mkey::Crypto`] takes.
+    pub const fn id(&self) -> DekId {
+        self.id.dek_id()
+    }
+
+    /// Returns the object, as commands name it.
+    pub const fn object(&self) -> DekObject {
+        self.id
+    }
+
+    pub(super) const fn query_command(&self) -> QueryDek {
+        QueryDek(self.id)
+    }
+
+    pub(super) const fn devx(&self) -> &sys::Object<Arc<sys::Pd>> {
+        &self.object
+    }
+
+    /// Asks the device for the key's state, and for what was to be remembered of it (`mlx5dv_dek_query`).
+    ///
+    /// # Errors
+    /// [`DevxError::Command`]: of a wrapped key, without a login, say.
+    pub fn query(&self) -> Result<DekInfo, DevxError> {
+        Ok(carry(&self.query_command(), |request, reply| self.object.query(request, reply))?.1)
+    }
+
+    /// Gives the key another value: its number stays, and so do the mkeys that were configured with it. When the key was used,
+    /// [`Device::sync_crypto`] comes between the last completion with the old value and this.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device cannot, or refuses: the key is as before.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::command::DekKey;
+    /// use mlx5_mkey::devx::{Dek, Device, DevxError};
+    /// /// All transfers with the key have completed.
+    /// fn rotate(device: &Device, dek: &mut Dek, key: DekKey<'_>) -> Result<(), DevxError> {
+    ///     device.sync_crypto()?;
+    ///     dek.replace(key)
+    /// }
+    /// ```
+    pub fn replace(&mut self, key: DekKey<'_>) -> Result<(), DevxError> {
+        let command = ModifyDek { dek: self.id, pd: self.domain.number()?, key };
+        command.check(&self.domain.report)?;
+        carry(&command, |request, reply| self.object.modify(request, reply)).map(|_| ())
+    }
+}
+
+impl Device {
+    /// Has the device forget the values of keys that it has used (SYNC_CRYPTO), see [`Dek::replace`].
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device cannot, or refuses.
+    pub fn sync_crypto(&self) -> Result<(), DevxError> {
+        SyncCrypto.check(&self.report)?;
+        self.execute(&SyncCrypto)
+    }
+}
+
+impl ProtectionDomain {
+    /// Loads a data encryption key. Its bytes are wiped from the mailbox; the caller's copy is the caller's to wipe.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`] where the device does not take keys in this form, or refuses.
+    pub fn create_dek(&self, key: DekKey<'_>, opaque: [u8; 8]) -> Result<Dek, DevxError> {
+        let command = CreateDek { pd: self.number()?, key, opaque };
+        command.check(&self.report)?;
+        let (object, dek): (_, DekObject) = self.create(&command)?;
+        Ok(Dek { id: dek, domain: Box::new(self.clone()), object })
+    }
+}

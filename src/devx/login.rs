@@ -1,0 +1,53 @@
+//! Crypto logins.
+
+use super::{Device, DevxError, carry, sys};
+use crate::command::{
+    CreateLogin, Credential, CredentialId, ImportKekId, LoginObject, LoginState, QueryLogin,
+};
+
+/// A crypto login. Keys that were loaded under it outlive it.
+pub struct Login {
+    object: sys::Object<sys::LoginPlace>,
+    login: LoginObject,
+}
+
+impl Login {
+    /// Logs out.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`], and the login, which is still there.
+    pub fn log_out(self) -> Result<(), (DevxError, Self)> {
+        let Self { object, login } = self;
+        object.destroy().map_err(|(error, object)| (error, Self { object, login }))
+    }
+
+    /// Asks the device whether the login is still valid.
+    ///
+    /// # Errors
+    /// [`DevxError::Command`].
+    pub fn state(&self) -> Result<LoginState, DevxError> {
+        let ((), state) = carry(&QueryLogin(self.login), |request, reply| self.object.query(request, reply))?;
+        Ok(state)
+    }
+}
+
+impl Device {
+    /// Logs in, so that wrapped keys can be loaded (`mlx5dv_crypto_login_create`). A context has one login at a time: the next one may
+    /// come when this is dropped. Threads share it, and keys that were loaded under it outlive it.
+    ///
+    /// # Errors
+    /// [`DevxError::LoggedIn`] while there is a login; [`DevxError::Command`] where the device cannot, or refuses.
+    pub fn login(
+        &self,
+        credential_id: CredentialId,
+        import_kek_id: ImportKekId,
+        credential: Credential<'_>,
+    ) -> Result<Login, DevxError> {
+        let command = CreateLogin { credential_id, import_kek_id, credential };
+        command.check(&self.report)?;
+        let place = self.context.login_place().ok_or(DevxError::LoggedIn)?;
+        let (object, login) =
+            carry(&command, |request, reply| sys::Object::create(&self.context, place, request, reply))?;
+        Ok(Login { object, login })
+    }
+}

@@ -1,0 +1,176 @@
+//! Registered memory, and pieces of it.
+
+#![allow(unsafe_code)] // Registering memory is the caller's promise, passed on to the seam.
+
+use super::{DevxError, ProtectionDomain, sys};
+use crate::mkey::{Access, KlmEntry};
+use crate::types::Key;
+use crate::wqe::Sge;
+use core::ops::Range;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// `IBV_ACCESS_*` bits for local write, remote write, remote read, remote atomic.
+pub(super) fn verbs_access(access: Access) -> u32 {
+    [
+        (Access::LOCAL_WRITE, 1),
+        (Access::REMOTE_WRITE, 2),
+        (Access::REMOTE_READ, 4),
+        (Access::REMOTE_ATOMIC, 8),
+    ]
+    .into_iter()
+    .filter(|(right, _)| access.contains(*right))
+    .map(|(_, bit)| bit)
+    .sum()
+}
+
+/// Registered memory of the caller's, or of a dma-buf. [`super::Buffer`] is memory that the shim owns.
+pub struct MemoryRegion {
+    region: sys::Mr,
+    address: u64,
+    length: usize,
+}
+
+impl MemoryRegion {
+    /// Ends the registration: the device cannot reach the memory any more.
+    ///
+    /// # Errors
+    /// [`DevxError::Call`]: the device may still reach the memory, which has to stay.
+    pub fn deregister(self) -> Result<(), DevxError> {
+        self.region.deregister()
+    }
+
+    /// Returns the address by which requests name its first byte.
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Returns how many bytes it has.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns the key for requests of this side.
+    pub fn lkey(&self) -> Key {
+        Key::from_raw(self.region.lkey())
+    }
+
+    /// Returns the key for requests of the peer.
+    pub fn rkey(&self) -> Key {
+        Key::from_raw(self.region.rkey())
+    }
+
+    /// Returns a piece as the layout of an mkey has it, as [`super::Buffer::entry`] does.
+    pub fn entry(&self, piece: Range<usize>) -> KlmEntry {
+        entry_of(self.sge(piece))
+    }
+
+    /// Returns a piece as requests have it, as [`super::Buffer::sge`] does.
+    pub fn sge(&self, piece: Range<usize>) -> Sge {
+        sge_of(self.address, self.length, self.lkey(), piece)
+    }
+}
+
+/// Returns a piece of `length` registered bytes at `address`. What is not in them is left out, and what is longer than a request
+/// can say.
+pub(super) fn sge_of(address: u64, length: usize, lkey: Key, piece: Range<usize>) -> Sge {
+    let start = piece.start.min(length);
+    let bytes = piece.end.clamp(start, length) - start;
+    Sge {
+        address: address.wrapping_add(start as u64),
+        length: u32::try_from(bytes).unwrap_or(u32::MAX),
+        lkey,
+    }
+}
+
+/// Returns the same piece as the layout of an mkey has it.
+pub(super) const fn entry_of(Sge { address, length, lkey }: Sge) -> KlmEntry {
+    KlmEntry { address, length, key: lkey }
+}
+
+impl ProtectionDomain {
+    /// Registers `length` bytes at `address` for the device (`ibv_reg_mr`).
+    ///
+    /// # Errors
+    /// [`DevxError::Call`] with what the kernel said.
+    ///
+    /// # Safety
+    /// - The memory stays mapped while the value lives, and for ever if [`MemoryRegion::deregister`] fails (dropping the value
+    ///   tells [`super::on_drop_error`] of that, and nobody else).
+    /// - Rust code does not use the memory in a way that conflicts with the device's reads and writes: until a request that names
+    ///   the key, or an mkey laid over the memory, has completed; and as long as a peer has a key to it, of the region or of such
+    ///   an mkey.
+    pub unsafe fn register(
+        &self,
+        address: *mut u8,
+        length: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, DevxError> {
+        // SAFETY: the caller vouches for the same.
+        let region = unsafe { sys::Mr::register(&self.pd, (), address, length, verbs_access(access)) };
+        let region = region.map_err(|(error, ())| error)?;
+        Ok(MemoryRegion { region, address: address.expose_provenance() as u64, length })
+    }
+
+    /// Registers a piece of a dma-buf, memory that another driver shares by a file descriptor: a GPU's, say. `piece` is in bytes
+    /// of the dma-buf. Requests and layouts name its bytes by addresses from `iova` on: any address with the same offset in a page
+    /// of the kernel as `piece.start`.
+    ///
+    /// The kernel holds a reference of its own (`dma_buf_get`) until the registration has ended: the descriptor may be closed, and
+    /// the memory stays.
+    ///
+    /// A processor that reads or writes the bytes through a mapping tells the exporter before and after (`DMA_BUF_IOCTL_SYNC`), or
+    /// it may see old ones. In which order other devices use the memory, the program decides.
+    ///
+    /// Source: ibv_reg_mr(3); in the kernel `uverbs_std_types_mr.c`, `umem_dmabuf.c`, `include/uapi/linux/dma-buf.h`.
+    ///
+    /// # Errors
+    /// - [`DevxError::Library`]: libibverbs has no `ibv_reg_dmabuf_mr`, which came with version 34 of rdma-core. All else works.
+    /// - [`DevxError::Call`] where `piece` is empty; and with what the kernel said: EINVAL where the descriptor is of no dma-buf, `piece` reaches past
+    ///   its end, `iova` has another offset in its page, or the peer may write and this side may not; EBADF where the descriptor is
+    ///   for nothing but its path (`O_PATH`); EPROTONOSUPPORT or EOPNOTSUPP where the kernel is older, or was built without paging on
+    ///   demand (`CONFIG_INFINIBAND_ON_DEMAND_PAGING`); and what the exporter said.
+    ///
+    /// # Safety
+    /// Rust code, in this process and in others that map the dma-buf, does not use the memory in a way that conflicts with the
+    /// device's reads and writes: until a request that names the key, or an mkey laid over the memory, has completed; and as long
+    /// as a peer has a key to it, of the region or of such an mkey. A region whose end failed ([`MemoryRegion::deregister`])
+    /// counts as there. What other devices and drivers do with the memory is not covered by this contract.
+    ///
+    /// ```no_run
+    /// use mlx5_mkey::devx::{DevxError, MemoryRegion, ProtectionDomain};
+    /// use mlx5_mkey::mkey::{Access, KlmEntry};
+    /// use std::os::fd::{AsFd, OwnedFd};
+    ///
+    /// /// Registers the second MiB of a dma-buf, and returns 4096 bytes of it for an mkey's layout.
+    /// fn second(pd: &ProtectionDomain, dmabuf: OwnedFd) -> Result<(MemoryRegion, KlmEntry), DevxError> {
+    ///     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    ///     // SAFETY: nobody maps this dma-buf.
+    ///     let region = unsafe { pd.register_dmabuf(dmabuf.as_fd(), 1 << 20..2 << 20, 0, access)? };
+    ///     let entry = region.entry(0..4096);
+    ///     Ok((region, entry))
+    /// }
+    /// ```
+    pub unsafe fn register_dmabuf(
+        &self,
+        dmabuf: BorrowedFd<'_>,
+        piece: Range<usize>,
+        iova: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, DevxError> {
+        if piece.is_empty() {
+            // The kernel's answer depends on where the piece begins in a page.
+            return Err(DevxError::call("registration of a dma-buf", io::ErrorKind::InvalidInput.into()));
+        }
+        let length = piece.len();
+        // SAFETY: the caller vouches for the same.
+        let region =
+            unsafe { sys::Mr::register_dmabuf(&self.pd, dmabuf, piece, iova, verbs_access(access))? };
+        Ok(MemoryRegion { region, address: iova, length })
+    }
+}
