@@ -142,9 +142,9 @@ impl<'q, 'r> SendRequest<'q, 'r> {
     /// Returns blocks to write, and what the control segment of the first says beside opcode and size.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize) -> Result<(&mut [Block], ControlFields), PostError> {
-        let SendState { producer, qpn_dword, signal_all, next_fence, .. } = &mut *self.state;
+        let SendState { producer, qpn_dword, next_flags, .. } = &mut *self.state;
         let (begin, flags) = (producer.producer(), self.flags);
-        let fields = ControlFields { qpn: *qpn_dword, begin, flags, always: *signal_all, fence: *next_fence };
+        let fields = ControlFields { qpn: *qpn_dword, begin, flags, default: *next_flags };
         Ok((producer.reserve(blocks, self.in_flight)?, fields))
     }
 
@@ -168,8 +168,8 @@ impl<'q, 'r> SendRequest<'q, 'r> {
             last = begin + (blocks + at) as u64;
             in_flight.file(last, *id, kind_at(at + 1), 1);
         }
-        let fence = if kind.changes_mkey() { state.umr_fence } else { RequestFlags::NONE };
-        (state.last, state.next_fence) = (last, fence);
+        state.last = last;
+        state.next_flags = if kind.changes_mkey() { state.flags_after_umr } else { state.flags };
         Ok(())
     }
 }

@@ -106,7 +106,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
     /// Returns the fence mode (PRM `fm`) that the next request gets if it asks for none: that of
     /// [`SendQueueConfig::umr_fence`] after a change of an mkey, else 0.
     pub const fn next_fence(&self) -> u8 {
-        self.state.next_fence.fence_mode()
+        self.state.next_flags.fence_mode()
     }
 
     /// Returns the doorbell record.

@@ -19,11 +19,10 @@ pub(super) struct SendState<'r> {
     qpn: Qpn,
     /// As control segments have it.
     pub(super) qpn_dword: U32,
-    /// What each request asks for (`signal_all`), and the fence of the next one.
-    pub(super) signal_all: RequestFlags,
-    pub(super) next_fence: RequestFlags,
-    /// The fence after a change of an mkey.
-    pub(super) umr_fence: RequestFlags,
+    /// What a request gets beside its own flags: each (`signal_all`), one after a change of an mkey (a fence), and the next one.
+    pub(super) flags: RequestFlags,
+    pub(super) flags_after_umr: RequestFlags,
+    pub(super) next_flags: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     pub(super) last: u64,
     max_inline_data: usize,
@@ -37,14 +36,15 @@ pub(super) struct SendState<'r> {
 impl<'r> SendState<'r> {
     pub(super) fn new(config: &SendQueueConfig, producer: SqProducer<'r>) -> Self {
         let max_octowords = config.max_octowords();
-        let flags = |set, flags| if set { flags } else { RequestFlags::NONE };
+        let flags = if config.signal_all { RequestFlags::SIGNALED } else { RequestFlags::NONE };
+        let flags_after_umr = flags.with(config.umr_fence_flags());
         Self {
             producer,
             qpn: config.qpn,
             qpn_dword: control::qpn_dword(config.qpn),
-            signal_all: flags(config.signal_all, RequestFlags::SIGNALED),
-            next_fence: flags(config.small_fence, config.umr_fence_flags()),
-            umr_fence: config.umr_fence_flags(),
+            flags,
+            flags_after_umr,
+            next_flags: if config.small_fence { flags_after_umr } else { flags },
             last: config.first_block.into(),
             max_inline_data: config.max_inline_data as usize,
             // Control, remote address and operands take three octowords. One segment is always allowed.
@@ -109,12 +109,12 @@ impl<'r> SendState<'r> {
     /// Begins anew at block 0.
     pub(super) const fn restart(&mut self) {
         self.producer.restart();
-        (self.last, self.next_fence) = (0, RequestFlags::NONE);
+        (self.last, self.next_flags) = (0, self.flags);
     }
 
     /// Has the next request wait for a change of an mkey.
     pub(super) const fn fence_next(&mut self) {
-        self.next_fence = self.umr_fence;
+        self.next_flags = self.flags_after_umr;
     }
 }
 

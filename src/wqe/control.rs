@@ -6,49 +6,64 @@ use crate::wire::ctrl::{FmCeSe, Opcode, OpcodeWord};
 use zerocopy::big_endian::U32;
 use zerocopy::transmute;
 
-/// Fence, completion and event flags of a request (PRM `fm_ce_se`).
+/// Fence, completion and event flags of a request (PRM `fm_ce_se`), as the third dword of a control segment has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub(crate) struct RequestFlags(u8);
+pub(crate) struct RequestFlags(#[cfg_attr(feature = "defmt", defmt(Debug2Format))] U32);
 
 impl RequestFlags {
     /// No fence, no completion but that of an error, no event.
-    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self::new(FmCeSe::new());
     /// Waits until the mkey changes before it are done, as devices need that can do with it. Each request after one must, so that it
     /// does not overtake it.
-    pub(crate) const AFTER_UMR: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_SMALL).into_bits());
+    pub(crate) const AFTER_UMR: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_SMALL));
     /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
-    pub(crate) const AFTER_UMR_STRONG: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_STRONG).into_bits());
+    pub(crate) const AFTER_UMR_STRONG: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_STRONG));
     /// Waits until the reads and atomics before it are done.
-    pub(crate) const FENCED: Self = Self(FmCeSe::new().with_fm(FmCeSe::FM_FENCE).into_bits());
+    pub(crate) const FENCED: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_FENCE));
     /// Gets a completion of its own.
-    pub(crate) const SIGNALED: Self = Self(FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS).into_bits());
+    pub(crate) const SIGNALED: Self = Self::new(FmCeSe::new().with_ce(FmCeSe::CE_ALWAYS));
     /// Raises a solicited event at the receiver.
-    pub(crate) const SOLICITED: Self = Self(FmCeSe::new().with_solicited(true).into_bits());
+    pub(crate) const SOLICITED: Self = Self::new(FmCeSe::new().with_solicited(true));
 
-    const FENCES: u8 = FmCeSe::new().with_fm(0b111).into_bits();
+    const FENCES: Self = Self::new(FmCeSe::new().with_fm(0b111));
+
+    const fn new(flags: FmCeSe) -> Self {
+        Self(U32::new(flags.into_bits() as u32))
+    }
 
     /// Returns the flags of both.
     #[inline]
     pub(crate) const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self(U32::new(self.0.get() | other.0.get()))
     }
 
-    /// Returns the flags with this fence, unless they have one.
+    /// Returns the flags of both; of two fences, the own.
     #[inline]
-    pub(crate) const fn or_fence(self, fence: Self) -> Self {
-        if self.0 & Self::FENCES == 0 { self.with(fence) } else { self }
+    pub(crate) const fn with_default(self, default: Self) -> Self {
+        self.with(if self.has(Self::FENCES) { default.without(Self::FENCES) } else { default })
+    }
+
+    /// Returns whether it has any of these.
+    #[inline]
+    const fn has(self, any: Self) -> bool {
+        self.0.get() & any.0.get() != 0
+    }
+
+    #[inline]
+    const fn without(self, other: Self) -> Self {
+        Self(U32::new(self.0.get() & !other.0.get()))
     }
 
     /// Returns the flags without a completion.
     #[inline]
     pub(crate) const fn silent(self) -> Self {
-        Self(self.0 & !Self::SIGNALED.0)
+        self.without(Self::SIGNALED)
     }
 
     /// Returns the flags as a control segment has them.
     pub(crate) const fn bits(self) -> FmCeSe {
-        FmCeSe::from_bits(self.0)
+        FmCeSe::from_bits(self.0.get() as u8)
     }
 
     /// Returns the fence mode.
@@ -66,17 +81,15 @@ pub(crate) struct ControlFields {
     pub(crate) begin: u64,
     /// What the request asks for.
     pub(crate) flags: RequestFlags,
-    /// What each request of the queue asks for (`signal_all`).
-    pub(crate) always: RequestFlags,
-    /// The fence that it gets if it asks for none.
-    pub(crate) fence: RequestFlags,
+    /// What it gets beside: a completion, if each request of the queue does (`signal_all`), and a fence, unless it asks for one.
+    pub(crate) default: RequestFlags,
 }
 
 impl ControlFields {
     /// Returns it for a work request that does not complete, also where all others do.
     #[inline]
     pub(crate) const fn silent(self) -> Self {
-        Self { flags: self.flags.silent(), always: RequestFlags::NONE, ..self }
+        Self { flags: self.flags.silent(), default: self.default.silent(), ..self }
     }
 }
 
@@ -94,12 +107,12 @@ pub(crate) fn write(
     fields: ControlFields,
     imm: u32,
 ) {
-    let ControlFields { qpn, begin, flags, always, fence } = fields;
+    let ControlFields { qpn, begin, flags, default } = fields;
     // See OpcodeWord, QpnDs and ControlSegment. Blocks count modulo 2^16, and a size has six bits.
     *segment = transmute!([
         U32::new(u32::from(begin as u16) << 8 | u32::from(opcode.0)),
         qpn | U32::new(octowords as u32),
-        U32::new(flags.or_fence(fence).with(always).0.into()),
+        flags.with_default(default).0,
         U32::new(imm),
     ]);
 }

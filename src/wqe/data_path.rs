@@ -4,7 +4,7 @@ use super::control::{self, ControlFields};
 use crate::error::PostError;
 use crate::types::Key;
 use crate::wire::ctrl::Opcode;
-use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader, RemoteAddressSegment};
+use crate::wire::data::{AtomicSegment, DataSegment, InlineHeader};
 use crate::wire::{Block, OCTOWORD_BYTES, Octoword};
 use core::slice::IterMut;
 use zerocopy::big_endian::{U32, U64};
@@ -183,8 +183,8 @@ impl<'a> DataPath<'a> {
             control::write(ctrl, self.opcode, self.octowords(), fields, self.imm);
         }
         if let Some(Remote { address, rkey }) = self.remote {
-            let (address, rkey) = (U64::new(address), U32::new(rkey.get()));
-            put(&mut slots, transmute!(RemoteAddressSegment { address, rkey, reserved: U32::ZERO }));
+            // See RemoteAddressSegment: the key, and zeros behind it.
+            put(&mut slots, transmute!([U64::new(address), U64::new(u64::from(rkey.get()) << 32)]));
         }
         if let Some(Operands { swap_add, compare }) = self.atomic {
             let (swap_add, compare) = (U64::new(swap_add), U64::new(compare));

@@ -64,11 +64,8 @@ impl<'a> RawWqe<'a> {
         ControlSegment {
             opmod_idx_opcode: word.with_wqe_index(fields.begin as u16).into_bits().into(),
             qpn_ds: fields.qpn | octowords,
-            fm_ce_se: flags(
-                self.control.flags(),
-                fields.flags.or_fence(fields.fence).with(fields.always).bits(),
-            )
-            .into_bits(),
+            fm_ce_se: flags(self.control.flags(), fields.flags.with_default(fields.default).bits())
+                .into_bits(),
             ..self.control
         }
     }

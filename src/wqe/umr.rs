@@ -97,7 +97,8 @@ impl<'a> Configuration<'a> {
         for (at, (block, &domain)) in set_psvs.iter_mut().zip(&prepared.psv_domains).enumerate().take(psvs) {
             let flags = if at + 1 == psvs { fields.flags } else { fields.flags.silent() };
             let begin = fields.begin + (umr_blocks + at) as u64;
-            let fields = ControlFields { begin, flags, fence: RequestFlags::AFTER_UMR, ..fields };
+            let fields =
+                ControlFields { begin, flags: flags.with_default(RequestFlags::AFTER_UMR), ..fields };
             write_set_psv(block, fields, mkey.psv(domain), prepared.psv_start(domain));
         }
         Ok(length)
