@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: instructions for each request.
 
 mod emulator;
+#[cfg(test)]
+mod goals;
 mod plot;
 mod record;
 mod table;
