@@ -90,6 +90,7 @@ const UNSAFE: &[&str] = &[
     "hil-tests/libmlx5/src/lib.rs",
     "hil-tests/src/board/devx.rs",
     "hil-tests/src/differential/ffi.rs",
+    "hil-tests/src/vectors/blue_flame.rs",
     "hil-tests/firmware/src/bench.rs",
     "hil-tests/firmware/src/boot.rs",
     "hil-tests/firmware/src/memory.rs",

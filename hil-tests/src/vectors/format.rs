@@ -68,7 +68,16 @@ pub struct Qp {
     pub head: u32,
     pub tail: u32,
     pub max_send_sge: usize,
+    pub bf: BlueFlameSpec,
     pub wq_sig: u8,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct BlueFlameSpec {
+    pub uuarn: u32,
+    pub buf_size: usize,
+    pub offset: usize,
+    pub prefer_bf: u8,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -262,6 +271,7 @@ pub struct ChainResult {
     pub wqes: Vec<WqeSpec>,
     pub dbrec: Option<Hex>,
     pub doorbell: Option<DoorbellSpec>,
+    pub bf_offset_after: usize,
     pub fm_cache_after: u8,
     pub sq_head_after: u32,
     pub mkeys_after: Vec<MkeyAfter>,
@@ -277,10 +287,14 @@ pub struct BlockSpec {
 #[derive(Clone, Debug, Deserialize)]
 pub struct WqeSpec {
     pub bb: usize,
+    pub ds: usize,
+    pub n_bb: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct DoorbellSpec {
+    pub offset: usize,
+    pub len: Option<usize>,
     pub kind: String,
     pub hex: Option<Hex>,
 }

@@ -3,6 +3,7 @@
 //! The format is that of `vectors/FORMAT.md`: [`mod@format`] reads it, [`mod@replay`] drives the library with it, [`mod@rules`] names
 //! where the library refuses on purpose what the reference accepts (`vectors/DIFFERENCES.md`).
 
+mod blue_flame;
 pub mod format;
 pub mod replay;
 pub mod rules;
@@ -85,6 +86,8 @@ pub struct Tally {
     pub configured: usize,
     /// Mkeys whose length and error count were compared: with those recorded, and with those before a refusal.
     pub mkeys: [usize; 2],
+    /// Doorbells for whole requests that were compared ([`Outcome::blue_flame`]).
+    pub blue_flame: [usize; 3],
 }
 
 impl Tally {
@@ -98,8 +101,9 @@ impl Tally {
     /// Replays one vector and counts its chains.
     fn add(&mut self, vector: &format::Vector, how: Replay) {
         self.sequences += 1;
-        let Outcome { verdicts, configured, mkeys } = replay::replay(vector, how);
+        let Outcome { verdicts, configured, mkeys, blue_flame } = replay::replay(vector, how);
         self.configured += configured;
+        self.blue_flame.iter_mut().zip(blue_flame).for_each(|(sum, count)| *sum += count);
         self.mkeys = [self.mkeys[0] + mkeys[0], self.mkeys[1] + mkeys[1]];
         for (number, verdict) in verdicts.into_iter().enumerate() {
             match verdict {
@@ -210,6 +214,7 @@ mod tests {
         not_compared: Vec<(&'static str, usize)>,
         configured: usize,
         mkeys: [usize; 2],
+        blue_flame: [usize; 3],
     }
 
     impl Counts {
@@ -220,6 +225,7 @@ mod tests {
                 not_compared: tally.not_compared.iter().map(|(reason, count)| (*reason, *count)).collect(),
                 configured: tally.configured,
                 mkeys: tally.mkeys,
+                blue_flame: tally.blue_flame,
             }
         }
 
@@ -241,7 +247,9 @@ mod tests {
             not_compared.sort_unstable();
             let (matched, refused) = (788, if lifted { 64 } else { 73 });
             // One chain has two mkeys, and one was refused behind a configuration of its own; 7 were refused on purpose.
-            Self { matched, refused, not_compared, configured: 613, mkeys: [matched + 1, refused - 1 + 7] }
+            let mkeys = [matched + 1, refused - 1 + 7];
+            // Of 16 vectors; two post behind a UMR what a queue that does not prefer BlueFlame does not copy.
+            Self { matched, refused, not_compared, configured: 613, mkeys, blue_flame: [4, 12, 2] }
         }
     }
 
@@ -267,5 +275,25 @@ mod tests {
         for how in Replay::all() {
             assert!(matches!(replay::replay(&vector, how).verdicts[0], Verdict::Differs(_)), "{how}");
         }
+    }
+
+    #[test]
+    fn a_doorbell_for_whole_requests_is_compared() {
+        let vector = read_file(&folder().join("blueflame.jsonl.gz")).unwrap().swap_remove(0);
+        let verdict = |change: &dyn Fn(&mut format::ChainResult)| {
+            let mut vector = vector.clone();
+            change(&mut vector.chains[0].result);
+            replay::replay(&vector, Replay { limits: Limits::Recorded, way: Way::Request }).verdicts[0]
+                .clone()
+        };
+        assert_eq!(verdict(&|_| {}), Verdict::Matched);
+        let changes: [&dyn Fn(&mut format::DoorbellSpec); 3] =
+            [&|rung| rung.offset ^= 256, &|rung| rung.len = Some(128), &|rung| rung.kind = "ctrl8".into()];
+        for change in changes {
+            let verdict = verdict(&|result| change(result.doorbell.as_mut().unwrap()));
+            assert!(matches!(verdict, Verdict::Differs(_)), "{verdict:?}");
+        }
+        let verdict = verdict(&|result| result.bf_offset_after ^= 256);
+        assert!(matches!(verdict, Verdict::Differs(_)), "{verdict:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Drives the library with the inputs of a vector and compares what it wrote.
 
+use super::blue_flame::{Page, Register, Written};
 use super::format::{
     Chain, Context, DomainSpec, Hex, InterleavedSpec, MkeyAfter, MkeySpec, Op, Qp, Ret, SgeSpec, Vector,
 };
@@ -25,17 +26,22 @@ const ENOMEM: u32 = 12;
 /// What the ring holds before a chain; a byte that the library forgets would show.
 const PATTERN: u8 = 0xa5;
 
-/// Remembers what the doorbell was rung with.
-#[derive(Default)]
-struct Recorder(Option<[u8; 8]>);
+/// Remembers what the doorbell was rung with, and rings that for whole requests where the reference has one.
+struct Recorder<'p> {
+    control: Option<[u8; 8]>,
+    register: Option<Register<'p>>,
+}
 
-impl Doorbell for Recorder {
+impl Doorbell for Recorder<'_> {
     fn ring(&mut self, last: &LastRequest<'_>) {
-        self.0 = Some(last.control());
+        self.control = Some(last.control());
+        if let Some(register) = &mut self.register {
+            register.ring(last);
+        }
     }
 }
 
-type Queue<'r> = SendQueue<'r, Recorder, MAX_BLOCKS>;
+type Queue<'r, 'p> = SendQueue<'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
 /// What came of a vector.
 #[derive(Debug, Default)]
@@ -47,6 +53,9 @@ pub struct Outcome {
     /// Mkeys whose length and error count were compared, once for each chain: with those recorded, and with those before a
     /// chain that was refused.
     pub mkeys: [usize; 2],
+    /// Doorbells that could take whole requests (BlueFlame): those that took 8 bytes and those that took a request, as the reference
+    /// wrote them, and those that took a request where the reference wrote 8 bytes because the queue does not prefer BlueFlame.
+    pub blue_flame: [usize; 3],
 }
 
 /// Replays all chains of a vector.
@@ -57,6 +66,7 @@ pub fn replay(vector: &Vector, how: Replay) -> Outcome {
         known: vector.mkeys.iter().map(Known::created).collect(),
         fence: vector.qp.fm_cache,
         outstanding: vector.qp.head.wrapping_sub(vector.qp.tail),
+        half: vector.qp.bf.offset,
     };
     let mut outcome = Outcome::default();
     let mut stopped = None;
@@ -84,6 +94,8 @@ struct State {
     known: Vec<Known>,
     fence: u8,
     outstanding: u32,
+    /// From the BlueFlame register to the half that is next, in bytes.
+    half: usize,
 }
 
 /// Length and error count of an mkey, and whether the device still has to be told the count.
@@ -152,7 +164,7 @@ fn judge(qp: &Qp, chain: &Chain, how: Replay, state: &mut State, outcome: &mut O
         (0, Ok(())) => {
             state.fence = posted.after.fence;
             state.outstanding = posted.after.outstanding;
-            match compare(qp, chain, &posted, &state.mkeys, &mut outcome.mkeys[0]) {
+            match compare(qp, chain, &posted, state, outcome) {
                 Ok(()) => {
                     state.known = chain.result.mkeys_after.iter().map(Known::recorded).collect();
                     outcome.configured += posted.configured;
@@ -193,7 +205,9 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
         small_fence: state.fence != 0,
         ..SendQueueConfig::new(Qpn::from_low_bits(qp.qpn))
     };
-    let mut queue = Queue::new(config, &mut ring, &record, Recorder::default()).ok()?;
+    let page = Page::new();
+    let mut recorder = Recorder { control: None, register: page.register(qp, state.half) };
+    let mut queue = Queue::new(config, &mut ring, &record, &mut recorder).ok()?;
     let mut driver = Driver {
         how,
         octowords: (max_inline_data as usize + 4) / 16,
@@ -206,12 +220,15 @@ fn post(qp: &Qp, chain: &Chain, how: Replay, state: &mut State) -> Option<Posted
     };
     let outcome = driver.run(&mut queue, chain);
     let configured = driver.configured;
-    let after = After {
+    let mut after = After {
         producer: queue.producer(),
         fence: queue.next_fence() << 5,
         outstanding: state.outstanding.wrapping_add(queue.outstanding()),
-        doorbell: queue.doorbell().0,
+        doorbell: queue.doorbell().control,
+        register: None,
     };
+    after.register =
+        recorder.register.as_mut().map(|register| (page.compare(qp, chain), page.next(register)));
     Some(Posted { outcome, ring, record, after, configured })
 }
 
@@ -249,16 +266,19 @@ struct After {
     fence: u8,
     outstanding: u32,
     doorbell: Option<[u8; 8]>,
+    /// What the doorbell for whole requests wrote, compared with what is recorded, and the half that is next.
+    register: Option<(Result<Written, String>, Option<usize>)>,
 }
 
 fn compare(
     qp: &Qp,
     chain: &Chain,
     posted: &Posted,
-    mkeys: &[Mkey],
-    compared: &mut usize,
+    state: &mut State,
+    outcome: &mut Outcome,
 ) -> Result<(), String> {
     let Posted { ring, record, after, .. } = posted;
+    let mkeys = &state.mkeys;
     let result = &chain.result;
     let equal = |what: &str, ours: u64, theirs: u64| {
         if ours == theirs { Ok(()) } else { Err(format!("{what} {ours:#x}, the reference has {theirs:#x}")) }
@@ -304,14 +324,23 @@ fn compare(
     match (&result.doorbell, after.doorbell) {
         (None, Some(_)) => return Err("doorbell rung".into()),
         (Some(_), None) => return Err("doorbell not rung".into()),
-        // The library writes the 8 bytes of the doorbell where the reference copies the whole request (BlueFlame).
+        // Of a whole request see below.
         (Some(spec), Some(ours)) if spec.kind == "ctrl8" => {
             let theirs = spec.hex.as_ref().map(|Hex(bytes)| bytes.as_slice());
             if theirs != Some(&ours[..]) {
                 return Err(format!("doorbell {ours:02x?}, the reference has {theirs:02x?}"));
             }
         }
+        (Some(_), Some(_)) if after.register.is_none() => {
+            return Err("the reference has written a whole request, the library has no such register".into());
+        }
         _ => {}
+    }
+    if let Some((written, half)) = &after.register {
+        let half = half.ok_or("the doorbell writes nothing")?;
+        equal("half of the register that is next", half as u64, result.bf_offset_after as u64)?;
+        state.half = half;
+        outcome.blue_flame[written.clone()? as usize] += 1;
     }
     if mkeys.len() != result.mkeys_after.len() {
         return Err(format!("{} mkeys, the reference has {}", mkeys.len(), result.mkeys_after.len()));
@@ -324,7 +353,7 @@ fn compare(
                 Known::recorded(theirs)
             ));
         }
-        *compared += 1;
+        outcome.mkeys[0] += 1;
     }
     Ok(())
 }
@@ -447,11 +476,11 @@ fn none(extra: &Option<super::format::Int>, what: &'static str) -> Step {
 }
 
 /// Requests on their way into the queue.
-type Out<'q, 'r> = Poster<'q, 'r, Recorder, MAX_BLOCKS>;
+type Out<'q, 'r, 'p> = Poster<'q, 'r, &'r mut Recorder<'p>, MAX_BLOCKS>;
 
 impl Driver<'_> {
     /// Runs all steps of a chain. What the reference posts up to one doorbell is posted together.
-    fn run(&mut self, queue: &mut Queue<'_>, chain: &Chain) -> Step {
+    fn run(&mut self, queue: &mut Queue<'_, '_>, chain: &Chain) -> Step {
         let mut ops = chain.ops.as_slice();
         while let [op, rest @ ..] = ops {
             ops = rest;
@@ -475,7 +504,7 @@ impl Driver<'_> {
     }
 
     /// Posts requests and rings the doorbell for them.
-    fn post(&mut self, queue: &mut Queue<'_>, ops: &[Op]) -> Step {
+    fn post(&mut self, queue: &mut Queue<'_, '_>, ops: &[Op]) -> Step {
         let mut out = self.how.way.open(queue);
         let mut posted = ops.iter().try_for_each(|op| self.apply(&mut out, op));
         if posted.is_ok() && self.open.is_some() {
@@ -510,7 +539,7 @@ impl Driver<'_> {
         mkey.set_tag(Key::from_raw(key).tag()).map_err(Refusal::Config)
     }
 
-    fn apply(&mut self, out: &mut Out<'_, '_>, op: &Op) -> Step {
+    fn apply(&mut self, out: &mut Out<'_, '_, '_>, op: &Op) -> Step {
         match op {
             Op::Abort => Ok(()),
             Op::Wr { wr_id, send_flags } => {
@@ -609,7 +638,7 @@ impl Driver<'_> {
         self.mkeys.get_mut(index).ok_or(Refusal::Inexpressible("mkey that is not there"))
     }
 
-    fn request<'p, 'r>(&self, out: &'p mut Out<'_, 'r>) -> Result<SendRequest<'p, 'r>, Refusal> {
+    fn request<'p, 'r>(&self, out: &'p mut Out<'_, 'r, '_>) -> Result<SendRequest<'p, 'r>, Refusal> {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
@@ -627,7 +656,7 @@ impl Driver<'_> {
         Ok(request)
     }
 
-    fn open_config(&mut self, out: &mut Out<'_, '_>, mkey: usize, setters: usize, reset: bool) -> Step {
+    fn open_config(&mut self, out: &mut Out<'_, '_, '_>, mkey: usize, setters: usize, reset: bool) -> Step {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
@@ -646,14 +675,14 @@ impl Driver<'_> {
         self.post_config_if_complete(out)
     }
 
-    fn setter(&mut self, out: &mut Out<'_, '_>, set: impl FnOnce(&mut OpenConfig) -> Step) -> Step {
+    fn setter(&mut self, out: &mut Out<'_, '_, '_>, set: impl FnOnce(&mut OpenConfig) -> Step) -> Step {
         let Some(open) = &mut self.open else { return inexpressible("setter without a configuration") };
         set(open)?;
         open.setters_to_come -= 1;
         self.post_config_if_complete(out)
     }
 
-    fn set_access(&mut self, out: &mut Out<'_, '_>, names: &[String]) -> Step {
+    fn set_access(&mut self, out: &mut Out<'_, '_, '_>, names: &[String]) -> Step {
         let access = access(names);
         self.setter(out, |open| {
             if open.access.is_some() {
@@ -664,7 +693,7 @@ impl Driver<'_> {
         })
     }
 
-    fn set_layout(&mut self, out: &mut Out<'_, '_>, layout: Result<OwnedLayout, Refusal>) -> Step {
+    fn set_layout(&mut self, out: &mut Out<'_, '_, '_>, layout: Result<OwnedLayout, Refusal>) -> Step {
         self.setter(out, |open| {
             match &open.layout {
                 Some(OwnedLayout::List(entries)) if entries.is_empty() => {
@@ -678,7 +707,7 @@ impl Driver<'_> {
         })
     }
 
-    fn post_config_if_complete(&mut self, out: &mut Out<'_, '_>) -> Step {
+    fn post_config_if_complete(&mut self, out: &mut Out<'_, '_, '_>) -> Step {
         if self.open.as_ref().is_none_or(|open| open.setters_to_come > 0) {
             return Ok(());
         }
@@ -722,11 +751,11 @@ impl Driver<'_> {
         Ok(())
     }
 
-    fn post_data(&mut self, out: &mut Out<'_, '_>, sges: &[Sge]) -> Step {
+    fn post_data(&mut self, out: &mut Out<'_, '_, '_>, sges: &[Sge]) -> Step {
         self.post_payload(out, Payload::Sges(sges))
     }
 
-    fn post_payload(&mut self, out: &mut Out<'_, '_>, payload: Payload<'_>) -> Step {
+    fn post_payload(&mut self, out: &mut Out<'_, '_, '_>, payload: Payload<'_>) -> Step {
         let Some(op) = self.data.take() else { return inexpressible("payload without a request") };
         let request = self.request(out)?;
         match op {
@@ -887,7 +916,7 @@ fn crypto(op: &Op) -> Result<Crypto, Refusal> {
     })
 }
 
-fn cancel(queue: &mut Queue<'_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
+fn cancel(queue: &mut Queue<'_, '_>, id: u64, hw_counter: u32, chain: &Chain) -> Step {
     // The device's counter counts on; the reference looks at its low bits only.
     let before = chain.result.pi_before.0 as u32;
     let mask = queue.free_blocks() + queue.producer().wrapping_sub(before) - 1;

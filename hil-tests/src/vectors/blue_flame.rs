@@ -1,0 +1,149 @@
+//! The library's doorbell for whole requests (BlueFlame), over memory in place of the register.
+
+#![allow(unsafe_code)]
+
+use super::format::{Chain, Hex, Qp, WqeSpec};
+use mlx5_mkey::queue::{BlueFlame, Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
+use mlx5_mkey::types::Qpn;
+use mlx5_mkey::wire::Wqebb;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a half of the register, in all recordings.
+const HALF: usize = 256;
+const WORD: usize = size_of::<u64>();
+const WORDS: usize = 2 * HALF / WORD;
+
+/// What the memory holds before the doorbell is rung.
+const PATTERN: u8 = 0x5a;
+
+/// The memory.
+#[repr(align(64))]
+pub(super) struct Page([AtomicU64; WORDS]);
+
+impl Page {
+    pub(super) fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS])
+    }
+
+    /// Returns the doorbell of a queue pair whose next half is this one; `None` where the reference has no such register.
+    pub(super) fn register(&self, qp: &Qp, offset: usize) -> Option<Register<'_>> {
+        if qp.bf.uuarn == 0 || qp.bf.buf_size != HALF {
+            return None;
+        }
+        // SAFETY: the page has two halves, aligned to 64 bytes, of words that may change while they are borrowed. The value that is
+        // returned borrows them. No device reads what it writes.
+        let doorbell = unsafe { BlueFlame::new(NonNull::from(&self.0).cast(), HALF) };
+        let mut register = Register { doorbell, page: PhantomData };
+        if self.next(&mut register) != Some(offset) {
+            register.ring();
+        }
+        self.clear();
+        Some(register)
+    }
+
+    /// Returns where the doorbell writes next. It is rung twice, so that the same half is next as before.
+    pub(super) fn next(&self, register: &mut Register<'_>) -> Option<usize> {
+        self.clear();
+        register.ring();
+        let begin = self.bytes().iter().position(|byte| *byte != PATTERN);
+        register.ring();
+        begin
+    }
+
+    fn clear(&self) {
+        let word = u64::from_ne_bytes([PATTERN; WORD]);
+        self.0.iter().for_each(|place| place.store(word, Ordering::Relaxed));
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect()
+    }
+
+    /// Compares what the doorbell has written for a chain with what the reference wrote.
+    ///
+    /// # Errors
+    /// What differs.
+    pub(super) fn compare(&self, qp: &Qp, chain: &Chain) -> Result<Written, String> {
+        let result = &chain.result;
+        let rung = result.doorbell.as_ref().ok_or("nothing was rung for")?;
+        let last = result.wqes.last().ok_or("rung for no request")?;
+        let written = match rung.kind.as_str() {
+            "blueflame" => Written::Request,
+            // Without `prefer_bf` the reference copies requests with inline data only, UMRs among them.
+            "ctrl8" if qp.bf.prefer_bf == 0 && result.wqes.len() == 1 && fits(last) => Written::Preferred,
+            "ctrl8" => Written::Control,
+            other => return Err(format!("recorded is a doorbell of a kind {other}")),
+        };
+        let mut expected: Vec<Option<u8>> = vec![Some(PATTERN); 2 * HALF];
+        let bytes = if written == Written::Control {
+            let Hex(bytes) = rung.hex.clone().unwrap_or_default();
+            bytes.into_iter().map(Some).collect()
+        } else {
+            request(chain, last)?
+        };
+        if rung.len.is_some_and(|len| written == Written::Request && len != bytes.len()) {
+            return Err(format!("{} bytes, recorded are {:?}", bytes.len(), rung.len));
+        }
+        let place = expected.get_mut(rung.offset..rung.offset + bytes.len());
+        place.ok_or("recorded behind the register's end")?.copy_from_slice(&bytes);
+        for (offset, (ours, theirs)) in self.bytes().into_iter().zip(expected).enumerate() {
+            if let Some(theirs) = theirs.filter(|theirs| ours != *theirs) {
+                return Err(format!("register, byte {offset}: {ours:#x}, the reference has {theirs:#x}"));
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// What was written to the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// The first 8 bytes, as the reference does.
+    Control,
+    /// The whole request, as the reference does.
+    Request,
+    /// The whole request, where the reference writes 8 bytes as the queue does not prefer BlueFlame.
+    Preferred,
+}
+
+/// Returns whether a request that is alone can be copied.
+fn fits(wqe: &WqeSpec) -> bool {
+    wqe.ds > 1 && wqe.ds * 16 <= HALF
+}
+
+/// Returns the bytes of a request as recorded, `None` for those that the reference left alone.
+fn request(chain: &Chain, wqe: &WqeSpec) -> Result<Vec<Option<u8>>, String> {
+    let blocks = chain.result.bbs.iter().skip_while(|block| block.bb != wqe.bb).take(wqe.n_bb);
+    let mut bytes = Vec::new();
+    for block in blocks {
+        let is_free =
+            |at: usize| block.untouched.iter().any(|&(start, len)| (start..start + len).contains(&at));
+        bytes.extend(block.hex.0.iter().enumerate().map(|(at, byte)| (!is_free(at)).then_some(*byte)));
+    }
+    if bytes.len() == wqe.n_bb * size_of::<Wqebb>() { Ok(bytes) } else { Err("blocks are missing".into()) }
+}
+
+/// A doorbell that writes to a [`Page`].
+pub(super) struct Register<'p> {
+    doorbell: BlueFlame,
+    page: PhantomData<&'p Page>,
+}
+
+impl Register<'_> {
+    /// Rings for a request of one octoword on a queue of its own: of it the first 8 bytes are written.
+    fn ring(&mut self) {
+        let (mut ring, record) = ([Wqebb::ZERO], DoorbellRecord::new());
+        let config = SendQueueConfig::new(Qpn::from_low_bits(1));
+        let mut queue = SendQueue::<_, 1>::new(config, &mut ring, &record, self).expect("a ring of a block");
+        queue.request(0).nop().expect("a block is free");
+        queue.ring_doorbell();
+    }
+}
+
+impl Doorbell for Register<'_> {
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.doorbell.ring(last);
+    }
+}
