@@ -14,7 +14,7 @@ use std::env::consts::ARCH;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use xtask::run::{self, cargo};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
@@ -24,26 +24,28 @@ cargo xtask bench [--host] [--json | --svg FILE | --record | --readme]
 cargo xtask bench --emulator [--json]
 
 Counts the instructions of each request under callgrind: what the library executes, from native
-values to the doorbell; what the installed libmlx5 does for the same request in the same process,
-for one thread and without BlueFlame (MLX5_SINGLE_THREADED=1, MLX5_SHUT_UP_BF=1: in its locks it
-would be counted together with the software device, which takes its turns there); a bare copy of the
-same bytes with its doorbell; and a floor, the least that was written by hand for a few works. The
-program is built in two profiles: release, as cargo builds by default, and lto, with fat LTO and one
-codegen unit ([profile.bench]). libmlx5 is counted once, and has the same counts in both.
+values to the doorbell; what the installed libmlx5 does for the same request, as it comes, with its
+locks, which nobody else wants, and BlueFlame; libmlx5 stripped of these, for one thread and without
+BlueFlame (MLX5_SINGLE_THREADED=1, MLX5_SHUT_UP_BF=1); a bare copy of the same bytes with its
+doorbell; and a floor, the least that was written by hand for a few works. The program is built in
+two profiles: release, as cargo builds by default, and lto, with fat LTO and one codegen unit
+([profile.bench]). libmlx5 is counted once, and has the same counts in both. The software device
+takes its turns where libmlx5 gives a lock back; that is not counted.
 
 The same for the Cortex-A72 and the Cortex-A78 (no libmlx5 there, release only): a bare-metal image
 in QEMU, which counts instructions as a clock.
 
 A count is the difference of two runs, one with more requests, so that nothing else is in it;
-the same program always has the same counts. How long libmlx5 takes in relation to the library, the
-median of rounds in which both have their turn, is for information: it depends on the machine and on
-the moment.
+the same program always has the same counts. How long the stripped libmlx5 takes in relation to the
+library, the median of rounds in which both have their turn, is for information: it depends on the
+machine and on the moment.
 
   --host       on this machine only
   --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"profile\":
-               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"copy\", \"floor\",
-               \"time\"}]}: instructions for a request, null where a side does not do the work; time
-               is that of libmlx5 divided by the library's, null where it is not measured
+               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\",
+               \"floor\", \"time\"}]}: instructions for a request, null where a side does not do the
+               work; time is that of the stripped libmlx5 divided by the library's, null where it is
+               not measured
   --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
   --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
   --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
@@ -60,17 +62,46 @@ What the works are is said in hil-tests/benches/src/lib.rs.
 /// What callgrind calls the function that is counted.
 const COUNTED: &str = "bench::bench_counted_region";
 
+/// The library that the software device is in.
+const DEVICE: &str = "libmlx5_uverbs.so";
+
 /// How the device takes keys, and its engine.
 const PLAIN_KEYS: &str = "plaintext";
 const ENGINE: &str = "multi-block";
 
-/// The arguments of the program that counts everything on this machine, and that counts what depends on the profile.
+/// The arguments of the program that counts everything on this machine, that counts libmlx5, and that counts what depends on the
+/// profile.
 const ALL_SIDES: &[&str] = &["count"];
+const LIBMLX5: &[&str] = &["count", "libmlx5"];
 const WITHOUT_LIBMLX5: &[&str] = &["count", "ours", "copy", "floor"];
 
-/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes. The software device takes its turns in its locks, and would
-/// be counted with it.
-const ALONE: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
+/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
+const STRIPPED: [(&str, &str); 2] = [("MLX5_SINGLE_THREADED", "1"), ("MLX5_SHUT_UP_BF", "1")];
+
+/// How libmlx5 is set up.
+#[derive(Clone, Copy)]
+enum Libmlx5 {
+    /// With locks and BlueFlame.
+    AsItComes,
+    /// For one thread, and without BlueFlame.
+    Stripped,
+}
+
+impl Libmlx5 {
+    /// Has a program find libmlx5 so, whatever is set around it.
+    fn set_up(self, command: &mut Command) {
+        for (variable, value) in STRIPPED {
+            match self {
+                Self::AsItComes => command.env_remove(variable),
+                Self::Stripped => command.env(variable, value),
+            };
+        }
+    }
+}
+
+/// The functions of locks. libmlx5 calls those of the software device, which takes its turns there, and these call those of the C
+/// library: callgrind stops counting in the first and goes on in the second, so that all of the lock is counted and nothing else.
+const LOCKS: &str = "pthread_spin_*";
 
 /// Which functions of the C library there are depends on the machine, unless it is told: those of SSE2.
 const PLAIN_MACHINE: &str = "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX2,-AVX,-ERMS,-FSRM";
@@ -127,14 +158,12 @@ fn everywhere() -> Result<Counts, String> {
 fn native() -> Result<Counts, String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let compilers = vec![(ARCH.into(), record::version(&rustc)?)];
-    let mut rows = count(Profile::Release, ALL_SIDES)?;
-    let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5)?;
-    for row in &mut optimised {
-        if let Some(same) = rows.iter().find(|same| same.is_work_of(row)) {
-            // What is installed does not depend on how the program was built.
-            row.counts[1] = same.counts[1];
-        }
-    }
+    let mut rows = count(Profile::Release, ALL_SIDES, Libmlx5::Stripped)?;
+    let whole = count(Profile::Release, LIBMLX5, Libmlx5::AsItComes)?;
+    rows.iter_mut().for_each(|row| row.take_libmlx5(&whole));
+    let mut optimised = count(Profile::Lto, WITHOUT_LIBMLX5, Libmlx5::Stripped)?;
+    // What is installed does not depend on how the program was built.
+    optimised.iter_mut().for_each(|row| row.take_libmlx5(&rows));
     rows.extend(optimised);
     Ok(Counts { compilers, rows })
 }
@@ -197,7 +226,7 @@ fn faults_to(out: &mut dyn Write, faults: &[String]) -> Result<(), String> {
 
 /// Counts for each number of scatter entries and draws it.
 fn draw(file: &str) -> Result<String, String> {
-    let rows = count(Profile::Lto, &["plot"])?;
+    let rows = count(Profile::Lto, &["plot"], Libmlx5::Stripped)?;
     let picture = plot::svg(&rows)?;
     fs::write(file, picture).map_err(|error| format!("{file}: {error}"))?;
     plot::slopes(&rows)
@@ -214,7 +243,7 @@ fn program(profile: Profile) -> Result<PathBuf, String> {
 }
 
 /// Counts instructions of what the program does with these arguments.
-fn count(profile: Profile, arguments: &[&str]) -> Result<Vec<Row>, String> {
+fn count(profile: Profile, arguments: &[&str], libmlx5: Libmlx5) -> Result<Vec<Row>, String> {
     let program = program(profile)?;
     let folder = run::root().join("target/bench");
     // Dumps of an earlier run would be taken for those of this one.
@@ -225,21 +254,32 @@ fn count(profile: Profile, arguments: &[&str]) -> Result<Vec<Row>, String> {
         "valgrind".into(),
         "--quiet".into(),
         "--tool=callgrind".into(),
+        // Names in full: DEVICE is looked for.
+        "--compress-strings=no".into(),
         "--collect-atstart=no".into(),
         format!("--toggle-collect={COUNTED}"),
+        format!("--toggle-collect={LOCKS}"),
+        // Locks that are taken outside of it.
+        format!("--zero-before={COUNTED}"),
         format!("--dump-after={COUNTED}"),
         format!("--callgrind-out-file={}", dump.display()),
         program.display().to_string(),
     ];
     words.extend(arguments.iter().copied().map(String::from));
     let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
-    command.envs(ALONE);
+    libmlx5.set_up(&mut command);
     // Functions are found when the program starts, not in what is counted.
     command.env("LD_BIND_NOW", "1").env("GLIBC_TUNABLES", PLAIN_MACHINE);
     let lines = run::answer(command)?;
     let totals = lines.lines().zip(1..).map(|(line, number)| {
         let file = dump.with_extension(number.to_string());
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let of_device = record::counted_in(&text, DEVICE);
+        if of_device != 0 {
+            return Err(format!(
+                "{line}: {of_device} instructions of the software device are counted as well"
+            ));
+        }
         let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
         let total = total.and_then(|total| total.trim().parse().ok());
         Ok((line, total.ok_or(format!("{} has no sum", file.display()))?))
@@ -253,7 +293,7 @@ fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     for profile in Profile::ALL {
         let words = vec![program(profile)?.display().to_string(), "time".into()];
         let mut command = emulate::command(words, PLAIN_KEYS, ENGINE)?;
-        command.envs(ALONE);
+        Libmlx5::Stripped.set_up(&mut command);
         let lines = run::answer(command)?;
         for line in lines.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -277,5 +317,7 @@ fn conditions() -> String {
     let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let name = name.map_or("an unknown CPU", |(_, name)| name);
     let date = run::answer(run::program("date", &["-u", "+%F"])).unwrap_or_default();
-    format!("time: libmlx5's divided by the library's, median of rounds, on {name}, {date}\n")
+    format!(
+        "stripped: libmlx5 for one thread, without BlueFlame; time: its divided by the library's, median of rounds, on {name}, {date}\n"
+    )
 }

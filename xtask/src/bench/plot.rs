@@ -7,13 +7,16 @@ use std::fmt::Write as _;
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 92.0;
+const RIGHT: f64 = 124.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 48.0;
 
 /// Sides that are drawn: what they are in rows, their names and their colours.
-const SIGNS: [(&str, &str, &str); 3] =
-    [("ours", "ours", "#0b6e4f"), ("libmlx5", "libmlx5", "#b3402a"), ("copy", "bare copy", "#777777")];
+const SIGNS: [(&str, &str, &str); 3] = [
+    ("ours", "ours", "#0b6e4f"),
+    ("libmlx5_stripped", "libmlx5, stripped", "#b3402a"),
+    ("copy", "bare copy", "#777777"),
+];
 
 /// The points of one side: entries, instructions.
 fn points(rows: &[Row], side: &str) -> Vec<(f64, f64)> {

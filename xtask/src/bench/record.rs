@@ -5,9 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use xtask::run;
 
-/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 for one thread and without BlueFlame; a bare
-/// copy of the same bytes; and the least that is written by hand.
-pub(super) const SIDES: [&str; 4] = ["ours", "libmlx5", "copy", "floor"];
+/// Who is counted, in the order of [`Row::counts`]: the library; libmlx5 as it comes; libmlx5 for one thread and without BlueFlame;
+/// a bare copy of the same bytes; and the least that is written by hand.
+pub(super) const SIDES: [&str; 5] = ["ours", "libmlx5", "libmlx5_stripped", "copy", "floor"];
 
 /// How the program that is counted was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub(super) struct Row {
     /// Requests for each doorbell, completions for each poll.
     pub(super) batch: u32,
     /// Of each side, where it does the work.
-    pub(super) counts: [Option<f64>; 4],
-    /// How many times longer libmlx5 takes than the library, where that was measured. It is not recorded.
+    pub(super) counts: [Option<f64>; SIDES.len()],
+    /// How many times longer the stripped libmlx5 takes than the library, where that was measured. It is not recorded.
     pub(super) time: Option<f64>,
 }
 
@@ -78,8 +78,17 @@ impl Row {
         (&self.arch, self.profile) == (&other.arch, other.profile) && self.is_work_of(other)
     }
 
+    /// Takes the counts of libmlx5 from the row of the same work, where that has some: it was counted apart.
+    pub(super) fn take_libmlx5(&mut self, from: &[Self]) {
+        let Some(same) = from.iter().find(|same| same.is_work_of(self)) else { return };
+        let sides = SIDES.iter().zip(self.counts.iter_mut().zip(same.counts));
+        for (_, (count, other)) in sides.filter(|(side, _)| side.starts_with("libmlx5")) {
+            *count = count.or(other);
+        }
+    }
+
     /// Returns whether it is of the same work.
-    pub(super) fn is_work_of(&self, other: &Self) -> bool {
+    fn is_work_of(&self, other: &Self) -> bool {
         (&self.work, self.batch) == (&other.work, other.batch)
     }
 }
@@ -103,7 +112,7 @@ pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Resu
         let count = long.saturating_sub(*short) as f64 / f64::from(requests);
         if rows.last().is_none_or(|row| row.work != work || row.batch != batch) {
             let (arch, work) = (arch.into(), work.into());
-            rows.push(Row { arch, profile, work, batch, counts: [None; 4], time: None });
+            rows.push(Row { arch, profile, work, batch, counts: [None; SIDES.len()], time: None });
         }
         if let Some(place) = rows.last_mut().and_then(|row| row.counts.get_mut(side)) {
             // As many digits as are kept.
@@ -111,6 +120,24 @@ pub(super) fn rows(arch: &str, profile: Profile, totals: &[(&str, u64)]) -> Resu
         }
     }
     Ok(rows)
+}
+
+/// Returns how many of the instructions in a dump of callgrind are a library's own.
+pub(super) fn counted_in(dump: &str, library: &str) -> u64 {
+    let (mut inside, mut in_callee, mut sum) = (false, false, 0);
+    for line in dump.lines() {
+        if let Some(object) = line.strip_prefix("ob=") {
+            inside = object.ends_with(library);
+        } else if line.starts_with("calls=") {
+            // The next line says what all that was called took.
+            in_callee = true;
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            let count = line.split(' ').nth(1).and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+            sum += if inside && !in_callee { count } else { 0 };
+            in_callee = false;
+        }
+    }
+    sum
 }
 
 /// Counts, and by which compiler what was counted had been built, for each architecture.
@@ -127,7 +154,7 @@ impl Counts {
     }
 }
 
-const HEAD: &str = "arch,profile,work,batch,ours,libmlx5,copy,floor";
+const HEAD: &str = "arch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor";
 
 fn file() -> PathBuf {
     run::root().join("hil-tests/benches/counts.csv")
@@ -179,10 +206,10 @@ fn parse(text: &str) -> Option<Counts> {
     }
     let row = |line: &str| {
         let words: Vec<&str> = line.split(',').collect();
-        let [arch, profile, work, batch, ours, libmlx5, copy, floor] = words[..] else {
+        let [arch, profile, work, batch, ref counts @ ..] = words[..] else {
             return None;
         };
-        let count = |word: &str| match word {
+        let count = |word: &&str| match *word {
             "" => Some(None),
             word => word.parse().ok().map(Some),
         };
@@ -191,7 +218,7 @@ fn parse(text: &str) -> Option<Counts> {
             profile: Profile::named(profile)?,
             work: work.into(),
             batch: batch.parse().ok()?,
-            counts: [count(ours)?, count(libmlx5)?, count(copy)?, count(floor)?],
+            counts: counts.iter().map(count).collect::<Option<Vec<_>>>()?.try_into().ok()?,
             time: None,
         })
     };
@@ -229,7 +256,7 @@ mod tests {
     use super::*;
 
     fn row(work: &str, ours: f64) -> Row {
-        let counts = [Some(ours), None, Some(41.0), None];
+        let counts = [Some(ours), None, None, Some(41.0), None];
         let profile = Profile::Release;
         Row { arch: "x86_64".into(), profile, work: work.into(), batch: 1, counts, time: None }
     }
@@ -242,7 +269,7 @@ mod tests {
         for text in [
             "",
             "# x86_64: rustc 1\n",
-            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,copy,floor\nx86_64,release,list1,1,2,3\n",
+            "# x86_64: rustc 1\narch,profile,work,batch,ours,libmlx5,libmlx5_stripped,copy,floor\nx86_64,release,list1,1,2,3\n",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
@@ -262,6 +289,29 @@ mod tests {
     }
 
     #[test]
+    fn the_rows_of_a_library_are_told_from_what_it_calls() {
+        let dump = "events: Ir\nob=/lib/libc.so\nfn=f\n0 1\n+3 2\nob=/lib/device.so\nfn=g\n7 10\n\
+                    cob=/lib/libc.so\ncfn=f\ncalls=1 0 \n8 100\n* 20\nob=/lib/libc.so\nfn=h\n0 1000\n\
+                    totals: 1133\n";
+        assert_eq!(counted_in(dump, "device.so"), 30);
+        assert_eq!(counted_in(dump, "libc.so"), 1003);
+        assert_eq!(counted_in(dump, "other.so"), 0);
+    }
+
+    #[test]
+    fn libmlx5_is_taken_from_where_it_was_counted() {
+        let counted = [None, Some(524.0), Some(427.0), Some(9.0), Some(9.0)];
+        let others = [Row { counts: counted, ..row("list1", 1.0) }];
+        let mut rows = [row("list1", 50.0), row("list4", 60.0)];
+        rows.iter_mut().for_each(|row| row.take_libmlx5(&others));
+        assert_eq!(rows[0].counts, [Some(50.0), Some(524.0), Some(427.0), Some(41.0), None]);
+        assert_eq!(rows[1], row("list4", 60.0));
+        rows[0].counts[2] = Some(1.0);
+        rows[0].take_libmlx5(&others);
+        assert_eq!(rows[0].count("libmlx5_stripped"), Some(1.0));
+    }
+
+    #[test]
     fn growth_and_missing_rows_are_told() {
         let recorded = [row("list1", 100.0), row("list4", 100.0)];
         assert_eq!(compare(&recorded, &[row("list1", 102.0), row("list4", 50.0)]), [""; 0]);
@@ -270,7 +320,7 @@ mod tests {
         assert_eq!(compare(&recorded[..1], &[row("list1", 100.0), row("list4", 100.0)]).len(), 1);
         let lto = Row { profile: Profile::Lto, ..row("list1", 100.0) };
         assert_eq!(compare(&recorded[..1], &[lto]).len(), 2);
-        let uncounted = Row { counts: [None; 4], ..row("list1", 1.0) };
+        let uncounted = Row { counts: [None; SIDES.len()], ..row("list1", 1.0) };
         assert_eq!(compare(&recorded[..1], &[uncounted]).len(), 1);
     }
 }

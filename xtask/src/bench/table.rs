@@ -5,18 +5,18 @@ use std::fmt::Write as _;
 use std::fs;
 use xtask::run;
 
-/// The table with everything, and in its last column how much longer libmlx5 takes.
+/// The table with everything, and in its last column how much longer the stripped libmlx5 takes.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut text = String::from(
-        "instructions for a request                        batch      ours   libmlx5      copy     floor  time\n",
+        "instructions for a request                        batch      ours   libmlx5  stripped      copy     floor  time\n",
     );
     for row in rows {
-        let [ours, libmlx5, copy, floor] = row.counts.map(|count| number(count, 1));
+        let [ours, libmlx5, stripped, copy, floor] = row.counts.map(|count| number(count, 1));
         let name = format!("{} ({}, {})", row.work, row.arch, row.profile.name());
         // Writing to a string cannot fail, as below.
         let _ = writeln!(
             text,
-            "{name:48} {:6} {ours:>9} {libmlx5:>9} {copy:>9} {floor:>9} {:>5}",
+            "{name:48} {:6} {ours:>9} {libmlx5:>9} {stripped:>9} {copy:>9} {floor:>9} {:>5}",
             row.batch,
             number(row.time, 1),
         );
@@ -76,17 +76,19 @@ fn shown(rows: &[Row], arch: &str, profile: Profile, like: (&str, u32), side: &s
     number(row.and_then(|row| row.count(side)), 0)
 }
 
-/// Returns a line of counts: the library's in both profiles, and those of libmlx5.
+/// Returns a line of counts: the library's in both profiles, and those of libmlx5, as it comes and stripped.
 fn line(rows: &[Row], name: &str, like: (&str, u32)) -> String {
     let of = |profile, side| shown(rows, FIRST, profile, like, side);
     let ours = Profile::ALL.map(|profile| of(profile, "ours"));
-    format!("| {name} | {} | {} |", ours.join(" | "), of(Profile::Release, "libmlx5"))
+    let libmlx5 = ["libmlx5", "libmlx5_stripped"].map(|side| of(Profile::Release, side));
+    format!("| {name} | {} | {} |", ours.join(" | "), libmlx5.join(" | "))
 }
 
 /// The table of the README.
 fn five_lines(rows: &[Row]) -> String {
-    let mut text =
-        String::from("| instructions on x86-64 | release | fat LTO | libmlx5 |\n|---|--:|--:|--:|\n");
+    let mut text = String::from(
+        "| instructions on x86-64 | release | fat LTO | libmlx5 | libmlx5, stripped |\n|---|--:|--:|--:|--:|\n",
+    );
     for (work, name) in LINES {
         let _ = writeln!(text, "{}", line(rows, name, (work, 1)));
     }
@@ -99,9 +101,9 @@ fn all_lines(rows: &[Row]) -> String {
     for (batch, title) in [(1, "one at a time"), (16, "16 at a time")] {
         let _ = write!(
             text,
-            "| {title} | release | fat LTO | libmlx5 | copy | floor | A72 | A72 copy | A78 | A78 copy |\n\
+            "| {title} | release | fat LTO | libmlx5 | stripped | copy | floor | A72 | A72 copy | A78 | A78 copy |\n\
              |---|{}\n",
-            "--:|".repeat(9)
+            "--:|".repeat(10)
         );
         let is_shown =
             |row: &&Row| row.arch == FIRST && row.profile == Profile::Release && row.batch == batch;
@@ -171,11 +173,11 @@ mod tests {
             profile: Profile::Lto,
             work: "completion1".into(),
             batch: 1,
-            counts: [Some(30.0), Some(196.5), None, Some(48.0)],
+            counts: [Some(30.0), Some(206.5), Some(196.5), None, Some(48.0)],
             time: Some(3.25),
         };
         let expected = "{\"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
-                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 196.5, \
+                        \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \"libmlx5_stripped\": 196.5, \
                         \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
         assert_eq!(json(&[row]), expected);
     }

@@ -2,7 +2,7 @@
 //!
 //! `bench count [SIDE…]` and `bench plot` say on each line what the next dump of callgrind is of: work, requests in a
 //! batch, side, requests. `bench time` says how many times longer libmlx5 takes than the library: work, requests in a batch,
-//! ratio.
+//! ratio. The environment says whether libmlx5 is as it comes or stripped ([`STRIPPED`]).
 
 // As in the tests: what is impossible stops.
 #![allow(clippy::indexing_slicing)]
@@ -18,6 +18,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+/// What makes libmlx5 do without locks, and with a doorbell of 8 bytes.
+const STRIPPED: [&str; 2] = ["MLX5_SINGLE_THREADED", "MLX5_SHUT_UP_BF"];
 
 /// Rounds that are timed, in each of which both sides have their turn, and runs in a turn.
 const ROUNDS: usize = 15;
@@ -50,7 +53,9 @@ fn count_all(works: impl Iterator<Item = Work>, wanted: &[&str]) -> Result<(), B
         sides.push(("ours", Box::new(Ours::new(&mut memory))));
     }
     if is_wanted("libmlx5") {
-        sides.push(("libmlx5", Box::new(Libmlx5::open()?)));
+        let is_set = |variable| std::env::var(variable).is_ok_and(|value| value == "1");
+        let name = if STRIPPED.into_iter().all(is_set) { "libmlx5_stripped" } else { "libmlx5" };
+        sides.push((name, Box::new(Libmlx5::open()?)));
     }
     if is_wanted("copy") {
         sides.push(("copy", Box::new(BareCopy::new())));
