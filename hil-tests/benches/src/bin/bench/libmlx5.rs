@@ -600,7 +600,7 @@ fn producer(queue: &RefQueue) -> u16 {
 
 impl Side for Libmlx5 {
     fn does(&self, work: Work, _batch: usize) -> bool {
-        // It is counted without BlueFlame.
+        // The environment decides on BlueFlame, in `rdma_write` as well.
         work != Work::RdmaWriteBlueFlame
     }
 
