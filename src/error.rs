@@ -101,10 +101,8 @@ pub enum ConfigError {
     NoCrypto,
     /// The layout has more entries than the mkey or the work request can hold.
     TooManyEntries {
-        /// Entries of the layout.
-        entries: u32,
         /// Entries that fit.
-        max: u16,
+        max: u32,
     },
     /// The space of an mkey with signature or crypto begins at 0.
     StartWithBsf,
@@ -122,8 +120,8 @@ pub enum ConfigError {
     },
     /// Entries of a list are replaced in blocks of 4.
     EntryInBlock {
-        /// The first entry that was to be replaced.
-        first: u16,
+        /// The first entry that was to be written.
+        first: u32,
     },
     /// Layout and BSFs together exceed what the queue lets a work request carry.
     BsfDoesNotFit {
@@ -181,8 +179,7 @@ impl ConfigError {
         if entries <= max {
             return Ok(());
         }
-        let entries = u32::try_from(entries).unwrap_or(u32::MAX);
-        Err(Self::TooManyEntries { entries, max: u16::try_from(max).unwrap_or(u16::MAX) })
+        Err(Self::TooManyEntries { max: u32::try_from(max).unwrap_or(u32::MAX) })
     }
 }
 
@@ -236,10 +233,10 @@ impl fmt::Display for ConfigError {
             Self::NoT10Dif(DomainKind::Wire) => f.write_str("no T10-DIF is set on the wire"),
             Self::NoT10Dif(DomainKind::Memory) => f.write_str("no T10-DIF is set in memory"),
             Self::NoCrypto => f.write_str("no crypto properties are set"),
-            Self::TooManyEntries { entries, max } => {
+            Self::TooManyEntries { max } => {
                 write!(
                     f,
-                    "{entries} layout entries, {max} fit (an interleaved layout takes one for its header)"
+                    "too many layout entries: {max} fit (an interleaved layout takes one for its header)"
                 )
             }
             Self::StartWithBsf => f.write_str("the space of an mkey with signature or crypto begins at 0"),

@@ -97,10 +97,10 @@ fn r037_a_default_request_holds_four_entries_or_three_streams() {
         post(limits, &mut plain, &MkeyConfig::UNCHANGED, layout)
     };
     assert_eq!(post(Layout::List(&list[..4])), Ok(()));
-    let refused = ConfigError::TooManyEntries { entries: 5, max: 4 };
+    let refused = ConfigError::TooManyEntries { max: 4 };
     assert_eq!(post(Layout::List(&list)), Err(refused.into()));
     assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams[..3] }), Ok(()), "R41");
-    let refused = ConfigError::TooManyEntries { entries: 4, max: 3 };
+    let refused = ConfigError::TooManyEntries { max: 3 };
     assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams }), Err(refused.into()), "R41");
 }
 

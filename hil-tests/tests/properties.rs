@@ -334,7 +334,7 @@ proptest! {
                 Step::Refuse => {
                     let known = pair.mkeys[mkey].clone();
                     let result = pair.near.request(id).signaled().configure_mkey(&mut pair.mkeys[mkey], &sets, &entries);
-                    let error = ConfigError::TooManyEntries { entries: 9, max: 8 };
+                    let error = ConfigError::TooManyEntries { max: 8 };
                     prop_assert_eq!(result, Err(PostError::Config(error)));
                     prop_assert_eq!(&known, &pair.mkeys[mkey]);
                     prop_assert_eq!(before, pair.near.counters());

@@ -131,7 +131,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace(
     flags: u32,
     pool: Option<&mut Pool>,
     mkey: u32,
-    first: u16,
+    first: u32,
     entries: *const Range,
     count: u32,
     error: Option<&mut MaybeUninit<Error>>,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
     flags: u32,
     pool: Option<&mut Pool>,
     mkey: u32,
-    first: u16,
+    first: u32,
     list: Option<&List>,
     error: Option<&mut MaybeUninit<Error>>,
 ) -> i32 {

@@ -130,12 +130,10 @@ pub(super) fn mkeys<'c>(
     if !(1..=most).contains(&spec.count) {
         return Err(Failure::Value { what: "count", value: spec.count.into() });
     }
-    let max_entries = u16::try_from(spec.max_entries)
-        .map_err(|_| Failure::Value { what: "max_entries", value: spec.max_entries.into() })?;
     let entry_size = if spec.entry_size == 0 { None } else { Some(entry_size(spec.entry_size)?) };
     let has = |flag| spec.flags & flag != 0;
     Ok(MkeySpec {
-        max_entries,
+        max_entries: spec.max_entries,
         signature,
         crypto: has(MLX5MK_POOL_CRYPTO),
         update_tag: has(MLX5MK_POOL_UPDATE_TAG),

@@ -49,6 +49,8 @@ pub struct GeneralCapabilities {
     pub log_max_mkey_bytes: u8,
     /// Logarithm of the most translation entries of an mkey.
     pub log_max_entries: u8,
+    /// Requests can change translation entries from number 65,536 on (PRM `umr_extended_translation_offset`).
+    pub extended_translation_offset: bool,
     /// Logarithm of the most octowords of BSFs of an mkey.
     pub log_max_bsf_octowords: u8,
     /// Logarithm of the longest message in bytes.
@@ -177,6 +179,7 @@ impl GeneralCapabilities {
             max_indirection: limits.max_indirection(),
             log_max_mkey_bytes: limits.log_max_mrw_sz(),
             log_max_entries: limits.log_max_klm_list_size(),
+            extended_translation_offset: limits.umr_extended_translation_offset(),
             log_max_bsf_octowords: limits.log_max_bsf_list_size(),
             log_max_message: CapMessages::from_bits(bits.messages.get()).log_max_msg(),
             log_max_reads_out: types.log_max_ra_req_qp(),
@@ -287,6 +290,14 @@ impl GeneralCapabilities {
             Some(max) => max,
             None => u32::MAX,
         }
+    }
+
+    /// Returns the most translation entries of an mkey that requests change: 65,536 on a device without
+    /// [`GeneralCapabilities::extended_translation_offset`], where no request names an entry behind them.
+    pub const fn max_umr_entries(&self) -> u32 {
+        const MAX_16_BIT_OFFSET: u32 = 1 << 16;
+        let max = self.max_entries();
+        if self.extended_translation_offset || max < MAX_16_BIT_OFFSET { max } else { MAX_16_BIT_OFFSET }
     }
 
     /// Returns whether objects of this type can be created.

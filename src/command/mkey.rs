@@ -22,17 +22,18 @@ const BSF_OCTOWORDS: u32 = 4;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EntryCount(u16);
+pub struct EntryCount(u32);
 
 impl EntryCount {
-    /// The most entries.
-    pub const MAX: u16 = 65532;
+    /// The most entries. A command counts them with 32 bits; those of the longest entries, of 2 GiB, then fill a space of 2^61 bytes.
+    /// Devices take fewer ([`GeneralCapabilities::max_umr_entries`]).
+    pub const MAX: u32 = 1 << 30;
 
     /// Takes the least number of entries that there has to be room for, and rounds it up.
     ///
     /// # Errors
     /// [`OutOfRange`] over [`EntryCount::MAX`].
-    pub const fn new(at_least: u16) -> Result<Self, OutOfRange> {
+    pub const fn new(at_least: u32) -> Result<Self, OutOfRange> {
         if at_least > Self::MAX {
             return Err(OutOfRange {
                 what: "mkey entries",
@@ -45,7 +46,7 @@ impl EntryCount {
     }
 
     /// Returns the number of entries that there is room for.
-    pub const fn get(self) -> u16 {
+    pub const fn get(self) -> u32 {
         self.0
     }
 }
@@ -124,7 +125,7 @@ impl CreateMkey {
     /// # Errors
     /// [`CommandError::Unsupported`] with the name of what is missing, [`CommandError::TooManyEntries`] with the device's limit.
     pub const fn check(&self, device: &GeneralCapabilities) -> Result<(), CommandError> {
-        let (entries, max) = (self.max_entries.0 as u32, device.max_entries());
+        let (entries, max) = (self.max_entries.0, device.max_umr_entries());
         if entries > max {
             return Err(CommandError::TooManyEntries { command: Self::OPCODE, entries, max });
         }
@@ -228,7 +229,7 @@ impl Command for CreateMkey {
             .with_en_rinval(features.remote_invalidate);
         input.mkc.pd.set(pd.into_bits());
         input.mkc.bsf_octword_size.set(bsfs * BSF_OCTOWORDS);
-        input.mkc.translations_octword_size.set(u32::from(self.max_entries.0));
+        input.mkc.translations_octword_size.set(self.max_entries.0);
         let pages = MkcPages::new()
             .with_log_page_size(log_size)
             .with_relaxed_ordering_read(features.relaxed_ordering_read);

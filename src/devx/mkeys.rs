@@ -23,7 +23,7 @@ use std::vec::Vec;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
     /// Translation entries; an interleaved layout takes one for its header.
-    pub max_entries: u16,
+    pub max_entries: u32,
     /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It must be that of the
     /// queue pairs that the mkey is used with (with two of them, errors in what is sent arrive at that of the send queue, in what
     /// is received at the other): this is not checked, and another queue has no room for the errors.

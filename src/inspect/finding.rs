@@ -115,8 +115,11 @@ problems! {
     ByPointer Note "DEVICE.md 7.13" "translation entries and BSFs are taken from memory, and not known here";
     PointerAlignment { address: u64 } Refused "DEVICE.md 7.13"
         "the lists are at {address:#x}, which is no multiple of 2048";
-    ReplacedInBlock { first: u16 } Refused "DEVICE.md 8.10"
+    ReplacedInBlock { first: u64 } Refused "DEVICE.md 8.10"
         "entry {first} is not the first in a block of 4, as which entries are replaced";
+    EntryBehindAll { first: u64 } Refused "DEVICE.md 8.10" "entry {first}: an mkey has fewer than 2^32 entries";
+    OffsetWithoutFlag { upper: u32 } Refused "DEVICE.md 7.11"
+        "upper bits of a translation offset are given ({upper:#x}), which the flags do not say to be one";
     UmrReserved Refused "DEVICE.md 7.11" "reserved parts of the UMR control segment are not zero";
     CheckFree Note "D15" "the check-free flag is set: sources disagree on its sense";
     EntriesNotPadded { octowords: u16 } Refused "R38"

@@ -91,7 +91,9 @@ fn configuration(umr: &Umr<'_>, device: &DeviceContext, f: &mut fmt::Formatter<'
         separate(f)?;
         access(rights, f)?;
     }
-    if let (Some(first), false) = (umr.first_replaced(), umr.mask().len()) {
+    if let Some(first) = umr.first_replaced()
+        && (first != 0 || !umr.mask().len())
+    {
         separate(f)?;
         write!(f, "from entry {first} on")?;
     }

@@ -163,9 +163,8 @@ impl<'a> Umr<'a> {
     }
 
     /// Returns the number of the first entry that is written, where that is said: those before it stay.
-    pub const fn first_replaced(&self) -> Option<u16> {
-        let control = &self.head.umr;
-        if control.flag_bits().translation_offset() { Some(control.bsf_octowords.get()) } else { None }
+    pub const fn first_replaced(&self) -> Option<u64> {
+        self.head.umr.first_entry()
     }
 
     /// Returns where in memory entries and BSFs are, `None` where they are in the request, or there are none.

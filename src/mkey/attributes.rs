@@ -116,7 +116,7 @@ pub struct MkeyAttributes {
     /// Its key: the index that the device returned and the tag that the owner chose.
     pub key: Key,
     /// Translation entries of 16 bytes that it has room for. An interleaved layout takes one for its header.
-    pub max_entries: u16,
+    pub max_entries: u32,
     /// Set when it was created with block signature.
     pub signature: Option<SignatureAttributes>,
     /// Set when it was created with crypto, to the engine that the device has.
@@ -131,7 +131,7 @@ pub struct MkeyAttributes {
 
 impl MkeyAttributes {
     /// A plain mkey: layouts and access rights only.
-    pub const fn plain(key: Key, max_entries: u16) -> Self {
+    pub const fn plain(key: Key, max_entries: u32) -> Self {
         let form = UmrForm::Complete;
         Self { key, max_entries, signature: None, crypto: None, tag_update: false, form, entry_size: None }
     }
@@ -163,7 +163,7 @@ impl MkeyAttributes {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct MkeyKind {
     /// Translation entries of 16 bytes that it has room for.
-    pub max_entries: u16,
+    pub max_entries: u32,
     /// What the device can do, of an mkey with block signature.
     pub signature: Option<SignatureCapabilities>,
     /// The engine of the device, of an mkey with crypto.
@@ -184,18 +184,21 @@ pub(crate) struct KindWord(u64);
 #[repr(u64)]
 pub(crate) enum KindFlag {
     /// Of an mkey: what the device holds is not known.
-    StateUnknown = 1 << 32,
+    StateUnknown = 1,
     /// Of an mkey: the next configuration has to tell the device the error count.
-    ErrorCountPending = 1 << 33,
+    ErrorCountPending = 1 << 1,
     /// Of an mkey: the device cannot write its tag.
-    TagRefused = 1 << 34,
+    TagRefused = 1 << 2,
     /// Of a prepared configuration: it keeps what the request may have to write again.
-    Keeps = 1 << 35,
+    Keeps = 1 << 3,
     /// Of a prepared configuration: the request is finished when it is written, see `Configuration::finish`.
-    FinishedLater = 1 << 36,
+    FinishedLater = 1 << 4,
 }
 
 impl KindWord {
+    /// The lowest bit of the number of entries. The bits of the rest of the kind begin at 16, below them are the flags.
+    const ENTRIES_AT: u32 = 32;
+
     pub(crate) const fn new(kind: MkeyKind) -> Self {
         let signature = match kind.signature {
             None => 0,
@@ -215,7 +218,8 @@ impl KindWord {
             Some(size) => size.log() as u64,
         };
         let form = kind.form as u64;
-        Self(kind.max_entries as u64 | signature << 16 | crypto << 21 | form << 24 | entry_size << 25)
+        let entries = (kind.max_entries as u64) << Self::ENTRIES_AT;
+        Self(signature << 16 | crypto << 21 | form << 24 | entry_size << 25 | entries)
     }
 
     /// Returns whether a flag is set.
@@ -237,12 +241,12 @@ impl KindWord {
     /// Returns the kind alone.
     #[inline]
     pub(crate) const fn without_flags(self) -> Self {
-        Self(self.0 & 0xffff_ffff)
+        Self(self.0 & !0xffff)
     }
 
     /// Returns how many translation entries such an mkey has room for.
     #[inline]
     pub(crate) const fn max_entries(self) -> usize {
-        self.0 as u16 as usize
+        (self.0 >> Self::ENTRIES_AT) as usize
     }
 }

@@ -200,7 +200,7 @@ mod tests {
         }
         let mut list = RegisteredList::new(&mut memory, 0, KEY).unwrap();
         list.write(&[entry(1); 4]).unwrap();
-        assert_eq!(list.write(&[entry(1); 5]), Err(ConfigError::TooManyEntries { entries: 5, max: 4 }));
+        assert_eq!(list.write(&[entry(1); 5]), Err(ConfigError::TooManyEntries { max: 4 }));
         for length in [0, (1 << 31) + 1] {
             assert_eq!(
                 list.write(&[entry(1), entry(length)]),

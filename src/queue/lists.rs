@@ -52,7 +52,7 @@ impl SendRequest<'_, '_> {
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries that the mkey or the
     /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`] for an mkey without a known list in force; and as
     /// [`SendRequest::configure_mkey`].
-    pub fn replace_entries(mut self, mkey: &Mkey, first: u16, entries: &[KlmEntry]) -> Result<(), PostError> {
+    pub fn replace_entries(mut self, mkey: &Mkey, first: u32, entries: &[KlmEntry]) -> Result<(), PostError> {
         check_place(mkey, first, entries.len(), None)?;
         // Entries are padded to whole blocks.
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
@@ -71,7 +71,7 @@ impl SendRequest<'_, '_> {
     pub fn replace_entries_by_pointer(
         mut self,
         mkey: &Mkey,
-        first: u16,
+        first: u32,
         list: &RegisteredList<'_>,
     ) -> Result<(), PostError> {
         if list.entries() == 0 {
@@ -87,18 +87,18 @@ impl SendRequest<'_, '_> {
 /// Refuses entries that cannot stand there in the layout of an mkey.
 fn check_place(
     mkey: &Mkey,
-    first: u16,
+    first: u32,
     entries: usize,
     entry_size: Option<KsmEntrySize>,
 ) -> Result<(), ConfigError> {
     mkey.check_list()?;
-    if !usize::from(first).is_multiple_of(OCTOWORDS_PER_BLOCK) {
+    if !(first as usize).is_multiple_of(OCTOWORDS_PER_BLOCK) {
         return Err(ConfigError::EntryInBlock { first });
     }
     if entries > 0 {
         check_size(mkey, entry_size)?;
     }
-    check_room(mkey, usize::from(first).saturating_add(entries))
+    check_room(mkey, (first as usize).saturating_add(entries))
 }
 
 /// Refuses entries of another length than an mkey was created for.

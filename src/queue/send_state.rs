@@ -70,8 +70,7 @@ impl<'r> SendState<'r> {
         let header = usize::from(matches!(configuration.layout, Layout::Interleaved { .. }));
         let max = prepared.kind_word().max_entries().min(self.max_octowords);
         if octowords > max {
-            let (entries, max) = ((octowords - header) as u32, max.saturating_sub(header) as u16);
-            return Err(ConfigError::TooManyEntries { entries, max });
+            return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });
         }
         // BSFs and a layout before them fill whole blocks; a layout alone may end within one.
         let bytes = (blocks_of(octowords) + prepared.bsf_count()) * WQEBB_BYTES;

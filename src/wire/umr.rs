@@ -2,7 +2,7 @@
 
 use super::ctrl::ControlSegment;
 use bitfield_struct::bitfield;
-use zerocopy::big_endian::{U16, U64};
+use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First byte of the UMR control segment (PRM `umr_ctrl_seg.flags`).
@@ -100,13 +100,16 @@ pub struct UmrControlSegment {
     pub reserved0: [u8; 3],
     /// Size of the translation entries that follow, in octowords, padded to whole blocks.
     pub klm_octowords: U16,
-    /// Size of the BSFs that follow, in octowords; or the first translation entry that is written, in octowords as well, see
+    /// Size of the BSFs that follow, in octowords; or the low 16 bits of the number of the first translation entry that is written, see
     /// [`UmrFlags::translation_offset`] (`translation_offset`).
     pub bsf_octowords: U16,
     /// See [`MkeyMask`].
     pub mkey_mask: U64,
+    /// The other 32 bits of the number of the first translation entry that is written, of devices with
+    /// `umr_extended_translation_offset` (kernel `xlt_offset_47_16`).
+    pub translation_offset_47_16: U32,
     /// Reserved.
-    pub reserved1: [U64; 4],
+    pub reserved1: [U32; 7],
 }
 
 impl UmrControlSegment {
@@ -116,6 +119,21 @@ impl UmrControlSegment {
     /// Returns the flags in their fields.
     pub const fn flag_bits(&self) -> UmrFlags {
         UmrFlags::from_bits(self.flags)
+    }
+
+    /// Returns the number of the first translation entry that is written, `None` where the request gives a whole layout.
+    pub const fn first_entry(&self) -> Option<u64> {
+        if !self.flag_bits().translation_offset() {
+            return None;
+        }
+        Some((self.translation_offset_47_16.get() as u64) << 16 | self.bsf_octowords.get() as u64)
+    }
+
+    /// Has it write translation entries from this one on.
+    pub(crate) fn set_first_entry(&mut self, first: u32) {
+        self.flags = self.flag_bits().with_translation_offset(true).into_bits();
+        self.bsf_octowords = U16::new(first as u16);
+        self.translation_offset_47_16 = U32::new(first >> 16);
     }
 
     /// Returns the mask in its fields.
@@ -141,4 +159,5 @@ crate::fmt::defmt_as_bytes!(UmrControlSegment, UmrHead);
 const _: () = assert!(size_of::<UmrControlSegment>() == 48);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, klm_octowords) == 4);
 const _: () = assert!(core::mem::offset_of!(UmrControlSegment, mkey_mask) == 8);
+const _: () = assert!(core::mem::offset_of!(UmrControlSegment, translation_offset_47_16) == 16);
 const _: () = assert!(size_of::<UmrHead>() == 64);

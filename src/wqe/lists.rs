@@ -79,7 +79,7 @@ pub(crate) fn replace(
     blocks: &mut [Block],
     fields: ControlFields,
     key: Key,
-    first: u16,
+    first: u32,
     entries: &[KlmEntry],
 ) -> Result<(), ConfigError> {
     let padded = blocks_of(entries.len());
@@ -93,7 +93,7 @@ pub(crate) fn replace_by_pointer(
     blocks: &mut [Block],
     fields: ControlFields,
     key: Key,
-    first: u16,
+    first: u32,
     list: &RegisteredList<'_>,
 ) {
     write_replacement(blocks, fields, key, first, list.octowords(), false);
@@ -115,16 +115,16 @@ fn write_replacement(
     blocks: &mut [Block],
     fields: ControlFields,
     key: Key,
-    first: u16,
+    first: u32,
     octowords: usize,
     inline: bool,
 ) {
-    let umr = UmrControlSegment {
-        flags: UmrFlags::new().with_inline(inline).with_translation_offset(true).into_bits(),
+    let mut umr = UmrControlSegment {
+        flags: UmrFlags::new().with_inline(inline).into_bits(),
         klm_octowords: U16::new(octowords as u16),
-        bsf_octowords: U16::new(first),
         ..UmrControlSegment::default()
     };
+    umr.set_first_entry(first);
     let [head, context, ..] = blocks else { return };
     *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
     *context = ZEROS;

@@ -427,6 +427,6 @@ fn mkey(kind: Kind) -> Mkey {
     Mkey::new(MkeyAttributes {
         signature: kind.has_signature().then(|| SignatureAttributes::new(psv(0x10), psv(0x11))),
         crypto: kind.has_crypto().then_some(XtsEngine::MultiBlock),
-        ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u16)
+        ..MkeyAttributes::plain(Key::from_raw(0x0012_3400), MAX_ENTRIES as u32)
     })
 }

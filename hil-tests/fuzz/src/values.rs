@@ -122,7 +122,7 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
     };
     let mut attributes = MkeyAttributes {
         key: Key::from_raw(index << 8 | u32::from(input.pick(&[0_u8, 0, 0, 0x56]))),
-        max_entries: input.pick(&[4, 16, 64, 0, 1, 5, u16::MAX]),
+        max_entries: input.pick(&[4, 16, 64, 0, 1, 5, u32::MAX]),
         signature: input.maybe(|input| SignatureAttributes {
             memory_psv: PsvIndex::from_low_bits(0x1000 + index),
             wire_psv: PsvIndex::from_low_bits(0x2000 + index),

@@ -23,45 +23,48 @@ const fn number(byte: usize, bit: usize, width: usize, value: u64) -> Field {
 const OBJECT_DEK: u64 = 1 << 0x0c;
 const OBJECT_LOGIN: u64 = 1 << 0x1f;
 
+/// The most translation entries of an mkey, as a logarithm: more than 16 bits count.
+pub const LOG_MAX_ENTRIES: u8 = 18;
+
 /// `cmd_hca_cap`, whatever the profile.
 const GENERAL: &[Field] = &[
-    number(0x10, 0, 8, 15),         // log_max_srq_sz
-    number(0x11, 0, 8, 15),         // log_max_qp_sz
-    number(0x13, 3, 5, 16),         // log_max_qp
-    number(0x15, 3, 5, 15),         // log_max_srq
-    number(0x19, 0, 8, 22),         // log_max_cq_sz
-    number(0x1b, 3, 5, 16),         // log_max_cq
-    number(0x1d, 2, 6, 24),         // log_max_mkey
-    number(0x20, 0, 8, 4),          // max_indirection
-    flag(0x21, 0),                  // fixed_buffer_size: KSM
-    number(0x22, 2, 6, 8),          // log_max_bsf_list_size
-    number(0x23, 2, 6, 16),         // log_max_klm_list_size
-    flag(0x28, 7),                  // sig_crc64_xp10
-    flag(0x29, 0),                  // sig_crc32c
-    number(0x29, 2, 6, 4),          // log_max_ra_req_qp
-    number(0x2b, 2, 6, 4),          // log_max_ra_res_qp
-    number(0x36, 6, 2, 1),          // port_type: Ethernet
-    number(0x37, 0, 8, 1),          // num_ports
-    number(0x38, 3, 5, 30),         // log_max_msg
-    flag(0x3e, 0),                  // sig_block_4048
-    number(0x3f, 4, 4, 1),          // cqe_version
-    flag(0x42, 2),                  // sigerr_cqe
-    flag(0x42, 7),                  // sho
-    flag(0x43, 6),                  // atomic
-    flag(0x44, 0),                  // cq_oi
-    flag(0x47, 5),                  // ud
-    flag(0x47, 6),                  // uc
-    flag(0x47, 7),                  // rc
-    number(0x4b, 0, 8, 12),         // log_pg_sz
-    flag(0x4c, 0),                  // bf
-    number(0x4d, 3, 5, 9),          // log_bf_reg_size
-    number(0x52, 0, 16, 1008),      // max_wqe_sz_sq
-    number(0x56, 0, 16, 512),       // max_wqe_sz_rq
-    number(0x65, 3, 5, 24),         // log_max_pd
-    number(0x70, 3, 5, 15),         // log_max_rmp
-    flag(0x90, 0),                  // sigerr_domain_and_sig_type
-    number(0x98, 0, 32, 1000),      // device_frequency_mhz
-    number(0x9c, 0, 32, 1_000_000), // device_frequency_khz
+    number(0x10, 0, 8, 15),                     // log_max_srq_sz
+    number(0x11, 0, 8, 15),                     // log_max_qp_sz
+    number(0x13, 3, 5, 16),                     // log_max_qp
+    number(0x15, 3, 5, 15),                     // log_max_srq
+    number(0x19, 0, 8, 22),                     // log_max_cq_sz
+    number(0x1b, 3, 5, 16),                     // log_max_cq
+    number(0x1d, 2, 6, 24),                     // log_max_mkey
+    number(0x20, 0, 8, 4),                      // max_indirection
+    flag(0x21, 0),                              // fixed_buffer_size: KSM
+    number(0x22, 2, 6, 8),                      // log_max_bsf_list_size
+    number(0x23, 2, 6, LOG_MAX_ENTRIES as u64), // log_max_klm_list_size
+    flag(0x28, 7),                              // sig_crc64_xp10
+    flag(0x29, 0),                              // sig_crc32c
+    number(0x29, 2, 6, 4),                      // log_max_ra_req_qp
+    number(0x2b, 2, 6, 4),                      // log_max_ra_res_qp
+    number(0x36, 6, 2, 1),                      // port_type: Ethernet
+    number(0x37, 0, 8, 1),                      // num_ports
+    number(0x38, 3, 5, 30),                     // log_max_msg
+    flag(0x3e, 0),                              // sig_block_4048
+    number(0x3f, 4, 4, 1),                      // cqe_version
+    flag(0x42, 2),                              // sigerr_cqe
+    flag(0x42, 7),                              // sho
+    flag(0x43, 6),                              // atomic
+    flag(0x44, 0),                              // cq_oi
+    flag(0x47, 5),                              // ud
+    flag(0x47, 6),                              // uc
+    flag(0x47, 7),                              // rc
+    number(0x4b, 0, 8, 12),                     // log_pg_sz
+    flag(0x4c, 0),                              // bf
+    number(0x4d, 3, 5, 9),                      // log_bf_reg_size
+    number(0x52, 0, 16, 1008),                  // max_wqe_sz_sq
+    number(0x56, 0, 16, 512),                   // max_wqe_sz_rq
+    number(0x65, 3, 5, 24),                     // log_max_pd
+    number(0x70, 3, 5, 15),                     // log_max_rmp
+    flag(0x90, 0),                              // sigerr_domain_and_sig_type
+    number(0x98, 0, 32, 1000),                  // device_frequency_mhz
+    number(0x9c, 0, 32, 1_000_000),             // device_frequency_khz
 ];
 
 /// Of `cmd_hca_cap`, what is said of relaxed ordering.
@@ -105,6 +108,9 @@ pub fn capabilities(op_mod: u16, profile: &DeviceProfile) -> Option<Vec<u8>> {
             put(&mut bytes, &number(0x41, 2, 2, profile.umr_fence as u64));
             if profile.relaxed_ordering {
                 put_all(&mut bytes, RELAXED_ORDERING);
+            }
+            if profile.extended_offsets {
+                put(&mut bytes, &flag(0x23, 0)); // umr_extended_translation_offset
             }
             if !profile.inner_remote_rights {
                 put(&mut bytes, &flag(0x46, 1)); // imaicl
@@ -208,18 +214,26 @@ mod tests {
         let told = |profile: DeviceProfile| {
             let caps = capabilities(1, &profile).unwrap();
             let relaxed = (caps[0x1a] & 0xc0, caps[0x1d] & 0xc0);
-            (caps[0x41] >> 4 & 3, caps[0x46] >> 6 & 1, caps[0x7e] & 0xe0, caps[0x8d] >> 7, relaxed)
+            (
+                caps[0x23],
+                caps[0x41] >> 4 & 3,
+                caps[0x46] >> 6 & 1,
+                caps[0x7e] & 0xe0,
+                caps[0x8d] >> 7,
+                relaxed,
+            )
         };
-        assert_eq!(told(DeviceProfile::default()), (0, 1, 0x20, 0, (0xc0, 0xc0)));
+        assert_eq!(told(DeviceProfile::default()), (0x92, 0, 1, 0x20, 0, (0xc0, 0xc0)));
         let other = DeviceProfile {
             xts: XtsEngine::MultiBlockLittleEndian,
             tweak_inc_64: true,
             inner_remote_rights: true,
             umr_fence: UmrFence::None,
             relaxed_ordering: false,
+            extended_offsets: false,
             ..DeviceProfile::default()
         };
-        assert_eq!(told(other), (2, 0, 0x80, 1, (0, 0)));
+        assert_eq!(told(other), (0x12, 2, 0, 0x80, 1, (0, 0)));
     }
 
     #[test]

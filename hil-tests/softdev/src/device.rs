@@ -1,5 +1,6 @@
 //! The front: objects are made and destroyed here, queues are run, events and messages picked up.
 
+use crate::capabilities::LOG_MAX_ENTRIES;
 use crate::clock::Clock;
 use crate::faults::Faults;
 use crate::gate::Gate;
@@ -209,7 +210,7 @@ impl<M: Memory> Device<M> {
         if attributes.crypto && self.profile.crypto == CryptoMode::None {
             return Err(Error::CryptoMode);
         }
-        check_entry_length(&attributes)?;
+        check_entries(&attributes)?;
         self.insert_mkey(Mkey::indirect(attributes))
     }
 
@@ -220,7 +221,7 @@ impl<M: Memory> Device<M> {
     /// than there is room for, or for a space that they do not cover.
     pub fn create_mkey_over(&mut self, attributes: MkeyAttributes, space: MkeySpace) -> Result<Key, Error> {
         self.known_pd(attributes.pd)?;
-        check_entry_length(&attributes)?;
+        check_entries(&attributes)?;
         if attributes.signature || attributes.crypto || attributes.free {
             return Err(Error::BadAttribute("mkey without UMR"));
         }
@@ -353,8 +354,12 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Refuses entries of one length that no device has: longer than 2^31 bytes, or (assumption) with signatures or crypto.
-const fn check_entry_length(attributes: &MkeyAttributes) -> Result<(), Error> {
+/// Refuses entries that no device has: more than there can be, or of one length that is over 2^31 bytes or (assumption) with
+/// signatures or crypto.
+const fn check_entries(attributes: &MkeyAttributes) -> Result<(), Error> {
+    if attributes.translations > 1 << LOG_MAX_ENTRIES {
+        return Err(Error::BadAttribute("entries of an mkey"));
+    }
     match attributes.log_entry {
         Some(32..) => Err(Error::BadAttribute("entry length")),
         Some(_) if attributes.signature || attributes.crypto => {

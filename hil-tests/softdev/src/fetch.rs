@@ -31,7 +31,7 @@ pub(crate) struct Umr {
     pub(crate) control: UmrControlSegment,
     pub(crate) context: MkeyContext,
     /// First entry that is replaced, `None`: all of them.
-    pub(crate) translation_offset: Option<u16>,
+    pub(crate) translation_offset: Option<u64>,
     pub(crate) lists: UmrLists,
 }
 
@@ -276,8 +276,8 @@ fn umr(key: u32, mut rest: Reader<'_>) -> Result<Umr, Refusal> {
     let control: UmrControlSegment = rest.take()?;
     let context: MkeyContext = rest.take()?;
     let second = control.bsf_octowords.get();
-    let offset = control.flag_bits().translation_offset();
-    let translation_offset = offset.then_some(second);
+    let translation_offset = control.first_entry();
+    let offset = translation_offset.is_some();
     if !offset && !second.is_multiple_of(4) {
         return Err(Refusal::UmrUnsupported);
     }

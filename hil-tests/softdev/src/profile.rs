@@ -70,6 +70,8 @@ pub struct DeviceProfile {
     /// Mkeys may relax the order of writes and reads, from their creation or by a UMR (capabilities `relaxed_ordering_…`). This device
     /// keeps it all the same.
     pub relaxed_ordering: bool,
+    /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
+    pub extended_offsets: bool,
     /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
     pub drain_sigerr: bool,
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
@@ -93,6 +95,7 @@ impl Default for DeviceProfile {
             inner_remote_rights: false,
             umr_fence: UmrFence::default(),
             relaxed_ordering: true,
+            extended_offsets: true,
             drain_sigerr: true,
             log_max_copy: Some(21),
             port_gid: [0; 16],

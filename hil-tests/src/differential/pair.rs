@@ -139,7 +139,7 @@ impl Pair {
         let engine = if single_block { XtsEngine::SingleBlock } else { XtsEngine::MultiBlock };
         Mkey::new(MkeyAttributes {
             key: Key::from_raw(self.reference.key()),
-            max_entries: self.max_entries,
+            max_entries: self.max_entries.into(),
             signature: self.kind.signature.then(|| SignatureAttributes::new(psv(0), psv(1))),
             crypto: self.kind.crypto.then_some(engine),
             tag_update: true,

@@ -171,7 +171,7 @@ mod tests {
         let requests = PostError::TooManyRequests { needed: 1, free: 0 };
         let inline = [
             PostError::InlineTooLong { length: 2, max: 1 },
-            PostError::Config(ConfigError::TooManyEntries { entries: 2, max: 1 }),
+            PostError::Config(ConfigError::TooManyEntries { max: 1 }),
             PostError::Config(ConfigError::BsfDoesNotFit { bytes: 2, max: 1 }),
         ];
         let never = [

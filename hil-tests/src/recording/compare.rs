@@ -25,7 +25,7 @@ const RING: usize = 64;
 const FM_CE_SE: usize = 11;
 
 /// Room of the driver's mkeys, in entries.
-const ENTRIES: u16 = 128;
+const ENTRIES: u32 = 128;
 
 /// Requests that were compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

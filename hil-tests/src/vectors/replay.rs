@@ -375,7 +375,7 @@ fn create_mkey(spec: &MkeySpec, ctx: &Context) -> Mkey {
     });
     Mkey::new(MkeyAttributes {
         key: Key::from_raw(spec.lkey),
-        max_entries: spec.num_desc,
+        max_entries: spec.num_desc.into(),
         signature,
         crypto: spec.crypto.then_some(engine),
         tag_update: ctx.mkey_update_tag != 0,

@@ -99,9 +99,7 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
             Some("deliberate: copy mask without a wire domain")
         }
         Refusal::Configure { error: PostError::Config(error), asked } => match error {
-            ConfigError::TooManyEntries { entries, max }
-                if asked.interleaved_to_the_brim && *entries == u32::from(*max) + 1 =>
-            {
+            ConfigError::TooManyEntries { .. } if asked.interleaved_to_the_brim => {
                 Some("deliberate: interleaved layout without room for its header")
             }
             ConfigError::EntryLength { index, length }

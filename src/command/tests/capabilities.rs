@@ -71,6 +71,7 @@ fn m52_m54_general_capabilities() {
         max_indirection: 4,
         log_max_mkey_bytes: 64,
         log_max_entries: 16,
+        extended_translation_offset: false,
         log_max_bsf_octowords: 9,
         log_max_message: 30,
         log_max_reads_out: 5,

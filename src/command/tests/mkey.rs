@@ -79,13 +79,13 @@ fn m1_all_creation_flags_by_bit_position() {
 
 #[test]
 fn m4_entries_are_rounded_up_to_four() {
-    let rounded = [(0, 0), (1, 4), (4, 4), (5, 8), (65532, 65532)];
+    let rounded = [(0, 0), (1, 4), (4, 4), (5, 8), (65533, 65536), (1 << 30, 1 << 30)];
     for (asked, given) in rounded {
         assert_eq!(EntryCount::new(asked).unwrap().get(), given);
     }
     assert_eq!(
-        EntryCount::new(65533),
-        Err(OutOfRange { what: "mkey entries", value: 65533, min: 0, max: 65532 })
+        EntryCount::new((1 << 30) + 1),
+        Err(OutOfRange { what: "mkey entries", value: (1 << 30) + 1, min: 0, max: 1 << 30 })
     );
 }
 

@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub(super) const FLAGS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, flags);
 const KLM_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, klm_octowords);
+const UPPER_OFFSET_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, translation_offset_47_16);
 const BSF_OCTOWORDS_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, bsf_octowords);
 const MASK_AT: usize = OCTOWORD_BYTES + offset_of!(UmrControlSegment, mkey_mask);
 const CONTEXT_AT: usize = WQEBB_BYTES;
@@ -48,8 +49,13 @@ fn flags(umr: &Umr<'_>, report: &mut Report<'_>) {
         report.when(!aligned, at, Problem::PointerAlignment { address });
     }
     if let Some(first) = umr.first_replaced() {
-        let whole = usize::from(first).is_multiple_of(WQEBB_BYTES / OCTOWORD_BYTES);
+        let whole = first.is_multiple_of((WQEBB_BYTES / OCTOWORD_BYTES) as u64);
         report.when(!whole, BSF_OCTOWORDS_AT, Problem::ReplacedInBlock { first });
+        let behind = first > u64::from(u32::MAX);
+        report.when(behind, UPPER_OFFSET_AT, Problem::EntryBehindAll { first });
+    } else {
+        let upper = umr.control().translation_offset_47_16.get();
+        report.when(upper != 0, UPPER_OFFSET_AT, Problem::OffsetWithoutFlag { upper });
     }
     report.when(flags.check_free(), FLAGS_AT, Problem::CheckFree);
     let octowords = umr.control().klm_octowords.get();
@@ -146,9 +152,12 @@ fn configuration(umr: &Umr<'_>, report: &mut Report<'_>) {
 fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
     let octowords = umr.control().klm_octowords.get();
     let length = umr.length();
+    // The length is also that of the entries before the first one that is written.
+    let before = umr.first_replaced().unwrap_or(0);
     if let (Some(_), Some(length)) = (umr.pointer(), length) {
         let most = device.entry_size.map_or(KlmEntry::MAX_BYTES, KsmEntrySize::bytes);
-        let too_short = u64::from(octowords) * u64::from(most) < length;
+        let room = before.saturating_add(octowords.into()).saturating_mul(most.into());
+        let too_short = room < length;
         report.when(too_short, LEN_AT, Problem::PointerTooShort { octowords, length });
     }
     let Some(layout) = umr.layout() else { return };
@@ -163,10 +172,12 @@ fn layout(umr: &Umr<'_>, device: &DeviceContext, report: &mut Report<'_>) {
         Some(_) => {}
     }
     match (layout, device.entry_size) {
-        (LayoutView::List(entries), None) => list(entries, octowords, length, report),
+        (LayoutView::List(entries), None) => {
+            list(entries, octowords, length.filter(|_| before == 0), report);
+        }
         // Their own lengths say nothing.
         (LayoutView::List(entries), Some(size)) => {
-            let sum = entries.len() as u64 * u64::from(size.bytes());
+            let sum = before.saturating_add(entries.len() as u64).saturating_mul(size.bytes().into());
             length_of_list(sum, length, report);
         }
         (LayoutView::Interleaved { header, entries }, _) => {

@@ -368,9 +368,9 @@ fn the_kernel_replaces_entries_of_one_length() {
     // Elsewhere an entry without a length is refused.
     assert_eq!(parse(&update(FREE, 0)).worst(&DeviceContext::UNKNOWN), Some(Severity::Refused));
     for (length, problem) in [
-        (4 * 4096, None),
-        (4 * 4096 + 1, Some(Problem::ListTooShort { sum: 16384, length: 16385 })),
-        (4 * 4096 - 1, Some(Problem::ListTooLong { sum: 16384, length: 16383 })),
+        (12 * 4096, None),
+        (12 * 4096 + 1, Some(Problem::ListTooShort { sum: 49152, length: 49153 })),
+        (12 * 4096 - 1, Some(Problem::ListTooLong { sum: 49152, length: 49151 })),
     ] {
         let mut found = Vec::new();
         parse(&update(FREE | LEN, length)).findings(&KSM, |finding| found.push(finding.problem));

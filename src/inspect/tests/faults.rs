@@ -245,13 +245,13 @@ fn replacing(first: u16) -> Vec<u8> {
 fn entries_are_replaced_in_blocks_of_four() {
     for first in 0..10_u16 {
         let bytes = replacing(first);
-        let problem = Problem::ReplacedInBlock { first };
+        let problem = Problem::ReplacedInBlock { first: first.into() };
         let mut found = Vec::new();
         parse(&bytes).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
         assert_eq!(found.contains(&Finding { offset: UMR + 6, problem }), first % 4 != 0, "{found:?}");
         assert!(!found.iter().any(|finding| finding.problem == Problem::EntriesWithoutLength), "{found:?}");
         let Body::Configure(umr) = parse(&bytes).body() else { panic!("a configuration") };
-        assert_eq!((umr.first_replaced(), umr.length()), (Some(first), None));
+        assert_eq!((umr.first_replaced(), umr.length()), (Some(first.into()), None));
         let words = parse(&bytes).summary(DeviceContext::UNKNOWN).to_string();
         let text = std::format!("mkey 0x000012/34: from entry {first} on, list of 4 entries, length kept");
         assert!(words.contains(&text), "{words}");

@@ -289,9 +289,9 @@ fn fits(kind: &MkeyKind, layout: &OwnLayout, bsfs: u32, max_inline_data: u32) ->
         OwnLayout::Interleaved(_, entries) => (entries.len() as u32, 1),
     };
     let in_request = (max_inline_data + 4) / 16;
-    let most = in_request.min(kind.max_entries.into());
+    let most = in_request.min(kind.max_entries);
     if entries + header > most {
-        return Err(ConfigError::TooManyEntries { entries, max: most.saturating_sub(header) as u16 });
+        return Err(ConfigError::TooManyEntries { max: most.saturating_sub(header) });
     }
     let blocks = (entries + header).div_ceil(4);
     let (bytes, room) = ((blocks + bsfs) * 64, in_request * 16);

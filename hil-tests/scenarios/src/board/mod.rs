@@ -53,7 +53,7 @@ pub enum ProtectionDomain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MkeySpec {
     /// Translation entries.
-    pub entries: u16,
+    pub entries: u32,
     /// With block signature.
     pub signature: bool,
     /// With crypto.

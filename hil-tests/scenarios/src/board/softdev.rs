@@ -30,6 +30,7 @@ use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_mkey::wqe::{Local, MemcpyConfig};
 use mlx5_softdev as softdev;
+use softdev::capabilities::LOG_MAX_ENTRIES;
 use softdev::factory;
 use softdev::{
     CryptoMode, Device, DeviceProfile, Event, Faults, KeyMaterial, KeySize, LoginState, Memory, Peer,
@@ -329,7 +330,7 @@ impl Board for SoftBoard {
             remote_invalidate: spec.remote_invalidate,
             access: rights(spec.first_access()),
             log_entry: spec.entry_size.map(log),
-            ..softdev::MkeyAttributes::new(self.pd, u32::from(spec.entries))
+            ..softdev::MkeyAttributes::new(self.pd, spec.entries)
         };
         let key = self.device.create_mkey(attributes).expect("create mkey");
         let signature = spec.signature.then(|| {
@@ -358,7 +359,7 @@ impl Board for SoftBoard {
         let mut capabilities = QueryGeneralCapabilities
             .decode(&[0; QueryGeneralCapabilities::OUTPUT])
             .map_err(|error| error.to_string())?;
-        (capabilities.log_max_entries, capabilities.fixed_buffer_size) = (16, true);
+        (capabilities.log_max_entries, capabilities.fixed_buffer_size) = (LOG_MAX_ENTRIES, true);
         let pd = Pdn::new(self.pd).map_err(|error| error.to_string())?;
         let command = CreateListMkey::new(pd, access, address, entries, &capabilities)
             .map_err(|error| error.to_string())?;

@@ -272,7 +272,7 @@ fn r036_list_after_interleaved(board: &mut dyn Board) -> Verdict {
 fn r037_as_many_entries_as_a_request_holds(board: &mut dyn Board) -> Verdict {
     const ROOM: usize = 52;
     let mut pair = QpPairFixture::new(board);
-    let mkey = pair.mkey(MkeySpec { entries: ROOM as u16, ..PLAIN });
+    let mkey = pair.mkey(MkeySpec { entries: ROOM as u32, ..PLAIN });
     let data = pattern(ROOM * 20, 1);
     let region = pair.region(&data);
     let mut entries = Vec::new();

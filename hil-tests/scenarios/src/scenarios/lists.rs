@@ -97,11 +97,11 @@ fn m78_an_mkey_that_brings_its_list(board: &mut dyn Board) -> Verdict {
     fails("a read without the right", &moved, requester, receiver)?;
     pair.reconnect();
     // A list that no device takes is refused when it is made.
-    let many = vec![entry(&region, 0..1); (1 << 16) + 1];
+    let many = vec![entry(&region, 0..1); (1 << 18) + 1];
     let refused = pair.board.create_list_mkey(Access::ALL, START, MkeyEntries::Klm(&many));
     ensure!(
-        refused.as_ref().is_err_and(|error| error.contains("65537 translation entries")),
-        "a list of 65537 entries: {refused:?}"
+        refused.as_ref().is_err_and(|error| error.contains("262145 translation entries")),
+        "a list of 262145 entries: {refused:?}"
     );
     Ok(())
 }
@@ -173,7 +173,7 @@ fn configure_by_pointer(
 fn replace_entries(
     pair: &mut QpPairFixture<'_>,
     mkey: usize,
-    first: u16,
+    first: u32,
     entries: MkeyEntries<'_>,
     by_pointer: bool,
 ) -> Verdict {
@@ -293,7 +293,7 @@ fn m80_entries_in_the_middle_are_replaced(board: &mut dyn Board) -> Verdict {
         [(4, 4, false), (0, 4, true), (100, 52, false), (8, 280, true), (296, 2, false), (296, 2, true)];
     for (salt, (first, count, by_pointer)) in (1..).zip(steps) {
         let (entries, bytes) = scattered(&region, &data, count, salt * 31);
-        replace_entries(&mut pair, mkey, first as u16, MkeyEntries::Klm(&entries), by_pointer)?;
+        replace_entries(&mut pair, mkey, first as u32, MkeyEntries::Klm(&entries), by_pointer)?;
         space.splice(first * 5..(first + count) * 5, bytes);
         for way in Tx::ALL {
             let bytes = pair.tx(way, mkey, 0, space.len())?.ok()?;
@@ -332,7 +332,7 @@ fn m83_requests_change_entries_of_one_length(board: &mut dyn Board) -> Verdict {
                 places = new;
             }
             Some(first) => {
-                replace_entries(&mut pair, mkey, first as u16, entries, true)?;
+                replace_entries(&mut pair, mkey, first as u32, entries, true)?;
                 places.splice(first..first + count, new);
             }
         }

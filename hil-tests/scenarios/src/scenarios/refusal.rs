@@ -74,20 +74,20 @@ fn config(error: ConfigError) -> PostError {
 /// An mkey with room for `entries` takes lists of up to `max` entries, and streams one less: it refuses `LIST` and `STREAMS`.
 fn too_many<const LIST: usize, const STREAMS: usize>(
     board: &mut dyn Board,
-    entries: u16,
-    max: u16,
+    entries: u32,
+    max: u32,
 ) -> Verdict {
     let mut fixture = MkeyFixture::new(board, MkeySpec { entries, ..PLAIN });
     let data = pattern(64, 1);
     fixture.install(&data, None, None)?;
     let entries = [entry(&fixture.memory, 0..1); LIST];
     let change = MkeyConfig::UNCHANGED;
-    let error = config(ConfigError::TooManyEntries { entries: LIST as u32, max });
+    let error = config(ConfigError::TooManyEntries { max });
     refused(&mut fixture, &format!("{LIST} entries"), &change, Layout::List(&entries), error)?;
     let (address, key) = (fixture.memory.address, fixture.memory.key);
     let streams = [InterleavedEntry { address, bytes: 1, skip: 0, key }; STREAMS];
     let layout = Layout::Interleaved { repeat: 1, entries: &streams };
-    let error = config(ConfigError::TooManyEntries { entries: STREAMS as u32, max: max - 1 });
+    let error = config(ConfigError::TooManyEntries { max: max - 1 });
     refused(&mut fixture, &format!("{STREAMS} streams"), &change, layout, error)?;
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
@@ -304,7 +304,7 @@ fn r180_a_refused_configuration_loses_no_error_count(board: &mut dyn Board) -> V
         reports(&error, SignatureErrorKind::Guard, DomainKind::Wire, 1, 520)?;
         let entries = [entry(&fixture.memory, 0..1); 9];
         let layout = Layout::List(&entries);
-        let too_many = config(ConfigError::TooManyEntries { entries: 9, max: 8 });
+        let too_many = config(ConfigError::TooManyEntries { max: 8 });
         refused(&mut fixture, "9 entries", &MkeyConfig::UNCHANGED, layout, too_many)?;
         fixture.change(&MkeyConfig::UNCHANGED, Layout::Unchanged)?;
         fixture.write(&images.memory);

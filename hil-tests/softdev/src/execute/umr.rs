@@ -3,7 +3,7 @@
 use crate::faults::Faults;
 use crate::fetch::{Umr, UmrLists};
 use crate::object::Objects;
-use crate::object::mkey::{Access, BsfBytes, Layout, Mkey};
+use crate::object::mkey::{Access, BsfBytes, Layout, Mkey, trim};
 use crate::profile::DeviceProfile;
 use crate::refusal::Refusal;
 use alloc::vec::Vec;
@@ -87,7 +87,7 @@ pub(super) fn apply(
     check_flags(mkey, qpn, umr, faults)?;
     let select = umr.control.mkey_mask.get();
     let flags = umr.context.flags_pd_word();
-    if !reserved_is_zero(&umr.control)
+    if !reserved_is_zero(&umr.control, profile)
         || select & !mask::KNOWN != 0
         || (select & mask::RELAXED != 0 && !profile.relaxed_ordering)
         || (select & mask::PD != 0 && flags.pd() != pd)
@@ -97,15 +97,17 @@ pub(super) fn apply(
     let UmrLists::Inline { translations, bsfs: blocks } = &umr.lists else {
         return Err(Refusal::UmrUnsupported);
     };
-    let layout = layout(mkey, umr.translation_offset, translations)?;
+    let change = layout(mkey, umr.translation_offset, translations)?;
     let bsfs = bsfs(mkey, blocks)?;
     if faults.local_inv_ignored && select & mask::FREE != 0 && umr.context.is_free() {
         return Ok(());
     }
 
     let on = |bit: u64| select & bit != 0;
-    if let Some(layout) = layout {
-        mkey.layout = layout;
+    match change {
+        Change::None => {}
+        Change::All(layout) => mkey.layout = layout,
+        Change::From(first, entries) => mkey.layout.replace(first, &entries),
     }
     if let Some((signature, crypto)) = bsfs {
         (mkey.signature_bsf, mkey.crypto_bsf) = (signature, crypto);
@@ -133,8 +135,10 @@ pub(super) fn apply(
 }
 
 /// Whether all is 0 that has to be (DEVICE.md 7.11).
-fn reserved_is_zero(control: &UmrControlSegment) -> bool {
+fn reserved_is_zero(control: &UmrControlSegment, profile: &DeviceProfile) -> bool {
+    let has_upper_offset = profile.extended_offsets && control.flag_bits().translation_offset();
     control.flags & RESERVED_FLAGS == 0
+        && (has_upper_offset || control.translation_offset_47_16.get() == 0)
         && control.reserved0 == [0; 3]
         && control.reserved1.iter().all(|word| word.get() == 0)
 }
@@ -155,13 +159,21 @@ fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), 
     if refused { Err(Refusal::UmrCheck) } else { Ok(()) }
 }
 
-/// Decodes the translation entries, `None` where the layout stays.
+/// What a UMR writes of the layout.
+enum Change {
+    None,
+    All(Layout),
+    /// Whole blocks of entries from this one on.
+    From(usize, Vec<Klm>),
+}
+
+/// Decodes the translation entries.
 fn layout(
     mkey: &Mkey,
-    offset: Option<u16>,
+    offset: Option<u64>,
     translations: &[[u8; OCTOWORD_BYTES]],
-) -> Result<Option<Layout>, Refusal> {
-    let Some(first) = translations.first() else { return Ok(None) };
+) -> Result<Change, Refusal> {
+    let Some(first) = translations.first() else { return Ok(Change::None) };
     let header: StridedHeader = zerocopy::transmute!(*first);
     // Assumption: a strided block stands alone, and is told by the code where a list entry has its key. An mkey for entries of one
     // length has none (assumption).
@@ -170,31 +182,25 @@ fn layout(
         let entries = translations.get(1..=count).ok_or(Refusal::UmrUnsupported)?;
         room(mkey, count.saturating_add(1))?;
         let entries: Vec<StridedEntry> = entries.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
-        return Ok(Some(Layout::Strided(header, entries)));
+        return Ok(Change::All(Layout::Strided(header, entries)));
     }
     let mut entries: Vec<Klm> = translations.iter().map(|bytes| zerocopy::transmute!(*bytes)).collect();
+    let written = entries.len();
+    trim(&mut entries);
     // Entries are written in blocks of 64 bytes (kernel `MLX5_UMR_FLEX_ALIGNMENT`): padding is written as well.
-    if let Some(offset) = offset.map(usize::from)
-        && let Some(old) = mkey.layout.entries()
+    if let Some(offset) = offset
+        && mkey.layout.is_list()
     {
+        let offset = usize::try_from(offset).map_err(|_| Refusal::UmrUnsupported)?;
         if !offset.is_multiple_of(BLOCK_ENTRIES) {
             return Err(Refusal::UmrUnsupported);
         }
-        let mut all = old.clone();
-        all.resize(all.len().max(offset), Klm::PADDING);
-        let tail = all.split_off(offset);
-        let kept = tail.get(entries.len().next_multiple_of(BLOCK_ENTRIES)..).unwrap_or(&[]);
-        if !kept.is_empty() {
-            entries.resize(entries.len().next_multiple_of(BLOCK_ENTRIES), Klm::PADDING);
-        }
-        all.extend(entries.iter().chain(kept));
-        entries = all;
-    }
-    while entries.last() == Some(&Klm::PADDING) {
-        entries.pop();
+        room(mkey, offset.saturating_add(entries.len()))?;
+        entries.resize(written.next_multiple_of(BLOCK_ENTRIES), Klm::PADDING);
+        return Ok(Change::From(offset, entries));
     }
     room(mkey, entries.len())?;
-    Ok(Some(Layout::of(mkey.log_entry, entries)))
+    Ok(Change::All(Layout::of(mkey.log_entry, entries)))
 }
 
 fn room(mkey: &Mkey, entries: usize) -> Result<(), Refusal> {

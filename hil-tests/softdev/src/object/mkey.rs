@@ -136,13 +136,26 @@ impl Layout {
         }
     }
 
-    /// Returns the entries, where they stand one after the other.
-    pub(crate) const fn entries(&self) -> Option<&Vec<Klm>> {
-        match self {
-            Self::List(entries) | Self::Equal(_, entries) => Some(entries),
-            Self::Direct(_) | Self::Strided(..) => None,
-        }
+    /// Returns whether entries stand one after the other.
+    pub(crate) const fn is_list(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Equal(..))
     }
+
+    /// Writes entries of a list from this one on, which the mkey has room for.
+    pub(crate) fn replace(&mut self, first: usize, new: &[Klm]) {
+        let (Self::List(entries) | Self::Equal(_, entries)) = self else { return };
+        entries.resize(entries.len().max(first.saturating_add(new.len())), Klm::PADDING);
+        for (entry, new) in entries.iter_mut().skip(first).zip(new) {
+            *entry = *new;
+        }
+        trim(entries);
+    }
+}
+
+/// Removes the padding that ends a list.
+pub(crate) fn trim(entries: &mut Vec<Klm>) {
+    let used = entries.iter().rposition(|entry| *entry != Klm::PADDING).map_or(0, |last| last + 1);
+    entries.truncate(used);
 }
 
 /// One BSF of 64 bytes, as written.

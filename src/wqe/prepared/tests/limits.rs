@@ -26,8 +26,8 @@ fn a_layout_fits_or_not_however_it_is_posted() {
     for (max_inline_data, most) in [(60, 4), (76, 5), (92, 6)] {
         for layout in layouts {
             let (octowords, header) = (layout.octowords(), usize::from(!matches!(layout, Layout::List(_))));
-            let (entries, max) = ((octowords - header) as u32, (most - header) as u16);
-            let refused = Err(PostError::Config(ConfigError::TooManyEntries { entries, max }));
+            let max = (most - header) as u32;
+            let refused = Err(PostError::Config(ConfigError::TooManyEntries { max }));
             let expected = if octowords <= most { Ok(()) } else { refused };
             let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
             let config = SendQueueConfig { max_inline_data, ..SendQueueConfig::new(Qpn::default()) };
@@ -47,12 +47,12 @@ fn a_layout_fits_or_not_however_it_is_posted() {
 fn an_mkey_has_room_for_its_entries() {
     let mut mkey = mkey(false, None);
     let prepared = unchanged(&mkey);
-    let refused = |entries, max| ConfigError::TooManyEntries { entries, max };
+    let refused = |max| ConfigError::TooManyEntries { max };
     let (list, entries) = ([entry(0, 64); 17], [STREAM; 16]);
     for _ in 0..2 {
-        assert_eq!(refusal(&mut mkey, &prepared, Layout::List(&list)), refused(17, 16));
+        assert_eq!(refusal(&mut mkey, &prepared, Layout::List(&list)), refused(16));
         let layout = Layout::Interleaved { repeat: 1, entries: &entries };
-        assert_eq!(refusal(&mut mkey, &prepared, layout), refused(16, 15));
+        assert_eq!(refusal(&mut mkey, &prepared, layout), refused(15));
         configured(&mut mkey, &prepared, Layout::List(&list[..16]));
         configured(&mut mkey, &prepared, Layout::Interleaved { repeat: 1, entries: &entries[..15] });
     }

@@ -86,7 +86,7 @@ fn all_kinds() -> Vec<MkeyAttributes> {
     let mut kinds = Vec::new();
     for crypto in ENGINES.map(Some).into_iter().chain([None]) {
         for signature in signatures.iter().copied() {
-            for max_entries in [16, 4, u16::MAX] {
+            for max_entries in [16, 4, 0xffff, 0x1_0010, u32::MAX] {
                 kinds.push(MkeyAttributes { max_entries, signature, crypto, ..PLAIN });
             }
         }
