@@ -108,8 +108,12 @@ pub enum ConfigError {
     StartWithBsf,
     /// The space of an mkey or of a memory window would end behind address 2^64 - 1.
     SpaceBehindEnd,
-    /// The mkey has no list layout in force whose entries could be replaced: none yet, none that is known, or an interleaved one.
+    /// The mkey has no list layout in force that could be changed: none yet, none that is known, or an interleaved one.
     NoList,
+    /// The list in force came in a request: only one from registered memory can be appended to.
+    ListInRequest,
+    /// A list with BSFs behind it, of an mkey with signature or crypto, is not appended to: no source knows of that.
+    AppendWithBsf,
     /// A memory window is bound: it has to be invalidated before it is bound anew.
     WindowBound,
     /// A list in registered memory begins where the device does not take one from
@@ -118,7 +122,7 @@ pub enum ConfigError {
         /// Bytes by which the address exceeds the last one that is allowed.
         past: u16,
     },
-    /// Entries of a list are replaced in blocks of 4.
+    /// Entries of a list are replaced, and appended, in blocks of 4.
     EntryInBlock {
         /// The first entry that was to be written.
         first: u32,
@@ -241,14 +245,16 @@ impl fmt::Display for ConfigError {
             }
             Self::StartWithBsf => f.write_str("the space of an mkey with signature or crypto begins at 0"),
             Self::SpaceBehindEnd => f.write_str("the space would end behind address 2^64 - 1"),
-            Self::NoList => f.write_str("the mkey has no list whose entries could be replaced"),
+            Self::NoList => f.write_str("the mkey has no list that could be changed"),
+            Self::ListInRequest => f.write_str("a list that came in a request is not appended to"),
+            Self::AppendWithBsf => f.write_str("an mkey with signature or crypto has its list at once"),
             Self::WindowBound => f.write_str("the memory window is bound: invalidate it first"),
             Self::ListAddress { past } => {
                 let alignment = UmrControlSegment::POINTER_ALIGNMENT;
                 write!(f, "the list begins {past} bytes behind a multiple of {alignment}")
             }
             Self::EntryInBlock { first } => {
-                write!(f, "entry {first} is not the first in a block of 4, as which entries are replaced")
+                write!(f, "entry {first} is not the first in a block of 4, as which entries are written")
             }
             Self::BsfDoesNotFit { bytes, max } => {
                 write!(f, "layout and BSFs take {bytes} bytes, {max} fit into a work request")

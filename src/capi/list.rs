@@ -165,3 +165,25 @@ pub unsafe extern "C" fn mlx5mk_post_replace_list(
         Ok(0)
     })
 }
+
+/// Appends the entries of a list to the layout of an mkey in use, whose length grows by theirs: all else of it stays. Its layout came from a
+/// list as well (mlx5mk_post_configure_list), and has a multiple of 4 entries; the mkey has neither signature nor crypto. Layouts of more than
+/// 65532 entries are laid in parts with this. The list stays as it is until the request has completed.
+///
+/// Errors: as mlx5mk_post_replace.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mlx5mk_post_append_list(
+    qp: Option<&mut Qp>,
+    id: u64,
+    flags: u32,
+    pool: Option<&mut Pool>,
+    mkey: u32,
+    list: Option<&List>,
+    error: Option<&mut MaybeUninit<Error>>,
+) -> i32 {
+    attempt(error, || {
+        let (qp, pool, list) = (given(qp, "qp")?, given(pool, "pool")?, given(list, "list")?);
+        flagged(qp, id, flags)?.append_entries_by_pointer(pool.mkey(mkey)?, &list.list)?;
+        Ok(0)
+    })
+}

@@ -25,9 +25,8 @@ const BSF_OCTOWORDS: u32 = 4;
 pub struct EntryCount(u32);
 
 impl EntryCount {
-    /// The most entries. A command counts them with 32 bits; those of the longest entries, of 2 GiB, then fill a space of 2^61 bytes.
-    /// Devices take fewer ([`GeneralCapabilities::max_umr_entries`]).
-    pub const MAX: u32 = 1 << 30;
+    /// The most entries. Devices take fewer ([`GeneralCapabilities::max_umr_entries`]).
+    pub const MAX: u32 = MkeyAttributes::MAX_ENTRIES;
 
     /// Takes the least number of entries that there has to be room for, and rounds it up.
     ///

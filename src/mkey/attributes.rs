@@ -115,7 +115,8 @@ pub enum UmrForm {
 pub struct MkeyAttributes {
     /// Its key: the index that the device returned and the tag that the owner chose.
     pub key: Key,
-    /// Translation entries of 16 bytes that it has room for. An interleaved layout takes one for its header.
+    /// Translation entries of 16 bytes that it has room for: [`MkeyAttributes::MAX_ENTRIES`] at most. An interleaved layout takes one
+    /// for its header.
     pub max_entries: u32,
     /// Set when it was created with block signature.
     pub signature: Option<SignatureAttributes>,
@@ -130,6 +131,10 @@ pub struct MkeyAttributes {
 }
 
 impl MkeyAttributes {
+    /// The most translation entries of an mkey. A command counts them with 32 bits; as many entries of 2 GiB fill a space of 2^61 bytes.
+    /// Devices take fewer ([`GeneralCapabilities::max_umr_entries`](crate::command::GeneralCapabilities::max_umr_entries)).
+    pub const MAX_ENTRIES: u32 = 1 << 30;
+
     /// A plain mkey: layouts and access rights only.
     pub const fn plain(key: Key, max_entries: u32) -> Self {
         let form = UmrForm::Complete;

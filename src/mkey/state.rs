@@ -26,7 +26,7 @@ use crate::types::{DomainKind, Key, PsvIndex};
 #[repr(C, align(64))]
 pub struct Mkey {
     kind_word: KindWord,
-    /// Bytes of memory that the layout in force maps, and [`INTERLEAVED`].
+    /// Bytes of memory that the layout in force maps, and [`INTERLEAVED`] or [`COUNTED`].
     mapped: u64,
     /// PSVs, in the order of [`DomainKind`]; 0 without signature.
     psvs: [u32; 2],
@@ -39,6 +39,8 @@ pub struct Mkey {
     kind: MkeyKind,
     /// The device can change the tag.
     tag_update: bool,
+    /// Entries of the list in force, where [`COUNTED`] is set.
+    entries: u32,
     /// The first signature error since the last check.
     error: Option<Result<SignatureError, CheckError>>,
 }
@@ -46,6 +48,11 @@ pub struct Mkey {
 /// Set beside the bytes that an interleaved layout maps: no layout maps as many. 51 streams of 65,535 bytes, 2^32 - 1 times over, are
 /// the most.
 const INTERLEAVED: u64 = 1 << 63;
+
+/// Set beside the bytes that a list maps whose entries are counted, because it came from registered memory: no list maps as many
+/// ([`MkeyAttributes::MAX_ENTRIES`] of 2 GiB are the most). A list in a request overwrites it: its entries are not counted, which would
+/// take time.
+const COUNTED: u64 = 1 << 62;
 
 // `kind`, and what comes after it, is not for posting.
 const _: () = assert!(core::mem::offset_of!(Mkey, kind) <= 128);
@@ -74,6 +81,7 @@ impl Mkey {
             crypto: None,
             kind,
             tag_update,
+            entries: 0,
             error: None,
         };
         if count.pending {
@@ -98,7 +106,7 @@ impl Mkey {
     /// [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
-        self.mapped & !INTERLEAVED
+        self.mapped & !(INTERLEAVED | COUNTED)
     }
 
     /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is
@@ -204,6 +212,12 @@ impl Mkey {
         (self.signature, self.crypto) = (config.signature, config.crypto);
     }
 
+    /// Notes that a request was posted after which a list from registered memory is in force, of this many entries.
+    pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
+        self.mapped = length | COUNTED;
+        self.entries = entries;
+    }
+
     /// Notes that a request was posted that gave all that was not known, and told the error count: the next one may be written as
     /// it is prepared.
     pub(crate) const fn clear_flags(&mut self) {
@@ -249,6 +263,12 @@ impl Mkey {
             return Err(ConfigError::NoList);
         }
         Ok(())
+    }
+
+    /// Returns how many entries of a list from registered memory are in force.
+    pub(crate) fn list_entries(&self) -> Result<u32, ConfigError> {
+        self.check_list()?;
+        if self.mapped & COUNTED == 0 { Err(ConfigError::ListInRequest) } else { Ok(self.entries) }
     }
 
     /// Refuses what cannot be configured in the state that the mkey is in.

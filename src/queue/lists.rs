@@ -3,7 +3,7 @@
 use super::in_flight::RequestKind;
 use super::request::SendRequest;
 use crate::error::{ConfigError, PostError};
-use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
+use crate::mkey::{KlmEntry, Layout, Mkey, MkeyAttributes, RegisteredList};
 use crate::types::KsmEntrySize;
 use crate::wire::{OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, blocks_of};
 use crate::wqe::PreparedConfig;
@@ -38,6 +38,7 @@ impl SendRequest<'_, '_> {
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
         lists::write_bsfs(list, prepared, &bsfs);
         mkey.note_configured(prepared.config(), &nothing, list.length());
+        mkey.note_list(list.entries().into(), list.length());
         mkey.clear_flags();
         Ok(())
     }
@@ -82,6 +83,42 @@ impl SendRequest<'_, '_> {
         lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)
     }
+
+    /// Appends the entries of a list, which the device takes from registered memory, to the list in force. The length of the mkey grows
+    /// by theirs; all else stays. The list in force came from registered memory as well
+    /// ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple of 4 entries, also after entries
+    /// were replaced. An empty list changes nothing, and is posted all the same.
+    ///
+    /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with this, as the kernel lays them
+    /// (`mlx5r_umr_update_xlt`). Where the space begins at an address
+    /// ([`PreparedConfig::with_start_address`]), it has to end before 2^64: that is not checked here.
+    ///
+    /// # Errors
+    /// [`PostError::Config`] with [`ConfigError::AppendWithBsf`] for an mkey with signature or crypto, [`ConfigError::NoList`] for one
+    /// without a known list in force, [`ConfigError::ListInRequest`], [`ConfigError::EntryInBlock`] for a list in force that ends
+    /// within a block, [`ConfigError::TooManyEntries`], [`ConfigError::OtherEntries`]; and as [`SendRequest::configure_mkey`].
+    pub fn append_entries_by_pointer(
+        mut self,
+        mkey: &mut Mkey,
+        list: &RegisteredList<'_>,
+    ) -> Result<(), PostError> {
+        let kind = mkey.kind();
+        if kind.signature.is_some() || kind.crypto.is_some() {
+            return Err(ConfigError::AppendWithBsf.into());
+        }
+        let first = mkey.list_entries()?;
+        if list.entries() == 0 {
+            return self.replace_entries(mkey, first, &[]);
+        }
+        check_place(mkey, first, list.entries().into(), list.entry_size())?;
+        let length = mkey.length() + list.length();
+        let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
+        lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
+        lists::write_length(blocks, length);
+        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)?;
+        mkey.note_list(first + u32::from(list.entries()), length);
+        Ok(())
+    }
 }
 
 /// Refuses entries that cannot stand there in the layout of an mkey.
@@ -109,5 +146,7 @@ fn check_size(mkey: &Mkey, layout: Option<KsmEntrySize>) -> Result<(), ConfigErr
 
 /// Refuses more entries than an mkey has room for.
 fn check_room(mkey: &Mkey, entries: usize) -> Result<(), ConfigError> {
-    ConfigError::check_entries(entries, mkey.kind_word().max_entries())
+    // Of attributes that no command has made, there may be more.
+    let max = mkey.kind_word().max_entries().min(MkeyAttributes::MAX_ENTRIES as usize);
+    ConfigError::check_entries(entries, max)
 }

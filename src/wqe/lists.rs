@@ -8,7 +8,7 @@ use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
 use crate::types::Key;
 use crate::wire::ctrl::{ControlSegment, Opcode};
 use crate::wire::mkey_context::MkeyContext;
-use crate::wire::umr::{UmrControlSegment, UmrFlags, UmrHead};
+use crate::wire::umr::{MkeyMask, UmrControlSegment, UmrFlags, UmrHead};
 use crate::wire::{Block, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, ZEROS, blocks_of};
 use zerocopy::big_endian::{U16, U64};
 use zerocopy::{transmute, transmute_mut};
@@ -100,6 +100,15 @@ pub(crate) fn replace_by_pointer(
     if let [_, _, pointer] = blocks {
         *pointer = pointer_block(list);
     }
+}
+
+/// Has a UMR that is written give the mkey this length.
+pub(crate) fn write_length(blocks: &mut [Block], length: u64) {
+    let [[_, umr @ ..], context, ..] = blocks else { return };
+    let umr: &mut UmrControlSegment = transmute_mut!(umr);
+    umr.mkey_mask |= U64::new(MkeyMask::new().with_len(true).into_bits());
+    let context: &mut MkeyContext = transmute_mut!(context);
+    context.len = U64::new(length);
 }
 
 /// Returns the block with the pointer, which ends within it.

@@ -214,6 +214,7 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendRequest::configure_mkey_by_pointer", &Way::ALL),
     ("SendRequest::replace_entries", &Way::ALL),
     ("SendRequest::replace_entries_by_pointer", &Way::ALL),
+    ("SendRequest::append_entries_by_pointer", &Way::ALL),
     ("SendRequest::bind_window", &Way::ALL),
     ("SendRequest::invalidate_window", &Way::ALL),
     ("SendRequest::set_psv", &Way::ALL),
