@@ -302,8 +302,10 @@ static void mkeys_are_in_use_or_not(void)
     mlx5mk_range empty = {(uintptr_t)memory, 0, lkey}, entry = {(uintptr_t)memory, 16, lkey};
 
     REFUSED(MLX5MK_ARGUMENT, "count", (spec.count = 1025, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
-    REFUSED(MLX5MK_ARGUMENT, "max_entries", (spec.count = 2, spec.max_entries = 1 << 16,
-                                            mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
+    REFUSED(MLX5MK_ARGUMENT, "mkey entries", (spec.count = 2, spec.max_entries = (1 << 30) + 1,
+                                             mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
+    REFUSED(MLX5MK_COMMAND, "the device takes", (spec.max_entries = 1 << 30,
+                                                     mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
     spec.max_entries = 4;
     DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
     config.parts = MLX5MK_SET_SIGNATURE;

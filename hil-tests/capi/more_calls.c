@@ -373,6 +373,16 @@ static void lists_are_longer_than_a_request(void)
     CHECK(finish(5) == 0);
     for (int i = 0; i < 4; i++)
         CHECK(there[i] == i && there[ENTRIES - 4 + i] == i && there[4 + i] == ENTRIES - 5 - i);
+
+    /* A list grows by another one. */
+    REFUSED(MLX5MK_CONFIG, "entries", mlx5mk_post_append_list(qp, 6, 0, pool, mkey, list, &error));
+    DONE(mlx5mk_post_configure_list(qp, 6, 0, pool, mkey, prepared, list, &error));
+    REFUSED(MLX5MK_ARGUMENT, "list is NULL", mlx5mk_post_append_list(qp, 7, 0, pool, mkey, NULL, &error));
+    DONE(mlx5mk_post_append_list(qp, 7, 0, pool, mkey, list, &error));
+    move(8, MLX5MK_OP_RDMA_WRITE, pool, mkey, 0, 8);
+    CHECK(finish(8) == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(there[i] == i % 4);
     DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);

@@ -169,6 +169,7 @@ mod tests {
                 "hil: capability xts-many",
                 "hil: capability drain",
                 "hil: capability fixed-entries",
+                "hil: capability long-lists",
                 "hil: capability memcpy",
                 "hil: capability relaxed-ordering",
                 "hil: capability bare",

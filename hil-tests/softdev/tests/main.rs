@@ -13,6 +13,7 @@ mod faults;
 mod interface;
 mod layout;
 mod lists;
+mod long_lists;
 mod objects;
 mod outstanding;
 mod queues;

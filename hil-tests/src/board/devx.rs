@@ -282,6 +282,7 @@ impl Board for DevxBoard {
             // Whoever names a device means one.
             hardware: self.name != UVERBS,
             fixed_entries: general.fixed_buffer_size,
+            long_lists: general.max_umr_entries() > 1 << 16,
             bare: false,
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
             memcpy: general.log_max_memcpy_bytes().is_some(),

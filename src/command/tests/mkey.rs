@@ -231,6 +231,32 @@ fn mkeys_have_no_more_entries_than_the_device_takes() {
     assert_eq!(GeneralCapabilities { log_max_entries: 63, ..device }.max_entries(), u32::MAX);
 }
 
+/// Entries behind number 65,535 are for devices whose requests can name them. A list that an mkey is created with is not changed.
+#[test]
+fn m84_mkeys_have_as_many_entries_as_requests_can_name() {
+    let device = |log, bit: u32| general(&[(0x30, bit << 7 | log)]);
+    for (log, bit, max) in [(16, 0, 1 << 16), (15, 0, 1 << 15), (18, 0, 1 << 16), (18, 1, 1 << 18)] {
+        let device = device(log, bit);
+        assert_eq!(device.extended_translation_offset, bit == 1);
+        assert_eq!((device.max_entries(), device.max_umr_entries()), (1 << log, max), "{log} {bit}");
+        let entries = |count| CreateMkey {
+            max_entries: EntryCount::new(count).unwrap(),
+            ..mkey(MkeyFeatures::default())
+        };
+        let most = entries(max);
+        assert_eq!(most.check(&device), Ok(()));
+        let head = [(0, 0x0200_0000), (0x10, 0x4000_8600), (0x14, 0xffff_ff00), (0x1c, 0x00ab_cdef)];
+        words(&most, &[&head[..], &[(0x44, max)]].concat());
+        let refused = entries(max + 1).check(&device).unwrap_err();
+        let text = std::format!("CREATE_MKEY: {} translation entries, the device takes {max}", max + 4);
+        assert_eq!(refused.to_string(), text);
+    }
+    let list = std::vec![KlmEntry { address: 0, length: 1, key: Key::from_raw(0x5600) }; (1 << 16) + 1];
+    let new = |device| CreateListMkey::new(pd(), Access::NONE, 0, MkeyEntries::Klm(&list), &device);
+    assert_eq!(new(device(18, 0)).unwrap().length(), (1 << 16) + 1);
+    assert!(new(device(16, 1)).is_err());
+}
+
 #[test]
 fn an_mkey_brings_its_list() {
     let device =

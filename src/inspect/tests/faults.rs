@@ -259,6 +259,54 @@ fn entries_are_replaced_in_blocks_of_four() {
     assert_eq!(problems(&replacing(4), &DeviceContext::UNKNOWN).len(), 2, "and the mask lacks two bits");
 }
 
+/// As above, with upper bits of the offset, which stand behind the mask.
+#[test]
+fn m84_offsets_of_more_than_16_bits_are_read() {
+    let upper = |mut bytes: Vec<u8>, upper: u32| {
+        bytes[UMR + 16..UMR + 20].copy_from_slice(&upper.to_be_bytes());
+        bytes
+    };
+    let found = |bytes: &[u8]| {
+        let mut found = Vec::new();
+        parse(bytes).findings(&DeviceContext::UNKNOWN, |finding| found.push(finding));
+        found.retain(|finding| finding.severity() == Severity::Refused);
+        found
+    };
+    for (upper_bits, first, number) in [(1, 0, 0x1_0000), (0xffff, 0xfffc, 0xffff_fffc_u64)] {
+        let bytes = upper(replacing(first), upper_bits);
+        assert_eq!(found(&bytes), []);
+        let words = parse(&bytes).summary(DeviceContext::UNKNOWN).to_string();
+        assert!(words.contains(&std::format!("from entry {number} on")), "{words}");
+    }
+    let at = |offset, problem| std::vec![Finding { offset, problem }];
+    let bytes = upper(replacing(2), 1);
+    assert_eq!(found(&bytes), at(UMR + 6, Problem::ReplacedInBlock { first: 0x1_0002 }));
+    let bytes = upper(replacing(0), 0x1_0000);
+    assert_eq!(found(&bytes), at(UMR + 16, Problem::EntryBehindAll { first: 1 << 32 }));
+    let bytes = upper(streams(), 3);
+    assert_eq!(found(&bytes), at(UMR + 16, Problem::OffsetWithoutFlag { upper: 3 }));
+}
+
+/// A list that grows has the length of all its entries.
+#[test]
+fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
+    let entries: Vec<u8> = (0..4).flat_map(|number| segment(64, 0x0056_7800, number << 12)).collect();
+    let growing = |first, length| {
+        [
+            control(0x25, 12, 8, 0x1234),
+            umr_control(0x90, 4, first, 1),
+            context(length, false),
+            entries.clone(),
+        ]
+        .concat()
+    };
+    let worst = |bytes: &[u8]| parse(bytes).worst(&DeviceContext::UNKNOWN);
+    assert_eq!(worst(&growing(4, 1000)), Some(Severity::Note));
+    assert_eq!(worst(&growing(0, 1000)), Some(Severity::Refused));
+    let words = parse(&growing(4, 1000)).summary(DeviceContext::UNKNOWN).to_string();
+    assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
+}
+
 /// Bytes, where they change, the bytes written there, and what is not found although something like it is looked for.
 type Harmless = (fn() -> Vec<u8>, usize, &'static [u8], fn(&Problem) -> bool);
 

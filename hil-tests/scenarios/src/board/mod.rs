@@ -122,6 +122,8 @@ pub struct Capabilities {
     pub programs: bool,
     /// The entries of an mkey may all be of one length.
     pub fixed_entries: bool,
+    /// An mkey may have more entries than 16 bits count.
+    pub long_lists: bool,
     /// Requests copy memory.
     pub memcpy: bool,
     /// Which orderings configurations of an mkey can relax.
@@ -130,7 +132,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 12] = [
+    pub const NAMES: [&'static str; 13] = [
         "signature",
         "xts",
         "xts-many",
@@ -140,6 +142,7 @@ impl Capabilities {
         "login",
         "programs",
         "fixed-entries",
+        "long-lists",
         "memcpy",
         "relaxed-ordering",
         "bare",
@@ -149,7 +152,8 @@ impl Capabilities {
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
-        let Self { signature, drain, hardware, login, programs, fixed_entries, memcpy, bare, .. } = *self;
+        let Self { signature, drain, hardware, login, programs, fixed_entries, .. } = *self;
+        let Self { long_lists, memcpy, bare, .. } = *self;
         let has = [
             signature,
             xts,
@@ -160,6 +164,7 @@ impl Capabilities {
             login,
             programs,
             fixed_entries,
+            long_lists,
             memcpy,
             self.relaxed_ordering.is_some(),
             bare,

@@ -287,6 +287,7 @@ impl Board for SoftBoard {
             hardware: self.hardware,
             programs: false,
             fixed_entries: true,
+            long_lists: self.device.profile().extended_offsets,
             memcpy,
             relaxed_ordering,
             bare: true,

@@ -25,6 +25,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(m79_signature_and_cipher_behind_a_long_list, BOTH_UNIT, ["M79"]),
     scenario!(m80_entries_in_the_middle_are_replaced, NOTHING, ["M80"]),
     scenario!(m83_requests_change_entries_of_one_length, FIXED_ENTRIES, ["M83"]),
+    scenario!(m84_more_entries_than_16_bits_count, LONG_LISTS, ["M84"]),
 ];
 
 /// Where the spaces begin: in the middle of a page, as a program may choose it.
@@ -186,6 +187,17 @@ fn replace_entries(
         _ => request.replace_entries_by_pointer(mkey, first, &list),
     };
     posted.map_err(|error| format!("replace entries: {error}"))?;
+    show(pair, &list);
+    pair.finish_configuration()
+}
+
+/// Appends entries to an mkey's list, and waits until it is done.
+fn append_entries(pair: &mut QpPairFixture<'_>, mkey: usize, entries: MkeyEntries<'_>) -> Verdict {
+    let mut memory = memory_for(entries);
+    let list = list(pair, &mut memory, entries)?;
+    let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+    let posted = pair.near.request(CONFIGURE).signaled().append_entries_by_pointer(mkey, &list);
+    posted.map_err(|error| format!("append entries: {error}"))?;
     show(pair, &list);
     pair.finish_configuration()
 }
@@ -407,5 +419,90 @@ fn refuses_other_entries(
     pair.tx(Tx::PeerRead, mkey, 3 * 4096 - 1, 2)?.ok()?;
     let moved = pair.rx(Rx::PeerWrite, mkey, 0, &[1])?;
     ensure!(moved.requester.is_some(), "a write without the right");
+    Ok(())
+}
+
+/// How entries get into a list.
+#[derive(Clone, Copy, Debug)]
+enum Lay {
+    /// As the whole list.
+    Whole,
+    /// Behind those that are there.
+    Behind,
+    /// In place of others, from this one on; from memory, or where they may have lengths of their own in the request.
+    Over { by_pointer: bool },
+}
+
+/// A list of more entries than a request counts, laid in parts; entries on both sides of number 65,536 are replaced. Entries of their own
+/// lengths first, then of one length where the board has such.
+fn m84_more_entries_than_16_bits_count(board: &mut dyn Board) -> Verdict {
+    grows(board, None)?;
+    if board.capabilities().fixed_entries {
+        let size = KsmEntrySize::new(4096).map_err(|error| format!("{error}"))?;
+        grows(board, Some(size))?;
+    }
+    Ok(())
+}
+
+fn grows(board: &mut dyn Board, size: Option<KsmEntrySize>) -> Verdict {
+    let bytes = size.map_or(5, |size| size.bytes() as usize);
+    let mut pair = QpPairFixture::new(board);
+    let data = pattern(20_000, 1);
+    let region = pair.region(&data);
+    let mkey = pair.mkey(MkeySpec { entries: 65_797, entry_size: size, ..PLAIN });
+    let mut places: Vec<usize> = Vec::new();
+    let steps = [
+        (Lay::Whole, 0, RegisteredList::MAX_ENTRIES),
+        (Lay::Behind, 65_532, 8),
+        (Lay::Behind, 65_540, 257),
+        (Lay::Over { by_pointer: false }, 65_536, 4),
+        (Lay::Over { by_pointer: true }, 65_532, 8),
+        (Lay::Over { by_pointer: true }, 65_792, 5),
+        (Lay::Whole, 0, 4),
+        (Lay::Behind, 4, 3),
+    ];
+    for (salt, (how, first, count)) in steps.into_iter().enumerate() {
+        let new = (0..count).map(|number| (number + salt * 31) * 7919 % (data.len() - bytes));
+        let new: Vec<usize> = new.collect();
+        let klm: Vec<_> = new.iter().map(|place| entry(&region, *place..*place + bytes)).collect();
+        let ksm: Vec<_> = klm
+            .iter()
+            .map(|KlmEntry { address, key, .. }| KsmEntry { address: *address, key: *key })
+            .collect();
+        let entries = size.map_or(MkeyEntries::Klm(&klm), |size| MkeyEntries::Ksm(size, &ksm));
+        let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+        match how {
+            Lay::Whole => {
+                configure_by_pointer(&mut pair, mkey, &config, entries)?;
+                places.clear();
+            }
+            Lay::Behind => append_entries(&mut pair, mkey, entries)?,
+            Lay::Over { by_pointer } => replace_entries(&mut pair, mkey, first as u32, entries, by_pointer)?,
+        }
+        places.splice(first..places.len().min(first + count), new);
+        let length = places.len() * bytes;
+        let known = pair.mkeys.get(mkey).map(Mkey::length);
+        ensure!(
+            known == Some(length as u64),
+            "{how:?} of {count}: the mkey has {known:?} bytes, not {length}"
+        );
+        let edges = [1, 3, 65_532, 65_536, 65_540].into_iter().filter(|edge| *edge < places.len());
+        let mut ranges: Vec<_> = edges.map(|edge| edge * bytes - 3..edge * bytes + 5).collect();
+        ranges.extend([0..9, length - 9..length]);
+        for range in ranges {
+            let byte = |at: usize| data.get(places.get(at / bytes)? + at % bytes).copied();
+            let expected: Vec<u8> = range.clone().filter_map(byte).collect();
+            for way in Tx::ALL {
+                let moved = pair.tx(way, mkey, range.start as u64, range.len())?.ok()?;
+                same(&moved, &expected).map_err(|error| {
+                    format!("{how:?} of {count} at {first}, {way:?} of {range:?}: {error}")
+                })?;
+            }
+        }
+        let moved = pair.tx(Tx::PeerRead, mkey, length as u64, 1)?;
+        let (requester, receiver) = tx_refusal(Tx::PeerRead);
+        fails(format_args!("{how:?} of {count}: a byte behind the list"), &moved, requester, receiver)?;
+        pair.reconnect();
+    }
     Ok(())
 }

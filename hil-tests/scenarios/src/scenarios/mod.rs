@@ -75,6 +75,8 @@ pub struct Needs {
     pub programs: bool,
     /// Mkeys whose entries are all of one length.
     pub fixed_entries: bool,
+    /// Mkeys with more entries than 16 bits count.
+    pub long_lists: bool,
     /// Requests that copy memory.
     pub memcpy: bool,
     /// Orderings that configurations relax.
@@ -93,6 +95,7 @@ impl Needs {
         hardware: false,
         programs: false,
         fixed_entries: false,
+        long_lists: false,
         memcpy: false,
         relaxed_ordering: false,
         bare: false,
@@ -117,6 +120,8 @@ impl Needs {
     pub const PROGRAMS: Self = Self { programs: true, ..Self::BOTH_UNIT };
     /// Mkeys whose entries are all of one length.
     pub const FIXED_ENTRIES: Self = Self { fixed_entries: true, ..Self::NOTHING };
+    /// Mkeys with more entries than 16 bits count.
+    pub const LONG_LISTS: Self = Self { long_lists: true, ..Self::NOTHING };
     /// Requests that copy memory.
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
     /// Orderings that configurations relax.
@@ -148,6 +153,7 @@ impl Needs {
             (self.drain, "drain", "draining on signature errors"),
             (self.login, "login", "logins: it takes keys in plaintext, or nobody knows what to log in with"),
             (self.fixed_entries, "fixed-entries", "mkeys whose entries are all of one length"),
+            (self.long_lists, "long-lists", "mkeys with more entries than 16 bits count"),
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
             (self.memcpy, "memcpy", "requests that copy memory"),
             (self.relaxed_ordering, "relaxed-ordering", "configurations that relax the order of transfers"),

@@ -194,6 +194,141 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
 
+/// As the kernel writes it (`mlx5r_umr_update_offset`): 16 bits of the offset where it always was, the others behind the mask.
+#[test]
+fn m84_entries_have_numbers_of_more_than_16_bits() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, MkeyAttributes::MAX_ENTRIES)));
+    let mut memory = [Wqebb::ZERO; 4];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    list.write(&[ENTRY; 4]).unwrap();
+    for (first, low, high) in [
+        (0xfffc, [0xff, 0xfc], [0, 0, 0, 0]),
+        (0x1_0000, [0, 0], [0, 0, 0, 1]),
+        (0x10_0000, [0, 0], [0, 0, 0, 0x10]),
+        (0x3fff_fffc, [0xff, 0xfc], [0, 0, 0x3f, 0xff]),
+    ] {
+        let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
+        let mut queue = super::queue(&mut ring, &record, 0);
+        queue.request(1).replace_entries(&mkey, first, &[ENTRY]).unwrap();
+        queue.request(2).replace_entries_by_pointer(&mkey, first, &list).unwrap();
+        for (at, flags) in [(0, 0x90), (3, 0x10)] {
+            let block = queue.block(at).0;
+            assert_eq!((block[16], &block[20..22], &block[22..24]), (flags, &[0, 4][..], &low[..]));
+            assert_eq!(
+                (&block[24..32], &block[32..36], &block[36..]),
+                (&[0; 8][..], &high[..], &[0; 28][..])
+            );
+        }
+    }
+    for (first, refused) in [
+        (0xffff, ConfigError::EntryInBlock { first: 0xffff }),
+        (0x1_0002, ConfigError::EntryInBlock { first: 0x1_0002 }),
+        (0x4000_0000, ConfigError::TooManyEntries { max: 0x4000_0000 }),
+        (u32::MAX - 3, ConfigError::TooManyEntries { max: 0x4000_0000 }),
+    ] {
+        assert_eq!(queue.request(1).replace_entries(&mkey, first, &[ENTRY]), Err(refused.into()));
+        assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, first, &list), Err(refused.into()));
+    }
+    assert_eq!(queue.producer(), 0);
+}
+
+/// As the kernel fills long lists (`mlx5r_umr_update_xlt`): parts with an offset, of which one tells the length
+/// (`mlx5r_umr_final_update_xlt`).
+#[test]
+fn m84_a_list_grows_by_parts() {
+    const PART: usize = RegisteredList::MAX_ENTRIES;
+    let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 2 * PART as u32 + 1));
+    let prepared = prepare(&mkey, &MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED });
+    let mut memory = vec![Wqebb::ZERO; RegisteredList::blocks_for(PART)];
+    let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
+    list.write(&vec![ENTRY; PART]).unwrap();
+    queue.request(1).configure_mkey_by_pointer(&mut mkey, &prepared, &mut list).unwrap();
+    queue.request(2).append_entries_by_pointer(&mut mkey, &list).unwrap();
+    assert_eq!(mkey.length(), 2 * PART as u64 * 512);
+    // Rights alone are changed by a request in between, which leaves the list.
+    queue.request(3).configure_mkey(&mut mkey, &prepared, Layout::Unchanged).unwrap();
+    list.write(&[ENTRY]).unwrap();
+    queue.request(4).append_entries_by_pointer(&mut mkey, &list).unwrap();
+    assert_eq!(mkey.length(), (2 * PART as u64 + 1) * 512);
+    // Offset, mask, length and pointer of both.
+    for (at, octowords, [high, low], length, bytes) in [
+        (3, [0xff, 0xfc], [0_u32, 0xfffc], 2 * PART as u64 * 512, 0x000f_ffc0_u32),
+        (8, [0, 4], [1, 0xfff8], (2 * PART as u64 + 1) * 512, 64),
+    ] {
+        let head = queue.block(at).0;
+        assert_eq!((head[3], head[7], &head[12..16]), (0x25, 9, &[0, 0x12, 0x34, 0][..]));
+        assert_ne!(head[11] & 0xe0, 0, "it does not overtake the one before");
+        assert_eq!((head[16], &head[20..22], &head[22..24]), (0x10, &octowords[..], &low.to_be_bytes()[2..]));
+        assert_eq!((&head[24..32], &head[32..36]), (&[0, 0, 0, 0, 0, 0, 0, 1][..], &high.to_be_bytes()[..]));
+        let mut context = [0; 64];
+        context[24..32].copy_from_slice(&length.to_be_bytes());
+        assert_eq!(queue.block(at + 1).0, context, "nothing but the length");
+        let pointer =
+            [&bytes.to_be_bytes()[..], &[0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]].concat();
+        assert_eq!(queue.block(at + 2).0[..16], pointer);
+    }
+    assert_eq!((queue.producer(), queue.outstanding()), (11, 4));
+}
+
+#[test]
+fn m84_what_cannot_be_appended_to_is_refused_and_stays() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let size = KsmEntrySize::new(1 << 12).unwrap();
+    let mut memory = [Wqebb::ZERO; 7];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    list.write(&[ENTRY; 5]).unwrap();
+    let plain = MkeyAttributes::plain(KEY, 16);
+    let counted = |attributes, entries: u32| {
+        let mut mkey = Mkey::new(attributes);
+        mkey.note_list(entries, 512);
+        mkey
+    };
+    let mut interleaved = counted(plain, 4);
+    let streams = Layout::Interleaved { repeat: 1, entries: &[] };
+    interleaved.note_configured(&MkeyConfig::UNCHANGED, &streams, 512);
+    let mut invalidated = counted(plain, 4);
+    invalidated.forget();
+    let crypto = MkeyAttributes { crypto: Some(crate::mkey::XtsEngine::MultiBlock), ..plain };
+    for (mkey, refused) in [
+        (counted(signature_mkey_attributes(), 4), ConfigError::AppendWithBsf),
+        (counted(crypto, 4), ConfigError::AppendWithBsf),
+        (Mkey::new(plain), ConfigError::NoList),
+        (interleaved, ConfigError::NoList),
+        (invalidated, ConfigError::NoList),
+        // A list in a request comes after one from memory.
+        (with_list(counted(plain, 4)), ConfigError::ListInRequest),
+        (counted(plain, 6), ConfigError::EntryInBlock { first: 6 }),
+        (counted(plain, 12), ConfigError::TooManyEntries { max: 16 }),
+        (
+            counted(MkeyAttributes { entry_size: Some(size), ..plain }, 4),
+            ConfigError::OtherEntries { layout: None, mkey: Some(size) },
+        ),
+        (
+            counted(MkeyAttributes::plain(KEY, u32::MAX), MkeyAttributes::MAX_ENTRIES),
+            ConfigError::TooManyEntries { max: MkeyAttributes::MAX_ENTRIES },
+        ),
+    ] {
+        let mut changed = mkey.clone();
+        let posted = queue.request(1).append_entries_by_pointer(&mut changed, &list);
+        assert_eq!(posted, Err(refused.into()));
+        assert_eq!((changed, queue.producer()), (mkey, 0));
+    }
+    // Nothing to append; then no room in the ring.
+    let mut mkey = counted(plain, 8);
+    let before = mkey.clone();
+    list.write(&[]).unwrap();
+    queue.request(1).append_entries_by_pointer(&mut mkey, &list).unwrap();
+    list.write(&[ENTRY]).unwrap();
+    let posted = queue.request(2).append_entries_by_pointer(&mut mkey, &list);
+    assert_eq!(posted, Err(PostError::SendRingFull { needed: 3, free: 2 }));
+    assert_eq!((mkey, queue.producer()), (before, 2));
+}
+
 /// A list of entries of one length is one in registered memory: of its entries the kernel leaves the first word 0 (`struct mlx5_ksm`),
 /// and their length stands in the mkey (`mlx5e_create_umr_ksm_mkey`, PRM `log_entity_size`): no request writes it. As the kernel's
 /// UMRs from memory (`mlx5r_umr_final_update_xlt`) it gives the space's length.

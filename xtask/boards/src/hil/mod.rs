@@ -60,6 +60,7 @@ Capabilities are
   drain                 a queue drains on signature errors
   login                 keys are wrapped, and the board knows what to log in with
   fixed-entries         entries of an mkey may all be of one length
+  long-lists            an mkey may have more entries than 16 bits count
   programs              the storage example runs there, two programs beside the runner
   memcpy                requests copy memory
   relaxed-ordering      configurations of an mkey relax the order of its transfers
@@ -365,7 +366,7 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, memcpy, relaxed-ordering, bare";
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, long-lists, memcpy, relaxed-ordering, bare";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -394,8 +395,7 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text =
-            "softdev  signature xts xts-many drain fixed-entries memcpy relaxed-ordering bare\nmlx5_0\n";
+        let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy relaxed-ordering bare\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 

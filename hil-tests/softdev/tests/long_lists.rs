@@ -1,0 +1,124 @@
+//! Lists of more entries than 16 bits count: offsets of 48 bits, and lists that grow by parts (DEVICE.md 8.10).
+
+use crate::common::*;
+use mlx5_mkey::types::Key;
+use mlx5_mkey::wire::ctrl::Opcode;
+use mlx5_mkey::wire::klm::Klm;
+use mlx5_mkey::wire::mkey_context::MkeyContext;
+use mlx5_mkey::wire::umr::UmrControlSegment;
+use mlx5_softdev::*;
+
+/// Room for entries of the mkeys here.
+const ROOM: u32 = 70_000;
+
+/// An mkey for entries of 64 bytes each, and one for entries of their own lengths.
+fn mkeys(host: &mut Host) -> [Key; 2] {
+    [Some(6), None].map(|log_entry| {
+        let attributes = MkeyAttributes { log_entry, free: false, ..MkeyAttributes::new(host.pd, ROOM) };
+        host.device.create_mkey(attributes).unwrap()
+    })
+}
+
+/// A UMR that writes entries from this one on, and the length.
+fn part(key: Key, first: u64, length: u64, entries: &[(u64, u32, Key)]) -> Wqe {
+    let octowords = entries.len().next_multiple_of(4);
+    let control = UmrControlSegment {
+        flags: 0x90,
+        klm_octowords: (octowords as u16).into(),
+        bsf_octowords: (first as u16).into(),
+        translation_offset_47_16: ((first >> 16) as u32).into(),
+        mkey_mask: 1.into(),
+        ..Default::default()
+    };
+    let context = MkeyContext { len: length.into(), ..Default::default() };
+    let mut wqe = Wqe::new(Opcode::UMR, key.get()).with(&control).with(&context);
+    for (address, bytes, key) in entries {
+        let entry = Klm { byte_count: (*bytes).into(), mkey: key.get().into(), address: (*address).into() };
+        wqe = wqe.with(&entry);
+    }
+    let padding = vec![0_u8; (octowords - entries.len()) * 16];
+    wqe.with(&padding[..])
+}
+
+fn is_refused(host: &mut Host, key: Key, wqe: Wqe) {
+    let before = host.device.query_mkey(key.index()).unwrap();
+    host.post(A, wqe);
+    host.ring(A);
+    assert_eq!(host.bad(A).vendor(), Refusal::UmrUnsupported.vendor());
+    host.recover();
+    assert_eq!(host.device.query_mkey(key.index()).unwrap(), before);
+}
+
+#[test]
+fn entries_have_numbers_of_more_than_16_bits() {
+    let mut host = Host::new();
+    let data = pattern(1024, 1);
+    let (at, region) = host.filled(&data);
+    let [equal, _] = mkeys(&mut host);
+    let entry = |place: u64| (at + place * 9, 0, region);
+    // Entries are found by their number, so those before need not be there.
+    for (first, count, salt) in [(0x1_0000, 4, 0), (0x1_0004, 3, 7), (0xfffc, 8, 30), (69_996, 4, 11)] {
+        let entries: Vec<_> = (0..count).map(|number| entry(number + salt)).collect();
+        host.post(A, part(equal, first, (first + count) * 64, &entries));
+        let expected: Vec<u8> =
+            (0..count).flat_map(|number| data[(number + salt) as usize * 9..][..64].to_vec()).collect();
+        assert_eq!(host.send_from(equal, first * 64, count as u32 * 64), expected, "{first}");
+    }
+    while host.poll_send(A).is_some() {}
+    // The low 16 bits alone are another entry's.
+    host.post(A, part(equal, 0, 64, &[entry(50)]));
+    assert_eq!(host.send_from(equal, 0, 64), data[450..514]);
+}
+
+#[test]
+fn a_list_grows_by_parts() {
+    let mut host = Host::new();
+    let data = pattern(1024, 1);
+    let (at, region) = host.filled(&data);
+    let [_, own] = mkeys(&mut host);
+    let (mut space, mut length) = (Vec::new(), 0);
+    for (number, count) in [8_u64, 4, 7].into_iter().enumerate() {
+        let range = |entry: u64| (entry * 11 + number as u64) as usize..(entry * 11) as usize + 5 + number;
+        let entries: Vec<_> = (0..count)
+            .map(|entry| (at + range(entry).start as u64, range(entry).len() as u32, region))
+            .collect();
+        let first = [0, 8, 12][number];
+        length += entries.iter().map(|entry| u64::from(entry.1)).sum::<u64>();
+        space.extend((0..count).flat_map(|entry| data[range(entry)].to_vec()));
+        host.post(A, part(own, first, length, &entries));
+        assert_eq!(host.send_from(own, 0, length as u32), space, "{number} parts");
+    }
+}
+
+#[test]
+fn offsets_that_cannot_be_are_refused() {
+    let mut host = Host::new();
+    let (at, region) = host.filled(&[7; 64]);
+    let entries = [(at, 0, region); 4];
+    let [equal, own] = mkeys(&mut host);
+    for key in [equal, own] {
+        for first in [0x1_0002, 69_998, 70_000, 1 << 18, 1 << 32, 1 << 47, (1 << 48) - 4] {
+            is_refused(&mut host, key, part(key, first, 64, &entries));
+        }
+    }
+    // Upper bits of what is no offset.
+    let Wqe(mut bytes) = part(equal, 0x1_0000, 64, &entries);
+    bytes[16] = 0x80;
+    is_refused(&mut host, equal, Wqe(bytes));
+    // More entries than there can be.
+    for log in [18, 31] {
+        let attributes = MkeyAttributes::new(host.pd, (1 << log) + u32::from(log == 18));
+        assert!(host.device.create_mkey(attributes).is_err());
+    }
+    assert!(host.device.create_mkey(MkeyAttributes::new(host.pd, 1 << 18)).is_ok());
+}
+
+#[test]
+fn without_the_capability_an_offset_has_16_bits() {
+    let mut host = Host::with(DeviceProfile { extended_offsets: false, ..Default::default() }, |_| {});
+    let (at, region) = host.filled(&[7; 64]);
+    let [equal, _] = mkeys(&mut host);
+    is_refused(&mut host, equal, part(equal, 0x1_0000, 0x1_0001 * 64, &[(at, 0, region)]));
+    host.post(A, part(equal, 0xfffc, 0xfffd * 64, &[(at, 0, region)]));
+    assert_eq!(host.send_from(equal, 0xfffc * 64, 64), [7; 64]);
+}
