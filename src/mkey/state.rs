@@ -106,7 +106,7 @@ impl Mkey {
     /// [`Mkey::forget`].
     #[inline]
     pub const fn length(&self) -> u64 {
-        self.mapped & !(INTERLEAVED | COUNTED)
+        self.mapped & (COUNTED - 1)
     }
 
     /// Returns its length on the wire in bytes, signatures included, which is what work requests count; `None` where its memory is

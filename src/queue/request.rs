@@ -134,7 +134,7 @@ impl<'q, 'r> SendRequest<'q, 'r> {
         let length = configuration.write(blocks, fields, mkey, psvs)?;
         configuration.finish(blocks, mkey, length)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, configuration.umr_blocks, psvs)?;
-        mkey.note_configured(prepared.config(), &layout, length);
+        mkey.note_configured(prepared.config(), &configuration.layout, length);
         mkey.clear_flags();
         Ok(())
     }
