@@ -210,6 +210,8 @@ pub const METHODS: &[(&str, &[Way])] = &[
     ("SendQueue::request", &[Way::Request, Way::Changed]),
     ("SendQueue::batch", &[Way::Batch, Way::BatchChanged]),
     ("Batch::request", &[Way::Batch, Way::BatchChanged]),
+    // In the scenario of a machine without a driver.
+    ("SharedSendQueue::with", &Way::ALL),
     ("SendRequest::configure_mkey", &Way::ALL),
     ("SendRequest::configure_mkey_by_pointer", &Way::ALL),
     ("SendRequest::replace_entries", &Way::ALL),

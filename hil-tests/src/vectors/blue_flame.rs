@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::format::{Chain, Hex, Qp, WqeSpec};
+use crate::way::Way;
 use mlx5_mkey::queue::{BlueFlame, Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::Qpn;
 use mlx5_mkey::wire::Wqebb;
@@ -137,8 +138,9 @@ impl Register<'_> {
         let (mut ring, record) = ([Wqebb::ZERO], DoorbellRecord::new());
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));
         let mut queue = SendQueue::<_, 1>::new(config, &mut ring, &record, self).expect("a ring of a block");
-        queue.request(0).nop().expect("a block is free");
-        queue.ring_doorbell();
+        let mut poster = Way::Request.open(&mut queue);
+        poster.request(0).nop().expect("a block is free");
+        poster.publish();
     }
 }
 

@@ -24,7 +24,7 @@ use mlx5_mkey::mkey::{
     Signature, SignatureChange, SignatureOrder, T10Dif,
 };
 use mlx5_mkey::queue::{
-    Completion, CompletionQueue, Doorbell, Outcome, QpRouter, SendQueue, SendQueueConfig,
+    Completion, CompletionQueue, Doorbell, Outcome, QpRouter, SendQueue, SendQueueConfig, SharedSendQueue,
 };
 use mlx5_mkey::types::{BlockSize, DekId, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::prm::command::Status;
@@ -291,13 +291,18 @@ impl End {
     ) -> Verdict {
         let BareRings { blocks, record, entries: completions, cq_record } = &mut self.rings;
         let config = SendQueueConfig::new(self.qpn);
-        let mut queue = SendQueue::<_, 64>::new(config, blocks.0, record.0, doorbell).map_err(text)?;
+        let queue = SendQueue::<_, 64>::new(config, blocks.0, record.0, doorbell).map_err(text)?;
         let mut completions = CompletionQueue::new(completions.0, cq_record.0).map_err(text)?;
         let all = Sge { address: 0, length: WIRE as u32, lkey: mkey.key() };
-        let mut poster = way.open(&mut queue);
-        poster.request(1).configure_mkey(mkey, prepared, entries).map_err(text)?;
-        poster.request(2).signaled().rdma_write(remote, &[all]).map_err(text)?;
-        poster.publish();
+        // As queues are posted to that several cores share: the doorbell is rung at the end, for all of it.
+        let shared = SharedSendQueue::new(queue);
+        let posted = shared.with(|queue| {
+            let mut poster = way.open(queue);
+            poster.request(1).configure_mkey(mkey, prepared, entries)?;
+            poster.request(2).signaled().rdma_write(remote, &[all])
+        });
+        posted.map_err(text)?;
+        let mut queue = shared.into_inner();
         let mut router = QpRouter { queues: &mut queue, mkeys: core::slice::from_mut(mkey) };
         match completions.poll(&mut router) {
             Some(Ok(Completion::Work(work)))
