@@ -172,6 +172,8 @@ mod tests {
                 "hil: capability long-lists",
                 "hil: capability memcpy",
                 "hil: capability relaxed-ordering",
+                "hil: capability dek-modify",
+                "hil: capability clock",
                 "hil: capability bare",
                 "hil: cases 1",
                 "hil: start r028_write_replaces_read",

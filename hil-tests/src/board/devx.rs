@@ -15,14 +15,14 @@ use mlx5_mkey::command::{
     XtsKey,
 };
 use mlx5_mkey::devx::{
-    Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, ListMkey, Login, MemoryRegion,
-    MkeyHandle, MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd, QpControl,
-    QueuePair, QueuePairSpec,
+    Cq, CqReader, CqSpec, Dek, Device, DevxError, EventKind, Events, ListMkey, Login, MappedClock,
+    MemoryRegion, MkeyHandle, MkeyObject, MkeySpec as DevxMkeySpec, Outstanding, ProtectionDomain as Pd,
+    QpControl, QueuePair, QueuePairSpec,
 };
 use mlx5_mkey::error::{CompletionError, PostError};
 use mlx5_mkey::mkey::{Access, Keytag, Mkey};
-use mlx5_mkey::queue::{Completion, QpRouter, SendRequest};
-use mlx5_mkey::types::{DekId, Key, Qpn};
+use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter, SendRequest};
+use mlx5_mkey::types::{DekId, Key, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wire::cqe::Cqe;
 use mlx5_mkey::wqe::Sge;
@@ -50,6 +50,8 @@ pub struct DevxBoard {
     name: &'static str,
     begin: Instant,
     device: Device,
+    /// If the kernel has mapped it.
+    clock: Option<MappedClock>,
     /// Both protection domains, and in which of them things are made.
     pds: [Pd; 2],
     domain: ProtectionDomain,
@@ -177,6 +179,7 @@ impl DevxBoard {
         let mut board = Self {
             name,
             begin: Instant::now(),
+            clock: device.clock().ok(),
             device,
             pds,
             domain: ProtectionDomain::default(),
@@ -287,6 +290,8 @@ impl Board for DevxBoard {
             programs: self.service.is_some() && self.device.crypto().key_import() == KeyImport::Plaintext,
             memcpy: general.log_max_memcpy_bytes().is_some(),
             relaxed_ordering: general.relaxed_ordering_umr(),
+            dek_modify: keys && self.device.crypto().crypto.is_some_and(|crypto| crypto.synchronizes_deks),
+            clock: self.clock.is_some() && self.tick_rate().is_some(),
         }
     }
 
@@ -380,12 +385,35 @@ impl Board for DevxBoard {
             let wrapped = self.wrap(spec);
             return self.load_wrapped(&wrapped).expect("create DEK");
         }
-        let keytag = spec.keytag.map(Keytag);
-        let key = match spec.key.len() {
-            32 => DekKey::Plain128 { key: xts_key(spec.key), keytag },
-            _ => DekKey::Plain256 { key: xts_key(spec.key), keytag },
+        self.load(plain(&spec)).expect("create DEK")
+    }
+
+    fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String> {
+        let bytes;
+        let key = if self.factory.is_some() {
+            bytes = self.wrap(spec);
+            wrapped(&bytes)?
+        } else {
+            plain(&spec)
         };
-        self.load(key).expect("create DEK")
+        let dek = self.deks.iter_mut().find(|known| known.id() == dek).ok_or("no key of this board")?;
+        dek.replace(key).map_err(|error| error.to_string())
+    }
+
+    fn sync_crypto(&mut self) -> Result<(), String> {
+        self.device.sync_crypto().map_err(|error| error.to_string())
+    }
+
+    fn ticks(&self) -> Option<u64> {
+        self.clock.as_ref().map(MappedClock::ticks)
+    }
+
+    fn tick_rate(&self) -> Option<ClockInfo> {
+        ClockInfo::of_frequency(self.device.capabilities().device_frequency_khz)
+    }
+
+    fn umr_fence(&self) -> UmrFence {
+        self.device.capabilities().umr_fence
     }
 
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd) {
@@ -497,16 +525,30 @@ impl Commissioned for DevxBoard {
     }
 
     fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
-        let none = || format!("no wrapped key has {} bytes", wrapped.len());
-        let key = match wrapped.len() {
-            40 => wrapped.first_chunk().map(DekKey::Wrapped128),
-            48 => wrapped.first_chunk().map(DekKey::Wrapped128Tagged),
-            72 => wrapped.first_chunk().map(DekKey::Wrapped256),
-            80 => wrapped.first_chunk().map(DekKey::Wrapped256Tagged),
-            _ => None,
-        };
-        self.load(key.ok_or_else(none)?).map_err(|error| error.to_string())
+        self.load(self::wrapped(wrapped)?).map_err(|error| error.to_string())
     }
+}
+
+/// Takes a key in plaintext.
+fn plain<'k>(spec: &DekSpec<'k>) -> DekKey<'k> {
+    let keytag = spec.keytag.map(Keytag);
+    match spec.key.len() {
+        32 => DekKey::Plain128 { key: xts_key(spec.key), keytag },
+        _ => DekKey::Plain256 { key: xts_key(spec.key), keytag },
+    }
+}
+
+/// Takes a key that is wrapped: of which size and whether with a tag, its length says.
+fn wrapped(bytes: &[u8]) -> Result<DekKey<'_>, String> {
+    let none = || format!("no wrapped key has {} bytes", bytes.len());
+    let key = match bytes.len() {
+        40 => bytes.first_chunk().map(DekKey::Wrapped128),
+        48 => bytes.first_chunk().map(DekKey::Wrapped128Tagged),
+        72 => bytes.first_chunk().map(DekKey::Wrapped256),
+        80 => bytes.first_chunk().map(DekKey::Wrapped256Tagged),
+        _ => None,
+    };
+    key.ok_or_else(none)
 }
 
 /// Takes a key of this size whose halves differ, as those of all scenarios do.

@@ -17,7 +17,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use mlx5_mkey::command::{CqeSize, MkeyEntries};
 use mlx5_mkey::mkey::{Access, Mkey, RelaxedOrdering, UmrForm, XtsEngine};
-use mlx5_mkey::types::{DekId, Key, KsmEntrySize};
+use mlx5_mkey::queue::ClockInfo;
+use mlx5_mkey::types::{DekId, Key, KsmEntrySize, UmrFence};
 
 /// Blocks of a send queue.
 pub const SEND_BLOCKS: usize = 256;
@@ -128,11 +129,15 @@ pub struct Capabilities {
     pub memcpy: bool,
     /// Which orderings configurations of an mkey can relax.
     pub relaxed_ordering: Option<RelaxedOrdering>,
+    /// Keys can be given other values ([`Board::replace_dek`], [`Board::sync_crypto`]).
+    pub dek_modify: bool,
+    /// The clock that stamps completions can be read ([`Board::ticks`]).
+    pub clock: bool,
 }
 
 impl Capabilities {
     /// The names, as `cargo xtask hil --require` and `boards.toml` know them.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 15] = [
         "signature",
         "xts",
         "xts-many",
@@ -145,6 +150,8 @@ impl Capabilities {
         "long-lists",
         "memcpy",
         "relaxed-ordering",
+        "dek-modify",
+        "clock",
         "bare",
     ];
 
@@ -153,7 +160,7 @@ impl Capabilities {
         let single = self.xts == Some(XtsEngine::SingleBlock);
         let xts = self.xts.is_some();
         let Self { signature, drain, hardware, login, programs, fixed_entries, .. } = *self;
-        let Self { long_lists, memcpy, bare, .. } = *self;
+        let Self { long_lists, memcpy, dek_modify, clock, bare, .. } = *self;
         let has = [
             signature,
             xts,
@@ -167,6 +174,8 @@ impl Capabilities {
             long_lists,
             memcpy,
             self.relaxed_ordering.is_some(),
+            dek_modify,
+            clock,
             bare,
         ];
         Self::NAMES.into_iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| name)
@@ -218,6 +227,27 @@ pub trait Board {
 
     /// Loads a data encryption key.
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId;
+
+    /// Gives a data encryption key of this board another value (MODIFY_GENERAL_OBJECT); its number stays.
+    ///
+    /// # Errors
+    /// Why the device refuses.
+    fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String>;
+
+    /// Has the device forget the values of keys that it has used (SYNC_CRYPTO).
+    ///
+    /// # Errors
+    /// Why the device refuses.
+    fn sync_crypto(&mut self) -> Result<(), String>;
+
+    /// Returns what the clock shows that stamps completions, `None` where it cannot be read.
+    fn ticks(&self) -> Option<u64>;
+
+    /// Returns what ticks of that clock are in nanoseconds, from its 0 on, `None` where the device does not say.
+    fn tick_rate(&self) -> Option<ClockInfo>;
+
+    /// Returns the fence that the device asks for behind a change of an mkey (`umr_fence`).
+    fn umr_fence(&self) -> UmrFence;
 
     /// Makes two ends that are connected to each other and ready to send. The specification is that of the first.
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd);

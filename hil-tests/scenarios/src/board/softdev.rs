@@ -12,16 +12,18 @@ use crate::way::Way;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 use mlx5_mkey::command::{Command, CqeSize, CreateListMkey, MkeyEntries, Pdn, QueryGeneralCapabilities};
 use mlx5_mkey::mkey::{
     Access, KlmEntry, KsmEntry, Mkey, MkeyAttributes, RelaxedOrdering, SignatureAttributes, XtsEngine,
 };
 use mlx5_mkey::queue::{
-    BlueFlame, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig, SendQueue,
-    SendQueueConfig,
+    BlueFlame, ClockInfo, CompletionQueue, Doorbell, LastRequest, ReceiveQueue, ReceiveQueueConfig,
+    SendQueue, SendQueueConfig,
 };
 use mlx5_mkey::types::{DekId, Key, KsmEntrySize, PsvIndex, Qpn, UmrFence};
 use mlx5_mkey::wire::Wqebb;
@@ -97,6 +99,22 @@ pub struct SoftBoard {
     way: Way,
     findings: Vec<Finding>,
     hardware: bool,
+    clock: Arc<Clock>,
+}
+
+/// A clock that goes on by one tick whenever it is looked at: there is no other time on this board.
+struct Clock(AtomicU64);
+
+impl Clock {
+    /// Not at 0, which is the time of what nobody has stamped.
+    const START: u64 = 0x0123_4567_89ab_0000;
+
+    /// In kHz, as the device says.
+    const FREQUENCY: u32 = 1_000_000;
+
+    fn ticks(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 impl SoftBoard {
@@ -111,6 +129,9 @@ impl SoftBoard {
         let pds = [(); 2].map(|()| device.alloc_pd().expect("a new device has numbers left"));
         let factory = (profile.crypto == CryptoMode::Wrapped)
             .then(|| factory::commission(&mut device).expect("a new device can be commissioned"));
+        let clock = Arc::new(Clock(AtomicU64::new(Clock::START)));
+        let stamps = clock.clone();
+        device.set_clock(move || stamps.ticks());
         let mut board = Self {
             device,
             pd: pds[0],
@@ -123,6 +144,7 @@ impl SoftBoard {
             way: Way::default(),
             findings: Vec::new(),
             hardware: false,
+            clock,
         };
         if board.factory.is_some() {
             board.log_in().expect("the factory's credential");
@@ -219,12 +241,7 @@ impl SoftBoard {
             };
             Register { doorbell, halves, next: 0, qpn: qpn.get(), requests: self.requests }
         });
-        let umr_fence = match self.device.profile().umr_fence {
-            softdev::UmrFence::Strong => UmrFence::Strong,
-            softdev::UmrFence::Small => UmrFence::Small,
-            softdev::UmrFence::None => UmrFence::None,
-        };
-        let memcpy = self.memcpy(qpn.get());
+        let (umr_fence, memcpy) = (self.umr_fence(), self.memcpy(qpn.get()));
         let send = SendQueueConfig { umr_fence, memcpy, ..SendQueueConfig::new(qpn) };
         let receive = ReceiveQueueConfig { qpn, entries_per_slot: ENTRIES_PER_SLOT as u32 };
         QpEnd::new(CoreQueues {
@@ -290,6 +307,8 @@ impl Board for SoftBoard {
             long_lists: self.device.profile().extended_offsets,
             memcpy,
             relaxed_ordering,
+            dek_modify: xts.is_some(),
+            clock: true,
             bare: true,
         }
     }
@@ -389,6 +408,40 @@ impl Board for SoftBoard {
         self.load(KeyMaterial::Plaintext(&spec.bytes()), spec.bytes().len()).expect("create DEK")
     }
 
+    fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String> {
+        let (plain, wrapped);
+        let key = if self.factory.is_some() {
+            wrapped = self.wrap(spec);
+            KeyMaterial::Wrapped { bytes: &wrapped, login: self.login() }
+        } else {
+            plain = spec.bytes();
+            KeyMaterial::Plaintext(&plain)
+        };
+        let attributes = self.dek_attributes(key, spec.bytes().len())?;
+        self.device.modify_dek(dek.get(), attributes).map_err(|error| error.to_string())
+    }
+
+    fn sync_crypto(&mut self) -> Result<(), String> {
+        self.device.sync_crypto();
+        Ok(())
+    }
+
+    fn ticks(&self) -> Option<u64> {
+        Some(self.clock.ticks())
+    }
+
+    fn tick_rate(&self) -> Option<ClockInfo> {
+        ClockInfo::of_frequency(Clock::FREQUENCY)
+    }
+
+    fn umr_fence(&self) -> UmrFence {
+        match self.device.profile().umr_fence {
+            softdev::UmrFence::Strong => UmrFence::Strong,
+            softdev::UmrFence::Small => UmrFence::Small,
+            softdev::UmrFence::None => UmrFence::None,
+        }
+    }
+
     fn connect(&mut self, spec: EndSpec) -> (QpEnd, QpEnd) {
         let (near, far) = (self.create_end(spec), self.create_end(EndSpec::default()));
         self.join(&near, &far);
@@ -467,6 +520,21 @@ impl SoftBoard {
 
     /// Loads a key; of which size and whether with a tag, the length of its plaintext says.
     fn load(&mut self, key: KeyMaterial<'_>, plain_bytes: usize) -> Result<DekId, String> {
+        let attributes = self.dek_attributes(key, plain_bytes)?;
+        let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
+        Ok(DekId::from_low_bits(number))
+    }
+
+    /// Returns the number of the login. Numbers begin at 1: without a login there is none with this one.
+    fn login(&self) -> u32 {
+        self.login.unwrap_or(0)
+    }
+
+    fn dek_attributes<'k>(
+        &self,
+        key: KeyMaterial<'k>,
+        plain_bytes: usize,
+    ) -> Result<softdev::DekAttributes<'k>, String> {
         let (size, has_keytag) = match plain_bytes {
             32 => (KeySize::Bits128, false),
             40 => (KeySize::Bits128, true),
@@ -474,9 +542,7 @@ impl SoftBoard {
             72 => (KeySize::Bits256, true),
             other => return Err(format!("no key has {other} bytes")),
         };
-        let attributes = softdev::DekAttributes { pd: self.pd, size, has_keytag, key };
-        let number = self.device.create_dek(attributes).map_err(|error| error.to_string())?;
-        Ok(DekId::from_low_bits(number))
+        Ok(softdev::DekAttributes { pd: self.pd, size, has_keytag, key })
     }
 }
 
@@ -512,8 +578,7 @@ impl Commissioned for SoftBoard {
     }
 
     fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
-        // Numbers begin at 1: without a login there is none with this one.
-        let login = self.login.unwrap_or(0);
+        let login = self.login();
         self.load(KeyMaterial::Wrapped { bytes: wrapped, login }, wrapped.len().saturating_sub(8))
     }
 }

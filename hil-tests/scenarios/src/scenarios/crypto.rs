@@ -18,6 +18,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r058_new_properties_replace_the_old, CRYPTO, ["R58", "R125", "R11"]),
     scenario!(r124_a_crypto_mkey_without_properties_moves_nothing, CRYPTO_UNIT, ["R57", "R124", "M2"]),
     scenario!(r127_one_unit_by_every_engine, CRYPTO_UNIT, ["R122", "R127", "R56", "R134", "R140", "R171"]),
+    scenario!(m58_a_key_gets_another_value, DEK_MODIFY, ["M58"]),
     scenario!(r133_published_vectors, CRYPTO_UNIT, ["R133"]),
     scenario!(r154_encrypting_when_sending_is_decrypting_when_receiving, CRYPTO_UNIT, ["R154", "R56"]),
     scenario!(r155_without_a_signature_order_means_nothing, CRYPTO, ["R155", "R135"]),
@@ -116,6 +117,57 @@ fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// A key that was used gets another value, and the first one again, behind SYNC_CRYPTO. The mkeys that have it stay as they were
+/// configured; another key is not touched. What is assumed of a value that was not forgotten, and of one of another size, is told.
+fn m58_a_key_gets_another_value(board: &mut dyn Board) -> Verdict {
+    let mut fixture = MkeyFixture::new(board, CRYPTO);
+    let (first, second) = (KEY_128, KEY_128.map(|byte| byte ^ 0xa5));
+    let dek = dek(&mut fixture, &first);
+    let new = crypto(EncryptOnTx, AfterCryptoOnTx, UNIT, dek);
+    let data = pattern(512, 1);
+    let images = |key: &[u8]| expected::images(&data, None, Some((&new, key)));
+    fixture.install(&data, None, Some(&new))?;
+    fixture.both_ways(&images(&first)).map_err(|error| format!("as it was loaded: {error}"))?;
+    // The same value in a key of its own, on an mkey of its own: what was encrypted before is read by it whatever comes.
+    let keeper = fixture.pair.board.create_dek(DekSpec { key: &first, keytag: None });
+    let keeper = Crypto { dek: keeper, ..new };
+    let (rotated, kept) = (fixture.mkey, fixture.pair.mkey(CRYPTO));
+    for (number, key) in [&second, &first, &second].into_iter().enumerate() {
+        let told = |error| format!("value {number}: {error}");
+        fixture.pair.board.sync_crypto().map_err(told)?;
+        replace(&mut fixture, dek, key).map_err(told)?;
+        fixture.both_ways(&images(key)).map_err(told)?;
+        let memory = fixture.memory;
+        fixture.mkey = kept;
+        fixture.install(&data, None, Some(&keeper))?;
+        fixture
+            .both_ways(&images(&first))
+            .map_err(|error| format!("value {number}, another key: {error}"))?;
+        (fixture.mkey, fixture.memory) = (rotated, memory);
+    }
+    // Without SYNC_CRYPTO before: the value that was used is in force until then.
+    replace(&mut fixture, dek, &first)?;
+    for (what, key) in [("before SYNC_CRYPTO", &second), ("behind it", &first)] {
+        let moved = fixture.pair.tx(Tx::Write, fixture.mkey, 0, data.len())?;
+        let right = moved.ok().is_ok_and(|wire| wire == images(key).wire);
+        let what = format!("a key that gets another value after use, {what}: what is assumed is in force");
+        if !assumed(fixture.pair.board, what, right, true)? {
+            fixture.pair.reconnect();
+        }
+        fixture.pair.board.sync_crypto()?;
+    }
+    let what = "a key that gets a value of another size: it is taken";
+    let taken = replace(&mut fixture, dek, &KEY_256).is_ok();
+    if assumed(fixture.pair.board, what, taken, true)? {
+        fixture.both_ways(&images(&KEY_256)).map_err(|error| format!("another size: {error}"))?;
+    }
+    Ok(())
+}
+
+fn replace(fixture: &mut MkeyFixture<'_>, dek: DekId, key: &[u8]) -> Verdict {
+    fixture.pair.board.replace_dek(dek, DekSpec { key, keytag: None })
 }
 
 /// Vectors 2 and 4 of IEEE 1619, the data unit sequence numbers given as tweaks.

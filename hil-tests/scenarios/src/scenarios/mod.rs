@@ -27,6 +27,7 @@ mod rows;
 mod service;
 mod signature;
 mod state;
+mod time;
 mod windows;
 
 use crate::board::{Board, Capabilities};
@@ -81,6 +82,10 @@ pub struct Needs {
     pub memcpy: bool,
     /// Orderings that configurations relax.
     pub relaxed_ordering: bool,
+    /// Keys that are given other values.
+    pub dek_modify: bool,
+    /// A clock that can be read.
+    pub clock: bool,
     /// A device that no driver has.
     pub bare: bool,
 }
@@ -98,6 +103,8 @@ impl Needs {
         long_lists: false,
         memcpy: false,
         relaxed_ordering: false,
+        dek_modify: false,
+        clock: false,
         bare: false,
     };
     /// Block signatures.
@@ -126,6 +133,10 @@ impl Needs {
     pub const MEMCPY: Self = Self { memcpy: true, ..Self::NOTHING };
     /// Orderings that configurations relax.
     pub const RELAXED_ORDERING: Self = Self { relaxed_ordering: true, ..Self::NOTHING };
+    /// Keys that are given other values, and AES-XTS over single data units.
+    pub const DEK_MODIFY: Self = Self { dek_modify: true, ..Self::CRYPTO_UNIT };
+    /// A clock that can be read.
+    pub const CLOCK: Self = Self { clock: true, ..Self::NOTHING };
     /// Wrapped keys and AES-XTS over single data units.
     pub const LOGIN: Self = Self { login: true, ..Self::CRYPTO_UNIT };
 
@@ -157,6 +168,8 @@ impl Needs {
             (self.programs, "programs", "the programs of the storage example, or keys in plaintext for them"),
             (self.memcpy, "memcpy", "requests that copy memory"),
             (self.relaxed_ordering, "relaxed-ordering", "configurations that relax the order of transfers"),
+            (self.dek_modify, "dek-modify", "keys that are given other values (SYNC_CRYPTO)"),
+            (self.clock, "clock", "a clock of the device that programs can read"),
             (self.bare, "bare", "a device that no driver has"),
         ];
         named.into_iter().filter(|(needs, ..)| *needs).map(|(_, name, words)| (name, words))
@@ -185,6 +198,7 @@ const TABLES: &[&[Scenario]] = &[
     crypto::ALL,
     rows::ALL,
     state::ALL,
+    time::ALL,
     data_path::ALL,
     domains::ALL,
     keys::ALL,

@@ -17,8 +17,9 @@ use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, KlmEntry, Layout, MkeyConfig, Signature, SignatureChange,
     SignatureErrorKind, SignatureOrder, T10Dif,
 };
-use mlx5_mkey::queue::{Outcome, RequestKind};
-use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak};
+use mlx5_mkey::queue::{Outcome, RequestKind, WorkCompletion};
+use mlx5_mkey::types::{BlockSize, DomainKind, Seed, Tweak, UmrFence};
+use mlx5_mkey::wire::ctrl::FmCeSe;
 use mlx5_mkey::wqe::{Payload, Remote, Sge};
 
 pub(super) const ALL: &[Scenario] = &[
@@ -26,6 +27,7 @@ pub(super) const ALL: &[Scenario] = &[
     scenario!(r007_what_was_not_rung_does_not_run, NOTHING, ["R7", "R121"]),
     scenario!(r010_other_fields_stay, SIGNATURE, ["R10", "R54"]),
     scenario!(r017_used_at_once_without_waiting, BOTH, ["R17", "R1", "R176"]),
+    scenario!(m77_a_request_behind_a_change_of_an_mkey_is_fenced, NOTHING, ["M77", "R17"]),
     scenario!(r018_no_completion_unless_asked, SIGNATURE, ["R18"]),
     scenario!(r019_one_completion_for_all_parts, SIGNATURE, ["R19", "R177"]),
     scenario!(r024_reset_ends_the_signature, SIGNATURE, ["R20", "R24", "R54"]),
@@ -167,6 +169,72 @@ fn r017_used_at_once_without_waiting(board: &mut dyn Board) -> Verdict {
         same(&pair.bytes(&target), &images.wire).map_err(|error| format!("round {round}: {error}"))?;
     }
     Ok(())
+}
+
+/// The request behind a configuration, rung with it, has the fence that the device asks for, and it alone; what it moves is in the memory
+/// that the mkey was given last, in each way that takes the mkey from the same queue.
+fn m77_a_request_behind_a_change_of_an_mkey_is_fenced(board: &mut dyn Board) -> Verdict {
+    const BYTES: usize = 4096;
+    let mut pair = QpPairFixture::new(board);
+    let fence = match pair.board.umr_fence() {
+        UmrFence::Strong => FmCeSe::FM_STRONG,
+        UmrFence::Small => FmCeSe::FM_SMALL,
+        UmrFence::None => FmCeSe::FM_NONE,
+    };
+    let mkey = pair.mkey(PLAIN);
+    let config = MkeyConfig { access: Some(Access::ALL), ..MkeyConfig::UNCHANGED };
+    let prepared = pair.prepare(mkey, &config).map_err(text)?;
+    for round in 0..24u8 {
+        let near = pair.region(&pattern(BYTES, round));
+        let far = pair.region(&pattern(BYTES, !round));
+        let begin = pair.near.queues().producer();
+        let half = BYTES / 2;
+        let entries = [entry(&near, half..BYTES), entry(&near, 0..half)];
+        let of = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
+        let sge = Sge { address: 0, length: BYTES as u32, lkey: of.key() };
+        let remote = Remote { address: far.address, rkey: far.key };
+        pair.near.request(1).configure_mkey(of, &prepared, &entries).map_err(text)?;
+        let request = pair.near.request(2);
+        let reads = match round % 3 {
+            0 => request.rdma_write(remote, &[sge]).map(|()| false),
+            1 => request.rdma_read(remote, &[sge]).map(|()| true),
+            _ => {
+                // The far end's buffer, then the message.
+                let buffer = Sge { address: far.address, length: BYTES as u32, lkey: far.key };
+                pair.far.queues().post_receive(3, &[buffer]).map_err(text)?;
+                pair.far.queues().publish_receives();
+                request.send(&[sge]).map(|()| false)
+            }
+        };
+        let reads = reads.map_err(text)?;
+        pair.near.request(4).signaled().nop().map_err(text)?;
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        let done = pair.wait_near(1)?;
+        ensure!(matches!(done[..], [WorkCompletion { id: 4, .. }]), "round {round}: {done:?}");
+        let received = usize::from(round % 3 == 2);
+        ensure_eq!(pair.wait_far(received)?.len(), received, "round {round}: messages");
+        let (from, to) = if reads { (far, near) } else { (near, far) };
+        let bytes = pattern(BYTES, if reads { !round } else { round });
+        let turned = [part(&bytes, half..BYTES), part(&bytes, 0..half)].concat();
+        same(&pair.bytes(&from), &bytes).map_err(|error| format!("round {round}, source: {error}"))?;
+        same(&pair.bytes(&to), &turned).map_err(|error| format!("round {round}, target: {error}"))?;
+        let fences = fences(&mut pair, begin);
+        ensure_eq!(fences, [FmCeSe::FM_NONE, fence, FmCeSe::FM_NONE], "round {round}: fences");
+    }
+    Ok(())
+}
+
+/// Returns the fence modes of the requests of the near side from this block on.
+fn fences(pair: &mut QpPairFixture<'_>, begin: u32) -> Vec<u8> {
+    let queue = pair.near.queues();
+    let (mut at, mut fences) = (begin, Vec::new());
+    while at < queue.producer() {
+        let [.., ds, _, _, _, flags] = *queue.block(at).0.first_chunk::<12>().unwrap_or(&[0; 12]);
+        fences.push(FmCeSe::from_bits(flags).fm());
+        at += u32::from(ds & 0x3f).div_ceil(4).max(1);
+    }
+    fences
 }
 
 /// A configuration that nobody wants to hear of completes silently.

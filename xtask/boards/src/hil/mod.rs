@@ -64,6 +64,8 @@ Capabilities are
   programs              the storage example runs there, two programs beside the runner
   memcpy                requests copy memory
   relaxed-ordering      configurations of an mkey relax the order of its transfers
+  dek-modify            keys can be given other values (SYNC_CRYPTO)
+  clock                 the clock that stamps completions can be read
   bare                  there is a device in reset that no driver has
   hardware              no software device
 
@@ -366,7 +368,7 @@ mod tests {
         for name in Capabilities::NAMES {
             assert!(words(&format!("--require {name}")).is_ok(), "{name}");
         }
-        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, long-lists, memcpy, relaxed-ordering, bare";
+        let known = "there are signature, xts, xts-many, xts-single, drain, hardware, login, programs, fixed-entries, long-lists, memcpy, relaxed-ordering, dek-modify, clock, bare";
         assert!(words("--require xst").unwrap_err().contains(known));
     }
 
@@ -395,7 +397,7 @@ mod tests {
 
     #[test]
     fn boards_are_listed_with_what_they_have() {
-        let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy relaxed-ordering bare\nmlx5_0\n";
+        let text = "softdev  signature xts xts-many drain fixed-entries long-lists memcpy relaxed-ordering dek-modify clock bare\nmlx5_0\n";
         assert_eq!(listed("--list --board softdev --board mlx5_0"), text);
     }
 

@@ -1,0 +1,105 @@
+//! When completions were: their stamps, beside the clock that makes them.
+
+use super::fixture::pattern;
+use super::{Scenario, scenario};
+use crate::board::{Board, EndSpec};
+use crate::qp_pair::{QpPairFixture, Verdict};
+use crate::{ensure, ensure_eq};
+use alloc::string::String;
+use mlx5_mkey::command::CqeSize;
+use mlx5_mkey::queue::ClockInfo;
+use mlx5_mkey::wire::cqe::CqeOpcode;
+use mlx5_mkey::wqe::Sge;
+
+pub(super) const ALL: &[Scenario] = &[scenario!(m56_completions_tell_their_time, CLOCK, ["M56"])];
+
+fn text(error: impl core::fmt::Display) -> String {
+    format!("{error}")
+}
+
+/// Reads the clock.
+fn ticks(pair: &QpPairFixture<'_>) -> Result<u64, String> {
+    pair.board.ticks().ok_or("the board says that it has a clock, and does not show it".into())
+}
+
+/// Has a request done that does nothing, or a message received; returns the stamp of its completion on the near side, which is no
+/// older than the clock was before, and no younger than it is now.
+fn stamp(pair: &mut QpPairFixture<'_>, received: Option<&Sge>) -> Result<u64, String> {
+    let before = ticks(pair)?;
+    let opcode = if let Some(sge) = received {
+        pair.near.queues().post_receive(1, &[*sge]).map_err(text)?;
+        pair.near.queues().publish_receives();
+        pair.far.request(2).send(&[*sge]).map_err(text)?;
+        pair.far.ring_doorbell();
+        CqeOpcode::RESPONDER_SEND
+    } else {
+        pair.near.request(3).signaled().nop().map_err(text)?;
+        pair.near.ring_doorbell();
+        CqeOpcode::REQUESTER
+    };
+    pair.run_device()?;
+    let entry = pair.wait_entry()?;
+    let after = ticks(pair)?;
+    ensure_eq!(entry.opcode(), opcode, "the completion");
+    let stamp = entry.timestamp.get();
+    ensure!((before..=after).contains(&stamp), "{opcode}: stamp {stamp} is not from {before} to {after}");
+    Ok(stamp)
+}
+
+/// Of requests and of receives, in entries of either size: each is from between two looks at the clock, so that they grow. Those of
+/// requests that were published together do not go back. Where the board has a clock of its own, ticks are as long as the device says.
+fn m56_completions_tell_their_time(board: &mut dyn Board) -> Verdict {
+    const ROUNDS: u64 = 8;
+    let mut pair = QpPairFixture::new(board);
+    let region = pair.region(&pattern(64, 1));
+    let sge = Sge { address: region.address, length: 64, lkey: region.key };
+    for cqe_size in [CqeSize::B64, CqeSize::B128] {
+        pair.reconnect_as(EndSpec { cqe_size, ..EndSpec::default() });
+        for round in 0..ROUNDS {
+            for received in [None, Some(&sge)] {
+                stamp(&mut pair, received)
+                    .map_err(|error| format!("{cqe_size:?}, round {round}: {error}"))?;
+            }
+        }
+        let mut last = ticks(&pair)?;
+        for id in 0..ROUNDS {
+            pair.near.request(id).signaled().nop().map_err(text)?;
+        }
+        pair.near.ring_doorbell();
+        pair.run_device()?;
+        for id in 0..ROUNDS {
+            let stamp = pair.wait_entry()?.timestamp.get();
+            ensure!(stamp >= last, "{cqe_size:?}, request {id}: stamp {stamp} behind one of {last}");
+            last = stamp;
+        }
+        let now = ticks(&pair)?;
+        ensure!(last <= now, "{cqe_size:?}: the last stamp is {last}, and the clock shows {now}");
+    }
+    pair.reconnect();
+    lengths(&mut pair)
+}
+
+/// Between two completions passes what passes for who waits for them, by the frequency that the device tells.
+fn lengths(pair: &mut QpPairFixture<'_>) -> Verdict {
+    const WAIT: u64 = 20_000_000;
+    // Of either clock, in parts of a thousand.
+    const WRONG: u64 = 1;
+    let rate: ClockInfo = pair.board.tick_rate().ok_or("a clock without a frequency")?;
+    let Some(begin) = pair.board.nanoseconds() else { return Ok(()) };
+    let now = |pair: &QpPairFixture<'_>| pair.board.nanoseconds().ok_or("the board's clock is gone");
+    let first = stamp(pair, None)?;
+    let waiting = now(pair)?;
+    while now(pair)?.saturating_sub(waiting) < WAIT {
+        core::hint::spin_loop();
+    }
+    let waited = now(pair)?.saturating_sub(waiting);
+    let second = stamp(pair, None)?;
+    let all = now(pair)?.saturating_sub(begin);
+    let passed = rate.nanoseconds(second.wrapping_sub(first));
+    let (least, most) = (waited - waited / 1000 * WRONG, all + all / 1000 * WRONG);
+    ensure!(
+        (least..=most).contains(&passed),
+        "{passed} ns by the stamps, {waited} to {all} by the board's clock"
+    );
+    Ok(())
+}
