@@ -3,8 +3,8 @@
 use embedded_hal::delay::DelayNs;
 use hil_tests::board::{Bare, Board, SoftBoard};
 use mlx5_mkey::command::{
-    AllocPd, Command, CreateDek, CreateListMkey, DekKey, EnableHca, Function, GivePages, MkeyEntries, Pdn,
-    QueryGeneralCapabilities, QueryIssi, XtsKey,
+    AllocPd, Command, CreateDek, CreateListMkey, DekKey, DestroyDek, EnableHca, Function, GivePages,
+    MkeyEntries, Pdn, QueryGeneralCapabilities, QueryIssi, XtsKey, wipe,
 };
 use mlx5_mkey::error::{CommandError, CommandQueueError};
 use mlx5_mkey::hca::{CommandQueue, CommandQueueConfig, PageRange, PageSource, Register, Registers};
@@ -15,6 +15,10 @@ use mlx5_mkey::wire::prm::command_queue::DeliveryStatus;
 use mlx5_softdev::DeviceProfile;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+#[cfg(target_os = "linux")]
+#[path = "../uverbs/tests/devx/secrets/scan.rs"]
+mod scan;
 
 /// Counts what is waited.
 #[derive(Clone, Default)]
@@ -501,4 +505,30 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
     assert!(!stack.has(&key[16..32]));
     assert!(queue.execute(&load, &mut rig.clock).is_err());
     assert!(!stack.has(&key[16..32]));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn m66_a_key_leaves_nothing_in_the_software_device() {
+    let mut scan = scan::Scan::new();
+    let mut rig = Rig::new();
+    let mut queue = rig.queue();
+    let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
+    queue.start(&mut pages, &mut rig.clock).unwrap();
+    let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
+    let mut key = Box::new([0; 64]);
+    scan::fill(&mut key[..]);
+    let needles = scan::Needle::of(&key[..]);
+    assert!(!scan.find(&needles).is_empty(), "what is there is found");
+    let load = |pd: Pdn| {
+        let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };
+        CreateDek { pd, key, opaque: [0; 8] }
+    };
+    let dek = queue.execute(&load(pd), &mut rig.clock).unwrap();
+    queue.execute(&DestroyDek(dek), &mut rig.clock).unwrap();
+    // Last, so that no later command takes the memory that this one had.
+    let nowhere = Pdn::new(0x12_3456).unwrap();
+    assert!(queue.execute(&load(nowhere), &mut rig.clock).is_err());
+    wipe(&mut key[..]);
+    scan.expect_gone(&needles);
 }

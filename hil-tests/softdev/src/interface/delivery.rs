@@ -5,7 +5,7 @@ use super::request::Request;
 use crate::device::Device;
 use crate::memory::Memory;
 use alloc::vec::Vec;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Bytes of an entry, of a request or reply in it, and in a block; bytes of a block in all.
 const ENTRY: usize = 64;
@@ -62,6 +62,13 @@ impl<const N: usize> Bytes<N> {
     fn sign(&mut self, from: usize, to: usize, at: usize) {
         let signature = self.byte(at) ^ xor(self.range(from, to)) ^ 0xff;
         self.put(at, &[signature]);
+    }
+}
+
+/// Keys come in entries and blocks.
+impl<const N: usize> Drop for Bytes<N> {
+    fn drop(&mut self) {
+        self.0.zeroize();
     }
 }
 
@@ -137,13 +144,15 @@ impl<M: Memory> Device<M> {
         misaligned: Undelivered,
     ) -> Result<Chain, Undelivered> {
         let count = (length - INLINE).div_ceil(DATA);
-        let (mut at, mut chain) = (first, Chain::new());
+        // As large as it gets, and read where it stays: what is moved leaves its bytes behind.
+        let (mut at, mut chain) = (first, Chain::with_capacity(count));
         for number in 0..count {
             // Assumption: blocks begin at multiples of their data; Linux has them at multiples of 1024.
             if !at.is_multiple_of(DATA as u64) {
                 return Err(misaligned);
             }
-            let mut block = Bytes([0; BLOCK]);
+            chain.push((at, Bytes([0; BLOCK])));
+            let Some((_, block)) = chain.last_mut() else { break };
             self.memory.read(at, &mut block.0).map_err(|_| Undelivered::FIRMWARE)?;
             if xor(&block.0) != 0xff || xor(block.range(0x200, 0x23f)) != 0xff {
                 return Err(Undelivered::SIGNATURE);
@@ -157,9 +166,7 @@ impl<M: Memory> Device<M> {
             if block.range(0x200, 0x230).iter().any(|byte| *byte != 0) || block.byte(0x23c) != 0 {
                 return Err(Undelivered::RESERVED);
             }
-            let next = block.number(0x230, 0x238);
-            chain.push((at, block));
-            at = next;
+            at = block.number(0x230, 0x238);
         }
         Ok(chain)
     }

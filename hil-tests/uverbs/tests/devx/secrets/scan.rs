@@ -1,0 +1,102 @@
+//! Looks for secrets in all memory of this process.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Part of a secret, kept in a form that is not the secret.
+pub(super) struct Needle([u8; LENGTH]);
+
+/// What is searched for: the first bytes of an expanded key are those of the key, so much of it.
+pub(super) const LENGTH: usize = 16;
+const MASK: u8 = 0xa5;
+/// Memory that is looked at together.
+const CHUNK: usize = 1 << 16;
+/// Room for the list of this process's areas of memory, and for places.
+const MAPS: usize = 1 << 20;
+const PLACES: usize = 1 << 10;
+
+impl Needle {
+    /// Divides a secret.
+    pub(super) fn of(secret: &[u8]) -> Vec<Self> {
+        let masked = |part: &[u8]| Self(std::array::from_fn(|at| part[at] ^ MASK));
+        secret.chunks_exact(LENGTH).map(masked).collect()
+    }
+
+    fn is_in(&self, bytes: &[u8]) -> bool {
+        let first = self.0[0] ^ MASK;
+        let candidates = bytes.windows(LENGTH).filter(|window| window[0] == first);
+        let is_here = |window: &[u8]| window.iter().zip(&self.0).all(|(byte, masked)| byte ^ MASK == *masked);
+        candidates.into_iter().any(is_here)
+    }
+}
+
+/// What a look needs, made before there is a secret: memory that is allocated later may be that in which a secret was left.
+pub(super) struct Scan {
+    memory: File,
+    maps: File,
+    text: Vec<u8>,
+    buffer: Vec<u8>,
+    zeros: Vec<u8>,
+    /// The number of the part, and where it is.
+    places: Vec<(usize, u64)>,
+}
+
+impl Scan {
+    pub(super) fn new() -> Self {
+        let [memory, maps] = ["/proc/self/mem", "/proc/self/maps"].map(|path| File::open(path).unwrap());
+        let [buffer, zeros] = [(); 2].map(|()| vec![0; CHUNK + LENGTH]);
+        Self { memory, maps, text: vec![0; MAPS], buffer, zeros, places: Vec::with_capacity(PLACES) }
+    }
+
+    /// Returns which of these are in this process's memory, and where.
+    pub(super) fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
+        let Self { memory, maps, text, buffer, zeros, places } = self;
+        places.clear();
+        let mut length = 0;
+        loop {
+            match maps.read_at(&mut text[length..], length as u64).unwrap() {
+                0 => break,
+                more => length += more,
+            }
+        }
+        assert!(length < MAPS, "more areas than there is room for");
+        for line in std::str::from_utf8(&text[..length]).unwrap().lines() {
+            if !line.contains(" rw") || line.contains("/dev/") {
+                continue;
+            }
+            let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).unwrap());
+            for at in (from..to).step_by(CHUNK) {
+                let bytes = &mut buffer[..usize::try_from(to - at).unwrap().min(CHUNK + LENGTH)];
+                // Most of it is zeros.
+                if memory.read_exact_at(bytes, at).is_err() || bytes == &zeros[..bytes.len()] {
+                    continue;
+                }
+                let found = (0..).zip(needles).filter(|(_, needle)| needle.is_in(bytes));
+                let room = PLACES - places.len();
+                places.extend(found.map(|(number, _)| (number, at)).take(room));
+                // What was found must not be found again here.
+                buffer.fill(0);
+            }
+        }
+        places
+    }
+
+    /// Fails where one of these is left.
+    #[track_caller]
+    pub(super) fn expect_gone(&mut self, needles: &[Needle]) {
+        let places = self.find(needles);
+        assert!(places.is_empty(), "parts that are left, and where: {places:x?}");
+    }
+}
+
+/// Makes a secret that no other test has, in its place.
+pub(super) fn fill(secret: &mut [u8]) {
+    let mut state = u64::from(std::process::id()) << 32 | secret.as_ptr() as u64 & 0xffff_ffff | 1;
+    for byte in secret {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = (state >> 24) as u8;
+    }
+}
