@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Requirements of the three pages are R1 to this, those of the related ones M1 to this.
-const LAST: [(&str, u32); 2] = [("R", 187), ("M", 83)];
+const LAST: [(&str, u32); 2] = [("R", 187), ("M", 84)];
 
 /// The words before a quoted name, or before several, which say where the names are looked for.
 const KINDS: [(&str, Kind); 9] = [
