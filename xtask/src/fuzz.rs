@@ -1,11 +1,15 @@
 //! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`, and says how often and what was reached.
 
 mod coverage;
+#[path = "../../hil-tests/fuzz/src/targets.rs"]
+#[allow(unreachable_pub, reason = "the program with the targets has it, too")]
+mod targets;
 
 use coverage::Coverage;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use targets::{Part, Target};
 use xtask::debian::{self, CXX};
 use xtask::run::{self, answer, cargo, check, program, root};
 
@@ -17,9 +21,12 @@ the time is over or one finds something wrong. Prints how often each was called,
 src/queue and src/inspect its inputs have reached: of the lines at which a branch begins, in what
 was compiled. A function of which nothing was compiled does not count.
 
-  --seconds N   for each target (default: 10)
+  --seconds N   for each target (default: 10). From 1800 on it fails where all targets of the
+                library together were called fewer than 100,000,000 times, or that of the
+                stand-in fewer than 100,000 times; a target that is not named is not missed
 
-What it finds is put into target/fuzz/found; copied to hil-tests/fuzz/corpus/TARGET it is a test.
+What it finds is put into target/fuzz/found; copied to hil-tests/fuzz/corpus/TARGET it is a test of
+the package hil-fuzz. The stand-in is in no such test: what is in its corpus is run here, first.
 Inputs that reach something are kept in target/fuzz/corpus, where the next run begins.
 
 Targets:
@@ -34,37 +41,13 @@ const SECONDS_OF_TESTS: u64 = 60;
 /// Parts of the library whose coverage is told.
 const FOLDERS: [&str; 2] = ["src/queue", "src/inspect"];
 
-/// A target: its name, the longest input, whether it is of the library, and what it is.
-struct Target {
-    name: &'static str,
-    longest: u32,
-    core: bool,
-    what: &'static str,
-}
+/// From this many seconds on for each target, few executions are an error.
+const LONG: u64 = 1800;
 
-const TARGETS: &[Target] = &[
-    Target { name: "inspect", longest: 1024, core: true, what: "rings and completion entries back in words" },
-    Target {
-        name: "completions",
-        longest: 256,
-        core: true,
-        what: "completion queues that another thread writes",
-    },
-    Target { name: "replies", longest: 4352, core: true, what: "replies of commands, and mailboxes" },
-    Target { name: "calls", longest: 1024, core: true, what: "sequences of calls against a naive model" },
-    Target {
-        name: "device",
-        longest: 4096,
-        core: false,
-        what: "the software device: rings, contexts, BSFs, messages",
-    },
-    Target {
-        name: "parsers",
-        longest: 8192,
-        core: false,
-        what: "vectors, boards.toml, runners' protocol, hex dumps",
-    },
-    Target { name: "standin", longest: 2048, core: false, what: "the stand-in's ioctl and write interface" },
+/// The fewest executions of a part in a long run, all of its targets together.
+const FEWEST: [(Part, u64, &str); 2] = [
+    (Part::Core, 100_000_000, "executions of the library's targets"),
+    (Part::StandIn, 100_000, "executions of the stand-in's target"),
 ];
 
 /// Fuzzes the targets that are named, or all.
@@ -86,12 +69,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 /// # Errors
 /// What was found, or went wrong, in a sentence.
 pub(crate) fn test() -> Result<(), String> {
-    let targets: Vec<_> = TARGETS.iter().collect();
+    let targets: Vec<_> = targets::ALL.iter().collect();
     fuzz(&targets, (SECONDS_OF_TESTS / targets.len() as u64).max(1))
 }
 
 fn help() -> String {
-    let lines = TARGETS.iter().map(|target| format!("  {:<12} {}\n", target.name, target.what));
+    let lines = targets::ALL.iter().map(|target| format!("  {:<12} {}\n", target.name, target.what));
     format!("{HELP}{}", lines.collect::<String>())
 }
 
@@ -102,16 +85,16 @@ fn parse(arguments: &[String]) -> Option<(u64, Vec<&'static Target>)> {
         if argument == "--seconds" {
             seconds = rest.next()?.parse().ok().filter(|seconds| *seconds > 0)?;
         } else {
-            targets.push(TARGETS.iter().find(|target| target.name == argument)?);
+            targets.push(targets::ALL.iter().find(|target| target.name == argument)?);
         }
     }
-    Some((seconds, if targets.is_empty() { TARGETS.iter().collect() } else { targets }))
+    Some((seconds, if targets.is_empty() { targets::ALL.iter().collect() } else { targets }))
 }
 
 fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
     debian::install(CXX)?;
     let fuzzer = Fuzzer::build()?;
-    let (mut found, mut core) = (Vec::new(), 0);
+    let (mut found, mut counts) = (Vec::new(), Vec::new());
     let mut coverage = Coverage::default();
     for target in targets {
         let executions = match fuzzer.run(target, seconds) {
@@ -122,14 +105,18 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
                 continue;
             }
         };
-        if target.core {
-            core += executions;
+        counts.push((target.name, executions));
+        if target.part == Part::Core {
             coverage.add(&fuzzer.reached(target)?);
         }
         println!("{:<12} {executions:>12} executions in {seconds} s", target.name);
     }
-    if targets.iter().any(|target| target.core) {
-        println!("{:<12} {core:>12} executions of the library's targets", "");
+    for (part, _, what) in FEWEST {
+        if let Some(sum) = sum(part, &counts) {
+            println!("{:<12} {sum:>12} {what}", "");
+        }
+    }
+    if targets.iter().any(|target| target.part == Part::Core) {
         for (folder, reached, all) in coverage.of(&fuzzer.program, &FOLDERS)? {
             println!(
                 "{folder:<12} {reached:>5} of {all} lines at which a branch begins ({} %)",
@@ -137,7 +124,29 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
             );
         }
     }
-    if found.is_empty() { Ok(()) } else { Err(format!("something was found by {}", found.join(", "))) }
+    if !found.is_empty() {
+        return Err(format!("something was found by {}", found.join(", ")));
+    }
+    enough(seconds, &counts)
+}
+
+/// Returns how often all targets of a part were called, `None` where one of them was not.
+fn sum(part: Part, counts: &[(&str, u64)]) -> Option<u64> {
+    let of = |target: &Target| counts.iter().find(|(name, _)| *name == target.name).map(|(_, count)| *count);
+    targets::ALL.iter().filter(|target| target.part == part).map(of).sum()
+}
+
+/// Refuses few executions in a long run. How many there are in a short one is the machine's.
+fn enough(seconds: u64, counts: &[(&str, u64)]) -> Result<(), String> {
+    for (part, fewest, what) in FEWEST {
+        match sum(part, counts) {
+            Some(sum) if seconds >= LONG && sum < fewest => {
+                return Err(format!("{sum} {what} in {seconds} s each, {fewest} are the fewest"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The program with all targets, and where its inputs are.
@@ -248,11 +257,29 @@ mod tests {
             let words: Vec<String> = line.split_whitespace().map(String::from).collect();
             parse(&words).map(|(seconds, targets)| (seconds, targets.len()))
         };
-        assert_eq!(parsed(""), Some((SECONDS, TARGETS.len())));
+        assert_eq!(parsed(""), Some((SECONDS, targets::ALL.len())));
         assert_eq!(parsed("calls --seconds 7 inspect"), Some((7, 2)));
         for wrong in ["--seconds", "--seconds 0", "--seconds x", "nothing"] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_long_run_has_many_executions() {
+        let core: Vec<_> = targets::ALL.iter().filter(|target| target.part == Part::Core).collect();
+        assert_eq!(
+            core.iter().map(|target| target.name).collect::<Vec<_>>(),
+            ["inspect", "completions", "replies", "calls"]
+        );
+        let counts = |each: u64| core.iter().map(|target| (target.name, each)).collect::<Vec<_>>();
+        let (few, many) = (counts(24_999_999), counts(25_000_000));
+        let error = "99999996 executions of the library's targets in 1800 s each, 100000000 are the fewest";
+        assert_eq!(enough(1800, &few), Err(error.to_owned()));
+        assert_eq!((enough(1800, &many), enough(1799, &few)), (Ok(()), Ok(())));
+        assert_eq!(enough(1800, &few[1..]), Ok(()), "one was not called");
+        let standin = |count| enough(3600, &[("standin", count), ("device", 1)]);
+        let error = "99999 executions of the stand-in's target in 3600 s each, 100000 are the fewest";
+        assert_eq!((standin(99_999), standin(100_000)), (Err(error.to_owned()), Ok(())));
     }
 
     #[test]

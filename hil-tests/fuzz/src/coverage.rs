@@ -1,6 +1,6 @@
 //! Which places of the program the inputs of a folder reach: the counters that `-Cpasses=sancov-module` has put there.
 
-use hil_fuzz::Target;
+use hil_fuzz::Functions;
 use std::ffi::OsStr;
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ unsafe extern "C" {
 }
 
 /// Runs a target with each file of a folder, and prints a line for each edge: where it is, and 1 if it was taken.
-pub(crate) fn print(target: &Target, folder: &OsStr) {
+pub(crate) fn print(target: &Functions, folder: &OsStr) {
     // SAFETY: the linker puts the symbols around one section.
     let count = unsafe { (&raw const LAST_COUNTER).offset_from(&raw const FIRST_COUNTER) } as usize;
     // SAFETY: the section has as many bytes. They are counted up by this thread, and by others while they run: what is lost then is

@@ -6,6 +6,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod calls;
+mod command_queue;
 mod completions;
 mod device;
 mod input;
@@ -13,49 +14,52 @@ mod inspect;
 mod memory;
 mod parsers;
 mod replies;
+pub mod targets;
 mod values;
 
+pub use replies::commands;
 use std::path::PathBuf;
+use targets::Target;
 
-/// What the executions of a target are counted with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The library.
-    Core,
-    /// What its tests stand on.
-    Bench,
-}
-
-/// Something to fuzz.
-#[derive(Debug)]
-pub struct Target {
-    /// Its name.
-    pub name: &'static str,
-    /// What is fuzzed.
-    pub part: Part,
-    /// The longest input.
-    pub longest: usize,
+/// What a target does.
+#[derive(Clone, Copy, Debug)]
+pub struct Functions {
     /// Panics where something is wrong.
     pub run: fn(&[u8]),
     /// What to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets.
-pub const TARGETS: &[Target] = &[
-    Target { name: "inspect", part: Part::Core, longest: 1024, run: inspect::run, seeds: inspect::seeds },
-    Target { name: "completions", part: Part::Core, longest: 256, run: completions::run, seeds: random },
-    Target { name: "replies", part: Part::Core, longest: 4352, run: replies::run, seeds: replies::seeds },
-    Target { name: "calls", part: Part::Core, longest: 1024, run: calls::run, seeds: random },
-    Target { name: "device", part: Part::Bench, longest: 4096, run: device::run, seeds: random },
-    Target { name: "parsers", part: Part::Bench, longest: 8192, run: parsers::run, seeds: parsers::seeds },
-    #[cfg(feature = "libfuzzer")]
-    Target { name: "standin", part: Part::Bench, longest: 2048, run: mlx5_uverbs::fuzz, seeds: random },
-];
+/// Returns what a target does; nothing of the stand-in, but in the program that libFuzzer drives: built for that, it cannot be
+/// preloaded.
+///
+/// # Panics
+/// Where a target has no function.
+pub fn functions(target: &Target) -> Option<Functions> {
+    let (run, seeds): (fn(&[u8]), fn() -> Vec<Vec<u8>>) = match target.name {
+        "inspect" => (inspect::run, inspect::seeds),
+        "completions" => (completions::run, random),
+        "replies" => (replies::run, replies::seeds),
+        "calls" => (calls::run, random),
+        "device" => (device::run, random),
+        "parsers" => (parsers::run, parsers::seeds),
+        #[cfg(feature = "libfuzzer")]
+        "standin" => (mlx5_uverbs::fuzz, random),
+        #[cfg(not(feature = "libfuzzer"))]
+        "standin" => return None,
+        other => panic!("nothing is called for target `{other}`"),
+    };
+    Some(Functions { run, seeds })
+}
 
-/// Returns where inputs are that once were found.
+/// Returns where inputs of all targets are that once were found, in a folder for each.
+pub fn corpora() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// Returns where inputs of a target are.
 pub fn corpus(target: &Target) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name)
+    corpora().join(target.name)
 }
 
 /// Bytes for targets that make choices of them: long enough to get somewhere, and always the same.

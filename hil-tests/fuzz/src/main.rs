@@ -4,24 +4,25 @@
 
 mod coverage;
 
-use hil_fuzz::{TARGETS, Target};
+use hil_fuzz::{Functions, functions, targets};
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
 
 /// Which target this process runs.
-static TARGET: OnceLock<&Target> = OnceLock::new();
+static TARGET: OnceLock<Functions> = OnceLock::new();
 
 fuzz_target!(
     init: {
         let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
-        let target = TARGETS.iter().find(|target| target.name == name).expect("FUZZ_TARGET names a target");
+        let named = targets::ALL.iter().find(|target| target.name == name);
+        let target = named.and_then(functions).expect("FUZZ_TARGET names a target");
         let _ = TARGET.set(target);
         if let Some(folder) = std::env::var_os("FUZZ_SEEDS") {
-            write_seeds(target, &folder);
+            write_seeds(&target, &folder);
             std::process::exit(0);
         }
         if let Some(folder) = std::env::var_os("FUZZ_COVERAGE") {
-            coverage::print(target, &folder);
+            coverage::print(&target, &folder);
             std::process::exit(0);
         }
     },
@@ -33,7 +34,7 @@ fuzz_target!(
 );
 
 /// Writes what a target begins with into a folder.
-fn write_seeds(target: &Target, folder: &std::ffi::OsStr) {
+fn write_seeds(target: &Functions, folder: &std::ffi::OsStr) {
     for (number, seed) in (target.seeds)().iter().enumerate() {
         let file = std::path::Path::new(folder).join(format!("seed-{number}"));
         std::fs::write(file, seed).expect("the folder can be written");

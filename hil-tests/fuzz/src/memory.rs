@@ -1,6 +1,7 @@
 //! Memory that a device shares with a queue: both write it, each behind the other's back.
 #![allow(unsafe_code)]
 
+use mlx5_mkey::hca::CommandMemory;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Slots that a queue has taken, and that the device of a test may write at any time.
@@ -42,6 +43,46 @@ impl<T: Copy + FromBytes + IntoBytes> Shared<T> {
         assert!(at < self.count);
         // SAFETY: as in `write`.
         unsafe { self.first.add(at).read_volatile() }
+    }
+}
+
+/// A page of the memory of a command queue.
+#[derive(Clone, Copy, FromBytes, IntoBytes)]
+#[repr(C, align(4096))]
+pub(crate) struct Page([u8; 4096]);
+
+impl Page {
+    pub(crate) const fn new() -> Self {
+        // Nothing relies on zeros.
+        Self([0xa5; 4096])
+    }
+}
+
+impl Shared<Page> {
+    /// Returns them all as the memory of a command queue, which takes it.
+    #[expect(clippy::mut_from_ref, reason = "as in `slots`")]
+    pub(crate) fn commands<const BLOCKS: usize>(&self) -> &mut CommandMemory<BLOCKS> {
+        assert!(size_of::<CommandMemory<BLOCKS>>() <= self.count * size_of::<Page>());
+        // SAFETY: there are as many bytes, pages are aligned as the memory is, and any bytes are such memory. As in `slots`.
+        unsafe { &mut *self.first.cast() }
+    }
+
+    /// Reads what is this many bytes behind the beginning, as the device.
+    pub(crate) fn read_at<U: FromBytes>(&self, at: usize) -> U {
+        // SAFETY: `place` has looked; any bytes are a value.
+        unsafe { self.place::<U>(at).read_volatile() }
+    }
+
+    /// Writes there, as the device.
+    pub(crate) fn write_at<U: IntoBytes>(&self, at: usize, value: U) {
+        // SAFETY: `place` has looked; bytes of a value are bytes of a page.
+        unsafe { self.place::<U>(at).write_volatile(value) }
+    }
+
+    fn place<U>(&self, at: usize) -> *mut U {
+        assert!(at + size_of::<U>() <= self.count * size_of::<Page>() && at.is_multiple_of(align_of::<U>()));
+        // SAFETY: it is within the pages.
+        unsafe { self.first.byte_add(at).cast() }
     }
 }
 

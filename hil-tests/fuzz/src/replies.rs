@@ -1,18 +1,38 @@
-//! Commands: replies of any bytes are read or refused, and requests are encoded into mailboxes of any length.
+//! Commands: replies of any bytes are read or refused, and requests are encoded into mailboxes of any length. Some inputs are for the
+//! command queue, see [`command_queue`].
 
+use crate::command_queue;
 use crate::input::Input;
 use mlx5_mkey::command::*;
 use mlx5_mkey::error::CommandError::{self, MailboxTooShort};
-use mlx5_mkey::mkey::Access;
-use mlx5_mkey::types::{Cqn, MkeyIndex, PsvIndex, Qpn};
+use mlx5_mkey::mkey::{Access, KlmEntry, KsmEntry};
+use mlx5_mkey::types::{Cqn, Key, KsmEntrySize, MkeyIndex, PsvIndex, Qpn};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let which: u8 = input.any();
+    if which >= QUEUE {
+        return command_queue::run(input);
+    }
     let (room, number): (u16, u32) = (input.any(), input.any());
-    let case = Case { room: usize::from(room) % 700, number, reply: input.rest() };
+    let case = Case { room: usize::from(room) % 700, number, reply: input.rest(), note: &|_| {} };
     case.run(which);
+}
+
+/// Returns the names of the types of all commands that are called here.
+pub fn commands() -> BTreeSet<String> {
+    let names = RefCell::new(BTreeSet::new());
+    let note = |name: &str| {
+        // `mlx5_mkey::command::eq::CreateEq<2>` is `CreateEq`.
+        let path = name.split('<').next().unwrap_or_default();
+        names.borrow_mut().insert(path.rsplit("::").next().unwrap_or_default().to_owned());
+    };
+    let reply = vec![0; 4200];
+    (0..COMMANDS).for_each(|which| Case { room: 699, number: 0, reply: &reply, note: &note }.run(which));
+    names.into_inner()
 }
 
 /// A mailbox, a number for whatever a command names, and a reply.
@@ -20,10 +40,15 @@ struct Case<'a> {
     room: usize,
     number: u32,
     reply: &'a [u8],
+    /// Is told the type of each command.
+    note: &'a dyn Fn(&str),
 }
 
-/// How many commands there are.
-const COMMANDS: u8 = 33;
+/// How many cases there are. What is new comes last: what is in a corpus means what it did.
+const COMMANDS: u8 = 50;
+
+/// Inputs whose first byte is at least this are for the command queue.
+const QUEUE: u8 = 0xc0;
 
 impl Case<'_> {
     fn run(&self, which: u8) {
@@ -81,7 +106,64 @@ impl Case<'_> {
                 self.check(&CreateDek { pd, key, opaque: [0; 8] });
             }
             31 => self.credential(),
-            _ => self.check(&QueryQp(qp)),
+            32 => self.check(&QueryQp(qp)),
+            which => self.run_new(which - 33),
+        }
+    }
+
+    /// Commands of a machine without a driver, and those that connect queue pairs.
+    fn run_new(&self, which: u8) {
+        let number = self.number;
+        let function = Function { number: number as u16, embedded_cpu: number >> 16 & 1 != 0 };
+        let phase = if number >> 17 & 1 != 0 { PagePhase::Boot } else { PagePhase::Init };
+        match which {
+            0 => self.check(&self.eq()),
+            1 => self.check(&DestroyEq(Eqn::new(number & 0xff).unwrap())),
+            2 => self.check(&self.cq_on_pages()),
+            3 => self.check(&self.qp_on_pages()),
+            4 => self.list_mkey(),
+            5 => {
+                let (pd, access) = (Pdn::new(number & 0xff_ffff).unwrap(), self.access());
+                self.check(&CreatePhysicalRegion { pd, access, tag: (number >> 24) as u8 });
+            }
+            6 => self.check(&self.init2rtr()),
+            7 => self.check(&Rtr2Rts {
+                qp: Qpn::from_low_bits(number),
+                first_psn: Psn::new(number & 0xff_ffff).unwrap(),
+                log_max_rd_atomic: LogMaxRdAtomic::new(number as u8 & 7).unwrap(),
+                ack_timeout: AckTimeout::new(number as u8 & 31).unwrap(),
+                retries: Retries::new(number as u8 & 7).unwrap(),
+                rnr_retries: Retries::MAX,
+            }),
+            8 => self.check(&EnableHca(function)),
+            9 => self.check(&DisableHca(function)),
+            10 => self.check(&InitHca),
+            11 => self.check(&TeardownHca),
+            12 => self.check(&SetIssi(Issi::new(number as u8 & 31).unwrap())),
+            13 => {
+                self.check(&QueryIssi);
+                if let Ok(info) = QueryIssi.decode(self.reply) {
+                    let known = (0..32).filter(|version| info.knows(Issi::new(*version).unwrap()));
+                    assert_eq!(known.count() as u32, info.supported.count_ones());
+                }
+            }
+            14 => {
+                let query = QueryPages { phase, function };
+                self.check(&query);
+                if let Ok(wanted) = query.decode(self.reply) {
+                    assert_eq!(wanted.function.embedded_cpu, function.embedded_cpu, "the reply does not say");
+                }
+            }
+            15 => {
+                // Mostly pages as they have to be.
+                let address = |page: u64| u64::from(number) << (number % 14) | page << 44;
+                self.check(&GivePages { function, pages: [0, 1, 2].map(address) });
+                self.check(&GivePages { function, pages: [4096; 64] });
+            }
+            _ => {
+                self.taken::<1>(function);
+                self.taken::<64>(function);
+            }
         }
     }
 
@@ -101,15 +183,18 @@ impl Case<'_> {
         if let Err(error) = &read {
             assert!(!error.to_string().is_empty());
         }
-        let mut mailbox = vec![0xa5; self.room];
-        match command.encode(&mut mailbox).map(|request| request.len()) {
-            Ok(length) => assert!(length == C::INPUT && self.room >= length),
-            Err(error) => {
+        (self.note)(std::any::type_name::<C>());
+        let (mut mailbox, bytes) = (vec![0xa5; self.room], command.input_bytes());
+        let encoded = command.encode(&mut mailbox).map(|request| request.len());
+        match (command.verify(), encoded) {
+            (Err(refused), _) => assert_eq!(encoded, Err(refused)),
+            (Ok(()), Ok(length)) => assert!(length == bytes && self.room >= length),
+            (Ok(()), Err(error)) => {
                 let MailboxTooShort { length, needed, .. } = error else { panic!("{error:?}") };
-                assert!(length == self.room && needed == C::INPUT && self.room < needed);
+                assert!(length == self.room && needed == bytes && self.room < needed);
             }
         }
-        let untouched = if self.room < C::INPUT { &mailbox[..] } else { &mailbox[C::INPUT..] };
+        let untouched = &mailbox[encoded.unwrap_or(0)..];
         assert!(untouched.iter().all(|byte| *byte == 0xa5), "nothing behind the request is written");
     }
 
@@ -119,7 +204,7 @@ impl Case<'_> {
         if let Ok(device) = QueryGeneralCapabilities.decode(self.reply) {
             let _ = (device.signatures(), device.xts_engine(), self.mkey().check(&device));
             let psvs = [PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2)];
-            let key = mlx5_mkey::types::Key::from_raw(self.number);
+            let key = Key::from_raw(self.number);
             let _ = self.mkey().attributes(key, &device, psvs);
         }
     }
@@ -189,6 +274,135 @@ impl Case<'_> {
         }
     }
 
+    /// Two pages, behind each other.
+    fn pages(&self) -> PageList<2> {
+        let size = LogPageSize::new(12 + (self.number % 20) as u8).unwrap();
+        let address = u64::from(self.number);
+        let aligned = address & ((1 << size.get()) - 1) == 0;
+        assert_eq!(PageList::new(size, [0, address]).is_ok(), aligned);
+        PageList::contiguous(size, address << size.get()).unwrap()
+    }
+
+    fn access(&self) -> Access {
+        let rights = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
+        let given = (0..4).filter(|bit| self.number >> bit & 1 != 0);
+        given.fold(Access::NONE, |all, bit| all | rights[bit])
+    }
+
+    fn eq(&self) -> CreateEq<2> {
+        CreateEq {
+            size: EqSize::new(1 << (self.number % 23)).unwrap(),
+            uar: UarPage::new(self.number & 0xff_ffff).unwrap(),
+            events: u64::from(self.number) << 16,
+            interrupt: self.number as u8,
+            entries: self.pages(),
+        }
+    }
+
+    fn cq_on_pages(&self) -> CreateCqOnPages<2> {
+        CreateCqOnPages {
+            size: CqSize::new(1 << (self.number % 23)).unwrap(),
+            uar: UarPage::new(self.number & 0xff_ffff).unwrap(),
+            event_queue: Eqn::new(self.number & 0xff).unwrap(),
+            entries: self.pages(),
+            doorbell: u64::from(self.number) << 2,
+            ignore_overrun: self.number & 8 != 0,
+        }
+    }
+
+    fn qp_on_pages(&self) -> CreateQpOnPages<2> {
+        let qp = self.qp();
+        CreateQpOnPages {
+            pd: qp.pd,
+            uar: qp.uar,
+            send_cq: qp.send_cq,
+            receive_cq: qp.receive_cq,
+            user_index: qp.user_index,
+            send_ring: qp.send_ring,
+            receive_ring: qp.receive_ring,
+            rings: self.pages(),
+            doorbell: u64::from(self.number) << 2,
+            timestamps: qp.timestamps,
+        }
+    }
+
+    /// An mkey with a list, on a device that can what the reply says; or refused.
+    fn list_mkey(&self) {
+        let (query, zeros) = (QueryGeneralCapabilities, [0; QueryGeneralCapabilities::OUTPUT]);
+        let mut device = query.decode(self.reply).or(query.decode(&zeros)).unwrap();
+        if self.number & 1 == 0 {
+            (device.log_max_entries, device.fixed_buffer_size) = (5, true);
+        }
+        let (length, key) = (self.number >> 1, Key::from_raw(self.number));
+        let address = u64::from(self.number) << (self.number % 33);
+        let count = self.reply.len() % 36;
+        let (klm, ksm) = ([KlmEntry { address, length, key }; 36], [KsmEntry { address, key }; 36]);
+        // With a number of 0 it is one that can be.
+        let list = match self.number >> 8 & 1 {
+            0 => MkeyEntries::Ksm(KsmEntrySize::new(4096).unwrap(), &ksm[..count]),
+            _ => MkeyEntries::Klm(&klm[..count]),
+        };
+        let pd = Pdn::new(self.number & 0xff_ffff).unwrap();
+        let made = CreateListMkey::new(pd, self.access(), address, list, &device);
+        match made.and_then(|mkey| mkey.with_length(mkey.length() / 2 + 1)) {
+            Ok(mkey) => {
+                assert!(mkey.length() > 0 && mkey.address().checked_add(mkey.length() - 1).is_some());
+                self.check(&mkey.with_tag(self.number as u8));
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    fn init2rtr(&self) -> Init2Rtr {
+        let number = self.number;
+        let bytes = number.to_be_bytes();
+        let priority = Priority::new(number as u8 & 7).unwrap();
+        let path = match number >> 24 & 3 {
+            0 => Path::Loopback,
+            1 => Path::Infiniband(InfinibandPath { lid: number as u16, service_level: priority }),
+            _ => Path::Roce(RocePath {
+                source_gid_index: bytes[0],
+                gid: [bytes[1]; 16],
+                mac: [bytes[2]; 6],
+                udp_source_port: number as u16,
+                hop_limit: bytes[3],
+                traffic_class: bytes[2],
+                flow_label: FlowLabel::new(number & 0xf_ffff).unwrap(),
+                priority,
+            }),
+        };
+        Init2Rtr {
+            qp: Qpn::from_low_bits(number),
+            remote_qp: Qpn::from_low_bits(!number),
+            path,
+            port: bytes[3],
+            mtu: PathMtu::B1024,
+            log_max_message: LogMessage::new(bytes[1] & 31).unwrap(),
+            first_psn: Psn::new(number & 0xff_ffff).unwrap(),
+            log_max_rd_atomic: LogMaxRdAtomic::new(bytes[2] & 7).unwrap(),
+            rnr_timer: RnrTimer::new(bytes[3] & 31).unwrap(),
+        }
+    }
+
+    /// Of pages that are given back there are no more than were asked for.
+    fn taken<const PAGES: usize>(&self, function: Function) {
+        let command = TakePages::<PAGES> { function };
+        self.check(&command);
+        let count = self.reply.get(8..12).map_or(0, |count| u32::from_be_bytes(count.try_into().unwrap()));
+        match command.decode(self.reply) {
+            Ok(taken) => {
+                let written =
+                    self.reply[16..].as_chunks::<8>().0.iter().map(|page| u64::from_be_bytes(*page));
+                assert_eq!(taken.addresses().len() as u32, count);
+                assert!(taken.addresses().iter().copied().eq(written.take(count as usize)));
+            }
+            Err(CommandError::TooManyPages { pages, asked }) => {
+                assert!(pages == count && asked == PAGES as u32 && pages > asked);
+            }
+            Err(_) => {}
+        }
+    }
+
     fn qp(&self) -> CreateQp {
         let small = self.number & 0xff_ffff;
         CreateQp {
@@ -211,13 +425,13 @@ impl Case<'_> {
 }
 
 /// An AES-XTS key.
-const KEY: [u8; 64] = {
+pub(crate) const KEY: [u8; 64] = {
     let mut key = [7; 64];
     key[0] = 8;
     key
 };
 
-/// A good reply of each command, all of it zeros, and one whose bits are all set.
+/// A good reply of each command, all of it zeros, and one whose bits are all set; for the command queue, what it begins with.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let reply = |which: u8, fill: u8| {
         let mut bytes = vec![fill; 4200];
@@ -225,5 +439,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         bytes[7] = 0;
         bytes
     };
-    (0..COMMANDS).flat_map(|which| [reply(which, 0), reply(which, 0xff)]).collect()
+    let replies = (0..COMMANDS).flat_map(|which| [reply(which, 0), reply(which, 0xff)]);
+    let queues = command_queue::seeds().into_iter().map(|rest| [&[QUEUE], &rest[..]].concat());
+    replies.chain(queues).collect()
 }

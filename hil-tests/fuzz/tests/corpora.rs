@@ -1,46 +1,74 @@
 //! What was found before is not there any more, and what fuzzing begins with finds nothing.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use hil_fuzz::{TARGETS, corpus};
+use hil_fuzz::targets::{self, Target};
+use hil_fuzz::{Functions, corpora, corpus, functions};
+
+/// The targets that are here: all but the stand-in, whose corpus `cargo xtask fuzz` runs.
+fn here() -> impl Iterator<Item = (&'static Target, Functions)> {
+    targets::ALL.iter().filter_map(|target| functions(target).map(|functions| (target, functions)))
+}
+
+#[test]
+fn all_targets_but_the_stand_in_are_here_and_each_corpus_is_of_one() {
+    let here: Vec<_> = here().map(|(target, _)| target.name).collect();
+    let all: Vec<_> = targets::ALL.iter().map(|target| target.name).collect();
+    assert_eq!([&here[..], &["standin"]].concat(), all);
+    for folder in std::fs::read_dir(corpora()).unwrap() {
+        let name = folder.unwrap().file_name().into_string().unwrap();
+        assert!(all.contains(&name.as_str()), "{name} is no target: nobody runs what is in corpus/{name}");
+    }
+}
 
 #[test]
 fn nothing_that_was_found_is_there_again() {
-    for target in TARGETS {
+    for (target, functions) in here() {
         let files =
             std::fs::read_dir(corpus(target)).into_iter().flatten().map(|entry| entry.unwrap().path());
         for file in files {
             eprintln!("{}", file.display());
-            (target.run)(&std::fs::read(file).unwrap());
+            (functions.run)(&std::fs::read(file).unwrap());
         }
     }
 }
 
 #[test]
 fn seeds_find_nothing() {
-    for target in TARGETS {
-        let seeds = (target.seeds)();
+    for (target, functions) in here() {
+        let seeds = (functions.seeds)();
         assert!(!seeds.is_empty(), "{}", target.name);
         for (number, seed) in seeds.iter().enumerate() {
             eprintln!("{} {number}", target.name);
             assert!(seed.len() <= target.longest, "{} {number}: {} bytes", target.name, seed.len());
-            (target.run)(seed);
+            (functions.run)(seed);
         }
     }
 }
 
-/// Calls have a model, and random bytes are sequences of them: many find what few do not.
-#[test]
-fn random_calls_do_what_the_model_says() {
-    let calls = TARGETS.iter().find(|target| target.name == "calls").unwrap();
+/// Calls a target so often with random bytes behind these.
+fn call_randomly(name: &str, begin: &[u8], times: usize) {
+    let (_, functions) = here().find(|(target, _)| target.name == name).unwrap();
     let mut state = 7_u64;
-    for _ in 0..3000 {
+    for _ in 0..times {
         let mut byte = || {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
             (state >> 24) as u8
         };
-        let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
-        (calls.run)(&bytes);
+        let bytes: Vec<u8> = begin.iter().copied().chain((0..512).map(|_| byte())).collect();
+        (functions.run)(&bytes);
     }
+}
+
+/// Calls have a model, and random bytes are sequences of them: many find what few do not.
+#[test]
+fn random_calls_do_what_the_model_says() {
+    call_randomly("calls", &[], 3000);
+}
+
+/// So has the command queue.
+#[test]
+fn random_commands_come_to_what_the_device_has_left() {
+    call_randomly("replies", &[0xff], 1000);
 }
