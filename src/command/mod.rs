@@ -38,8 +38,12 @@
 mod bits;
 mod capabilities;
 mod cq;
+mod crypto_capabilities;
 mod dek;
+mod dek_key;
 mod eq;
+mod firmware_pages;
+mod issi;
 mod list_mkey;
 mod login;
 mod mkey;
@@ -53,15 +57,16 @@ mod startup;
 #[cfg(test)]
 mod tests;
 
-pub use capabilities::{
-    CryptoCapabilities, CryptoReport, GeneralCapabilities, KeyImport, PortType, QueryCryptoCapabilities,
-    QueryGeneralCapabilities,
-};
+pub use capabilities::{GeneralCapabilities, PortType, QueryGeneralCapabilities};
 pub use cq::{CqeSize, CreateCq, CreateCqOnPages, DestroyCq};
-pub use dek::{
-    CreateDek, DekInfo, DekKey, DekObject, DekState, DestroyDek, ModifyDek, QueryDek, SyncCrypto, XtsKey,
-};
+pub use crypto_capabilities::{CryptoCapabilities, CryptoReport, KeyImport, QueryCryptoCapabilities};
+pub use dek::{CreateDek, DekInfo, DekObject, DekState, DestroyDek, ModifyDek, QueryDek, SyncCrypto};
+pub use dek_key::{DekKey, XtsKey};
 pub use eq::{CreateEq, DestroyEq};
+pub use firmware_pages::{
+    FIRMWARE_PAGE, GivePages, PagePhase, PageRequest, QueryPages, TakePages, TakenPages,
+};
+pub use issi::{Issi, IssiInfo, QueryIssi, SetIssi};
 pub use list_mkey::{CreateListMkey, MkeyEntries};
 pub use login::{CreateLogin, Credential, DestroyLogin, LoginObject, LoginState, QueryLogin};
 pub use mkey::{CreateMemoryRegion, CreateMkey, CreatePhysicalRegion, DestroyMkey, EntryCount, MkeyFeatures};
@@ -79,10 +84,7 @@ pub use qp::{
 };
 pub use resources::{AllocPd, AllocUar, DeallocPd, DeallocUar};
 pub use secret::{EncodedRequest, Secret, wipe};
-pub use startup::{
-    DisableHca, EnableHca, FIRMWARE_PAGE, Function, GivePages, InitHca, Issi, IssiInfo, PagePhase,
-    PageRequest, QueryIssi, QueryPages, SetIssi, TakePages, TakenPages, TeardownHca,
-};
+pub use startup::{DisableHca, EnableHca, Function, InitHca, TeardownHca};
 
 use crate::error::CommandError;
 use crate::wire::prm::command::{Opcode, ReplyHeader, Status};

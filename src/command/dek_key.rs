@@ -1,0 +1,186 @@
+//! Forms in which a device is given an AES-XTS key.
+
+use super::{CryptoReport, KeyImport, Pdn};
+use crate::error::{CommandError, EqualHalves};
+use crate::mkey::Keytag;
+use crate::wire::prm::command::Opcode;
+use crate::wire::prm::encryption_key::{EncryptionKey, KeyFlags};
+use core::fmt;
+use subtle::ConstantTimeEq;
+
+/// An AES-XTS key in plaintext: two halves of `N / 2` bytes, one after the other. `N` is 32 or 64.
+///
+/// With equal halves XTS is open to a chosen-ciphertext attack, and FIPS 140-3 has them refused (Implementation Guidance C.I);
+/// a published vector has them nevertheless (IEEE 1619, vector 1).
+///
+/// ```
+/// use mlx5_mkey::command::{Secret, XtsKey};
+/// let mut secret = Secret::new([0x11; 32]);
+/// assert!(XtsKey::new(secret.expose()).is_err());
+/// secret.expose_mut()[16..].fill(0x22);
+/// let key = XtsKey::new(secret.expose())?;
+/// assert_eq!(format!("{key:?}"), "XtsKey(..)");
+/// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct XtsKey<'a, const N: usize>(&'a [u8; N]);
+
+impl<'a, const N: usize> XtsKey<'a, N> {
+    /// Takes a key. The time that this takes does not depend on where the halves differ.
+    ///
+    /// # Errors
+    /// [`EqualHalves`].
+    pub fn new(key: &'a [u8; N]) -> Result<Self, EqualHalves> {
+        let (front, back) = key.split_at(N / 2);
+        if front.ct_eq(back).into() { Err(EqualHalves) } else { Ok(Self::allowing_equal_halves(key)) }
+    }
+
+    /// Takes a key whose halves may be equal, as a published vector has them. Not for data: see [`XtsKey`].
+    pub const fn allowing_equal_halves(key: &'a [u8; N]) -> Self {
+        const { assert!(N == 32 || N == 64, "two halves of 128 or 256 bits") };
+        Self(key)
+    }
+}
+
+impl<const N: usize> fmt::Debug for XtsKey<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("XtsKey(..)")
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl<const N: usize> defmt::Format for XtsKey<'_, N> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "XtsKey(..)");
+    }
+}
+
+/// An AES-XTS key in one of the eight forms that the device takes (man page `mlx5dv_dek_create`).
+///
+/// Wrapped keys are encrypted with the import key of the login (AES key wrap, RFC 3394); what is inside is key, or key and tag,
+/// in the order of the plain form, and is not looked into: whoever wraps a key sees to it that its halves differ. The lengths
+/// are those of the types: a key of another length does not compile.
+///
+/// ```
+/// use mlx5_mkey::command::{DekKey, Secret, XtsKey};
+/// let secret = Secret::new(core::array::from_fn(|index| index as u8));
+/// let plain = DekKey::Plain256 { key: XtsKey::new(secret.expose())?, keytag: None };
+/// assert!(plain.bits() == 256 && !plain.is_wrapped());
+/// // As whoever holds the import key has wrapped it, with its tag.
+/// let wrapped = [0x5a; 80];
+/// assert!(DekKey::Wrapped256Tagged(&wrapped).has_keytag());
+/// # Ok::<(), mlx5_mkey::error::EqualHalves>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum DekKey<'a> {
+    /// Plaintext, two halves of 128 bits.
+    Plain128 {
+        /// Both halves.
+        key: XtsKey<'a, 32>,
+        /// The tag that mkeys must give, if one shall be checked.
+        keytag: Option<Keytag>,
+    },
+    /// Plaintext, two halves of 256 bits.
+    Plain256 {
+        /// Both halves.
+        key: XtsKey<'a, 64>,
+        /// The tag that mkeys must give, if one shall be checked.
+        keytag: Option<Keytag>,
+    },
+    /// Wrapped: two halves of 128 bits.
+    Wrapped128(&'a [u8; 40]),
+    /// Wrapped: two halves of 128 bits and a tag.
+    Wrapped128Tagged(&'a [u8; 48]),
+    /// Wrapped: two halves of 256 bits.
+    Wrapped256(&'a [u8; 72]),
+    /// Wrapped: two halves of 256 bits and a tag.
+    Wrapped256Tagged(&'a [u8; 80]),
+}
+
+impl<'a> DekKey<'a> {
+    /// Returns whether the key is wrapped.
+    pub const fn is_wrapped(&self) -> bool {
+        !matches!(self, Self::Plain128 { .. } | Self::Plain256 { .. })
+    }
+
+    /// Returns whether mkeys must give a tag.
+    pub const fn has_keytag(&self) -> bool {
+        match self {
+            Self::Plain128 { keytag, .. } | Self::Plain256 { keytag, .. } => keytag.is_some(),
+            Self::Wrapped128Tagged(_) | Self::Wrapped256Tagged(_) => true,
+            Self::Wrapped128(_) | Self::Wrapped256(_) => false,
+        }
+    }
+
+    /// Returns the bits of each half: 128 or 256.
+    pub const fn bits(&self) -> u16 {
+        match self {
+            Self::Plain128 { .. } | Self::Wrapped128(_) | Self::Wrapped128Tagged(_) => 128,
+            Self::Plain256 { .. } | Self::Wrapped256(_) | Self::Wrapped256Tagged(_) => 256,
+        }
+    }
+
+    /// Returns the key as it is given, and the tag that goes after it.
+    fn parts(&self) -> (&'a [u8], Option<Keytag>) {
+        match *self {
+            Self::Plain128 { key, keytag } => (key.0, keytag),
+            Self::Plain256 { key, keytag } => (key.0, keytag),
+            Self::Wrapped128(key) => (key, None),
+            Self::Wrapped128Tagged(key) => (key, None),
+            Self::Wrapped256(key) => (key, None),
+            Self::Wrapped256Tagged(key) => (key, None),
+        }
+    }
+
+    /// Refuses a key in a form that the device does not take.
+    pub(super) fn check(&self, device: &CryptoReport, command: Opcode) -> Result<(), CommandError> {
+        let what = match (device.key_import(), self.is_wrapped()) {
+            (KeyImport::Plaintext, false) | (KeyImport::Wrapped, true) => return Ok(()),
+            (KeyImport::Plaintext, true) => "wrapped keys: it is not commissioned",
+            (KeyImport::Wrapped, false) => "plaintext keys: it is commissioned",
+            (KeyImport::Unavailable(_), _) => "keys for AES-XTS",
+        };
+        Err(CommandError::Unsupported { command, what })
+    }
+
+    /// Writes the key as objects have it.
+    pub(super) fn write(&self, pd: Pdn, object: &mut EncryptionKey) {
+        let size = if self.bits() == 128 { KeyFlags::SIZE_128 } else { KeyFlags::SIZE_256 };
+        let flags = KeyFlags::new()
+            .with_key_size(size)
+            .with_has_keytag(self.has_keytag())
+            .with_key_purpose(KeyFlags::PURPOSE_AES_XTS);
+        object.flags.set(flags.into_bits());
+        object.pd.set(pd.get());
+        let (key, keytag) = self.parts();
+        let tag = keytag.as_ref().map_or(&[][..], |tag| &tag.0);
+        // At most 80 of 128 bytes.
+        for (byte, value) in object.key.0.iter_mut().zip(key.iter().chain(tag)) {
+            *byte = *value;
+        }
+    }
+
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Plain128 { .. } => "Plain128(..)",
+            Self::Plain256 { .. } => "Plain256(..)",
+            Self::Wrapped128(_) => "Wrapped128(..)",
+            Self::Wrapped128Tagged(_) => "Wrapped128Tagged(..)",
+            Self::Wrapped256(_) => "Wrapped256(..)",
+            Self::Wrapped256Tagged(_) => "Wrapped256Tagged(..)",
+        }
+    }
+}
+
+impl fmt::Debug for DekKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind())
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for DekKey<'_> {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "{=str}", self.kind());
+    }
+}

@@ -1,0 +1,95 @@
+//! The version of the interface between driver and firmware: which there are, and which is chosen.
+
+use super::{Command, number_commands};
+use crate::error::CommandError;
+use crate::types::OutOfRange;
+use crate::wire::prm::command::{NumberRequest, Opcode, RequestHeader};
+use crate::wire::prm::function::QueryIssiReply;
+
+/// A version of the interface between driver and firmware (PRM `issi`).
+///
+/// ```
+/// use mlx5_mkey::command::Issi;
+/// assert_eq!(Issi::new(1)?, Issi::ONE);
+/// assert!(Issi::new(32).is_err());
+/// # Ok::<(), mlx5_mkey::types::OutOfRange>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Issi(u8);
+
+impl Issi {
+    /// Version 1: what Linux and rdma-core choose, and what this library's commands are written for.
+    pub const ONE: Self = Self(1);
+
+    /// Takes a version up to 31.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] where it is larger.
+    pub const fn new(version: u8) -> Result<Self, OutOfRange> {
+        if version > 31 {
+            return Err(OutOfRange { what: "ISSI", value: version as u64, min: 0, max: 31 });
+        }
+        Ok(Self(version))
+    }
+
+    /// Returns the version.
+    pub const fn get(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+number_commands! {
+    /// Chooses the version of the interface (SET_ISSI).
+    SetIssi(Issi) = SET_ISSI;
+}
+
+/// Asks which versions of the interface the firmware knows (QUERY_ISSI).
+///
+/// ```
+/// use mlx5_mkey::command::{Command, Issi, QueryIssi};
+/// let mut reply = [0; QueryIssi::OUTPUT];
+/// reply[0x6f] = 0b11;
+/// assert!(QueryIssi.decode(&reply)?.knows(Issi::ONE));
+/// # Ok::<(), mlx5_mkey::error::CommandError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct QueryIssi;
+
+/// What QUERY_ISSI says.
+///
+/// ```
+/// use mlx5_mkey::command::{Issi, IssiInfo};
+/// assert!(IssiInfo { current: 0, supported: 0b11 }.knows(Issi::ONE));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct IssiInfo {
+    /// The version in force.
+    pub current: u16,
+    /// Those that the firmware knows: bit n stands for version n.
+    pub supported: u32,
+}
+
+impl IssiInfo {
+    /// Returns whether the firmware knows a version.
+    pub const fn knows(&self, version: Issi) -> bool {
+        self.supported >> version.get() & 1 != 0
+    }
+}
+
+impl Command for QueryIssi {
+    const OPCODE: Opcode = Opcode::QUERY_ISSI;
+    type Input = NumberRequest;
+    type Output = QueryIssiReply;
+    type Reply = IssiInfo;
+
+    fn write(&self, input: &mut NumberRequest) {
+        input.header = RequestHeader::new(Self::OPCODE);
+    }
+
+    fn read(&self, output: &QueryIssiReply) -> Result<IssiInfo, CommandError> {
+        Ok(IssiInfo { current: output.current_issi.get(), supported: output.supported_issi_dw0.get() })
+    }
+}
