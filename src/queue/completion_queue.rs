@@ -7,7 +7,7 @@
 //! see, and entries that are refused. What was taken is given back to the device by the doorbell record, once for each call.
 
 use super::completion::{Completion, CqeEvent, Outcome, WorkCompletion, WorkEvent};
-use super::doorbell::{CqDoorbell, CqDoorbellRecord};
+use super::doorbell::CqDoorbellRecord;
 use super::in_flight::{RequestKind, Retired};
 use super::ring::{Ring, Slot};
 use super::router::{CompletionRouter, CqeOrigin, QpQueues};
@@ -19,7 +19,7 @@ use embedded_hal::delay::DelayNs;
 use zerocopy::transmute;
 
 /// Consumer indices have 24 bits in the doorbell record.
-const CONSUMER_MASK: u32 = 0x00ff_ffff;
+pub(super) const CONSUMER_MASK: u32 = 0x00ff_ffff;
 
 /// The words of an entry with the user index in the high half, and with the byte count in the low half.
 const USER_INDEX_WORD: usize = core::mem::offset_of!(Cqe, user_index);
@@ -27,30 +27,6 @@ const BYTE_COUNT_WORD: usize = core::mem::offset_of!(Cqe, byte_count) - 4;
 
 /// The bits of a user index.
 const USER_INDEX_MASK: u32 = 0x00ff_ffff;
-
-/// Bits of the arm word (PRM "CQ doorbell record"): its sequence number, and that only solicited entries count.
-const ARM_SEQUENCE_SHIFT: u32 = 28;
-const ARM_SEQUENCE_MASK: u8 = 3;
-const ARM_SOLICITED: u32 = 1 << 24;
-
-/// Which entries of a completion queue raise the event that it is armed for.
-///
-/// ```
-/// use mlx5_mkey::queue::{ArmFor, CompletionQueue, CqDoorbell};
-/// /// Asks for an event of a message that the peer wants noticed. Others wait until it comes.
-/// fn arm_for_messages(completions: &mut CompletionQueue<'_>, doorbell: &mut impl CqDoorbell) {
-///     completions.arm(doorbell, ArmFor::Solicited);
-/// }
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum ArmFor {
-    /// All.
-    #[default]
-    Any,
-    /// Messages that were sent with [`solicited`](super::SendRequest::solicited), and failures.
-    Solicited,
-}
 
 /// A completion queue over the caller's ring, of entries of 64 bytes, or of 128 bytes
 /// ([`Cqe128`](crate::wire::cqe::Cqe128)).
@@ -84,12 +60,12 @@ pub enum ArmFor {
 /// number advances with each event received ([`CompletionQueue::event_received`]), and only then: a queue that is armed again
 /// before its event has come asks for the same event, not for a second one.
 pub struct CompletionQueue<'r, E = Cqe> {
-    ring: Ring<'r, E>,
-    record: &'r CqDoorbellRecord,
+    pub(super) ring: Ring<'r, E>,
+    pub(super) record: &'r CqDoorbellRecord,
     /// Entries taken, counted from the queue's start.
-    consumer: u64,
+    pub(super) consumer: u64,
     /// Events received; their low bits are the arm word's sequence number.
-    events: u8,
+    pub(super) events: u8,
 }
 
 impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
@@ -100,17 +76,6 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
     /// [`QueueError::Size`] unless the ring has a power of two of entries, at most 2^23.
     pub fn new(ring: &'r mut [E], record: &'r CqDoorbellRecord) -> Result<Self, QueueError> {
         Ok(Self { ring: Ring::new(ring, MAX_COMPLETIONS)?, record, consumer: 0, events: 0 })
-    }
-
-    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also says in
-    /// which lap the queue is, and the arm word. The events that the other has asked for have come.
-    // Assumption: a queue that was never armed may begin with any sequence number.
-    #[must_use]
-    pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
-        self.consumer = (consumer & CONSUMER_MASK) as u64;
-        self.events = (arm >> ARM_SEQUENCE_SHIFT) as u8 & ARM_SEQUENCE_MASK;
-        self.event_received();
-        self
     }
 
     /// Returns whether the device has written no entry that was not taken.
@@ -133,43 +98,6 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         let consumed = self.consumer as u32 & CONSUMER_MASK;
         barrier::entries_before_record();
         self.record.set_consumer(consumed);
-    }
-
-    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
-    ///
-    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those of the next queue pair
-    /// of this number, could be taken for the ones that they are about.
-    pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
-        self.discard_entries(&mut is_stale)
-    }
-
-    /// As [`CompletionQueue::discard`], once for all closures. Counters wrap: a build with overflow checks has none here that can panic.
-    fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
-        let mut index = self.consumer;
-        while index.wrapping_sub(self.consumer) < self.ring.len().into()
-            && entry(self.ring.peek(index).cqe()).is_some()
-        {
-            index = index.wrapping_add(1);
-        }
-        // From the last back: what stays moves towards it, over what goes.
-        let mut target = index;
-        while index != self.consumer {
-            index = index.wrapping_sub(1);
-            let Some(mut found) = entry(self.ring.peek(index).cqe()) else { continue };
-            if is_stale(&found) {
-                continue;
-            }
-            target = target.wrapping_sub(1);
-            let owner = self.ring.peek(target).owner() as u8;
-            found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
-            self.ring.write(target, E::of(found));
-        }
-        let discarded = target.wrapping_sub(self.consumer);
-        if discarded > 0 {
-            self.consumer = target;
-            self.release();
-        }
-        discarded as usize
     }
 
     /// Returns the next completion, if there is one. A signature error is recorded in its [`Mkey`](crate::mkey::Mkey).
@@ -256,53 +184,6 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
         count
     }
 
-    /// Asks the device for an event (PRM "CQ doorbell"): when it writes an entry that counts, or at once if entries that count
-    /// are there which were not taken yet. Gives the slots of entries taken back.
-    ///
-    /// It has no effect where the event that was asked for before has been raised: first comes
-    /// [`CompletionQueue::event_received`].
-    #[inline(never)]
-    pub fn arm(&mut self, doorbell: &mut impl CqDoorbell, entries: ArmFor) {
-        self.release();
-        let solicited = match entries {
-            ArmFor::Any => 0,
-            ArmFor::Solicited => ARM_SOLICITED,
-        };
-        let sequence = u32::from(self.events & ARM_SEQUENCE_MASK) << ARM_SEQUENCE_SHIFT;
-        let word = sequence | solicited | self.consumer as u32 & CONSUMER_MASK;
-        self.record.set_arm(word);
-        barrier::record_before_doorbell();
-        doorbell.ring(word.to_be_bytes());
-        barrier::flush_doorbell();
-    }
-
-    /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for another.
-    ///
-    /// To be called once for each event, neither more nor less: the device takes an arm word whose sequence number it has
-    /// answered last for one that it has answered.
-    pub const fn event_received(&mut self) {
-        self.events = self.events.wrapping_add(1);
-    }
-
-    /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for any entry. `None`: there
-    /// was none after that either, and an event will tell of the next.
-    ///
-    /// # Errors
-    /// As [`CompletionQueue::poll`].
-    #[inline]
-    pub fn poll_or_arm(
-        &mut self,
-        router: &mut impl CompletionRouter,
-        doorbell: &mut impl CqDoorbell,
-    ) -> Option<Result<Completion, CompletionError>> {
-        if let Some(completion) = self.poll(router) {
-            return Some(completion);
-        }
-        self.arm(doorbell, ArmFor::Any);
-        // The event tells of an entry that has come meanwhile, too; this is the shorter way to it.
-        self.poll(router)
-    }
-
     /// Polls until a completion is there, at most `attempts` times with `pause_us` microseconds between.
     ///
     /// # Errors
@@ -373,7 +254,7 @@ impl<'r, E: CqeSlot> CompletionQueue<'r, E> {
 }
 
 /// Copies an entry, if the device has written it.
-fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
+pub(super) fn entry(slot: Slot<'_, Cqe>) -> Option<Cqe> {
     let [.., last] = slot.read_u64::<{ CqeTail::OFFSET }>();
     let op_own = OpOwn::from_bits(last);
     if u64::from(op_own.owner()) != slot.owner() || op_own.opcode() == CqeOpcode::INVALID.0 {

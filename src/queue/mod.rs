@@ -32,10 +32,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arm;
 pub(crate) mod barrier;
 mod clock;
 mod completion;
 mod completion_queue;
+mod discard;
 mod doorbell;
 mod in_flight;
 mod invalidate;
@@ -59,9 +61,10 @@ mod transfer;
 mod window;
 mod window_pool;
 
+pub use arm::ArmFor;
 pub use clock::{ClockInfo, real_time};
 pub use completion::{Completion, Failure, Message, Outcome, WorkCompletion};
-pub use completion_queue::{ArmFor, CompletionQueue};
+pub use completion_queue::CompletionQueue;
 pub use doorbell::{CqDoorbell, CqDoorbellRecord, Doorbell, DoorbellRecord, LastRequest};
 pub use in_flight::{RequestKind, Retired};
 pub use mkey_pool::{MkeyPool, PooledMkey};

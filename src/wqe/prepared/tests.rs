@@ -3,11 +3,13 @@
 use super::*;
 use crate::error::PostError;
 use crate::mkey::{
-    Access, BlockSignature, Direction, Domain, Escape, Guard, KlmEntry, MkeyAttributes, Signature,
-    SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault, SignatureOrder,
+    Access, BlockSignature, Crypto, Direction, Domain, Escape, Guard, Keytag, KlmEntry, MkeyAttributes,
+    Signature, SignatureAttributes, SignatureCapabilities, SignatureError, SignatureFault, SignatureOrder,
+    T10Dif,
 };
 use crate::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
-use crate::types::{BlockSize, Key, PsvIndex, Qpn, Seed};
+use crate::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
+use crate::wire::bsf::SignatureBsf;
 use crate::wire::cqe::SignatureErrorCqe;
 use crate::wire::{WQEBB_BYTES, Wqebb};
 use crate::wqe::control::split_requests;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::*;
-use crate::queue::CqDoorbell;
+use crate::queue::{ArmFor, CqDoorbell};
 
 /// Retires every receive under its counter.
 struct Receives;

@@ -1,0 +1,43 @@
+//! Entries of a queue pair that is gone are taken out of a completion queue.
+
+use super::completion_queue::{CompletionQueue, entry};
+use crate::wire::cqe::{Cqe, CqeSlot};
+
+impl<E: CqeSlot> CompletionQueue<'_, E> {
+    /// Drops the entries that were not taken and that `is_stale` names, and returns how many there were. The others stay in order.
+    ///
+    /// For entries of a queue pair that was reset or destroyed ([`Cqe::is_of`]): its next requests, or those of the next queue pair
+    /// of this number, could be taken for the ones that they are about.
+    pub fn discard(&mut self, mut is_stale: impl FnMut(&Cqe) -> bool) -> usize {
+        self.discard_entries(&mut is_stale)
+    }
+
+    /// As [`CompletionQueue::discard`], once for all closures. Counters wrap: a build with overflow checks has none here that can panic.
+    fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
+        let mut index = self.consumer;
+        while index.wrapping_sub(self.consumer) < self.ring.len().into()
+            && entry(self.ring.peek(index).cqe()).is_some()
+        {
+            index = index.wrapping_add(1);
+        }
+        // From the last back: what stays moves towards it, over what goes.
+        let mut target = index;
+        while index != self.consumer {
+            index = index.wrapping_sub(1);
+            let Some(mut found) = entry(self.ring.peek(index).cqe()) else { continue };
+            if is_stale(&found) {
+                continue;
+            }
+            target = target.wrapping_sub(1);
+            let owner = self.ring.peek(target).owner() as u8;
+            found.op_own = found.op_own_bits().with_owner(owner != 0).into_bits();
+            self.ring.write(target, E::of(found));
+        }
+        let discarded = target.wrapping_sub(self.consumer);
+        if discarded > 0 {
+            self.consumer = target;
+            self.release();
+        }
+        discarded as usize
+    }
+}
