@@ -49,7 +49,7 @@ pub enum SignatureOrder {
 /// ```
 /// use mlx5_mkey::mkey::{Mkey, MkeyAttributes, XtsEngine};
 /// use mlx5_mkey::types::Key;
-/// // An mkey on a BlueField-2. `GeneralCapabilities::xts_engine` says which engine a device has.
+/// // An mkey on a BlueField-2. `GeneralCapabilities::xts_engine` returns the engine of a device.
 /// let plain = MkeyAttributes::plain(Key::from_raw(0x1234_00), 4);
 /// let mkey = Mkey::new(MkeyAttributes { crypto: Some(XtsEngine::SingleBlock), ..plain });
 /// ```

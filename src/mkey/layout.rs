@@ -33,8 +33,12 @@ impl KlmEntry {
 
     /// Returns number and length of the first entry whose length no entry can have.
     pub(crate) fn wrong_length(entries: &[Self]) -> Option<(usize, u32)> {
-        let mut lengths = entries.iter().map(|entry| entry.length).enumerate();
-        lengths.find(|(_, length)| !(1..=Self::MAX_BYTES).contains(length))
+        Self::first_wrong(entries.iter().map(|entry| entry.length))
+    }
+
+    /// Returns number and value of the first of these lengths that no entry can have.
+    pub(crate) fn first_wrong(lengths: impl Iterator<Item = u32>) -> Option<(usize, u32)> {
+        lengths.enumerate().find(|(_, length)| !(1..=Self::MAX_BYTES).contains(length))
     }
 
     /// Returns it as the device reads it.
@@ -102,7 +106,7 @@ pub enum Layout<'a> {
     Unchanged,
     /// The entries one after the other (`mlx5dv_wr_set_mkey_layout_list`).
     ///
-    /// The device tells a list from an interleaved layout by the second dword of the first entry, a key here. It would take
+    /// The device knows a list from an interleaved layout by the second dword of the first entry, a key here. It would take
     /// key 0x400, which no device gives out, for the header of an interleaved layout.
     List(&'a [KlmEntry]),
     /// The next bytes of each entry in turn, `repeat` times over (`mlx5dv_wr_set_mkey_layout_interleaved`).

@@ -1,6 +1,6 @@
 //! What a user asks an mkey to do, valid by construction, and what the device is known to hold for it.
 //!
-//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] says what to change of its
+//! An mkey presents scattered memory as one contiguous space that starts at 0. [`MkeyConfig`] has the changes of its
 //! access rights, block signature and crypto properties, and [`Layout`] which memory it maps. Each part is optional; what is not
 //! given stays as it is (man page `mlx5dv_wr_mkey_configure`).
 //!
@@ -29,6 +29,9 @@
 //! assert_eq!(BlockSignature::wire(wire).wire_bytes(4096), Some(4128));
 //! # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 //! ```
+
+// Functions of 50 lines at most (clippy.toml), tests apart.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod access;
 mod attributes;

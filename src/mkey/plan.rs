@@ -1,7 +1,7 @@
 //! The rules: which parts of an mkey a request has to write, from what is in force and what is to change.
 //!
 //! They are those of the reference provider (rdma-core `_mlx5_send_wr_mkey_configure` and what it calls); of digests, which it does
-//! not post, those of SPDK's drivers (hil-tests/DEVICE.md, 6.6 and 7.4).
+//! not post, those of SPDK's drivers.
 
 use super::{Crypto, Digest, DigestSpan, MkeyConfig, MkeyKind, SignatureChange, UmrForm, XtsEngine};
 use crate::error::ConfigError;
@@ -13,7 +13,7 @@ use crate::wire::bsf::EncryptionOrder;
 pub(crate) struct InForce {
     pub(crate) signature: SignatureChange,
     pub(crate) crypto: Option<Crypto>,
-    /// The device is to be told the count of signature errors.
+    /// The next request has to write the count of signature errors.
     pub(crate) error_count_pending: bool,
 }
 
@@ -21,6 +21,16 @@ impl InForce {
     /// Nothing that a change would have to write again.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
+
+    /// Returns what is in force after a change, with the change of the access rights.
+    fn after(&self, config: &MkeyConfig) -> MkeyConfig {
+        let keeps = config.signature == SignatureChange::Keep;
+        MkeyConfig {
+            access: config.access,
+            signature: if keeps { self.signature } else { config.signature },
+            crypto: config.crypto.or(self.crypto),
+        }
+    }
 }
 
 /// What a request writes beside the layout.
@@ -45,60 +55,77 @@ impl Plan {
     /// Plans a change of an mkey of this kind.
     pub(crate) fn new(kind: &MkeyKind, config: &MkeyConfig, in_force: &InForce) -> Result<Self, ConfigError> {
         check_features(kind, config)?;
-        let InForce { signature, crypto, error_count_pending } = *in_force;
-        let whole = MkeyConfig {
-            access: config.access,
-            signature: if config.signature == SignatureChange::Keep { signature } else { config.signature },
-            crypto: config.crypto.or(crypto),
-        };
-        let sets_signature = matches!(config.signature, SignatureChange::Set(_));
+        let whole = in_force.after(config);
         let (signature, digest) = (whole.signature.signature(), whole.signature.digest());
-        // With crypto on the mkey, both BSFs are written when either changes.
-        let writes_bsfs = match (kind.signature, kind.crypto) {
-            (Some(_), None) => sets_signature,
-            (Some(_), Some(_)) => config.signature != SignatureChange::Keep || config.crypto.is_some(),
-            (None, _) => config.crypto.is_some(),
-        };
-        let is_minimal = kind.form == UmrForm::Minimal;
         // These BSFs have the length of the data, which is the layout's.
-        let exact_size = digest.is_some() || is_minimal && signature.is_none() && whole.crypto.is_some();
-        // BSFs stay enabled: one that lets data pass takes the place of the signature.
-        let empties = is_minimal && kind.signature.is_some() && config.signature == SignatureChange::Reset;
-        let writes_bsfs = writes_bsfs || exact_size || empties;
-        if let (Some(digest), Some(crypto)) = (digest, &whole.crypto) {
-            check_digest_with_xts(kind, digest, crypto)?;
-        }
-        if let (true, Some(signature), Some(crypto)) = (writes_bsfs, signature, &whole.crypto)
-            && signature.is_in_both()
-            && crypto.signature_is_outside()
-        {
-            return Err(ConfigError::BothSignaturesOutsideCipher);
-        }
-        let bsf_enable = if is_minimal {
-            None
-        } else if writes_bsfs {
-            Some(true)
-        } else if kind.signature.is_some() && kind.crypto.is_none() && signature.is_none() {
-            // Else the device reports errors of a signature that is no longer there.
-            Some(false)
-        } else {
-            None
-        };
-        let max_length = match (&whole.crypto, kind.crypto) {
-            (Some(crypto), Some(XtsEngine::SingleBlock)) => u64::from(crypto.data_unit.bytes()),
-            // A BSF counts its data in 32 bits.
-            (Some(_), _) => u64::from(u32::MAX),
-            (None, _) if writes_bsfs || signature.is_some() => u64::from(u32::MAX),
-            (None, _) => u64::MAX,
-        };
+        let exact_size = digest.is_some()
+            || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
+        let writes_bsfs = exact_size || changes_bsfs(kind, config);
+        check_with_xts(kind, &whole, writes_bsfs)?;
+        let after_error = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
-            SignatureChange::Set(_) => sets_signature || error_count_pending,
+            SignatureChange::Set(_) => config.signature.signature().is_some() || after_error,
             // The BSF starts a digest. Behind an error that does not suffice.
-            SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && error_count_pending,
+            SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && after_error,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };
+        let bsf_enable = bsf_enable(kind, &whole, writes_bsfs);
+        let max_length = max_length(kind, &whole, writes_bsfs);
         Ok(Self { config: whole, writes_bsfs, sets_psvs, exact_size, bsf_enable, max_length })
     }
+}
+
+/// Returns whether a configuration changes the BSFs of an mkey.
+fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
+    match (kind.signature, kind.crypto) {
+        (Some(_), None) => match config.signature {
+            SignatureChange::Set(_) | SignatureChange::Digest(_) => true,
+            // BSFs stay enabled there: one that lets data pass takes the place of the signature.
+            SignatureChange::Reset => kind.form == UmrForm::Minimal,
+            SignatureChange::Keep => false,
+        },
+        // With crypto on the mkey, both BSFs are written when either changes.
+        (Some(_), Some(_)) => config.signature != SignatureChange::Keep || config.crypto.is_some(),
+        (None, _) => config.crypto.is_some(),
+    }
+}
+
+/// Returns the new value of the BSF enable bit, if it is written.
+fn bsf_enable(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> Option<bool> {
+    match kind.form {
+        UmrForm::Minimal => None,
+        UmrForm::Complete if writes_bsfs => Some(true),
+        UmrForm::Complete => {
+            // Else the device reports errors of a signature that is no longer there.
+            let disables =
+                kind.signature.is_some() && kind.crypto.is_none() && whole.signature.signature().is_none();
+            disables.then_some(false)
+        }
+    }
+}
+
+/// Returns the most bytes of memory that the mkey may map.
+fn max_length(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> u64 {
+    match (&whole.crypto, kind.crypto) {
+        (Some(crypto), Some(XtsEngine::SingleBlock)) => crypto.data_unit.bytes().into(),
+        // A BSF counts its data in 32 bits.
+        (Some(_), _) => u32::MAX.into(),
+        (None, _) if writes_bsfs || whole.signature.signature().is_some() => u32::MAX.into(),
+        (None, _) => u64::MAX,
+    }
+}
+
+/// Refuses a digest, or a signature in both domains, that cannot stand beside AES-XTS.
+fn check_with_xts(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> Result<(), ConfigError> {
+    let Some(crypto) = &whole.crypto else { return Ok(()) };
+    if let Some(digest) = whole.signature.digest() {
+        check_digest_with_xts(kind, digest, crypto)?;
+    }
+    let in_both = whole.signature.signature().is_some_and(|signature| signature.is_in_both());
+    if writes_bsfs && in_both && crypto.signature_is_outside() {
+        return Err(ConfigError::BothSignaturesOutsideCipher);
+    }
+    Ok(())
 }
 
 /// Refuses a digest but in the two forms with AES-XTS that are known: plain, over the ciphertext of its domain.

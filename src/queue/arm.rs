@@ -33,8 +33,8 @@ pub enum ArmFor {
 }
 
 impl<E: CqeSlot> CompletionQueue<'_, E> {
-    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also says in
-    /// which lap the queue is, and the arm word. The events that the other has asked for have come.
+    /// Continues after another reader, from the two words of the doorbell record: the consumer index, 24 bits, which also gives the
+    /// lap that the queue is in, and the arm word. The events that the other has asked for have come.
     // Assumption: a queue that was never armed may begin with any sequence number.
     #[must_use]
     pub const fn starting_at(mut self, [consumer, arm]: [u32; 2]) -> Self {
@@ -73,7 +73,7 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
     }
 
     /// Returns the next completion as [`CompletionQueue::poll`] does; if there is none, arms the queue for any entry. `None`: there
-    /// was none after that either, and an event will tell of the next.
+    /// was none after that either, and the next one raises an event.
     ///
     /// # Errors
     /// As [`CompletionQueue::poll`].
@@ -87,7 +87,7 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
             return Some(completion);
         }
         self.arm(doorbell, ArmFor::Any);
-        // The event tells of an entry that has come meanwhile, too; this is the shorter way to it.
+        // An entry that has come meanwhile raises the event, too; this is the shorter way to it.
         self.poll(router)
     }
 }

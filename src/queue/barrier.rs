@@ -27,7 +27,7 @@
 //!    (x86-64 write-combining, Arm Normal non-cacheable) gives no order between two stores; after dsb the first is gone.
 //!
 //! 4  device  W entry, its owner bit last   [PCIe: writes of one requester stay in order]
-//!    CPU     R owner bit;  dmb oshld;  R entry, R data that it tells of
+//!    CPU     R owner bit;  dmb oshld;  R entry, R data that it is about
 //!    forbidden: the new owner bit and an old entry, or old data of a message. Branches do not order reads on Arm: it may
 //!    read the entry ahead of the bit and keep what it found. oshld orders the read before against all accesses after,
 //!    so that what the request brought into memory may be read after it too.

@@ -12,7 +12,7 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
         self.discard_entries(&mut is_stale)
     }
 
-    /// As [`CompletionQueue::discard`], once for all closures. Counters wrap: a build with overflow checks has none here that can panic.
+    /// As [`CompletionQueue::discard`], compiled once for all closures. Its additions wrap, so that overflow checks find nothing.
     fn discard_entries(&mut self, is_stale: &mut dyn FnMut(&Cqe) -> bool) -> usize {
         let mut index = self.consumer;
         while index.wrapping_sub(self.consumer) < self.ring.len().into()

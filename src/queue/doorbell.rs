@@ -9,12 +9,12 @@ use zerocopy::FromBytes;
 /// The two counters in memory through which a queue pair's progress is published, big endian, 8 bytes: slots posted to the receive
 /// queue, then blocks posted to the send queue (16 bits each).
 ///
-/// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+/// The caller places it in memory whose address the device has (PRM `dbr_addr`).
 ///
 /// ```
 /// use mlx5_mkey::queue::DoorbellRecord;
 /// static RECORD: DoorbellRecord = DoorbellRecord::new();
-/// // Without a system the address of the static may be what the device is told; with `devx` the shim has the records.
+/// // Without a system the device can be given the address of the static; with `devx` the shim has the records.
 /// assert_eq!(RECORD.bytes(), [[0; 4]; 2]);
 /// ```
 #[derive(Debug, Default, FromBytes)]
@@ -55,7 +55,7 @@ impl DoorbellRecord {
 /// The two words in memory through which a completion queue talks to its device, big endian, 8 bytes: entries consumed (24 bits),
 /// then the arm word, which asks for an event (PRM "CQ doorbell record").
 ///
-/// The caller places it in memory that the device was told of (PRM `dbr_addr`).
+/// The caller places it in memory whose address the device has (PRM `dbr_addr`).
 ///
 /// ```
 /// use mlx5_mkey::queue::{CompletionQueue, CqDoorbellRecord};
@@ -112,7 +112,7 @@ impl defmt::Format for CqDoorbellRecord {
     }
 }
 
-/// The last work request posted, of which a doorbell tells the device: of a configuration with signature the last SET_PSV.
+/// The last work request posted, which a doorbell passes to the device: of a configuration with signature the last SET_PSV.
 #[derive(Clone, Copy)]
 pub struct LastRequest<'q> {
     pub(super) ring: &'q Ring<'q, Wqebb>,

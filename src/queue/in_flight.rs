@@ -2,7 +2,7 @@
 //! counter that it carries.
 //!
 //! A completion retires the request that it names and all before it, which were silent: the tail moves past it. How many
-//! requests were silent does not matter. Requests are numbered as they are posted: the difference of two numbers says how many
+//! requests were silent does not matter. Requests are numbered as they are posted: the difference of two numbers is how many
 //! lie between.
 
 /// What a send request was (`ibv_wc_opcode`). A cancelled request keeps it, although the ring then holds a NOP.
@@ -71,7 +71,7 @@ pub(super) struct Filed {
 }
 
 impl Filed {
-    /// No block has this number.
+    /// A slot that nothing was filed in: no block has its number.
     const NONE: Self = Self { id: 0, begin: u64::MAX, number: 0, blocks: 1, kind: RequestKind::Nop };
 
     /// Returns the block after it.
@@ -83,7 +83,7 @@ impl Filed {
 /// The work requests of a ring of at most as many blocks as `filed` has slots, a power of two.
 ///
 /// Blocks are counted from the queue pair's start. Outstanding requests begin at blocks from `tail` on, and fill a lap at most:
-/// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap; `begin` tells.
+/// each has a slot of the table to itself. A slot may hold what was filed there in an earlier lap, with another `begin`.
 pub(super) struct InFlight<F: ?Sized = [Filed]> {
     /// The first block of the oldest work request outstanding.
     tail: u64,
@@ -107,7 +107,7 @@ impl InFlight {
     /// Forgets all work requests. The next one begins at block 0.
     pub(super) fn restart(&mut self) {
         (self.tail, self.published, self.posted, self.retired) = (0, 0, 0, 0);
-        // What was filed under numbers that come again must not be found.
+        // Blocks are counted from 0 again: a slot must not name a request from before.
         self.filed.fill(Filed::NONE);
     }
 

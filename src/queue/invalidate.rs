@@ -21,7 +21,7 @@ impl SendRequest<'_, '_> {
         Ok(())
     }
 
-    /// Takes any local key out of service, a memory window's say. An [`Mkey`] learns nothing of it: use
+    /// Takes any local key out of service, that of a memory window for example. An [`Mkey`] learns nothing of it: use
     /// [`SendRequest::invalidate_mkey`].
     ///
     /// # Errors

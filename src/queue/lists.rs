@@ -10,10 +10,10 @@ use crate::wqe::PreparedConfig;
 use crate::wqe::lists::{self, POINTER_BLOCKS};
 
 impl SendRequest<'_, '_> {
-    /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a layout that the device takes from registered memory: as long
-    /// as the mkey has room for, whatever fits into a request. An mkey that was created for entries of one length (KSM) takes a list of
-    /// such entries ([`RegisteredList::write_ksm`]), and no other layout. An empty list leaves the mkey no space. The BSFs are
-    /// written behind the list when this is called, and stay there until the request has completed.
+    /// Changes an mkey as [`SendRequest::configure_mkey`] does, with a list that the device reads from registered memory. Only the room
+    /// of the mkey limits its length; the size of requests does not. An mkey that was created for entries of one length (KSM) takes a
+    /// list of such entries ([`RegisteredList::write_ksm`]), and no other layout. After an empty list the mkey maps nothing. This call
+    /// writes the BSFs into the memory behind the list; leave that memory as it is until the request has completed.
     ///
     /// # Errors
     /// As [`SendRequest::configure_mkey`].

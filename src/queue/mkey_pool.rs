@@ -126,7 +126,7 @@ impl<const N: usize> MkeyPool<N> {
         let position = self.free.pop()?;
         let mkey = self.mkeys.get_mut(usize::from(position))?;
         mkey.advance_tag();
-        // Who had it before may not have asked, after a transfer that failed, say.
+        // An error of an earlier use may still be recorded, which nobody asked for.
         let _ = mkey.check();
         Some((PooledMkey { position, index: mkey.key().index() }, mkey))
     }

@@ -32,6 +32,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// Functions of 50 lines at most (clippy.toml), tests apart.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
+
 mod arm;
 pub(crate) mod barrier;
 mod clock;
@@ -78,7 +81,7 @@ pub use send_config::SendQueueConfig;
 pub use shared::SharedSendQueue;
 pub use window_pool::WindowPool;
 
-/// The most slots of a send or receive queue: positions have 16 bits, and half of them tell old from new.
+/// The most slots of a send or receive queue: positions have 16 bits, of which one half is in use at most, so that old ones are not taken for new ones.
 const MAX_SLOTS: usize = 1 << 15;
 
 /// The most entries of a completion queue: positions have 24 bits.

@@ -13,14 +13,14 @@ impl SendRequest<'_, '_> {
     /// Its size, opcode and modifier, immediate data and flags stand in its control segment, the first 16 bytes. Bytes after its size
     /// are ignored. Written here are its place in the ring and the number of the queue pair, whatever it has there. A fence of its own
     /// goes before any other; else it gets that which is asked for here, or which a request at this place needs. It is signalled if it
-    /// says so, if it is asked for here, or if the queue signals each request. The signature byte stays as it is; queues of this
+    /// is so itself, if it is asked for here, or if the queue signals each request. The signature byte stays as it is; queues of this
     /// library do not have it checked.
     ///
     /// It takes room, completes and is retired as all requests are, as [`RequestKind::Raw`]. What it does is the caller's business: an
     /// [`Mkey`](crate::mkey::Mkey) whose mkey it changes knows nothing of it, so call [`Mkey::forget`](crate::mkey::Mkey::forget) for
     /// it. After a UMR or SET_PSV the next request is fenced.
     ///
-    /// [`WorkRequest::refusal`](crate::inspect::WorkRequest::refusal) says what a device would refuse in it:
+    /// [`WorkRequest::refusal`](crate::inspect::WorkRequest::refusal) finds what a device would refuse in it:
     ///
     /// ```
     /// use mlx5_mkey::inspect::{DeviceContext, WorkRequest};

@@ -79,7 +79,7 @@ impl defmt::Format for UarDoorbell {
 /// Of others the first 8 bytes are written, as [`UarDoorbell`] does.
 ///
 /// The register has two halves, which are used in turn. It is worth its stores for requests that wait for nothing else, one at a
-/// time; that it costs instructions is in `hil-tests/benches`.
+/// time.
 ///
 /// Source: rdma-core, `post_send_db` and `mlx5_bf_copy` in `qp.c`.
 ///

@@ -71,12 +71,12 @@ impl SendState<'_> {
     fn cancel_from(&mut self, in_flight: &InFlight, next: u64, id: u64) -> usize {
         let producer = self.producer.producer();
         let mut cancelled = 0;
-        // To the end of what was posted: what is not published yet must not go out either.
+        // Up to the producer: a request that is posted and not yet published is cancelled, too.
         for filed in in_flight.before(producer).filter(|filed| filed.id == id && filed.begin >= next) {
             self.producer.ring_mut().write_word(filed.begin, control::nop_start(filed.begin));
             cancelled += 1;
         }
-        // The device reads on when the queue pair leaves SQD; it must not see the old words then.
+        // When the queue pair leaves SQD, the device goes on reading; it must see the new words then.
         barrier::blocks_before_record();
         cancelled
     }

@@ -18,7 +18,7 @@ pub(crate) struct Ring<'r, T> {
     base: NonNull<T>,
     /// The distance in bytes between the first and the last slot: its bits are those of the distances of all.
     mask: usize,
-    /// Of all slots: the bit of a distance that tells one lap from the next.
+    /// Of all slots: the bit of a distance that differs from one lap to the next.
     bytes: usize,
     memory: PhantomData<&'r mut [T]>,
 }

@@ -114,7 +114,7 @@ impl<'r, D: Doorbell, const N: usize> SendQueue<'r, D, N> {
         self.record
     }
 
-    /// Exchanges the doorbell for another that rings the same register, behind a trait object say.
+    /// Exchanges the doorbell for another that rings the same register, for example behind a trait object.
     pub fn map_doorbell<E: Doorbell>(self, map: impl FnOnce(D) -> E) -> SendQueue<'r, E, N> {
         let Self { state, record, doorbell, in_flight } = self;
         SendQueue { state, record, doorbell: map(doorbell), in_flight }

@@ -9,7 +9,7 @@ use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
 use crate::wqe::control::{self, RequestFlags};
-use crate::wqe::umr::Configuration;
+use crate::wqe::umr::UmrRequest;
 use crate::wqe::{MemcpyConfig, Payload};
 use zerocopy::big_endian::U32;
 
@@ -65,9 +65,9 @@ impl<'r> SendState<'r> {
     }
 
     /// Refuses a layout that is too long for the mkey or for a request.
-    pub(super) fn check_layout(&self, configuration: &Configuration<'_>) -> Result<(), ConfigError> {
-        let (octowords, prepared) = (configuration.layout.octowords(), configuration.prepared);
-        let header = usize::from(matches!(configuration.layout, Layout::Interleaved { .. }));
+    pub(super) fn check_layout(&self, umr: &UmrRequest<'_>) -> Result<(), ConfigError> {
+        let (octowords, prepared) = (umr.layout.octowords(), umr.prepared);
+        let header = usize::from(matches!(umr.layout, Layout::Interleaved { .. }));
         let max = prepared.kind_word().max_entries().min(self.max_octowords);
         if octowords > max {
             return Err(ConfigError::TooManyEntries { max: max.saturating_sub(header) as u32 });
@@ -90,7 +90,7 @@ impl<'r> SendState<'r> {
         }
     }
 
-    /// Says what is too much of a payload.
+    /// Names what is too much of a payload.
     #[cold]
     pub(super) fn too_much(&self, payload: &Payload<'_>) -> PostError {
         let saturated = |count: usize| count.min(usize::from(u16::MAX)) as u16;

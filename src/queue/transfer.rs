@@ -112,7 +112,7 @@ impl SendRequest<'_, '_> {
     }
 
     /// Posts a data-path request.
-    // As a call, an RDMA WRITE takes three times as many instructions (x86-64).
+    // As a call, an RDMA WRITE takes 200 % more instructions on x86-64, and rows of A72 31 to 140 %.
     #[inline(always)]
     fn data_path(mut self, kind: RequestKind, request: &DataPath<'_>) -> Result<(), PostError> {
         if !self.state.has_room_for_payload(&request.payload) {

@@ -96,11 +96,11 @@ pub struct OpcodeQpn {
 /// and whether it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct CqeTail(u64);
+pub(crate) struct CqeEnd(u64);
 
-impl CqeTail {
+impl CqeEnd {
     /// Where an entry has it, in bytes.
-    pub const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
+    pub(crate) const OFFSET: usize = core::mem::offset_of!(Cqe, sop_qpn);
 
     /// The bits of owner, format and opcode. Format and opcode are 0 in the plain entry of a send request that succeeded.
     const STATUS: u64 = {
@@ -110,26 +110,26 @@ impl CqeTail {
 
     /// Reads it.
     #[inline]
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(u64::from_be_bytes(bytes))
     }
 
     /// Returns whether the device has written the entry, for a send request that succeeded. `owner` is the owner bit of the
     /// entries that the device writes in this lap of the queue: 0 in the first.
     #[inline]
-    pub const fn is_send_success(self, owner: u64) -> bool {
+    pub(crate) const fn is_send_success(self, owner: u64) -> bool {
         (self.0 ^ owner) & Self::STATUS == 0
     }
 
     /// Returns the queue pair.
     #[inline]
-    pub const fn qpn(self) -> Qpn {
+    pub(crate) const fn qpn(self) -> Qpn {
         Qpn::from_low_bits((self.0 >> 32) as u32)
     }
 
     /// Returns the counter, see [`Cqe::wqe_counter`].
     #[inline]
-    pub const fn counter(self) -> u16 {
+    pub(crate) const fn counter(self) -> u16 {
         (self.0 >> 16) as u16
     }
 }
@@ -387,17 +387,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_reads_what_the_fields_say() {
+    fn the_end_reads_what_the_fields_have() {
         for op_own in 0..=u8::MAX {
             let (counter, sop_qpn) = (U16::new(0x1234), U32::new(0x0afe_dcba));
             let cqe = Cqe { wqe_counter: counter, sop_qpn, signature: 0xff, op_own, ..Cqe::UNWRITTEN };
             let bytes: [u8; 64] = zerocopy::transmute!(cqe);
-            let tail = CqeTail::from_bytes(*bytes.last_chunk().unwrap());
-            assert_eq!((tail.qpn().get(), tail.counter()), (cqe.opcode_qpn().qpn(), 0x1234));
+            let end = CqeEnd::from_bytes(*bytes.last_chunk().unwrap());
+            assert_eq!((end.qpn().get(), end.counter()), (cqe.opcode_qpn().qpn(), 0x1234));
             for owner in [0, 1] {
                 let there = u64::from(cqe.op_own_bits().owner()) == owner;
                 let success = cqe.opcode() == CqeOpcode::REQUESTER && cqe.op_own_bits().format() == 0;
-                assert_eq!(tail.is_send_success(owner), there && success);
+                assert_eq!(end.is_send_success(owner), there && success);
             }
         }
     }

@@ -14,8 +14,8 @@ pub(crate) struct RequestFlags(#[cfg_attr(feature = "defmt", defmt(Debug2Format)
 impl RequestFlags {
     /// No fence, no completion but that of an error, no event.
     pub(crate) const NONE: Self = Self::new(FmCeSe::new());
-    /// Waits until the mkey changes before it are done, as devices need that can do with it. Each request after one must, so that it
-    /// does not overtake it.
+    /// Waits until changes of mkeys before it are done (small fence), so that the request does not overtake them. Devices that need
+    /// more have [`RequestFlags::AFTER_UMR_STRONG`].
     pub(crate) const AFTER_UMR: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_SMALL));
     /// As [`RequestFlags::AFTER_UMR`], for devices that need a strong fence.
     pub(crate) const AFTER_UMR_STRONG: Self = Self::new(FmCeSe::new().with_fm(FmCeSe::FM_STRONG));
@@ -72,7 +72,7 @@ impl RequestFlags {
     }
 }
 
-/// What the control segment of a request says, beside its opcode and size.
+/// The fields of a control segment, beside opcode and size.
 #[derive(Clone, Copy)]
 pub(crate) struct ControlFields {
     /// As a control segment has it, see [`qpn_dword`].

@@ -89,7 +89,7 @@ pub struct Remote {
 /// use mlx5_mkey::error::PostError;
 /// use mlx5_mkey::queue::{Doorbell, SendQueue};
 /// use mlx5_mkey::wqe::Local;
-/// /// Copies a page, and has the completion say when it is there.
+/// /// Copies a page. It is there when the request completes.
 /// fn copy<D: Doorbell>(queue: &mut SendQueue<'_, D, 64>, to: Local, from: Local) -> Result<(), PostError> {
 ///     queue.request(1).signaled().memcpy(to, from, 4096)
 /// }
@@ -175,7 +175,7 @@ impl<'a> DataPath<'a> {
     ///
     /// # Errors
     /// [`PostError::SgeEmpty`], [`PostError::SgeTooLong`].
-    // As a call, an RDMA WRITE takes twice as many instructions (x86-64).
+    // As a call, an RDMA WRITE takes 100 % more instructions on x86-64, and rows of A72 31 to 140 %.
     #[inline(always)]
     pub(crate) fn write(&self, blocks: &mut [Block], fields: ControlFields) -> Result<(), PostError> {
         let mut slots = blocks.as_flattened_mut().iter_mut();

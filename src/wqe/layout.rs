@@ -43,10 +43,9 @@ pub(crate) fn write(blocks: &mut [Block], layout: &Layout<'_>) -> Result<u64, Co
 /// Names the first entry written whose length is out of range.
 #[cold]
 fn wrong_length(slots: &[Octoword]) -> ConfigError {
-    let lengths = slots.iter().map(|slot| transmute!(*slot)).map(|klm: Klm| klm.byte_count.get()).zip(0..);
-    let mut wrong = lengths.filter(|(length, _)| *length == 0 || *length > KlmEntry::MAX_BYTES);
-    let (length, index) = wrong.next().unwrap_or_default();
-    ConfigError::EntryLength { index, length }
+    let lengths = slots.iter().map(|slot| transmute!(*slot)).map(|klm: Klm| klm.byte_count.get());
+    let (index, length) = KlmEntry::first_wrong(lengths).unwrap_or_default();
+    ConfigError::EntryLength { index: index as u16, length }
 }
 
 /// Writes the header and the entries of an interleaved layout.

@@ -1,7 +1,7 @@
 //! UMRs whose lists are in registered memory, and UMRs that replace entries of a list.
 
 use super::control::{self, ControlFields};
-use super::umr::Configuration;
+use super::umr::UmrRequest;
 use super::{PreparedConfig, layout};
 use crate::error::ConfigError;
 use crate::mkey::{KlmEntry, Layout, Mkey, RegisteredList};
@@ -36,7 +36,7 @@ pub(crate) fn configure_by_pointer(
     psvs: usize,
 ) -> Result<[Block; 2], ConfigError> {
     let mut scratch = [ZEROS; SCRATCH];
-    let inline = Configuration::new(prepared, Layout::List(&[]));
+    let inline = UmrRequest::new(prepared, Layout::List(&[]));
     // The SET_PSVs stand behind the UMR as it is by pointer. Blocks count modulo 2^16.
     let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
     inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;

@@ -29,6 +29,9 @@
 //! }
 //! ```
 
+// Functions of 50 lines at most (clippy.toml), tests apart.
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
+
 pub(crate) mod bsf;
 pub(crate) mod control;
 pub(crate) mod data_path;

@@ -72,8 +72,8 @@ pub struct PreparedConfig {
 impl PreparedConfig {
     /// Checks and encodes a configuration for all mkeys of a kind ([`Mkey::kind`]).
     ///
-    /// What it leaves as it is, is taken from the mkey when it is posted. If mkeys of this kind have a signature or crypto
-    /// properties and the configuration leaves them as they are, every post encodes it again: give both where speed counts.
+    /// Parts that the configuration does not change are taken from the mkey at each post. If mkeys of this kind have a signature or
+    /// crypto properties, and the configuration does not give them, every post encodes it again: give both where speed counts.
     ///
     /// # Errors
     /// What no mkey of this kind can hold: [`ConfigError::NotASignatureMkey`], [`ConfigError::NotACryptoMkey`],
@@ -347,9 +347,15 @@ impl PreparedConfig {
         self.psv_count
     }
 
-    /// Says which limit a length exceeds.
+    /// Refuses a layout of more bytes than the mkey may map.
+    #[inline]
+    pub(super) fn check_length(&self, length: u64) -> Result<(), ConfigError> {
+        if length > self.max_length { Err(self.too_long(length)) } else { Ok(()) }
+    }
+
+    /// Names the limit that a length exceeds.
     #[cold]
-    pub(crate) fn too_long(&self, length: u64) -> ConfigError {
+    pub(super) fn too_long(&self, length: u64) -> ConfigError {
         match (&self.config.crypto, self.kind.crypto) {
             (Some(crypto), Some(XtsEngine::SingleBlock)) => {
                 let length = u32::try_from(length).unwrap_or(u32::MAX);

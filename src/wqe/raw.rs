@@ -15,7 +15,7 @@ pub(crate) struct RawWqe<'a> {
 }
 
 impl<'a> RawWqe<'a> {
-    /// Takes as many octowords as the control segment says. Bytes after them are not looked at.
+    /// Takes as many octowords as the control segment gives as its size. Bytes after them are not looked at.
     ///
     /// # Errors
     /// [`PostError::RawSize`], [`PostError::RawTooShort`].

@@ -147,6 +147,7 @@ const TOP: &[&str] = &[
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
+    "clippy.toml",
     "hil-tests",
     "linker",
     "rustfmt.toml",

@@ -28,7 +28,7 @@ use mlx5_mkey::types::{DekId, DomainKind, Key, Qpn, Tweak};
 use mlx5_mkey::wire::{
     Wqebb,
     bsf::SignatureBsf,
-    cqe::{Cqe, Cqe128, CqeTail},
+    cqe::{Cqe, Cqe128},
     data::DataSegment,
 };
 use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
@@ -349,14 +349,11 @@ pub fn entry_discard(completions: &mut CompletionQueue<'_>, qpn: Qpn) -> usize {
 pub fn entry_inlined(
     completion: Completion,
     mkey: &Mkey,
-    tail: [u8; 8],
     (bsf, psvs): (&mut SignatureBsf, u64),
 ) -> Option<u64> {
-    let tail = CqeTail::from_bytes(tail);
     bsf.add_psvs(psvs);
-    let known = mkey.length() ^ u64::from(mkey.key().get() ^ tail.qpn().get()) ^ u64::from(tail.counter());
-    let work = completion.work()?;
-    Some(known ^ work.id ^ u64::from(tail.is_send_success(work.id)))
+    let known = mkey.length() ^ u64::from(mkey.key().get());
+    Some(known ^ completion.work()?.id)
 }
 
 /// Adds up what a completion tells.
