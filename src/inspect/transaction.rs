@@ -1,4 +1,4 @@
-//! A CRC over a transaction: a digest (DEVICE.md 6.6).
+//! A CRC over a transaction: a digest (SPDK, `mlx5_set_umr_sig_bsf_seg`).
 
 use super::finding::{Finding, Problem, unknown_code};
 use crate::mkey::{Digest, DigestPart, DigestSpan};

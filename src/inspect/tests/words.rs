@@ -185,7 +185,7 @@ SET_PSV 0x000011: start value 0xffff000100000002, small fence
                                             psv_index             0x00000011
                                             syndrome              0x0001
                                             transient_signature   0xffff000100000002
-note at 0x014: the PSV starts with syndrome 0x0001 (R176)
+note at 0x014: the PSV starts with syndrome 0x0001 (mlx5_wqe_set_psv_seg.syndrome)
 ";
     let request = parse(&psv);
     assert_eq!(request.to_string(), want);
@@ -331,5 +331,18 @@ fn lines_are_filled_before_they_break() {
     ] {
         let text = written(Style::Ansi, &|columns| columns.styled(role, format_args!("a")));
         assert_eq!(text, std::format!("\x1b[{code}ma\x1b[0m"));
+    }
+}
+
+/// Who has only the crate has neither the requirements nor the notes on devices.
+#[test]
+fn findings_name_sources_that_readers_have() {
+    let is_code = |word: &str| {
+        let rest = word.strip_prefix(['R', 'D', 'M']).unwrap_or_default();
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    for source in finding::SOURCES {
+        let mut words = source.split([' ', ',']);
+        assert!(!words.any(|word| is_code(word) || word.ends_with(".md") || word == "gap"), "{source}");
     }
 }
