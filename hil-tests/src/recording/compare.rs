@@ -1,10 +1,12 @@
-//! What the library writes for the requests of another driver: each is put in the library's words, posted, and compared byte by byte.
+//! What the library writes for the requests of another driver: each is put in the library's words. Those of one doorbell are posted
+//! together, at their place in a ring of the recorded size, and compared byte by byte.
 //!
-//! One byte is compared in part: that of the control segment with fence and completion (`fm_ce_se`). The driver fences by other rules
-//! and asks for no completion of requests that are flushed (`vectors/DIFFERENCES.md`); that the same requests are signalled is
-//! compared.
+//! One byte is compared in part: that of the control segment with fence and completion (`fm_ce_se`). That the same requests are
+//! signalled is compared; the driver asks for no completion of requests that are flushed, and fences by other rules, whose cases are
+//! counted (`vectors/DIFFERENCES.md`). Where it fences the request behind a configuration, the library must, too.
 
 use super::{Engine, Event};
+use mlx5_mkey::error::QueueError;
 use mlx5_mkey::inspect::{Body, DataPath, DataSegmentView, Requests, Umr, WorkRequest};
 use mlx5_mkey::mkey::{
     Crypto, ErrorCount, KlmEntry, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureChange,
@@ -18,8 +20,11 @@ use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Blocks of the ring that requests are posted to, one by one.
-const RING: usize = 64;
+/// Blocks of the largest ring.
+const MAX_BLOCKS: usize = 4096;
+
+/// What the ring holds before a chain.
+const PATTERN: u8 = 0xa5;
 
 /// Where a control segment has `fm_ce_se`.
 const FM_CE_SE: usize = 11;
@@ -34,8 +39,12 @@ pub struct Comparison {
     pub same: BTreeMap<&'static str, usize>,
     /// What differs, and where.
     pub differences: Vec<String>,
-    /// Requests that the library cannot say, by reason.
+    /// Requests in chains that the library cannot say, by reason.
     pub not_compared: BTreeMap<&'static str, usize>,
+    /// Chains that were compared: the requests of one doorbell.
+    pub chains: usize,
+    /// How requests are fenced that were compared: as recorded, by another mode, by the library alone, by the driver alone.
+    pub fences: [usize; 4],
 }
 
 impl fmt::Display for Comparison {
@@ -46,12 +55,17 @@ impl fmt::Display for Comparison {
         };
         let (same, not_compared): (usize, usize) =
             (self.same.values().sum(), self.not_compared.values().sum());
-        write!(f, "{same} requests matched ({}), {} differ", counts(&self.same), self.differences.len())?;
+        write!(f, "{} chains: {same} requests matched ({}), ", self.chains, counts(&self.same))?;
+        write!(f, "{} differ", self.differences.len())?;
         write!(f, ", {not_compared} not compared")?;
         if not_compared > 0 {
             write!(f, " ({})", counts(&self.not_compared))?;
         }
-        Ok(())
+        let [same, otherwise, ours, theirs] = self.fences;
+        write!(
+            f,
+            "; fenced alike {same}, by another mode {otherwise}, here alone {ours}, there alone {theirs}"
+        )
     }
 }
 
@@ -63,18 +77,37 @@ enum Said {
     Read { remote: Remote, sges: Vec<Sge> },
 }
 
-/// Posts each request of a recording anew, and compares the bytes.
+/// The queue pair that a recording posts to.
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    blocks: usize,
+    /// The library fences the next request, whatever it is.
+    is_fenced: bool,
+}
+
+/// The requests of one doorbell: where they begin in the recording, and the number of their first block.
+struct Chain<'c> {
+    line: usize,
+    qpn: Qpn,
+    from: u32,
+    bytes: &'c [u8],
+    engine: XtsEngine,
+}
+
+/// Posts the chains of a recording anew, and compares the bytes.
 pub fn compare(events: &[Event]) -> Comparison {
     let (mut comparison, mut engine) = (Comparison::default(), XtsEngine::MultiBlock);
+    let mut queue = Queue::default();
     for (event, line) in events.iter().zip(1..) {
         match event {
             Event::Device { engine: Engine::MultiBlock, .. } => engine = XtsEngine::MultiBlock,
             Event::Device { engine: Engine::SingleBlock, .. } => engine = XtsEngine::SingleBlock,
+            Event::Qp { blocks, .. } => queue = Queue { blocks: *blocks as usize, is_fenced: false },
             Event::Ring { qp, from, blocks } => {
-                for (offset, request) in Requests::new(&blocks.0) {
-                    let begin = u32::from(*from) + (offset / size_of::<Wqebb>()) as u32;
-                    let place = format!("line {line}, byte {offset}");
-                    comparison.add(&place, &request, Qpn::from_low_bits(*qp), begin, engine);
+                let (qpn, from) = (Qpn::from_low_bits(*qp), (*from).into());
+                let chain = Chain { line, qpn, from, bytes: &blocks.0, engine };
+                if let Err(what) = comparison.add(&mut queue, &chain) {
+                    comparison.differences.push(format!("line {line}: {what}"));
                 }
             }
             _ => {}
@@ -84,34 +117,72 @@ pub fn compare(events: &[Event]) -> Comparison {
 }
 
 impl Comparison {
-    fn add(&mut self, place: &str, request: &WorkRequest<'_>, qpn: Qpn, begin: u32, engine: XtsEngine) {
-        let (kind, said) = match said(request, engine) {
-            Ok(said) => said,
-            Err(reason) => return *self.not_compared.entry(reason).or_default() += 1,
-        };
-        let completion = FmCeSe::from_bits(request.bytes().get(FM_CE_SE).copied().unwrap_or_default()).ce();
-        let is_signaled = completion == FmCeSe::CE_ALWAYS;
-        let mut ours = match posted(said, qpn, begin, is_signaled) {
-            Ok(ours) => ours,
-            Err(refused) => return self.differences.push(format!("{place}: refused: {refused}")),
-        };
-        let theirs = request.bytes();
-        ours.truncate(theirs.len());
-        if let (Some(ours), Some(theirs)) = (ours.get_mut(FM_CE_SE), theirs.get(FM_CE_SE)) {
-            let signaled = FmCeSe::from_bits(*ours).ce() == FmCeSe::CE_ALWAYS;
-            *ours = if signaled == is_signaled { *theirs } else { !*theirs };
-        }
-        match ours.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) {
-            None if ours.len() == theirs.len() => *self.same.entry(kind).or_default() += 1,
-            at => {
-                let at = at.unwrap_or(ours.len().min(theirs.len()));
-                let part = |bytes: &[u8]| format!("{:02x?}", &bytes[at..bytes.len().min(at + 8)]);
-                let what =
-                    format!("{place}: {kind}: byte {at}: {}, recorded is {}", part(&ours), part(theirs));
-                self.differences.push(what);
+    /// Posts a chain and compares it. What is wrong with all of it is returned.
+    fn add(&mut self, queue: &mut Queue, chain: &Chain<'_>) -> Result<(), String> {
+        let mut all = Vec::new();
+        for (_, request) in Requests::new(chain.bytes) {
+            match said(&request, chain.engine) {
+                Ok((kind, said)) => all.push((kind, said, is_signaled(request.bytes()))),
+                Err(reason) => {
+                    let count = Requests::new(chain.bytes).count();
+                    *self.not_compared.entry(reason).or_default() += count;
+                    return Ok(());
+                }
             }
         }
+        let kinds: Vec<&str> = all.iter().map(|(kind, ..)| *kind).collect();
+        let ours = posted(queue, chain, all)?;
+        self.chains += 1;
+        let mut is_behind_configuration = false;
+        for ((offset, request), kind) in Requests::new(chain.bytes).zip(kinds) {
+            let theirs = request.bytes();
+            let ours = ours.get(offset..offset + theirs.len()).ok_or("fewer blocks than recorded")?;
+            match self.compare_one(ours, theirs, is_behind_configuration) {
+                Ok(()) => *self.same.entry(kind).or_default() += 1,
+                Err(what) => {
+                    self.differences.push(format!("line {}, byte {offset}: {kind}: {what}", chain.line));
+                }
+            }
+            is_behind_configuration = !matches!(request.body(), Body::DataPath(_));
+        }
+        Ok(())
     }
+
+    /// Compares a request, and counts how it is fenced.
+    fn compare_one(
+        &mut self,
+        ours: &[u8],
+        theirs: &[u8],
+        is_behind_configuration: bool,
+    ) -> Result<(), String> {
+        if is_signaled(ours) != is_signaled(theirs) {
+            return Err("signalled on one side".into());
+        }
+        let at = |at: &usize| *at != FM_CE_SE && ours.get(*at) != theirs.get(*at);
+        if let Some(at) = (0..theirs.len()).find(at) {
+            let part = |bytes: &[u8]| format!("{:02x?}", &bytes[at..bytes.len().min(at + 8)]);
+            return Err(format!("byte {at}: {}, recorded is {}", part(ours), part(theirs)));
+        }
+        let fence = |bytes: &[u8]| flags(bytes).fm();
+        match (fence(ours), fence(theirs)) {
+            (0, 0) => {}
+            (ours, theirs) if ours == theirs => self.fences[0] += 1,
+            (0, _) if is_behind_configuration => return Err("not fenced behind a configuration".into()),
+            (0, _) => self.fences[3] += 1,
+            (_, 0) => self.fences[2] += 1,
+            _ => self.fences[1] += 1,
+        }
+        Ok(())
+    }
+}
+
+/// Returns how a request is fenced and completes.
+fn flags(request: &[u8]) -> FmCeSe {
+    FmCeSe::from_bits(request.get(FM_CE_SE).copied().unwrap_or_default())
+}
+
+fn is_signaled(request: &[u8]) -> bool {
+    flags(request).ce() == FmCeSe::CE_ALWAYS
 }
 
 /// Puts a request in the library's words.
@@ -185,22 +256,53 @@ fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'stati
     Ok((remote, sges.collect::<Result<_, _>>()?))
 }
 
-struct Silent;
+/// Remembers what the doorbell was rung with.
+struct Recorder(Vec<[u8; 8]>);
 
-impl Doorbell for Silent {
-    fn ring(&mut self, _: &LastRequest<'_>) {}
+impl Doorbell for Recorder {
+    fn ring(&mut self, last: &LastRequest<'_>) {
+        self.0.push(last.control());
+    }
 }
 
-/// Posts a request at a block, and returns its bytes.
-fn posted(said: Said, qpn: Qpn, begin: u32, is_signaled: bool) -> Result<Vec<u8>, String> {
-    let (mut ring, record) = (vec![Wqebb::ZERO; RING], DoorbellRecord::new());
-    let config = SendQueueConfig { first_block: begin, ..SendQueueConfig::new(qpn) };
-    let mut queue =
-        SendQueue::<_, RING>::new(config, &mut ring, &record, Silent).map_err(|error| error.to_string())?;
-    let request = queue.request(0);
-    let request = if is_signaled { request.signaled() } else { request };
-    post(said, request)?;
-    Ok((begin..queue.producer()).flat_map(|index| queue.block(index).0).collect())
+/// Posts a chain with one doorbell at its place in a ring, and returns its bytes.
+fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(&str, Said, bool)>) -> Result<Vec<u8>, String> {
+    let text = |error: QueueError| error.to_string();
+    let (mut ring, record) = (vec![Wqebb([PATTERN; 64]); queue.blocks], DoorbellRecord::new());
+    let config = SendQueueConfig {
+        first_block: chain.from,
+        small_fence: queue.is_fenced,
+        ..SendQueueConfig::new(chain.qpn)
+    };
+    let recorder = Recorder(Vec::new());
+    let mut ours = SendQueue::<_, MAX_BLOCKS>::new(config, &mut ring, &record, recorder).map_err(text)?;
+    let mut batch = ours.batch();
+    for (id, (kind, said, is_signaled)) in (0..).zip(all) {
+        let request = batch.request(id);
+        let request = if is_signaled { request.signaled() } else { request };
+        post(said, request).map_err(|refused| format!("request {id}, {kind}: refused: {refused}"))?;
+    }
+    drop(batch);
+    queue.is_fenced = ours.next_fence() != 0;
+    let end = ours.producer();
+    let beside = end..chain.from + queue.blocks as u32;
+    if beside.into_iter().any(|index| ours.block(index).0 != [PATTERN; 64]) {
+        return Err("blocks written beside the requests".into());
+    }
+    let blocks = end.wrapping_sub(chain.from) as usize;
+    let [_, counter] = record.bytes();
+    if blocks * size_of::<Wqebb>() != chain.bytes.len() || counter != (end & 0xffff).to_be_bytes() {
+        return Err(format!(
+            "{blocks} blocks of {} recorded bytes, counter {counter:02x?}",
+            chain.bytes.len()
+        ));
+    }
+    let bytes: Vec<u8> = (chain.from..end).flat_map(|index| ours.block(index).0).collect();
+    let last = Requests::new(chain.bytes).last().map(|(offset, _)| offset).unwrap_or_default();
+    match ours.doorbell().0[..] {
+        [control] if bytes.get(last..last + 8) == Some(&control) => Ok(bytes),
+        ref rung => Err(format!("the doorbell was rung with {rung:02x?}")),
+    }
 }
 
 fn post(said: Said, request: SendRequest<'_, '_>) -> Result<(), String> {
@@ -240,6 +342,7 @@ mod tests {
         ];
         assert_eq!(comparison.same, same.into_iter().collect());
         assert_eq!(comparison.not_compared, BTreeMap::new());
+        assert_eq!((comparison.chains, comparison.fences), (883, [694, 170, 662, 208]));
     }
 
     #[test]
@@ -253,5 +356,16 @@ mod tests {
         });
         bytes.unwrap()[24] ^= 1;
         assert_eq!((before, compare(&events).differences.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_chain_at_another_place_is_a_difference() {
+        let mut events = spdk();
+        let from = events.iter_mut().find_map(|event| match event {
+            Event::Ring { from, .. } => Some(from),
+            _ => None,
+        });
+        *from.unwrap() += 1;
+        assert_ne!(compare(&events).differences, [""; 0]);
     }
 }

@@ -15,8 +15,8 @@ cargo xtask vectors [FILE... | -]
 
 Replays recorded work requests of the reference provider and compares every byte, in each way of
 posting, as recorded and with the queue's limits lifted. Without FILE: those of this repository, and
-the work requests of SPDK, posted anew and compared. - reads standard input. Files that end in .gz
-are compressed.
+the work requests of SPDK, those of each doorbell posted anew as a chain and compared. - reads
+standard input. Files that end in .gz are compressed.
 
 Exit status: 0 nothing differs, 1 something does, 2 there is nothing to compare or it is unreadable.
 ";
