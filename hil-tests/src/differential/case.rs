@@ -11,6 +11,8 @@ pub(super) const REGION_BYTES: usize = 0x1_0000;
 /// Index of the key of both; no mkey of the reference gets that far.
 pub(super) const REGION_INDEX: u32 = 0xf0_0000;
 const REGION: u32 = REGION_INDEX << 8;
+/// Index of the memory window.
+pub(super) const WINDOW_INDEX: u32 = REGION_INDEX + 1;
 
 /// A small generator of numbers (SplitMix64), the same for the same seed everywhere.
 pub(super) struct Random(u64);
@@ -120,6 +122,29 @@ pub(super) enum Work {
     Raw(Vec<u8>),
 }
 
+/// The memory window of a queue pair: one of type 2, which is bound under its next tag, and has to be revoked before it is bound again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    key: u32,
+    is_bound: bool,
+}
+
+impl Window {
+    /// One that was never bound.
+    pub(super) const NEW: Self = Self { key: WINDOW_INDEX << 8, is_bound: false };
+
+    /// Returns what it is once a request was executed.
+    pub(super) fn behind(self, work: &Work) -> Self {
+        match work {
+            Work::Bind(key, ..) if *key == self.key => {
+                Self { key: key & !0xff | key.wrapping_add(1) & 0xff, is_bound: true }
+            }
+            Work::Invalidate(key) if *key == self.key => Self { is_bound: false, ..self },
+            _ => self,
+        }
+    }
+}
+
 /// What requests are made for.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
@@ -145,6 +170,7 @@ pub(super) struct Limits {
     pub(super) fenced: bool,
     /// Blocks up to the ring's end.
     pub(super) before_end: u32,
+    pub(super) window: Window,
 }
 
 /// A chain of one to five requests: of any, or of such that the device can execute; now and then one that fills the queue.
@@ -290,6 +316,38 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
         && random.percent(25)
     {
         works.extend([again, transfer(random, limits.key, bytes)]);
+    }
+    if random.percent(15) {
+        works.extend(by_window(random, limits.window));
+    }
+    works
+}
+
+/// Binds the window over memory that is there, moves data by its key, mostly within range and rights, and revokes it, or does not.
+fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
+    let mut works = Vec::new();
+    if window.is_bound {
+        works.push(Work::Invalidate(window.key));
+    }
+    let range = (INNER + u64::from(random.below(0x4000)), 1 + random.below(0x4000), REGION);
+    let (address, length, _) = range;
+    let (rights, zero_based) = (random.pick(&[6, 7, 14, 15, 15, 2, 4]), random.percent(50));
+    let bind = Work::Bind(window.key, range, rights, zero_based);
+    let key = window.behind(&bind).key;
+    let (start, offset) = (if zero_based { 0 } else { address }, random.below(length));
+    let most = if random.percent(95) { length - offset } else { length };
+    let bytes = 1 + random.below(most);
+    let (there, here) = (remote(start + u64::from(offset), key), (OUTER, bytes, REGION));
+    works.extend([
+        bind,
+        if random.percent(50) {
+            Work::Read(there, vec![here])
+        } else {
+            Work::Write(there, Payload::Sges(vec![here]))
+        },
+    ]);
+    if random.percent(50) {
+        works.push(Work::Invalidate(key));
     }
     works
 }

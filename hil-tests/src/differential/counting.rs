@@ -1,6 +1,6 @@
 //! Counts what a chain covers that both sides posted and executed.
 
-use super::case::{Config, SignatureStep, Work};
+use super::case::{Config, Flags, SignatureStep, WINDOW_INDEX, Work};
 use super::compare::{SET_PSV, straight, word};
 use super::coverage::Coverage;
 use super::execute::Executed;
@@ -116,15 +116,15 @@ struct Configured<'c> {
 }
 
 impl Coverage {
-    /// Counts a chain that both devices executed, or began to.
-    pub(super) fn note(
+    /// Counts a chain that both devices executed, or began to, and returns the requests that they did not fail at.
+    pub(super) fn note<'c>(
         &mut self,
         pair: &mut Pair,
-        chain: &Chain<'_>,
+        chain: &Chain<'c>,
         mut in_force: InForce,
         issued: &Issued,
         executed: &Executed,
-    ) {
+    ) -> &'c [(Flags, Work)] {
         let spans = issued.spans();
         let end =
             executed.failed.and_then(|block| spans.iter().position(|span| issued.contains(span, block)));
@@ -146,6 +146,10 @@ impl Coverage {
                     in_force = in_force.behind(config);
                 }
                 Work::CompareSwap(..) | Work::FetchAdd(..) => self.atomics += 1,
+                Work::Bind(..) => self.binds += 1,
+                Work::Write(remote, _) | Work::Read(remote, _) => {
+                    self.by_window += u64::from(remote.rkey.index().get() == WINDOW_INDEX);
+                }
                 _ => {}
             }
         }
@@ -155,6 +159,7 @@ impl Coverage {
         self.signature_errors += executed.signature_errors;
         self.errors_again += if pair.rearmed { executed.signature_errors } else { 0 };
         pair.rearmed |= pair.erred && configured > 0;
+        done
     }
 
     fn note_configured(&mut self, pair: &Pair, way: Way, configured: &Configured<'_>) {

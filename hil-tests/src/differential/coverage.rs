@@ -52,6 +52,10 @@ pub struct Coverage {
     pub kept_crypto: u64,
     /// Atomics.
     pub atomics: u64,
+    /// Memory windows that were bound.
+    pub binds: u64,
+    /// RDMA WRITEs and READs by the key of a memory window.
+    pub by_window: u64,
     /// Raw requests that begin before the ring's end and end behind it.
     pub raw_wrapped: u64,
     /// Configurations through the reference's older calls.
@@ -109,6 +113,8 @@ impl Coverage {
             ("configurations that write a signature in force again", self.kept_signatures),
             ("configurations that write crypto properties in force again", self.kept_crypto),
             ("atomics executed", self.atomics),
+            ("memory windows bound", self.binds),
+            ("transfers by the key of a memory window", self.by_window),
             ("raw requests over the ring's end", self.raw_wrapped),
             ("configurations by mr_list or mr_interleaved", self.older),
             ("cipher configurations executed", self.crypto),

@@ -2,7 +2,7 @@
 //!
 //! Both devices begin alike, object by object and byte by byte, so that they must remain alike.
 
-use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX};
+use super::case::{INNER, Kind, OUTER, REGION_BYTES, REGION_INDEX, WINDOW_INDEX};
 use mlx5_mkey::types::{DekId, Key, MkeyIndex};
 use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
 use mlx5_mkey::wire::data::DataSegment;
@@ -38,6 +38,7 @@ struct Effects {
     events: Vec<Event>,
     queue: QpView,
     mkey: MkeyView,
+    window: MkeyView,
     psvs: Vec<PsvView>,
 }
 
@@ -69,11 +70,12 @@ impl Twins {
         work(&mut self.ours)
     }
 
-    /// Exchanges the queue pair.
+    /// Exchanges the queue pair, and the memory window that may be bound to it.
     pub(super) fn set_queue(&mut self, number: u32, blocks: usize) -> io::Result<()> {
         self.both(|side| {
             side.blocks = blocks;
-            side.set_queue(number, 0)
+            side.set_queue(number, 0)?;
+            side.set_window()
         })
     }
 
@@ -129,6 +131,7 @@ fn differs(ours: &Effects, theirs: &Effects) -> Option<String> {
         .or_else(|| one("events", &ours.events, &theirs.events))
         .or_else(|| one("queue pair", &ours.queue, &theirs.queue))
         .or_else(|| one("mkey", &ours.mkey, &theirs.mkey))
+        .or_else(|| one("memory window", &ours.window, &theirs.window))
         .or_else(|| one("PSVs", &ours.psvs, &theirs.psvs))
 }
 
@@ -141,6 +144,7 @@ struct Side {
     qpn: Option<u32>,
     blocks: usize,
     mkey: Option<MkeyIndex>,
+    window: Option<MkeyIndex>,
     psvs: Vec<u32>,
 }
 
@@ -178,7 +182,8 @@ impl Side {
         for number in 0..1 << LOG_RECEIVES {
             device.memory_mut().write(RECEIVE_RING + number * 16, slot.as_bytes()).map_err(refused)?;
         }
-        let mut side = Self { device, pd, cqs, qpn: None, blocks: 0, mkey: None, psvs: Vec::new() };
+        let mut side =
+            Self { device, pd, cqs, qpn: None, blocks: 0, mkey: None, window: None, psvs: Vec::new() };
         for (at, byte) in side.memory(INNER, 2 * REGION_BYTES)?.iter_mut().enumerate() {
             *byte = (at * 7 + (at >> 8)) as u8;
         }
@@ -247,6 +252,17 @@ impl Side {
         Ok(())
     }
 
+    /// Makes a memory window of type 2 in place of the old one.
+    fn set_window(&mut self) -> io::Result<()> {
+        if let Some(old) = self.window.take() {
+            self.device.destroy_mkey(old).map_err(refused)?;
+        }
+        self.device.set_numbers(Numbered::Mkey, WINDOW_INDEX, WINDOW_INDEX).map_err(refused)?;
+        let attributes = MkeyAttributes { remote_invalidate: true, ..MkeyAttributes::new(self.pd, 4) };
+        self.window = Some(self.device.create_mkey(attributes).map_err(refused)?.index());
+        Ok(())
+    }
+
     fn add_psvs(&mut self, numbers: &[u32]) -> io::Result<()> {
         for &number in numbers {
             if !self.psvs.contains(&number) {
@@ -268,11 +284,13 @@ impl Side {
         let psvs = self.psvs.iter().map(|number| self.device.query_psv(*number));
         let psvs = psvs.collect::<Result<_, _>>().map_err(refused)?;
         let mkey = self.mkey.ok_or_else(|| refused("no mkey"))?;
+        let window = self.window.ok_or_else(|| refused("no window"))?;
         Ok(Effects {
             sent,
             received,
             psvs,
             mkey: self.device.query_mkey(mkey).map_err(refused)?,
+            window: self.device.query_mkey(window).map_err(refused)?,
             queue: self.device.query(self.qpn.unwrap_or_default()).map_err(refused)?,
             events: self.device.take_events(),
         })

@@ -11,6 +11,13 @@
 //! The library's queue is made with the reference's limits, or without one or both of them; each chain is posted in one of the
 //! ways (`way.rs`), in a ring of each size that libmlx5 makes.
 //!
+//! A memory window of type 2 is bound over memory that is there, data is moved by its key, and it is revoked; others have random keys,
+//! which both devices refuse.
+//!
+//! Not drawn, since libmlx5 is no peer for it here: completion entries of 128 bytes and time stamps (the entries that both sides poll
+//! are the software devices' own, of 64 bytes, whose clocks nobody compares: units and scenarios do), and BlueFlame (the reference rings in a page of
+//! the stand-in that keeps nothing: the vectors `blueflame` are replayed byte for byte).
+//!
 //! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31, D24). Chains that both sides
 //! refuse are not compared further: the mkey is then made anew.
 

@@ -1,6 +1,6 @@
 //! A run: makes queue pairs and mkeys, has both sides issue chains, and compares what comes of them.
 
-use super::case::{self, Flags, Limits, Random, Work};
+use super::case::{self, Flags, Limits, Random, Window, Work};
 use super::compare::{compare, in_words, straight};
 use super::counting::{InForce, Issued};
 use super::coverage::Tally;
@@ -50,6 +50,7 @@ pub(super) struct Session {
     opaque: Local,
     single_block: bool,
     twins: Twins,
+    window: Window,
     /// Completions that neither side has been given yet.
     pub(super) pending: Vec<Cqe>,
     /// Name of the next request.
@@ -70,6 +71,7 @@ impl Session {
             opaque,
             single_block,
             twins: new_twins(single_block, dek)?,
+            window: Window::NEW,
             pending: Vec::new(),
             next_id: 0,
         })
@@ -87,6 +89,7 @@ impl Session {
         };
         let lifted = Lifted::draw(&mut self.random);
         self.twins.set_queue(reference.number, reference.blocks)?;
+        self.window = Window::NEW;
         let (mut ring, record) = (vec![Wqebb::ZERO; reference.blocks], DoorbellRecord::new());
         let mut queues = Queues::new(reference, self.opaque, lifted, &mut ring, &record)?;
         for _ in 0..chains {
@@ -192,6 +195,7 @@ impl Session {
             max_blocks: queues.max_blocks(),
             fenced: queues.ours.next_fence() != 0,
             before_end: queues.before_end(),
+            window: self.window,
         };
         let way = self.random.pick(&Way::ALL);
         let works = case::chain(&mut self.random, &limits);
@@ -252,7 +256,8 @@ impl Session {
         queues.before = ours;
         Ok(match executed {
             Ok(executed) => {
-                self.tally.coverage.note(pair, chain, in_force, &issued, &executed);
+                let done = self.tally.coverage.note(pair, chain, in_force, &issued, &executed);
+                self.window = done.iter().fold(self.window, |window, (_, work)| window.behind(work));
                 self.pending.extend(executed.completions);
                 Verdict::Same
             }
