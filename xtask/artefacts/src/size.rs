@@ -12,7 +12,10 @@ const LIMIT: u64 = 16 * 1024;
 pub(super) fn check(program: &[u8]) -> Result<String, String> {
     let file = File::parse(program).map_err(|error| error.to_string())?;
     let code = file.sections().filter(|section| section.name().is_ok_and(|name| name.starts_with(".text")));
-    let bytes: u64 = code.map(|section| section.size()).sum();
+    within_limit(code.map(|section| section.size()).sum())
+}
+
+fn within_limit(bytes: u64) -> Result<String, String> {
     match bytes {
         0 => Err("the smallest service has no code".into()),
         1..=LIMIT => Ok(format!("the smallest service has {bytes} bytes of code, {LIMIT} are allowed")),
@@ -29,5 +32,13 @@ mod tests {
         let own = std::env::current_exe().and_then(std::fs::read).unwrap();
         assert!(check(&own).is_err());
         assert!(check(b"no program").is_err());
+    }
+
+    #[test]
+    fn a_byte_over_16_kib_is_refused() {
+        assert!(within_limit(16384).is_ok());
+        for bytes in [0, 16385] {
+            assert!(within_limit(bytes).is_err(), "{bytes}");
+        }
     }
 }

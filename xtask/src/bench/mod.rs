@@ -15,6 +15,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use table::Conditions;
 use xtask::run::{self, cargo};
 use xtask::toolchain::{Board, System, Toolchain};
 use xtask::{debian, emulate, host};
@@ -41,11 +42,11 @@ library, the median of rounds in which both have their turn, is for information:
 machine and on the moment.
 
   --host       on this machine only
-  --json       one object on standard output, {\"rows\": [{\"work\", \"batch\", \"arch\", \"profile\":
-               \"release\"|\"lto\", \"ours\", \"libmlx5\", \"libmlx5_stripped\", \"copy\",
-               \"floor\", \"time\"}]}: instructions for a request, null where a side does not do the
-               work; time is that of the stripped libmlx5 divided by the library's, null where it is
-               not measured
+  --json       one object on standard output, {\"machine\", \"date\", \"rows\": [{\"work\",
+               \"batch\", \"arch\", \"profile\": \"release\"|\"lto\", \"ours\", \"libmlx5\",
+               \"libmlx5_stripped\", \"copy\", \"floor\", \"time\"}]}: instructions for a request,
+               null where a side does not do the work; time is that of the stripped libmlx5 divided
+               by the library's on this machine and date, null where it is not measured
   --svg FILE   a plot: instructions against the number of scatter entries, from 1 to the most
   --record     write the counts to hil-tests/benches, where `cargo xtask test` compares with them
   --readme     write the recorded counts to hil-tests/benches/README.md, and some to README.md
@@ -129,8 +130,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let counted = || if host.is_empty() { everywhere() } else { native() };
     let timed = || counted().and_then(|counts| with_times(counts.rows));
     let result = match rest[..] {
-        [] => timed().map(|rows| format!("{}{}", table::text(&rows), conditions())),
-        ["--json"] => timed().map(|rows| table::json(&rows)),
+        [] => timed().map(|rows| format!("{}{}", table::text(&rows), footnote())),
+        ["--json"] => timed().map(|rows| table::json(&rows, &conditions())),
         ["--svg", file] => draw(file),
         ["--record"] => everywhere().and_then(|counts| record::write(&counts)),
         ["--readme"] => record::read().and_then(|recorded| table::write_readme(&recorded.rows)),
@@ -311,13 +312,16 @@ fn with_times(mut rows: Vec<Row>) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Where and when times were measured.
-fn conditions() -> String {
+/// Returns where and when times are measured.
+fn conditions() -> Conditions {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let name = name.map_or("an unknown CPU", |(_, name)| name);
-    let date = run::answer(run::program("date", &["-u", "+%F"])).unwrap_or_default();
-    format!(
-        "stripped: libmlx5 for one thread, without BlueFlame; time: its divided by the library's, median of rounds, on {name}, {date}\n"
-    )
+    let machine = name.map_or("an unknown CPU", |(_, name)| name).into();
+    Conditions { machine, date: run::answer(run::program("date", &["-u", "+%F"])).unwrap_or_default() }
+}
+
+/// Returns the line below the table.
+fn footnote() -> String {
+    let Conditions { machine, date } = conditions();
+    format!("time: libmlx5's divided by the library's, median of rounds, on {machine}, {date}\n")
 }

@@ -29,8 +29,14 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |value| format!("{value:.digits$}"))
 }
 
+/// Where and when times were measured.
+pub(super) struct Conditions {
+    pub(super) machine: String,
+    pub(super) date: String,
+}
+
 /// One object for programs.
-pub(super) fn json(rows: &[Row]) -> String {
+pub(super) fn json(rows: &[Row], conditions: &Conditions) -> String {
     let value = |value: Option<f64>, digits: usize| match value {
         Some(value) => format!("{value:.digits$}"),
         None => "null".into(),
@@ -49,7 +55,9 @@ pub(super) fn json(rows: &[Row]) -> String {
         )
     };
     let rows: Vec<String> = rows.iter().map(row).collect();
-    format!("{{\"rows\": [\n{}\n]}}\n", rows.join(",\n"))
+    let Conditions { machine, date } = conditions;
+    let machine = machine.replace(['"', '\\'], " ");
+    format!("{{\"machine\": \"{machine}\", \"date\": \"{date}\", \"rows\": [\n{}\n]}}\n", rows.join(",\n"))
 }
 
 const BEGIN: &str = "<!-- counts: written by `cargo xtask bench --readme` -->\n";
@@ -176,9 +184,10 @@ mod tests {
             counts: [Some(30.0), Some(206.5), Some(196.5), None, Some(48.0)],
             time: Some(3.25),
         };
-        let expected = "{\"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
+        let conditions = Conditions { machine: "a \"CPU\"".into(), date: "2026-11-25".into() };
+        let expected = "{\"machine\": \"a  CPU \", \"date\": \"2026-11-25\", \"rows\": [\n{\"work\": \"completion1\", \"batch\": 1, \"arch\": \"x86_64\", \
                         \"profile\": \"lto\", \"ours\": 30.0, \"libmlx5\": 206.5, \"libmlx5_stripped\": 196.5, \
                         \"copy\": null, \"floor\": 48.0, \"time\": 3.25}\n]}\n";
-        assert_eq!(json(&[row]), expected);
+        assert_eq!(json(&[row], &conditions), expected);
     }
 }
