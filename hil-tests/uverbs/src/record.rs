@@ -85,8 +85,7 @@ impl Record {
             _ if profile.crypto == CryptoMode::None => None,
             XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
             XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
-            // The library has no word for it.
-            XtsEngine::MultiBlockLittleEndian => None,
+            XtsEngine::MultiBlockLittleEndian => Some(mkey::XtsEngine::MultiBlockLittleEndian),
         };
         let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
         for object in contexts.flat_map(Context::queues_mut) {

@@ -122,3 +122,122 @@ fn the_psv_of_one_mkey_is_set_only_after_an_error() {
     let fault = SignatureFault { domain: SignatureErrorCqe::DOMAIN_MEMORY, ..fault };
     assert!(mkey.record(&fault) && mkey.check().is_err());
 }
+
+/// A memory key of NVIDIA's SPDK, and what its requests name.
+const SPDK_KEY: u32 = 0x0000_1342;
+const LKEY: u32 = 0x0056_7800;
+
+/// A UMR over two pieces of half the `bytes` of memory each, as `lib/mlx5` of NVIDIA's SPDK v24.01.4 writes it: the fields of
+/// `a_transaction_with_aes_xts_has_two_forms` of `inspect`, by hand. The error count is told where `counted` says so.
+fn spdk_umr(bytes: u32, counted: bool, bsfs: &[u8]) -> Vec<u8> {
+    let octowords = 8 + 4 + bsfs.len() / 16;
+    let piece = |at: u64| {
+        [(bytes / 2).to_be_bytes().as_slice(), &LKEY.to_be_bytes(), &(0x2000_0000_0000 + at).to_be_bytes()]
+            .concat()
+    };
+    // Free, and length; the count of signature errors.
+    let mask = 1_u64 << 29 | 1 | u64::from(counted) << 9;
+    [
+        &[0, 0, 60, 0x25, 0, 0, 0x77, octowords as u8, 0, 0, 0, 0],
+        SPDK_KEY.to_be_bytes().as_slice(),
+        &[0x80, 0, 0, 0, 0, 4, 0, (bsfs.len() / 16) as u8],
+        &mask.to_be_bytes(),
+        &[0; 32],
+        &[0; 12],
+        &[u8::from(counted) << 2, 0, 0, 0],
+        &[0; 8],
+        &u64::from(bytes).to_be_bytes(),
+        &[0; 32],
+        &piece(0),
+        &piece(0x2000),
+        &[0; 32],
+        bsfs,
+    ]
+    .concat()
+}
+
+/// The BSF of a digest: its size, the bytes of data, where the CRC begins and ends, and formats and PSVs of wire and memory.
+fn spdk_digest(size: u8, data: u32, bits: u32, wire: u32, memory: u32) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
+    let [bits, wire, memory] = [bits, wire, memory].map(|word| words(&[word]));
+    [&[size << 6, 0xff, 0, 0], &*words(&[data]), &[0; 8], &*bits, &[0; 4], &*wire, &*memory, &[0; 32]]
+        .concat()
+}
+
+/// The BSF of AES-XTS behind it: the extended one, with units of 512 bytes.
+fn spdk_crypto(order: u8, data: u32, tweak: u128) -> Vec<u8> {
+    [
+        &[3 << 6 | 1, order, 0, 0],
+        data.to_be_bytes().as_slice(),
+        &[1, 0, 0, 0, 0, 0, 0, 0],
+        &tweak.to_be_bytes(),
+        &[0, 0, 0, 0x99, 0, 0, 0, 0],
+        &[0; 24],
+    ]
+    .concat()
+}
+
+/// Configures an mkey of SPDK's form twice; the first time it tells its error count.
+fn spdk_configured(crypto: Option<Crypto>, digest: Digest, bytes: u32) -> [Vec<u8>; 2] {
+    let psv = PsvIndex::from_low_bits;
+    let mut mkey = Mkey::new(MkeyAttributes {
+        signature: Some(SignatureAttributes::new(psv(1), psv(2))),
+        crypto: crypto.map(|_| XtsEngine::MultiBlock),
+        form: UmrForm::Minimal,
+        ..MkeyAttributes::plain(Key::from_raw(SPDK_KEY), 16)
+    });
+    let prepared = PreparedConfig::new(mkey.kind(), &MkeyConfig { crypto, ..config(digest) }).unwrap();
+    let piece =
+        |at: u64| KlmEntry { address: 0x2000_0000_0000 + at, length: bytes / 2, key: Key::from_raw(LKEY) };
+    [(); 2].map(|()| {
+        let mut requests = configured(&mut mkey, &prepared, Layout::List(&[piece(0), piece(0x2000)]));
+        assert_eq!(requests.len(), 1);
+        requests.remove(0)
+    })
+}
+
+/// A digest of one part of a transaction under PSV 0x22.
+fn spdk_part(domain: DomainKind, part: DigestPart) -> Digest {
+    let span = DigestSpan::Transaction { part, psv: PsvIndex::from_low_bits(0x22) };
+    Digest { domain, seed: Seed::Ones, span }
+}
+
+const PARTS: [DigestPart; 4] = [DigestPart::Whole, DigestPart::First, DigestPart::Middle, DigestPart::Last];
+
+#[test]
+fn m70_a_digest_with_aes_xts_is_that_of_spdk() {
+    use {Direction::*, DomainKind::*, SignatureOrder::*};
+    // The lower half of the tweak counts; the upper one has all ones, so that a swap of any bytes shows.
+    let tweak = u128::from(u64::MAX) << 64 | 0x1234;
+    for (domain, direction, order, code, bits, digest_bytes) in [
+        (Wire, EncryptOnTx, AfterCryptoOnTx, 2, [0x3000_0000, 0x2000_0000, 0, 0x1000_0000], 0),
+        (Memory, DecryptOnTx, BeforeCryptoOnTx, 3, [0x0300_0000, 0x0200_0000, 0, 0x0100_0000], 4),
+    ] {
+        for (part, bits) in PARTS.into_iter().zip(bits) {
+            let crypto = Crypto {
+                direction,
+                order,
+                data_unit: BlockSize::B512,
+                tweak: Tweak::new(tweak),
+                dek: DekId::from_low_bits(0x99),
+                keytag: Keytag::default(),
+            };
+            // A digest in memory is within what the mkey maps.
+            let bytes = 4096 + if part.ends() { digest_bytes } else { 0 };
+            let (wire, memory) = if domain == Wire { (0x4000_0022, 0) } else { (0, 0x4000_0022) };
+            let bsfs = [spdk_digest(3, 4096, bits, wire, memory), spdk_crypto(code, 4096, tweak)].concat();
+            let expected = [true, false].map(|counted| spdk_umr(bytes, counted, &bsfs));
+            assert_eq!(spdk_configured(Some(crypto), spdk_part(domain, part), bytes), expected, "{part:?}");
+        }
+    }
+}
+
+#[test]
+fn m70_each_part_of_a_digest_in_memory_is_that_of_spdk() {
+    for (part, bits) in PARTS.into_iter().zip([0x0300_0000, 0x0200_0000, 0, 0x0100_0000]) {
+        let bytes = 4096 + if part.ends() { 4 } else { 0 };
+        let bsf = spdk_digest(1, 4096, bits, 0, 0x4000_0022);
+        let expected = [true, false].map(|counted| spdk_umr(bytes, counted, &bsf));
+        assert_eq!(spdk_configured(None, spdk_part(DomainKind::Memory, part), bytes), expected, "{part:?}");
+    }
+}

@@ -63,7 +63,8 @@ pub(super) enum Reach {
         /// How keys are loaded: in plaintext, unless this is `wrapped`.
         #[serde(default)]
         crypto: Crypto,
-        /// The AES-XTS engine: of many data units, unless this is `single-block`.
+        /// The AES-XTS engine: of many data units, unless this is `single-block`; `multi-block-le` takes tweaks in
+        /// little endian.
         #[serde(default)]
         engine: Engine,
     },
@@ -164,6 +165,8 @@ pub(super) enum Engine {
     /// Of many data units.
     #[default]
     MultiBlock,
+    /// The same, with tweaks in little endian.
+    MultiBlockLe,
     /// Of single data units.
     SingleBlock,
 }
@@ -173,6 +176,7 @@ impl Engine {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::MultiBlock => "multi-block",
+            Self::MultiBlockLe => "multi-block-le",
             Self::SingleBlock => "single-block",
         }
     }
