@@ -130,6 +130,8 @@ impl CreateMkey {
         }
         let what = if self.features.block_signature && device.signatures().is_none() {
             "block signatures"
+        } else if self.features.crypto && device.crypto && device.xts_tweak_inc_64 {
+            "AES-XTS with tweaks that grow by 1 (aes_xts_tweak_inc_64 is on, which mlxconfig can switch off)"
         } else if self.features.crypto && device.xts_engine().is_none() {
             "AES-XTS"
         } else if self.features.relaxed_ordering_write && !device.relaxed_ordering_write {

@@ -107,6 +107,9 @@ impl Device {
 
     /// Uses a device that the caller has opened (`struct ibv_context`).
     ///
+    /// A value counts its own logins ([`Device::login`]): of a context that is taken over twice each value gives one, and the second is
+    /// the device's to refuse. Take it over once, and share the value.
+    ///
     /// # Errors
     /// As [`Device::open`].
     ///

@@ -70,7 +70,7 @@ fn m79_by_pointer_is_inline_but_for_where_the_lists_are() {
 /// As DPDK's drivers for regular expressions and AES-GCM write it (`complete_umr_wqe`, `mlx5_crypto_gcm_build_umr`): control with 9
 /// octowords, no flags, octowords of the list, length, pointer. They leave the length of the pointer 0, or count entries in it.
 #[test]
-fn m79_a_minimal_umr_by_pointer_is_that_of_dpdk() {
+fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
     let form = crate::mkey::UmrForm::Minimal;
@@ -83,7 +83,7 @@ fn m79_a_minimal_umr_by_pointer_is_that_of_dpdk() {
     let mut golden = [0; 9 * 16];
     golden[..16].copy_from_slice(&[0, 0, 0, 0x25, 0, 0, 0x77, 9, 0, 0, 0, 0, 0, 0x12, 0x34, 0]);
     golden[20..22].copy_from_slice(&[0, 8]);
-    // Length, and free, which SPDK writes and DPDK does not.
+    // Length, and free: our mkeys are made free, as SPDK's are. DPDK's are made in use, and it writes the length alone.
     golden[28..32].copy_from_slice(&[0x20, 0, 0, 1]);
     golden[64 + 24..64 + 32].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0x0a, 0]);
     golden[128..].copy_from_slice(&[0, 0, 0, 128, 0x87, 0x65, 0x43, 0, 0, 0, 0x7f, 0, 0, 0, 0x10, 0]);
