@@ -28,6 +28,10 @@ pub(crate) fn key(input: &mut Input<'_>) -> Key {
     Key::from_raw(edge(input) as u32)
 }
 
+pub(crate) fn klm(input: &mut Input<'_>) -> KlmEntry {
+    KlmEntry { address: edge(input), length: length(input), key: key(input) }
+}
+
 pub(crate) fn sge(input: &mut Input<'_>) -> Sge {
     Sge { address: edge(input), length: length(input), lkey: key(input) }
 }
@@ -91,7 +95,7 @@ fn crypto(input: &mut Input<'_>) -> Crypto {
     }
 }
 
-fn access(input: &mut Input<'_>) -> Access {
+pub(crate) fn access(input: &mut Input<'_>) -> Access {
     let rights = [Access::LOCAL_WRITE, Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
     let set: u8 = input.any();
     (0..4).filter(|bit| set >> bit & 1 != 0).fold(Access::NONE, |all, bit| all | rights[bit])
@@ -181,9 +185,6 @@ pub(crate) fn layout(input: &mut Input<'_>) -> OwnLayout {
             let entries = (0..count).map(|_| entry()).collect();
             OwnLayout::Interleaved(edge(input) as u32, entries)
         }
-        _ => {
-            let mut entry = || KlmEntry { address: edge(input), length: length(input), key: key(input) };
-            OwnLayout::List((0..count).map(|_| entry()).collect())
-        }
+        _ => OwnLayout::List((0..count).map(|_| klm(input)).collect()),
     }
 }

@@ -1,5 +1,6 @@
 //! What an mkey must know of itself, and which configurations it takes: the rules as the manual pages have them, in the plainest way.
 
+use super::lists::{self, OwnList};
 use crate::input::Input;
 use crate::values::OwnLayout;
 use mlx5_mkey::error::{CheckError, ConfigError, ConfigPart};
@@ -8,7 +9,7 @@ use mlx5_mkey::mkey::{
     Signature, SignatureCapabilities, SignatureChange, SignatureError, SignatureErrorKind, SignatureFault,
     XtsEngine,
 };
-use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, Tweak};
+use mlx5_mkey::types::{BlockSize, DekId, DomainKind, Key, KsmEntrySize, Tweak};
 use mlx5_mkey::wqe::PreparedConfig;
 
 /// An mkey.
@@ -19,6 +20,7 @@ pub(super) struct MkeyModel {
     /// What the device holds is known.
     known: bool,
     length: u64,
+    form: Form,
     /// What was set or reset last.
     signature: SignatureChange,
     crypto: Option<Crypto>,
@@ -28,6 +30,23 @@ pub(super) struct MkeyModel {
     error: Option<Result<SignatureError, CheckError>>,
 }
 
+/// What is laid over memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Entries that came in a request.
+    List,
+    /// As many entries, which came from registered memory.
+    Registered(u32),
+    Interleaved,
+}
+
+/// What a configuration lays over memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'a> {
+    InRequest(&'a OwnLayout),
+    Registered(&'a OwnList),
+}
+
 /// What a configuration writes, and what holds then.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -35,7 +54,10 @@ pub(super) struct Change {
     pub(super) writes_bsfs: bool,
     pub(super) psvs: Vec<u32>,
     pub(super) umr_blocks: u32,
+    pub(super) bsfs: u32,
     pub(super) length: u64,
+    /// `None`: as before.
+    form: Option<Form>,
     /// The count that the device is told.
     pub(super) count: Option<u32>,
 }
@@ -129,12 +151,18 @@ impl MkeyModel {
             key: attributes.key,
             known: true,
             length: 0,
+            form: Form::List,
             signature: SignatureChange::Keep,
             crypto: None,
             seen: count.map_or(0, |count| count.seen),
             pending: count.is_some_and(|count| count.pending),
             error: None,
         }
+    }
+
+    /// What it maps.
+    pub(super) const fn length(&self) -> u64 {
+        self.length
     }
 
     /// What can be asked of the mkey is what is known here.
@@ -191,6 +219,42 @@ impl MkeyModel {
     pub(super) fn apply(&mut self, change: &Change) {
         (self.signature, self.crypto) = (change.whole.signature, change.whole.crypto);
         (self.length, self.known, self.pending) = (change.length, true, false);
+        self.form = change.form.unwrap_or(self.form);
+    }
+
+    /// A list in force is one that can be changed.
+    pub(super) fn has_list(&self) -> Result<(), ConfigError> {
+        if self.length == 0 || self.form == Form::Interleaved { Err(ConfigError::NoList) } else { Ok(()) }
+    }
+
+    /// What replacing entries comes to.
+    pub(super) fn replace(
+        &self,
+        first: u32,
+        count: u32,
+        entry_size: Option<KsmEntrySize>,
+    ) -> Result<(), ConfigError> {
+        self.has_list()?;
+        lists::place(&self.kind(), first, count, entry_size)
+    }
+
+    /// Returns how many entries there are when a list is appended to.
+    pub(super) fn append(&self, list: &OwnList) -> Result<u32, ConfigError> {
+        let kind = self.kind();
+        if kind.signature.is_some() || kind.crypto.is_some() {
+            return Err(ConfigError::AppendWithBsf);
+        }
+        self.has_list()?;
+        let Form::Registered(first) = self.form else { return Err(ConfigError::ListInRequest) };
+        // What an empty list would have had does not count.
+        lists::place(&kind, first, list.count(), list.entry_size())?;
+        Ok(first)
+    }
+
+    /// A list was appended to.
+    pub(super) fn appended(&mut self, first: u32, list: &OwnList) {
+        self.length += list.bytes();
+        self.form = Form::Registered(first + list.count());
     }
 
     /// What a configuration would write.
@@ -198,10 +262,16 @@ impl MkeyModel {
         &self,
         prepared_for: &MkeyKind,
         config: &MkeyConfig,
-        layout: &OwnLayout,
+        wanted: Wanted<'_>,
         max_inline_data: u32,
     ) -> Result<Change, ConfigError> {
-        let kind = self.kind();
+        let (kind, nothing) = (self.kind(), OwnLayout::List(Vec::new()));
+        let (layout, list) = match wanted {
+            Wanted::InRequest(layout) => (layout, None),
+            // There is nothing to point at.
+            Wanted::Registered(list) if list.count() == 0 => (&nothing, None),
+            Wanted::Registered(list) => (&nothing, Some(list)),
+        };
         if *prepared_for != kind {
             return Err(ConfigError::OtherKind);
         }
@@ -231,8 +301,21 @@ impl MkeyModel {
             (false, ..) => 0,
             (true, signature, crypto) => u32::from(signature) + u32::from(crypto),
         };
-        let layout_blocks = fits(&kind, layout, bsfs, max_inline_data)?;
-        let length = mapped(layout)?.unwrap_or(self.length);
+        let (umr_blocks, length, form) = match (list, layout) {
+            (Some(list), _) => {
+                lists::place(&kind, 0, list.count(), list.entry_size())?;
+                (3, list.bytes(), Some(Form::Registered(list.count())))
+            }
+            (None, layout) => {
+                let blocks = 2 + fits(&kind, layout, bsfs, max_inline_data)? + bsfs;
+                let form = match layout {
+                    OwnLayout::Unchanged => None,
+                    OwnLayout::List(_) => Some(Form::List),
+                    OwnLayout::Interleaved(..) => Some(Form::Interleaved),
+                };
+                (blocks, mapped(layout)?.unwrap_or(self.length), form)
+            }
+        };
         self.check_length(length, &whole, writes_bsfs)?;
         let psvs = match (signature, self.attributes.signature) {
             (Some(signature), Some(attributes)) if sets || self.pending => {
@@ -243,7 +326,7 @@ impl MkeyModel {
             _ => Vec::new(),
         };
         let count = self.pending.then_some(self.seen);
-        Ok(Change { whole, writes_bsfs, psvs, umr_blocks: 2 + layout_blocks + bsfs, length, count })
+        Ok(Change { whole, writes_bsfs, psvs, umr_blocks, bsfs, length, form, count })
     }
 
     /// What has to be given, since the device's state is not known.

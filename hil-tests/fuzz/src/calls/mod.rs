@@ -2,9 +2,11 @@
 //! a receive queue, and a completion queue whose device writes what it likes.
 
 mod completions;
+mod lists;
 mod mkey;
 mod post;
 mod receive;
+mod window;
 
 use crate::input::Input;
 use crate::memory::Shared;
@@ -14,12 +16,13 @@ use hil_scenarios::way::Way;
 use hil_tests::model::QueueModel;
 use mkey::MkeyModel;
 use mlx5_mkey::error::QueueError;
-use mlx5_mkey::mkey::{Mkey, MkeyConfig, MkeyKind};
+use mlx5_mkey::mkey::{Access, MemoryWindow, Mkey, MkeyAttributes, MkeyConfig, MkeyKind};
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, ReceiveQueue, SendQueue, SendQueueConfig};
-use mlx5_mkey::types::{Key, Qpn};
+use mlx5_mkey::types::{Key, KsmEntrySize, Qpn};
 use mlx5_mkey::wire::Wqebb;
 use mlx5_mkey::wqe::{Local, MemcpyConfig, PreparedConfig};
 use receive::Receives;
+use window::WindowModel;
 
 /// The number of the queue pair.
 const QPN: Qpn = Qpn::from_low_bits(0x00ab_cdef);
@@ -60,6 +63,10 @@ struct World<'m, const N: usize> {
     mkeys: Vec<Mkey>,
     known: Vec<MkeyModel>,
     prepared: Vec<Prepared>,
+    windows: Vec<MemoryWindow>,
+    known_windows: Vec<WindowModel>,
+    /// All calls are made. In a corpus there are inputs from before there were some of them, which mean what they did.
+    all: bool,
     receives: Receives<'m>,
     completions: Completions<'m>,
     next_id: u64,
@@ -67,15 +74,17 @@ struct World<'m, const N: usize> {
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    match input.below(8) {
-        0 => sequence::<256>(&mut input),
-        1 => sequence::<4>(&mut input),
-        _ => sequence::<64>(&mut input),
+    let first: u8 = input.any();
+    let all = first >= 0x80;
+    match first % 8 {
+        0 => sequence::<256>(&mut input, all),
+        1 => sequence::<4>(&mut input, all),
+        _ => sequence::<64>(&mut input, all),
     }
 }
 
 /// Makes queues, and calls what the input says until it ends.
-fn sequence<const N: usize>(input: &mut Input<'_>) {
+fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
     let length = match input.below(16) {
         0 => input.below(N as u32 * 2 + 2) as usize,
         _ => 1 << input.below(N.ilog2() + 1),
@@ -106,7 +115,16 @@ fn sequence<const N: usize>(input: &mut Input<'_>) {
         Err(error) => return refused::<N>(length, &config, error),
     };
     assert!(length.is_power_of_two() && length <= N && config.max_inline_data <= 828);
-    let attributes: Vec<_> = (1..=3).map(|index| values::attributes(input, index << 4)).collect();
+    let mut attributes: Vec<_> = (1..=3).map(|index| values::attributes(input, index << 4)).collect();
+    if all && !input.one_in(4) {
+        // Lists in registered memory can grow in mkeys without signature and crypto alone.
+        let plain = |input: &mut Input<'_>, index: u32| {
+            MkeyAttributes::plain(Key::from_raw(index << 8), input.pick(&[64, 8, 1000, 0x1_0004]))
+        };
+        attributes[1] = plain(input, 2 << 4);
+        attributes[2] = MkeyAttributes { entry_size: KsmEntrySize::new(4096).ok(), ..plain(input, 3 << 4) };
+    }
+    let windows = [0x0077_0000, 0x0088_00fe].map(Key::from_raw);
     let (receives, completions) = (receive::Memory::new(input), completions::Memory::new(input));
     let mut world = World {
         queue,
@@ -117,11 +135,17 @@ fn sequence<const N: usize>(input: &mut Input<'_>) {
         mkeys: attributes.iter().map(|attributes| Mkey::new(*attributes)).collect(),
         known: attributes.into_iter().map(MkeyModel::new).collect(),
         prepared: Vec::new(),
+        windows: windows.map(MemoryWindow::new).into(),
+        known_windows: windows.map(WindowModel::new).into(),
+        all,
         receives: Receives::new(&receives),
         completions: Completions::new(&completions),
         next_id: 0,
     };
     world.prepare(input);
+    if all {
+        world.prepare_rights();
+    }
     for _ in 0..STEPS {
         if input.is_empty() {
             break;
@@ -185,6 +209,7 @@ impl<const N: usize> World<'_, N> {
             }
         }
         self.mkeys.iter().zip(&self.known).for_each(|(mkey, known)| known.check(mkey));
+        self.windows.iter().zip(&self.known_windows).for_each(|(window, known)| known.check(window));
     }
 
     fn slot(&self, block: u64) -> usize {
@@ -201,6 +226,15 @@ impl<const N: usize> World<'_, N> {
         if let Ok(value) = value {
             assert_eq!(*value.config(), config);
             self.prepared.push(Prepared { kind, config, value });
+        }
+    }
+
+    /// Prepares one for each mkey that gives rights and keeps all else.
+    fn prepare_rights(&mut self) {
+        for mkey in &self.mkeys {
+            let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
+            let (kind, value) = (mkey.kind(), PreparedConfig::new(mkey.kind(), &config));
+            self.prepared.push(Prepared { kind, config, value: value.expect("any mkey has rights") });
         }
     }
 
@@ -276,8 +310,14 @@ impl<const N: usize> World<'_, N> {
         self.fence = false;
     }
 
-    /// Forgets what an mkey holds, gives it another tag, or asks for its errors.
+    /// Forgets what an mkey holds, gives it another tag, or asks for its errors; or the peer has invalidated a window.
     fn touch_mkey(&mut self, input: &mut Input<'_>) {
+        if self.all && input.one_in(4) {
+            let which = input.below(2) as usize;
+            self.windows[which].note_invalidated();
+            self.known_windows[which].bound = false;
+            return;
+        }
         let which = input.below(self.mkeys.len() as u32) as usize;
         let (mkey, known) = (&mut self.mkeys[which], &mut self.known[which]);
         match input.below(4) {

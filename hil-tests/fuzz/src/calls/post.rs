@@ -1,16 +1,18 @@
 //! Posting: what must come of it, and what the ring must hold then, read by the library's other half.
 
-use super::mkey::{Change, MkeyModel};
+use super::lists::{self, OwnList};
+use super::mkey::{Change, MkeyModel, Wanted};
+use super::window::{self, WindowModel};
 use super::{Prepared, World};
 use crate::input::Input;
 use crate::values::{self, OwnLayout};
 use hil_scenarios::way::Poster;
 use hil_tests::model::QueueModel;
-use mlx5_mkey::error::PostError;
-use mlx5_mkey::inspect::{Body, DataSegmentView, LayoutView, Umr, WorkRequest};
-use mlx5_mkey::mkey::{BlockSignature, Layout, Mkey};
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::inspect::{Body, DataSegmentView, Umr, WorkRequest};
+use mlx5_mkey::mkey::{Access, BlockSignature, KlmEntry, Layout, MemoryWindow, Mkey, MkeyKind};
 use mlx5_mkey::queue::{RequestKind, SendQueueConfig, SendRequest};
-use mlx5_mkey::types::Key;
+use mlx5_mkey::types::{Key, PsvIndex, Seed};
 use mlx5_mkey::wire::ctrl::{FmCeSe, Opcode};
 use mlx5_mkey::wire::data::DataSegment;
 use mlx5_mkey::wire::psv::SetPsvSegment;
@@ -59,6 +61,30 @@ enum Op {
     Memcpy(Local, Local, u32),
     /// What the caller built.
     Raw(Vec<u8>),
+    /// A window by its number, where its space begins.
+    BindWindow(usize, KlmEntry, Access, u64),
+    InvalidateWindow(usize),
+    SetPsv(PsvIndex, Seed),
+    ConfigureByPointer(usize, usize, OwnList),
+    /// An mkey, the first entry.
+    Replace(usize, u32, Vec<KlmEntry>),
+    ReplaceByPointer(usize, u32, OwnList),
+    Append(usize, OwnList),
+}
+
+/// What requests change, as it is known.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    mkeys: &'a [MkeyModel],
+    windows: &'a [WindowModel],
+    prepared: &'a [Prepared],
+}
+
+/// What requests change.
+struct Objects<'a> {
+    mkeys: &'a mut [Mkey],
+    windows: &'a mut [MemoryWindow],
+    prepared: &'a [Prepared],
 }
 
 /// What a request asks for.
@@ -81,8 +107,10 @@ struct Posted {
     fence: bool,
     parts: Vec<(RequestKind, u32)>,
     change: Option<Change>,
-    /// The key of its mkey.
+    /// The key of its mkey or window before it.
     key: Key,
+    /// What an mkey maps after it, and the entries that it had before, of a list that grows.
+    grown: Option<(u64, u32)>,
 }
 
 fn data(input: &mut Input<'_>) -> Data {
@@ -108,7 +136,11 @@ fn raw(input: &mut Input<'_>) -> Vec<u8> {
 }
 
 impl Op {
-    fn choose(input: &mut Input<'_>, mkeys: usize, prepared: usize) -> Self {
+    fn choose(input: &mut Input<'_>, known: Known<'_>, all: bool) -> Self {
+        if all && input.one_in(2) {
+            return Self::choose_new(input, known);
+        }
+        let (mkeys, prepared) = (known.mkeys.len(), known.prepared.len());
         let mkey = |input: &mut Input<'_>| input.below(mkeys as u32) as usize;
         match input.below(20) {
             0 => match input.below(3) {
@@ -134,27 +166,103 @@ impl Op {
         }
     }
 
+    fn choose_new(input: &mut Input<'_>, known: Known<'_>) -> Self {
+        let which = input.below(16);
+        let (mut mkey, window) = (input.pick(&[1, 2, 1, 2, 1, 2, 1, 0]), input.below(2) as usize);
+        // What changes a list mostly finds one.
+        let listed: Vec<_> =
+            (0..known.mkeys.len()).filter(|mkey| known.mkeys[*mkey].has_list().is_ok()).collect();
+        if matches!(which, 4..8 | 12..) && !listed.is_empty() && !input.one_in(8) {
+            mkey = input.pick(&listed);
+        }
+        let kind = known.mkeys[mkey].kind();
+        let configure = |input: &mut Input<'_>| {
+            let fitting = |with: &usize| known.prepared[*with].kind == kind;
+            let fitting: Vec<_> = (0..known.prepared.len()).filter(fitting).collect();
+            let with = if input.one_in(8) || fitting.is_empty() {
+                input.below(known.prepared.len() as u32) as usize
+            } else {
+                input.pick(&fitting)
+            };
+            Self::ConfigureByPointer(mkey, with, OwnList::choose(input, &kind))
+        };
+        let first = |input: &mut Input<'_>| match input.below(4) {
+            0 => values::edge(input) as u32,
+            _ => input.pick(&[0, 4, 8, 1, 0xfffc, 0x1_0000]),
+        };
+        match which {
+            0..2 => {
+                let (range, access) = (values::klm(input), values::access(input));
+                let start = if input.one_in(4) { values::edge(input) } else { range.address };
+                Self::BindWindow(window, range, access, start)
+            }
+            2 => Self::InvalidateWindow(window),
+            3 => Self::SetPsv(PsvIndex::from_low_bits(input.any()), input.pick(&[Seed::Zeros, Seed::Ones])),
+            4..8 | 12.. if listed.is_empty() && !input.one_in(8) => configure(input),
+            4..6 => {
+                let first = first(input);
+                let count = if input.one_in(8) { input.below(70) } else { input.below(6) };
+                Self::Replace(mkey, first, (0..count).map(|_| values::klm(input)).collect())
+            }
+            6..8 => Self::ReplaceByPointer(mkey, first(input), OwnList::choose(input, &kind)),
+            8..12 => configure(input),
+            _ => Self::Append(mkey, OwnList::choose(input, &kind)),
+        }
+    }
+
     /// What must come of it.
     fn plan(
         &self,
         config: &SendQueueConfig,
         model: &QueueModel,
-        mkeys: &[MkeyModel],
-        prepared: &[Prepared],
+        known: Known<'_>,
     ) -> Result<Plan, PostError> {
+        let configure = |mkey: usize, with: usize, layout| -> Result<Plan, PostError> {
+            let Prepared { kind, config: wanted, .. } = &known.prepared[with];
+            let change = known.mkeys[mkey].plan(kind, wanted, layout, config.max_inline_data)?;
+            let last = change.psvs.len();
+            let kind = |at| match at == last {
+                true => RequestKind::MkeyConfigure,
+                false => RequestKind::MkeyConfigurePart,
+            };
+            let blocks = |at| if at == 0 { change.umr_blocks } else { 1 };
+            Ok(((0..=last).map(|at| (kind(at), blocks(at))).collect(), Some(change)))
+        };
+        // An empty list is no pointer.
+        let by_pointer = |count| (vec![(RequestKind::MkeyConfigure, if count == 0 { 2 } else { 3 })], None);
         let (parts, change) = match self {
-            Self::Configure(mkey, with, layout) => {
-                let Prepared { kind, config: wanted, .. } = &prepared[*with];
-                let change = mkeys[*mkey].plan(kind, wanted, layout, config.max_inline_data)?;
-                let last = change.psvs.len();
-                let kind = |at| match at == last {
-                    true => RequestKind::MkeyConfigure,
-                    false => RequestKind::MkeyConfigurePart,
-                };
-                let blocks = |at| if at == 0 { change.umr_blocks } else { 1 };
-                ((0..=last).map(|at| (kind(at), blocks(at))).collect(), Some(change))
+            Self::Configure(mkey, with, layout) => configure(*mkey, *with, Wanted::InRequest(layout))?,
+            Self::ConfigureByPointer(mkey, with, list) => configure(*mkey, *with, Wanted::Registered(list))?,
+            Self::Replace(mkey, first, entries) => {
+                let count = entries.len() as u32;
+                known.mkeys[*mkey].replace(*first, count, None)?;
+                let max = (config.max_inline_data + 4) / 64 * 4;
+                if count > max {
+                    return Err(ConfigError::TooManyEntries { max }.into());
+                }
+                let wrong = |entry: &KlmEntry| entry.length == 0 || entry.length > KlmEntry::MAX_BYTES;
+                if let Some(index) = entries.iter().position(wrong) {
+                    let length = entries[index].length;
+                    return Err(ConfigError::EntryLength { index: index as u16, length }.into());
+                }
+                (vec![(RequestKind::MkeyConfigure, 2 + count.div_ceil(4))], None)
             }
-            Self::Invalidate(_) | Self::InvalidateMkey(_) => (vec![(RequestKind::LocalInvalidate, 2)], None),
+            Self::ReplaceByPointer(mkey, first, list) => {
+                known.mkeys[*mkey].replace(*first, list.count(), list.entry_size())?;
+                by_pointer(list.count())
+            }
+            Self::Append(mkey, list) => {
+                known.mkeys[*mkey].append(list)?;
+                by_pointer(list.count())
+            }
+            Self::BindWindow(window, range, _, start) => {
+                known.windows[*window].plan(range, *start)?;
+                (vec![(RequestKind::BindWindow, 3)], None)
+            }
+            Self::SetPsv(..) => (vec![(RequestKind::SetPsv, 1)], None),
+            Self::Invalidate(_) | Self::InvalidateMkey(_) | Self::InvalidateWindow(_) => {
+                (vec![(RequestKind::LocalInvalidate, 2)], None)
+            }
             Self::Raw(bytes) => (vec![(RequestKind::Raw, raw_octowords(bytes)?.div_ceil(4))], None),
             Self::Memcpy(.., bytes) => {
                 let most = config.memcpy.ok_or(PostError::MemcpyUnsupported)?.log_max_bytes.min(31);
@@ -186,17 +294,23 @@ impl Op {
             Self::Read(..) => RequestKind::RdmaRead,
             Self::CompareSwap(..) => RequestKind::CompareSwap,
             Self::FetchAdd(..) => RequestKind::FetchAdd,
-            Self::Invalidate(_) | Self::InvalidateMkey(_) => RequestKind::LocalInvalidate,
-            Self::Configure(..) => RequestKind::MkeyConfigure,
-            Self::Memcpy(..) => RequestKind::Memcpy,
-            Self::Raw(_) => RequestKind::Raw,
+            other => panic!("{other:?} moves no data"),
         }
     }
 
     /// Whether what follows gets the small fence.
     fn needs_fence_after(&self) -> bool {
         match self {
-            Self::Configure(..) | Self::Invalidate(_) | Self::InvalidateMkey(_) => true,
+            Self::Configure(..)
+            | Self::ConfigureByPointer(..)
+            | Self::Replace(..)
+            | Self::ReplaceByPointer(..)
+            | Self::Append(..)
+            | Self::BindWindow(..)
+            | Self::SetPsv(..)
+            | Self::Invalidate(_)
+            | Self::InvalidateMkey(_)
+            | Self::InvalidateWindow(_) => true,
             Self::Raw(bytes) => matches!(bytes[3], 0x20 | 0x25),
             _ => false,
         }
@@ -249,13 +363,24 @@ impl Op {
         Ok(())
     }
 
-    fn perform(
-        &self,
-        request: SendRequest<'_, '_>,
-        mkeys: &mut [Mkey],
-        prepared: &[Prepared],
-    ) -> Result<(), PostError> {
+    fn perform(&mut self, request: SendRequest<'_, '_>, objects: Objects<'_>) -> Result<(), PostError> {
+        let Objects { mkeys, windows, prepared } = objects;
         match self {
+            Self::BindWindow(window, range, access, start) => {
+                request.bind_window(&mut windows[*window], *range, *access, *start)
+            }
+            Self::InvalidateWindow(window) => request.invalidate_window(&mut windows[*window]),
+            Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
+            Self::ConfigureByPointer(mkey, with, list) => list.with(|list| {
+                request.configure_mkey_by_pointer(&mut mkeys[*mkey], &prepared[*with].value, list)
+            }),
+            Self::Replace(mkey, first, entries) => request.replace_entries(&mkeys[*mkey], *first, entries),
+            Self::ReplaceByPointer(mkey, first, list) => {
+                list.with(|list| request.replace_entries_by_pointer(&mkeys[*mkey], *first, list))
+            }
+            Self::Append(mkey, list) => {
+                list.with(|list| request.append_entries_by_pointer(&mut mkeys[*mkey], list))
+            }
             Self::Nop => request.nop(),
             Self::Send(data) => request.send(data.of()),
             Self::SendImm(imm, data) => request.send_imm(*imm, data.of()),
@@ -297,7 +422,15 @@ impl Op {
             Self::CompareSwap(..) => (Opcode::ATOMIC_CS, 0),
             Self::FetchAdd(..) => (Opcode::ATOMIC_FA, 0),
             Self::Invalidate(key) => (Opcode::UMR, key.get()),
-            Self::InvalidateMkey(_) | Self::Configure(..) => (Opcode::UMR, key.get()),
+            Self::SetPsv(..) => (Opcode::SET_PSV, 0),
+            Self::InvalidateMkey(_)
+            | Self::InvalidateWindow(_)
+            | Self::BindWindow(..)
+            | Self::Configure(..)
+            | Self::ConfigureByPointer(..)
+            | Self::Replace(..)
+            | Self::ReplaceByPointer(..)
+            | Self::Append(..) => (Opcode::UMR, key.get()),
             Self::Memcpy(..) => (Opcode::MMO, 0),
             Self::Raw(bytes) => {
                 let imm = bytes[12..16].try_into().expect("four bytes");
@@ -307,42 +440,82 @@ impl Op {
     }
 }
 
+impl Op {
+    /// The mkey and the window that it changes, or parts of them.
+    const fn of(&self) -> (Option<usize>, Option<usize>) {
+        match self {
+            Self::InvalidateMkey(mkey)
+            | Self::Configure(mkey, ..)
+            | Self::ConfigureByPointer(mkey, ..)
+            | Self::Replace(mkey, ..)
+            | Self::ReplaceByPointer(mkey, ..)
+            | Self::Append(mkey, _) => (Some(*mkey), None),
+            Self::BindWindow(window, ..) | Self::InvalidateWindow(window) => (None, Some(*window)),
+            _ => (None, None),
+        }
+    }
+
+    /// It was posted. Returns the key that its mkey or window had before, and how a list has grown.
+    fn note(
+        &self,
+        change: Option<&Change>,
+        mkeys: &mut [MkeyModel],
+        windows: &mut [WindowModel],
+    ) -> (Key, Option<(u64, u32)>) {
+        let (mkey, window) = self.of();
+        if let Some(window) = window.map(|window| &mut windows[window]) {
+            let key = window.key;
+            match self {
+                Self::BindWindow(..) => window.bind(),
+                _ => window.bound = false,
+            }
+            return (key, None);
+        }
+        let Some(mkey) = mkey.map(|mkey| &mut mkeys[mkey]) else { return (Key::from_raw(0), None) };
+        let mut grown = None;
+        match (self, change) {
+            (Self::InvalidateMkey(_), _) => mkey.invalidated(),
+            (_, Some(change)) => mkey.apply(change),
+            (Self::Append(_, list), None) if list.count() > 0 => {
+                let first = mkey.append(list).expect("it was posted");
+                mkey.appended(first, list);
+                grown = Some((mkey.length(), first));
+            }
+            _ => {}
+        }
+        (mkey.key, grown)
+    }
+}
+
 impl<const N: usize> World<'_, N> {
     /// Posts a request, or some in a batch.
     pub(super) fn post(&mut self, input: &mut Input<'_>) {
         let batch: bool = input.any();
         let count = if batch { input.below(5) } else { 1 };
         let mut posted = Vec::new();
-        let Self { queue, config, model, mkeys, known, prepared, fence, next_id, .. } = self;
+        let Self { queue, config, model, mkeys, known, prepared, fence, next_id, all, .. } = self;
+        let Self { windows, known_windows, .. } = self;
         let mut poster = if batch { Poster::Batch(queue.batch()) } else { Poster::Queue(queue) };
         for _ in 0..count {
-            let op = Op::choose(input, mkeys.len(), prepared.len());
+            let before = Known { mkeys: known, windows: known_windows, prepared };
+            let mut op = Op::choose(input, before, *all);
             let bits: u8 = input.any();
             let flags = Flags { fenced: bits & 4 != 0, signaled: bits & 1 != 0, solicited: bits & 8 != 0 };
             // Names come twice now and then.
             *next_id += u64::from(bits >> 4 != 0);
-            let plan = op.plan(config, model, known, prepared);
+            let plan = op.plan(config, model, before);
             let mut request = poster.request(*next_id);
             request = if flags.fenced { request.fenced() } else { request };
             request = if flags.signaled { request.signaled() } else { request };
             request = if flags.solicited { request.solicited() } else { request };
-            let done = op.perform(request, mkeys, prepared);
+            let done = op.perform(request, Objects { mkeys, windows, prepared });
             assert_eq!(done, plan.as_ref().map(drop).map_err(|error| *error), "{op:?}");
             let Ok((parts, change)) = plan else { continue };
-            let of = match &op {
-                Op::InvalidateMkey(mkey) | Op::Configure(mkey, ..) => Some(&mut known[*mkey]),
-                _ => None,
-            };
-            let key = of.as_ref().map_or(Key::from_raw(0), |known| known.key);
-            match (of, &change) {
-                (Some(known), Some(change)) => known.apply(change),
-                (Some(known), None) => known.invalidated(),
-                _ => {}
-            }
+            let (key, grown) = op.note(change.as_ref(), known, known_windows);
             let begin = model.producer();
             model.post(*next_id, flags.signaled, &parts);
-            let before = std::mem::replace(fence, op.needs_fence_after());
-            posted.push(Posted { op, flags, begin, fence: before, parts, change, key });
+            let fenced = std::mem::replace(fence, op.needs_fence_after());
+            posted.push(Posted { op, flags, begin, fence: fenced, parts, change, key, grown });
         }
         if batch {
             poster.publish();
@@ -431,7 +604,47 @@ impl<const N: usize> World<'_, N> {
                 let change = posted.change.as_ref().expect("a configuration changes an mkey");
                 self.verify_umr(&umr, *mkey, &self.prepared[*with], layout, change);
             }
-            (Op::Invalidate(_) | Op::InvalidateMkey(_), Body::Invalidate(_)) => {}
+            (Op::Invalidate(_) | Op::InvalidateMkey(_) | Op::InvalidateWindow(_), Body::Invalidate(_)) => {}
+            (Op::SetPsv(psv, seed), Body::SetPsv(segment)) => {
+                let start = if *seed == Seed::Ones { 0xffff_ffff_0000_0000 } else { 0 };
+                let said = (segment.psv_index.get(), segment.transient_signature.get());
+                assert_eq!((said, segment.syndrome.get()), ((psv.get(), start), 0));
+            }
+            (Op::BindWindow(_, range, access, start), Body::Configure(umr)) => {
+                window::verify(&umr, posted.key, range, *access, *start);
+            }
+            (Op::Replace(_, first, entries), Body::Configure(umr)) => {
+                lists::verify_part(&umr, *first, None);
+                lists::verify_entries(&umr, entries);
+            }
+            (Op::ReplaceByPointer(_, first, list), Body::Configure(umr)) => {
+                lists::verify_part(&umr, *first, None);
+                if list.count() > 0 {
+                    list.verify(&umr);
+                }
+            }
+            (Op::Append(_, list), Body::Configure(umr)) => {
+                let Some((length, first)) = posted.grown else {
+                    return assert_eq!((list.count(), umr.mask().into_bits()), (0, 0));
+                };
+                lists::verify_part(&umr, first, Some(length));
+                list.verify(&umr);
+            }
+            (Op::ConfigureByPointer(mkey, with, list), Body::Configure(umr)) => {
+                let change = posted.change.as_ref().expect("a configuration changes an mkey");
+                if list.count() == 0 {
+                    let nothing = OwnLayout::List(Vec::new());
+                    return self.verify_umr(&umr, *mkey, &self.prepared[*with], &nothing, change);
+                }
+                let Prepared { kind, config, .. } = &self.prepared[*with];
+                assert_eq!((umr.access(), umr.length()), (config.access, Some(change.length)));
+                assert_eq!(umr.error_count(), change.count.map(|count| count & 1 != 0));
+                assert_eq!(u32::from(umr.control().bsf_octowords.get()), change.bsfs * 4);
+                list.verify(&umr);
+                list.with_bsfs(request.bytes(), change.bsfs as usize, |umr| {
+                    verify_bsfs(&umr, &self.known[*mkey], kind, change);
+                });
+            }
             (op, Body::DataPath(transfer)) => {
                 let remote = transfer.remote().map(|remote| (remote.address.get(), remote.rkey.get()));
                 let atomic = transfer.atomic().map(|atomic| (atomic.swap_add.get(), atomic.compare.get()));
@@ -451,17 +664,13 @@ impl<const N: usize> World<'_, N> {
         layout: &OwnLayout,
         change: &Change,
     ) {
-        let (known, kind) = (&self.known[mkey], &prepared.kind);
         assert_eq!(umr.access(), prepared.config.access);
         assert_eq!(umr.error_count(), change.count.map(|count| count & 1 != 0));
         match (layout, umr.layout()) {
             (OwnLayout::Unchanged, _) => assert_eq!(umr.length(), None),
-            (OwnLayout::List(entries), view) => {
+            (OwnLayout::List(entries), _) => {
                 assert_eq!(umr.length(), Some(change.length));
-                let written = view.iter().flat_map(LayoutView::list_entries);
-                // Where the first key is the code of an interleaved layout, the list cannot be told from one.
-                let is_ambiguous = entries.first().is_some_and(|first| first.key == Key::from_raw(0x400));
-                assert!(is_ambiguous || written.take(entries.len()).eq(entries.iter().copied()));
+                lists::verify_entries(umr, entries);
             }
             (OwnLayout::Interleaved(_, entries), Some(view)) => {
                 assert_eq!(umr.length(), Some(change.length));
@@ -469,26 +678,31 @@ impl<const N: usize> World<'_, N> {
             }
             (_, None) => panic!("no layout"),
         }
-        if !change.writes_bsfs {
-            assert!(umr.signature_bsf().is_none() && umr.crypto_bsf().is_none());
-            return;
+        verify_bsfs(umr, &self.known[mkey], &prepared.kind, change);
+    }
+}
+
+/// The BSFs in a request are what the mkey shall have.
+fn verify_bsfs(umr: &Umr<'_>, known: &MkeyModel, kind: &MkeyKind, change: &Change) {
+    if !change.writes_bsfs {
+        assert!(umr.signature_bsf().is_none() && umr.crypto_bsf().is_none());
+        return;
+    }
+    if let Some(attributes) = known.attributes.signature {
+        let signature = change.whole.signature.signature();
+        // A copy mask that is given and is what it would be anyway is not told apart.
+        let parts = |it: BlockSignature| {
+            (it.memory_domain(), it.wire_domain(), it.check_mask(), it.effective_copy_mask())
+        };
+        assert_eq!(umr.signature().map(|it| it.map(parts)), Ok(signature.copied().map(parts)));
+        let (memory, wire) = (attributes.memory_psv, attributes.wire_psv);
+        if let (Some(signature), Some(psvs)) = (signature, umr.psvs()) {
+            assert!(signature.memory_domain().is_none() || psvs.0 == memory);
+            assert!(signature.wire_domain().is_none() || psvs.1 == wire);
         }
-        if let Some(attributes) = known.attributes.signature {
-            let signature = change.whole.signature.signature();
-            // A copy mask that is given and is what it would be anyway is not told apart.
-            let parts = |it: BlockSignature| {
-                (it.memory_domain(), it.wire_domain(), it.check_mask(), it.effective_copy_mask())
-            };
-            assert_eq!(umr.signature().map(|it| it.map(parts)), Ok(signature.copied().map(parts)));
-            let (memory, wire) = (attributes.memory_psv, attributes.wire_psv);
-            if let (Some(signature), Some(psvs)) = (signature, umr.psvs()) {
-                assert!(signature.memory_domain().is_none() || psvs.0 == memory);
-                assert!(signature.wire_domain().is_none() || psvs.1 == wire);
-            }
-        }
-        if let Some(engine) = kind.crypto {
-            assert_eq!(umr.crypto(engine), Ok(change.whole.crypto));
-        }
+    }
+    if let Some(engine) = kind.crypto {
+        assert_eq!(umr.crypto(engine), Ok(change.whole.crypto));
     }
 }
 

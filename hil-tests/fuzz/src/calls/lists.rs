@@ -1,0 +1,191 @@
+//! Lists in registered memory, and what requests with them must say.
+
+use crate::input::Input;
+use crate::values;
+use mlx5_mkey::error::ConfigError;
+use mlx5_mkey::inspect::{Body, LayoutView, Umr, WorkRequest};
+use mlx5_mkey::mkey::{KlmEntry, KsmEntry, MkeyAttributes, MkeyKind, RegisteredList};
+use mlx5_mkey::types::{Key, KsmEntrySize};
+use mlx5_mkey::wire::Wqebb;
+
+/// Bytes of a UMR before its entries: control segments and mkey context.
+const HEAD: usize = 128;
+
+/// The entries of a list.
+#[derive(Clone, Debug)]
+enum Entries {
+    Klm(Vec<KlmEntry>),
+    Ksm(KsmEntrySize, Vec<KsmEntry>),
+}
+
+/// A list that owns its memory.
+#[derive(Clone, Debug)]
+pub(super) struct OwnList {
+    entries: Entries,
+    address: u64,
+    key: Key,
+    memory: Vec<Wqebb>,
+}
+
+impl OwnList {
+    /// A list, mostly of entries as this kind of mkey takes them, and mostly of whole blocks.
+    pub(super) fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self {
+        let count = match input.below(8) {
+            0 => input.below(300),
+            1 => input.pick(&[0, 3, 64]),
+            2 => input.below(9),
+            _ => 4 + 4 * input.below(2),
+        };
+        let (address, key) = (values::edge(input), values::key(input));
+        let others = [None, KsmEntrySize::new(4096).ok(), KsmEntrySize::new(8192).ok()];
+        let entry_size = if input.one_in(8) { input.pick(&others) } else { kind.entry_size };
+        // Half of all lists are one range in pieces, which takes little of the input.
+        let pieces = input.any::<bool>().then(|| values::klm(input));
+        let mut entry = |number: u32| match pieces {
+            Some(KlmEntry { address, length, key }) => {
+                KlmEntry { address: address.wrapping_add(u64::from(number) << 12), length, key }
+            }
+            None => values::klm(input),
+        };
+        let all: Vec<_> = (0..count).map(&mut entry).collect();
+        let entries = match entry_size {
+            Some(size) => {
+                let of = |entry: &KlmEntry| KsmEntry { address: entry.address, key: entry.key };
+                Entries::Ksm(size, all.iter().map(of).collect())
+            }
+            None => Entries::Klm(all),
+        };
+        let memory = vec![Wqebb([0xa5; 64]); RegisteredList::blocks_for(count as usize)];
+        let past = address % RegisteredList::ALIGNMENT;
+        let refused = RegisteredList::new(&mut [], address, key).err();
+        assert_eq!(refused, (past != 0).then_some(ConfigError::ListAddress { past: past as u16 }));
+        Self { entries, address: address - past, key, memory }
+    }
+
+    /// Calls something with the list.
+    pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut RegisteredList<'_>) -> T) -> T {
+        let wrong = self.wrong();
+        let mut list = RegisteredList::new(&mut self.memory, self.address, self.key).expect("it is aligned");
+        let written = match &self.entries {
+            Entries::Klm(entries) => list.write(entries),
+            Entries::Ksm(size, entries) => list.write_ksm(*size, entries),
+        };
+        assert_eq!(written.err(), wrong);
+        call(&mut list)
+    }
+
+    /// Why the entries cannot be written, if they cannot: the list then has none.
+    fn wrong(&self) -> Option<ConfigError> {
+        let Entries::Klm(entries) = &self.entries else { return None };
+        let mut lengths = (0..).zip(entries).map(|(index, entry)| (index, entry.length));
+        let (index, length) = lengths.find(|(_, length)| *length == 0 || *length > KlmEntry::MAX_BYTES)?;
+        Some(ConfigError::EntryLength { index, length })
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        match &self.entries {
+            _ if self.wrong().is_some() => 0,
+            Entries::Klm(entries) => entries.len() as u32,
+            Entries::Ksm(_, entries) => entries.len() as u32,
+        }
+    }
+
+    /// How many bytes it maps.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.entries {
+            _ if self.wrong().is_some() => 0,
+            Entries::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
+            Entries::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
+        }
+    }
+
+    pub(super) const fn entry_size(&self) -> Option<KsmEntrySize> {
+        match &self.entries {
+            Entries::Klm(_) => None,
+            Entries::Ksm(size, _) => Some(*size),
+        }
+    }
+
+    /// The entries stand in memory, padded with zeros to whole blocks, and a request says where.
+    pub(super) fn verify(&self, umr: &Umr<'_>) {
+        let wire = |address: u64, length: u32, key: Key| {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&length.to_be_bytes());
+            bytes[4..8].copy_from_slice(&key.get().to_be_bytes());
+            bytes[8..].copy_from_slice(&address.to_be_bytes());
+            bytes
+        };
+        let mut wanted: Vec<[u8; 16]> = match &self.entries {
+            Entries::Klm(entries) => {
+                entries.iter().map(|entry| wire(entry.address, entry.length, entry.key)).collect()
+            }
+            Entries::Ksm(_, entries) => {
+                entries.iter().map(|entry| wire(entry.address, 0, entry.key)).collect()
+            }
+        };
+        wanted.resize(wanted.len().next_multiple_of(4), [0; 16]);
+        let octowords = wanted.len();
+        assert_eq!(bytes(&self.memory)[..octowords * 16], *wanted.as_flattened());
+        assert_eq!(usize::from(umr.control().klm_octowords.get()), octowords);
+        let pointer = umr.pointer().expect("where the list is");
+        let said = (pointer.address.get(), pointer.mkey.get(), pointer.byte_count.get());
+        assert_eq!(said, (self.address, self.key.get(), octowords as u32 * 16));
+    }
+
+    /// Reads a request with the BSFs that stand behind the list as if they stood in the request.
+    pub(super) fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
+        let mut inline = request[..HEAD].to_vec();
+        inline[7] = (8 + 4 * bsfs) as u8;
+        // It is inline, and has no entries.
+        inline[16] |= 0x80;
+        inline[20..22].fill(0);
+        let behind = (self.count() as usize).div_ceil(4) * 64;
+        inline.extend(&bytes(&self.memory)[behind..][..bsfs * 64]);
+        let request = WorkRequest::parse(&inline).expect("a block");
+        let Body::Configure(umr) = request.body() else { panic!("{request:?}") };
+        read(umr);
+    }
+}
+
+fn bytes(blocks: &[Wqebb]) -> Vec<u8> {
+    blocks.iter().flat_map(|block| block.0).collect()
+}
+
+/// Refuses more entries than an mkey has room for.
+pub(super) fn room(kind: &MkeyKind, entries: u64) -> Result<(), ConfigError> {
+    let max = kind.max_entries.min(MkeyAttributes::MAX_ENTRIES);
+    if entries > max.into() { Err(ConfigError::TooManyEntries { max }) } else { Ok(()) }
+}
+
+/// Refuses entries that cannot stand in an mkey from this number on.
+pub(super) fn place(
+    kind: &MkeyKind,
+    first: u32,
+    count: u32,
+    entry_size: Option<KsmEntrySize>,
+) -> Result<(), ConfigError> {
+    if first % 4 != 0 {
+        return Err(ConfigError::EntryInBlock { first });
+    }
+    if count > 0 && entry_size != kind.entry_size {
+        return Err(ConfigError::OtherEntries { layout: entry_size, mkey: kind.entry_size });
+    }
+    room(kind, u64::from(first) + u64::from(count))
+}
+
+/// A request changes nothing but entries, from this number on, and the length if it says one.
+pub(super) fn verify_part(umr: &Umr<'_>, first: u32, length: Option<u64>) {
+    assert_eq!((umr.first_replaced(), umr.length()), (Some(first.into()), length));
+    let mask = umr.mask().with_len(false).into_bits();
+    assert_eq!((mask, umr.access(), umr.tag(), umr.error_count()), (0, None, None, None));
+}
+
+/// The entries in a request are these.
+pub(super) fn verify_entries(umr: &Umr<'_>, entries: &[KlmEntry]) {
+    assert_eq!(usize::from(umr.control().klm_octowords.get()), entries.len().next_multiple_of(4));
+    let layout = umr.layout();
+    let written = layout.iter().flat_map(LayoutView::list_entries);
+    // Where the first key is the code of an interleaved layout, the list cannot be told from one.
+    let is_ambiguous = entries.first().is_some_and(|first| first.key == Key::from_raw(0x400));
+    assert!(is_ambiguous || written.take(entries.len()).eq(entries.iter().copied()));
+}
