@@ -83,7 +83,7 @@ static void set_up(void)
     char words[16];
     mlx5mk_address addresses[2];
     mlx5mk_connect_spec wrong = {.service_level = 8}, spec = {.first_psn = 0x1234};
-    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY}, odd = {.flags = 8};
+    mlx5mk_qp_spec small = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_MEMCPY}, odd = {.flags = 16};
 
     REFUSED(MLX5MK_DEVICE, "mlx5_7", mlx5mk_device_open("mlx5_7", &device, &error));
     REFUSED(MLX5MK_ARGUMENT, "UTF-8", mlx5mk_device_open("\xff", &device, &error));

@@ -30,7 +30,7 @@ static const uint8_t DIGEST[4] = {0xe0, 0x94, 0x04, 0xd8};
 static void set_up(void)
 {
     uint32_t all = MLX5MK_LOCAL_WRITE | MLX5MK_REMOTE_WRITE | MLX5MK_REMOTE_READ;
-    mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16};
+    mlx5mk_qp_spec spec = {.send_blocks = 64, .receive_slots = 16, .flags = MLX5MK_QP_BLUE_FLAME};
     DONE(mlx5mk_device_open(NULL, &device, &error));
     DONE(mlx5mk_pd_alloc(device, &pd, &error));
     DONE(mlx5mk_cq_create(device, 256, &cq, &error));
@@ -119,6 +119,37 @@ static void a_digest_is_behind_the_data(void)
     REFUSED(MLX5MK_SIGNATURE, "digest", mlx5mk_mkey_check(pool, mkey, &bad, &error));
     CHECK(bad.part == MLX5MK_BAD_DIGEST && bad.domain == MLX5MK_WIRE && bad.block == 0);
     DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    mlx5mk_prepared_destroy(prepared);
+    mlx5mk_pool_destroy(pool);
+}
+
+/* The tag stays, although it could be changed, and rights are those from the start. */
+static void configurations_write_no_more_than_changes(void)
+{
+    mlx5mk_pool *pool = NULL;
+    mlx5mk_prepared *prepared = NULL;
+    uint32_t mkey, first = 0, key;
+    mlx5mk_pool_spec spec = {.count = 1,
+                             .max_entries = 4,
+                             .flags = MLX5MK_POOL_MINIMAL | MLX5MK_POOL_UPDATE_TAG,
+                             .access = MLX5MK_LOCAL_WRITE};
+    mlx5mk_config nothing = {.parts = 0};
+    REFUSED(MLX5MK_ARGUMENT, "access", (spec.access = 16, mlx5mk_pool_create(pd, NULL, &spec, &pool, &error)));
+    spec.access = MLX5MK_LOCAL_WRITE;
+    DONE(mlx5mk_pool_create(pd, NULL, &spec, &pool, &error));
+    DONE(mlx5mk_prepared_create(pool, &nothing, &prepared, &error));
+    for (uint64_t round = 0; round < 2; round++) {
+        DONE(mlx5mk_pool_take(pool, &mkey, &error));
+        DONE(mlx5mk_mkey_key(pool, mkey, &key, &error));
+        first = round == 0 ? key : first;
+        CHECK(key == first);
+        lay(pool, mkey, prepared, 0, 24);
+        memset(memory, 0, 24);
+        memcpy(there, HEADER, 24);
+        move(2 + round, MLX5MK_OP_RDMA_READ, pool, mkey, 0, 24);
+        CHECK(finish(2 + round) == 0 && memcmp(memory, HEADER, 24) == 0);
+        DONE(mlx5mk_pool_put(pool, mkey, NULL, 0, 0, &error));
+    }
     mlx5mk_prepared_destroy(prepared);
     mlx5mk_pool_destroy(pool);
 }
@@ -577,6 +608,7 @@ int main(void)
 {
     set_up();
     a_digest_is_behind_the_data();
+    configurations_write_no_more_than_changes();
     mkeys_that_share_psvs_make_one_digest();
     streams_are_interleaved();
     memory_of_another_driver();

@@ -6,9 +6,9 @@ use super::device::Pd;
 use super::error::{Error, Failure, attempt, given};
 use super::group::{Cq, Mkeys, Pool, Qp, flagged};
 use super::psvs::Psvs;
-use super::values::{entry_size, only};
+use super::values::{access, entry_size, only};
 use crate::devx::{self, MkeySpec};
-use crate::mkey::{Mkey, SignatureErrorKind};
+use crate::mkey::{Mkey, SignatureErrorKind, UmrForm};
 use crate::queue::MkeyPool;
 use crate::types::DomainKind;
 use core::mem::MaybeUninit;
@@ -24,6 +24,9 @@ pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
 /// Reads and writes through the mkeys may pass one another.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
+/// Configurations write no more than changes, as those of SPDK's `lib/mlx5` do, byte for byte: not the tag, which stays as the mkey was
+/// made with also beside MLX5MK_POOL_UPDATE_TAG, and rights only where they are given (`access` has those from the start).
+pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
 /// The memory side of an mkey.
 pub const MLX5MK_MEMORY: u32 = 0;
@@ -54,6 +57,9 @@ pub struct PoolSpec {
     pub entry_size: u32,
     /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as those of a store have.
     pub psvs: *const Psvs,
+    /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; reading by the owner is always one. For configurations
+    /// that give none, as those of MLX5MK_POOL_MINIMAL need not.
+    pub access: u32,
 }
 
 /// A signature that did not match its block.
@@ -125,7 +131,8 @@ pub(super) fn mkeys<'c>(
     let known = MLX5MK_POOL_CRYPTO
         | MLX5MK_POOL_UPDATE_TAG
         | MLX5MK_POOL_REMOTE_INVALIDATE
-        | MLX5MK_POOL_RELAXED_ORDERING;
+        | MLX5MK_POOL_RELAXED_ORDERING
+        | MLX5MK_POOL_MINIMAL;
     only(spec.flags, known, "flags")?;
     if !(1..=most).contains(&spec.count) {
         return Err(Failure::Value { what: "count", value: spec.count.into() });
@@ -139,8 +146,9 @@ pub(super) fn mkeys<'c>(
         update_tag: has(MLX5MK_POOL_UPDATE_TAG),
         remote_invalidate: has(MLX5MK_POOL_REMOTE_INVALIDATE),
         relaxed_ordering: has(MLX5MK_POOL_RELAXED_ORDERING),
+        access: access(spec.access)?,
+        form: if has(MLX5MK_POOL_MINIMAL) { UmrForm::Minimal } else { UmrForm::Complete },
         entry_size,
-        ..MkeySpec::default()
     })
 }
 

@@ -21,6 +21,8 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
 /// Requests may copy memory of this side (MLX5MK_OP_MEMCPY), which not every device can.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
+/// Requests that are published alone go to the device with the doorbell (BlueFlame), which need not read them from memory then.
+pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// What a queue pair is to be like. What is 0 has its default.
 #[repr(C)]
@@ -36,7 +38,7 @@ pub struct QpSpec {
     /// Most send requests between post and completion, parts of configurations included: each has an entry of the completion queue
     /// set aside. Default: as many as the send ring has blocks.
     pub max_requests: u32,
-    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY.
+    /// MLX5MK_QP_SIGNAL_ALL, MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR, MLX5MK_QP_MEMCPY, MLX5MK_QP_BLUE_FLAME.
     pub flags: u32,
     /// Port of the device. Default 1.
     pub port: u32,
@@ -172,7 +174,8 @@ fn leave(mut cq: NonNull<Cq>, qpn: Qpn) {
 /// Makes a queue pair in the state INIT, whose completions arrive at `send_cq` and `receive_cq`, which may be one. NULL as `spec`
 /// stands for the defaults. It is connected next, and may receive before.
 ///
-/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining where the device has none).
+/// Errors: MLX5MK_ARGUMENT, MLX5MK_CQ_TOO_SMALL, MLX5MK_SYSTEM, MLX5MK_COMMAND (also for draining, copies and BlueFlame
+/// where the device has none).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_qp_create(
     pd: Option<&Pd>,
@@ -186,7 +189,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
         let (pd, place) = (given(pd, "pd")?, given(qp, "qp")?);
         let handles = [given(send_cq, "send_cq")?, given(receive_cq, "receive_cq")?];
         let spec = spec.unwrap_or(&DEFAULT);
-        check_flags(spec, MLX5MK_QP_MEMCPY)?;
+        check_flags(spec, MLX5MK_QP_MEMCPY | MLX5MK_QP_BLUE_FLAME)?;
         // SAFETY: the caller vouches for the handles.
         let [send_cq, receive_cq] = handles.map(|cq| unsafe { cq.as_ref() });
         let each = send_cq.members.spec()?;
@@ -196,6 +199,7 @@ pub unsafe extern "C" fn mlx5mk_qp_create(
             signal_all: spec.flags & MLX5MK_QP_SIGNAL_ALL != 0,
             drain_on_signature_error: spec.flags & MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR != 0,
             memcpy: spec.flags & MLX5MK_QP_MEMCPY != 0,
+            blue_flame: spec.flags & MLX5MK_QP_BLUE_FLAME != 0,
             port: u8::try_from(or(spec.port, each.port.into()))
                 .map_err(|_| Failure::Value { what: "port", value: spec.port.into() })?,
             ..each

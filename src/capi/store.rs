@@ -17,8 +17,10 @@ pub struct Store {
     cq: Option<NonNull<Cq>>,
 }
 
-/// Makes a store of `spec.count` mkeys; arguments and errors are those of mlx5mk_pool_create, without shared PSVs. A store with signatures,
-/// and its pools, belong to the group of `cq`; one without may be used by several threads at once.
+/// Makes a store of `spec.count` mkeys; arguments are those of mlx5mk_pool_create, without shared PSVs. A store with signatures, and its
+/// pools, belong to the group of `cq`; one without may be used by several threads at once.
+///
+/// Errors: those of mlx5mk_pool_create.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlx5mk_store_create(
     pd: Option<&Pd>,

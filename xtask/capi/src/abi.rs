@@ -51,6 +51,22 @@ impl Declared {
         functions.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next()).collect()
     }
 
+    /// Returns the functions of a header that may fail, and whose documentation does not say how: there is no paragraph `Errors:`.
+    pub(super) fn without_errors(header: &str) -> Vec<&str> {
+        let (mut is_told, mut found) = (false, Vec::new());
+        for line in header.lines().map(str::trim) {
+            match line.strip_prefix("//") {
+                Some(words) => is_told |= words.trim_start_matches('/').trim_start().starts_with("Errors: "),
+                None => {
+                    let name = line.strip_prefix("int32_t ").and_then(|rest| rest.split('(').next());
+                    found.extend(name.filter(|name| name.starts_with("mlx5mk_") && !is_told));
+                    is_told = false;
+                }
+            }
+        }
+        found
+    }
+
     /// Returns a program that prints a line for each struct.
     pub(super) fn program(&self) -> String {
         let mut text = "#include <mlx5_mkey.h>\n#include <stdio.h>\n\nint main(void)\n{\n".to_owned();
@@ -160,6 +176,15 @@ const char *mlx5mk_words(int32_t code);
         ] {
             assert!(program.contains(line), "{program}");
         }
+    }
+
+    #[test]
+    fn a_function_that_may_fail_says_how() {
+        let told = "/// Does.\n///\n/// Errors: MLX5MK_FULL.\nint32_t mlx5mk_do(int a,\n   int b);\n\n";
+        let words = "/// Nothing fails.\nsize_t mlx5mk_words(void);\n\nvoid mlx5mk_end(void);\n\n";
+        let untold = "/// Does more; Errors: are elsewhere.\nint32_t mlx5mk_more(int a);\n";
+        let header = format!("{told}{words}{untold}");
+        assert_eq!(Declared::without_errors(&header), ["mlx5mk_more"]);
     }
 
     #[test]

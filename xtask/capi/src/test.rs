@@ -77,6 +77,7 @@ pub(super) fn run() -> Result<(), String> {
     compare(&listing)?;
     exports(&library, &declared)?;
     called(&declared)?;
+    errors(&library.header)?;
     guide()?;
     both_languages(&programs, &library)?;
     let example = root().join(EXAMPLE);
@@ -163,6 +164,12 @@ fn called(declared: &Declared) -> Result<(), String> {
     let functions = declared.functions();
     let left: Vec<_> = functions.iter().filter(|name| !text.contains(&format!("{name}("))).collect();
     if left.is_empty() { Ok(()) } else { Err(format!("no program in C calls {left:?}")) }
+}
+
+/// Each function that may fail says in the header how.
+fn errors(header: &str) -> Result<(), String> {
+    let silent = Declared::without_errors(header);
+    if silent.is_empty() { Ok(()) } else { Err(format!("no `Errors:` in the documentation of {silent:?}")) }
 }
 
 /// What the guide shows is in the example, line by line.
