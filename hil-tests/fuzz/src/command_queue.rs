@@ -414,7 +414,7 @@ fn refusal(
 ) -> Option<CommandQueueError> {
     let Layout { starting, revision, log_size, log_stride, .. } = *layout;
     // It looks at once, and every 2 ms.
-    if address % 4096 != 0 || address.checked_add(bytes as u64).is_none() {
+    if !address.is_multiple_of(4096) || address.checked_add(bytes as u64).is_none() {
         let what = "command queue";
         Some(CommandError::Misaligned { what, address, alignment: 4096 }.into())
     } else if starting > config.ready_ms.div_ceil(2) {

@@ -36,20 +36,20 @@ pub struct Functions {
 /// # Panics
 /// Where a target has no function.
 pub fn functions(target: &Target) -> Option<Functions> {
-    let (run, seeds): (fn(&[u8]), fn() -> Vec<Vec<u8>>) = match target.name {
-        "inspect" => (inspect::run, inspect::seeds),
-        "completions" => (completions::run, random),
-        "replies" => (replies::run, replies::seeds),
-        "calls" => (calls::run, random),
-        "device" => (device::run, random),
-        "parsers" => (parsers::run, parsers::seeds),
+    let functions = match target.name {
+        "inspect" => Functions { run: inspect::run, seeds: inspect::seeds },
+        "completions" => Functions { run: completions::run, seeds: random },
+        "replies" => Functions { run: replies::run, seeds: replies::seeds },
+        "calls" => Functions { run: calls::run, seeds: random },
+        "device" => Functions { run: device::run, seeds: random },
+        "parsers" => Functions { run: parsers::run, seeds: parsers::seeds },
         #[cfg(feature = "libfuzzer")]
-        "standin" => (mlx5_uverbs::fuzz, random),
+        "standin" => Functions { run: mlx5_uverbs::fuzz, seeds: random },
         #[cfg(not(feature = "libfuzzer"))]
         "standin" => return None,
         other => panic!("nothing is called for target `{other}`"),
     };
-    Some(Functions { run, seeds })
+    Some(functions)
 }
 
 /// Returns where inputs of all targets are that once were found, in a folder for each.

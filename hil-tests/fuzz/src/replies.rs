@@ -220,7 +220,7 @@ impl Case<'_> {
         let bits = self.number;
         let features =
             MkeyFeatures { block_signature: bits & 1 != 0, crypto: bits & 2 != 0, ..MkeyFeatures::default() };
-        let entries = EntryCount::new((bits >> 8) as u32 & 0xff).unwrap_or(EntryCount::new(4).unwrap());
+        let entries = EntryCount::new(bits >> 8 & 0xff).unwrap_or(EntryCount::new(4).unwrap());
         CreateMkey {
             pd: Pdn::new(bits & 0xff_ffff).unwrap(),
             max_entries: entries,

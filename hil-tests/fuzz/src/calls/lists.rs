@@ -164,7 +164,7 @@ pub(super) fn place(
     count: u32,
     entry_size: Option<KsmEntrySize>,
 ) -> Result<(), ConfigError> {
-    if first % 4 != 0 {
+    if !first.is_multiple_of(4) {
         return Err(ConfigError::EntryInBlock { first });
     }
     if count > 0 && entry_size != kind.entry_size {
