@@ -27,10 +27,10 @@ const DATA: usize = 512;
 const SIGNED: usize = 576;
 
 /// Doorbells that a device hears before it is deaf: a sequence ends.
-const HEARD: u32 = 200;
+const HEARD: u32 = 40;
 
 /// The most steps of a sequence.
-const STEPS: usize = 40;
+const STEPS: usize = 12;
 
 pub(crate) fn run(mut input: Input<'_>) {
     match input.below(4) {
@@ -84,14 +84,17 @@ struct State<'a> {
     seen: Option<Seen>,
     /// Times that pass before it answers.
     answers_in: Option<u32>,
-    /// Entry and reply blocks as they were left.
+    /// Entry and reply blocks as they were left; no blocks before it has answered.
     left: Option<(CommandEntry, Vec<CommandBlock>)>,
     /// Pages that it was given.
     pages: Vec<u64>,
 }
 
 fn xor(bytes: &[u8]) -> u8 {
-    bytes.iter().fold(0, |sum, byte| sum ^ byte)
+    // By words: where each turn of a loop is counted, bytes take most of the time.
+    let (words, rest) = bytes.as_chunks::<8>();
+    let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
+    sum.to_ne_bytes().iter().chain(rest).fold(0, |sum, byte| sum ^ byte)
 }
 
 fn entry_bytes(entry: &CommandEntry) -> [u8; 64] {
@@ -158,7 +161,7 @@ impl Device<'_> {
         let mut request = entry.input.to_vec();
         inputs.iter().for_each(|place| request.extend(self.block(*place).data));
         request.truncate(length);
-        state.left = Some((entry, outputs.iter().map(|place| self.block(*place)).collect()));
+        state.left = Some((entry, Vec::new()));
         state.seen = Some(Seen { at, entry, request, inputs, outputs });
         state.doorbells += 1;
         state.answers_in = match state.is_odd() {
