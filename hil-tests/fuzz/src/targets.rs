@@ -60,7 +60,7 @@ pub static ALL: [Target; 7] = [
         name: "parsers",
         what: "vectors, boards.toml, runners' protocol, hex dumps",
         part: Part::Bench,
-        longest: 8192,
+        longest: 16384,
     },
     Target {
         name: "standin",
