@@ -134,10 +134,18 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
         ends += outcome
             .map_err(|what| format!("pair {number}: {what}\nagain: cargo xtask chaos --pair {number}"))?;
     }
-    let seconds = start.elapsed().as_secs();
-    println!("{} pairs in {seconds} s, no byte lost: {ends}", pairs.count());
-    Ok(())
+    let (seconds, count) = (start.elapsed().as_secs(), pairs.count());
+    println!("{count} pairs in {seconds} s, no byte lost: {ends}");
+    match ends.absent() {
+        Some(what) if count >= ENOUGH => {
+            Err(format!("in {count} pairs there was no {what}: they show nothing of it"))
+        }
+        _ => Ok(()),
+    }
 }
+
+/// In so many pairs there is each kind of fault.
+const ENOUGH: usize = 10;
 
 /// A target and an initiator.
 struct Pair<'p> {
@@ -312,6 +320,14 @@ impl Ends {
         (self.deaths, self.not_begun) =
             (self.deaths + u64::from(has_died), self.not_begun + u64::from(has_not_begun));
         Ok(has_died || has_not_begun)
+    }
+
+    /// Returns what has not been there, of what many pairs have.
+    fn absent(&self) -> Option<&'static str> {
+        let Self { deaths, peers, completions, .. } = *self;
+        let kinds =
+            [(deaths, "death"), (peers, "peer that was lost"), (completions, "fault of a completion")];
+        kinds.into_iter().find_map(|(count, what)| (count == 0).then_some(what))
     }
 }
 

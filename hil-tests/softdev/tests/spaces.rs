@@ -90,7 +90,7 @@ fn a_space_has_entries_for_all_of_it_and_no_features() {
         (Some(32), good.clone()),
         (None, good.clone()),
         (Some(6), MkeySpace { start: u64::MAX - 100, ..good.clone() }),
-        (Some(6), MkeySpace { entries: vec![klm(memory, 0, region); 9], ..good.clone() }),
+        (Some(6), MkeySpace { start: 0, length: 9 << 6, entries: vec![klm(memory, 0, region); 9] }),
     ] {
         assert!(over(&mut host, log_entry, bad.clone()).is_err(), "{log_entry:?} {bad:?}");
     }

@@ -224,6 +224,7 @@ fn a_batch_posts_what_its_queue_posts() {
                     _ => (request.send(sges), same.send(sges)),
                 };
                 assert_eq!(results.0, results.1);
+                assert_eq!(batch.free_blocks(), plain.free_blocks());
             }
             drop(batch);
             plain.ring_doorbell();

@@ -59,11 +59,27 @@ pub(crate) fn all(results: &Results) -> Result<(), String> {
         "open: not run; passed: not noticed by unit tests, and not run further: they count as not caught"
     );
     println!("endless: tests did not end in many times their time: they count as caught");
-    let caught = counts.caught() + counts.endless;
-    let of = caught + counts.passed + counts.survived;
+    let (caught, of) = counts.ratio();
     println!("{caught} of {of} caught ({} %)", percent(caught, of));
     Ok(())
 }
+
+/// Returns what of the results is less than was promised: survivors without a reason, and fewer caught than [`LEAST`].
+pub(crate) fn faults(results: &Results) -> Vec<String> {
+    let rows = || results.iter().flat_map(|(file, source)| source.rows.iter().map(move |row| (file, row)));
+    let unexplained = rows().filter(|(_, (_, outcome))| *outcome == Outcome::Survived(String::new()));
+    let mut faults: Vec<_> = unexplained
+        .map(|(file, (mutant, _))| format!("{file}:{mutant}: survived, and nobody says why"))
+        .collect();
+    let (caught, of) = Counts::of(rows().map(|(_, (_, outcome))| outcome)).ratio();
+    if caught * 100 < of * LEAST {
+        faults.push(format!("{caught} of {of} are caught: less than {LEAST} %"));
+    }
+    faults
+}
+
+/// How many of a hundred that build have to be caught.
+const LEAST: usize = 95;
 
 fn percent(part: usize, of: usize) -> String {
     let tenths = part * 1000 / of.max(1);
@@ -110,6 +126,12 @@ impl Counts {
 
     fn caught(&self) -> usize {
         self.by.values().sum()
+    }
+
+    /// Returns how many are caught, and of how many: open ones are none of them.
+    fn ratio(&self) -> (usize, usize) {
+        let caught = self.caught() + self.endless;
+        (caught, caught + self.passed + self.survived)
     }
 
     fn by(&self, program: &str) -> usize {
