@@ -94,14 +94,16 @@ fn a_space_has_entries_for_all_of_it_and_no_features() {
     ] {
         assert!(over(&mut host, log_entry, bad.clone()).is_err(), "{log_entry:?} {bad:?}");
     }
-    let plain = MkeyAttributes { free: false, log_entry: Some(6), ..MkeyAttributes::new(host.pd, 8) };
+    let plain = MkeyAttributes { free: false, ..MkeyAttributes::new(host.pd, 8) };
+    let list = MkeySpace { entries: vec![klm(memory, 64, region); 2], ..good };
+    assert!(host.device.create_mkey_over(plain, list.clone()).is_ok());
     for attributes in [
         MkeyAttributes { signature: true, ..plain },
         MkeyAttributes { crypto: true, ..plain },
         MkeyAttributes { free: true, ..plain },
         MkeyAttributes { pd: 99, ..plain },
     ] {
-        assert!(host.device.create_mkey_over(attributes, good.clone()).is_err(), "{attributes:?}");
+        assert!(host.device.create_mkey_over(attributes, list.clone()).is_err(), "{attributes:?}");
     }
 }
 
