@@ -144,7 +144,7 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
     }
 }
 
-/// In so many pairs there is each kind of fault.
+/// From this number of pairs on there is each kind of fault.
 const ENOUGH: usize = 10;
 
 /// A target and an initiator.
