@@ -48,7 +48,8 @@ pub const MLX5MK_BAD_DIGEST: u32 = 3;
 pub struct PoolSpec {
     /// Mkeys, 1 to 1024; of a store to 65536.
     pub count: u32,
-    /// Entries of a layout that an mkey has room for, 1 to 65535.
+    /// Entries of a layout that an mkey has room for: at most 2^30, which is refused with MLX5MK_ARGUMENT, and what the device takes
+    /// (MLX5MK_COMMAND).
     pub max_entries: u32,
     /// MLX5MK_POOL_CRYPTO and others.
     pub flags: u32,

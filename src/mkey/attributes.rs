@@ -196,7 +196,7 @@ pub(crate) enum KindFlag {
     TagRefused = 1 << 2,
     /// Of a prepared configuration: it keeps what the request may have to write again.
     Keeps = 1 << 3,
-    /// Of a prepared configuration: the request is finished when it is written, see `Configuration::finish`.
+    /// Of a prepared configuration: the request is finished when it is written, see `UmrRequest::finish`.
     FinishedLater = 1 << 4,
 }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::error::{CheckError, ConfigError, ConfigPart};
 use crate::types::{DomainKind, Key, PsvIndex};
+use crate::wire::OCTOWORDS_PER_BLOCK;
 
 /// An mkey as software knows it: its key, its kind, and what the device holds for it.
 ///
@@ -216,6 +217,15 @@ impl Mkey {
     pub(crate) const fn note_list(&mut self, entries: u32, length: u64) {
         self.mapped = length | COUNTED;
         self.entries = entries;
+    }
+
+    /// Notes that a request was posted that replaces entries: those beyond the end make the list longer, and those that do not fill
+    /// their last block end it.
+    pub(crate) const fn note_replaced(&mut self, first: u32, entries: u32) {
+        let end = first.saturating_add(entries);
+        if entries > 0 && (end > self.entries || !entries.is_multiple_of(OCTOWORDS_PER_BLOCK as u32)) {
+            self.entries = end;
+        }
     }
 
     /// Notes that a request was posted that gave all that was not known, and told the error count: the next one may be written as

@@ -53,7 +53,12 @@ impl SendRequest<'_, '_> {
     /// [`PostError::Config`] with [`ConfigError::EntryInBlock`], [`ConfigError::TooManyEntries`] for entries that the mkey or the
     /// request has no room for, [`ConfigError::EntryLength`], [`ConfigError::NoList`] for an mkey without a known list in force; and as
     /// [`SendRequest::configure_mkey`].
-    pub fn replace_entries(mut self, mkey: &Mkey, first: u32, entries: &[KlmEntry]) -> Result<(), PostError> {
+    pub fn replace_entries(
+        mut self,
+        mkey: &mut Mkey,
+        first: u32,
+        entries: &[KlmEntry],
+    ) -> Result<(), PostError> {
         check_place(mkey, first, entries.len(), None)?;
         // Entries are padded to whole blocks.
         let max = self.state.max_octowords() / OCTOWORDS_PER_BLOCK * OCTOWORDS_PER_BLOCK;
@@ -61,7 +66,9 @@ impl SendRequest<'_, '_> {
         let size = UMR_HEAD_BLOCKS + blocks_of(entries.len());
         let (blocks, fields) = self.reserve(size)?;
         lists::replace(blocks, fields, mkey.key(), first, entries)?;
-        self.commit(fields.begin, RequestKind::MkeyConfigure, size, 0)
+        self.commit(fields.begin, RequestKind::MkeyConfigure, size, 0)?;
+        mkey.note_replaced(first, entries.len() as u32);
+        Ok(())
     }
 
     /// Replaces entries as [`SendRequest::replace_entries`] does, by those of a list that the device takes from registered memory:
@@ -71,7 +78,7 @@ impl SendRequest<'_, '_> {
     /// As [`SendRequest::replace_entries`].
     pub fn replace_entries_by_pointer(
         mut self,
-        mkey: &Mkey,
+        mkey: &mut Mkey,
         first: u32,
         list: &RegisteredList<'_>,
     ) -> Result<(), PostError> {
@@ -81,13 +88,16 @@ impl SendRequest<'_, '_> {
         check_place(mkey, first, list.entries().into(), list.entry_size())?;
         let (blocks, fields) = self.reserve(POINTER_BLOCKS)?;
         lists::replace_by_pointer(blocks, fields, mkey.key(), first, list);
-        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)
+        self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, 0)?;
+        mkey.note_replaced(first, list.entries().into());
+        Ok(())
     }
 
     /// Appends the entries of a list, which the device takes from registered memory, to the list in force. The length of the mkey grows
     /// by theirs; all else stays. The list in force came from registered memory as well
     /// ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple of 4 entries, also after entries
-    /// were replaced. An empty list changes nothing, and is posted all the same.
+    /// were replaced. Entries that fewer whole blocks have replaced are still counted: give such an mkey its whole list anew. An empty
+    /// list changes nothing, and is posted all the same.
     ///
     /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with this, as the kernel lays them
     /// (`mlx5r_umr_update_xlt`). Where the space begins at an address

@@ -238,6 +238,16 @@ impl MkeyModel {
         lists::place(&self.kind(), first, count, entry_size)
     }
 
+    /// Entries were replaced: beyond the end, or up to within a block, they end the list.
+    pub(super) fn replaced(&mut self, first: u32, count: u32) {
+        if let Form::Registered(entries) = &mut self.form
+            && count > 0
+        {
+            let behind = first + count;
+            *entries = if count.is_multiple_of(4) { behind.max(*entries) } else { behind };
+        }
+    }
+
     /// Returns how many entries there are when a list is appended to.
     pub(super) fn append(&self, list: &OwnList) -> Result<u32, ConfigError> {
         let kind = self.kind();

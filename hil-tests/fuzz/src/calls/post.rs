@@ -374,9 +374,11 @@ impl Op {
             Self::ConfigureByPointer(mkey, with, list) => list.with(|list| {
                 request.configure_mkey_by_pointer(&mut mkeys[*mkey], &prepared[*with].value, list)
             }),
-            Self::Replace(mkey, first, entries) => request.replace_entries(&mkeys[*mkey], *first, entries),
+            Self::Replace(mkey, first, entries) => {
+                request.replace_entries(&mut mkeys[*mkey], *first, entries)
+            }
             Self::ReplaceByPointer(mkey, first, list) => {
-                list.with(|list| request.replace_entries_by_pointer(&mkeys[*mkey], *first, list))
+                list.with(|list| request.replace_entries_by_pointer(&mut mkeys[*mkey], *first, list))
             }
             Self::Append(mkey, list) => {
                 list.with(|list| request.append_entries_by_pointer(&mut mkeys[*mkey], list))
@@ -476,6 +478,8 @@ impl Op {
         match (self, change) {
             (Self::InvalidateMkey(_), _) => mkey.invalidated(),
             (_, Some(change)) => mkey.apply(change),
+            (Self::Replace(_, first, entries), None) => mkey.replaced(*first, entries.len() as u32),
+            (Self::ReplaceByPointer(_, first, list), None) => mkey.replaced(*first, list.count()),
             (Self::Append(_, list), None) if list.count() > 0 => {
                 let first = mkey.append(list).expect("it was posted");
                 mkey.appended(first, list);

@@ -180,7 +180,7 @@ fn replace_entries(
 ) -> Verdict {
     let mut memory = memory_for(entries);
     let list = list(pair, &mut memory, entries)?;
-    let mkey = pair.mkeys.get(mkey).ok_or("no such mkey")?;
+    let mkey = pair.mkeys.get_mut(mkey).ok_or("no such mkey")?;
     let request = pair.near.request(CONFIGURE).signaled();
     let posted = match entries {
         MkeyEntries::Klm(entries) if !by_pointer => request.replace_entries(mkey, first, entries),

@@ -172,14 +172,14 @@ impl<M: Memory> Device<M> {
     }
 
     /// Writes a reply into the entry and its blocks, and returns the delivery status.
-    fn answer(&mut self, entry: &mut Bytes<ENTRY>, reply: &[u8], chain: Chain) -> u8 {
+    fn answer(&mut self, entry: &mut Bytes<ENTRY>, reply: &[u8], mut chain: Chain) -> u8 {
         let (begin, rest) = reply.split_at_checked(INLINE).unwrap_or((reply, &[]));
         entry.put(0x20, begin);
-        for ((at, mut block), data) in chain.into_iter().zip(rest.chunks(DATA)) {
+        for ((at, block), data) in chain.iter_mut().zip(rest.chunks(DATA)) {
             block.put(0, data);
             block.sign(0x200, 0x23f, 0x23e);
             block.sign(0, BLOCK, 0x23f);
-            if self.memory.write(at, &block.0).is_err() {
+            if self.memory.write(*at, &block.0).is_err() {
                 return Undelivered::FIRMWARE.0;
             }
         }

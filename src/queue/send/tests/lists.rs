@@ -96,12 +96,12 @@ fn m79_a_minimal_umr_by_pointer_is_dpdks_and_frees() {
 fn m80_entries_are_replaced_as_the_kernel_does() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
-    let mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
-    queue.request(1).replace_entries(&mkey, 0x104, &[ENTRY; 5]).unwrap();
+    let mut mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
+    queue.request(1).replace_entries(&mut mkey, 0x104, &[ENTRY; 5]).unwrap();
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, Key::from_raw(0x8765_4300)).unwrap();
     list.write(&[ENTRY; 8]).unwrap();
-    queue.request(2).replace_entries_by_pointer(&mkey, 8, &list).unwrap();
+    queue.request(2).replace_entries_by_pointer(&mut mkey, 8, &list).unwrap();
     let block = |number| queue.block(number).0;
     let head = |index: u8, ds: u8, fence: u8, flags: u8, first: [u8; 2]| {
         let mut head = [0; 64];
@@ -161,21 +161,21 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
 
     let mut mkey = with_list(mkey);
     for first in [1, 2, 3, 6] {
-        let posted = queue.request(1).replace_entries(&mkey, first, &[ENTRY]);
+        let posted = queue.request(1).replace_entries(&mut mkey, first, &[ENTRY]);
         assert_eq!(posted, Err(ConfigError::EntryInBlock { first }.into()));
     }
-    assert_eq!(queue.request(1).replace_entries(&mkey, 12, &[ENTRY; 5]), too_many(16));
+    assert_eq!(queue.request(1).replace_entries(&mut mkey, 12, &[ENTRY; 5]), too_many(16));
     list.write(&[ENTRY; 9]).unwrap();
-    assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 8, &list), too_many(16));
-    let wide = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
-    assert_eq!(queue.request(1).replace_entries(&wide, 0, &[ENTRY; 53]), too_many(52));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mut mkey, 8, &list), too_many(16));
+    let mut wide = with_list(Mkey::new(MkeyAttributes::plain(KEY, 400)));
+    assert_eq!(queue.request(1).replace_entries(&mut wide, 0, &[ENTRY; 53]), too_many(52));
     let limited =
         SendQueueConfig { max_inline_data: 5 * 16 - 4, ..SendQueueConfig::new(Qpn::from_low_bits(0x77)) };
     let (mut ring, record) = (vec![Wqebb::ZERO; 4], DoorbellRecord::new());
     let mut small =
         Queue::new(limited, &mut ring, &record, Witness { record: &record, seen: Vec::new() }).unwrap();
-    assert_eq!(small.request(1).replace_entries(&wide, 0, &[ENTRY; 5]), too_many(4), "padded to 8");
-    let posted = queue.request(1).replace_entries(&mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
+    assert_eq!(small.request(1).replace_entries(&mut wide, 0, &[ENTRY; 5]), too_many(4), "padded to 8");
+    let posted = queue.request(1).replace_entries(&mut mkey, 0, &[ENTRY, KlmEntry { length: 0, ..ENTRY }]);
     assert_eq!(posted, Err(ConfigError::EntryLength { index: 1, length: 0 }.into()));
     mkey.forget();
     let mut interleaved = with_list(signature_mkey());
@@ -186,10 +186,10 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
     );
     interleaved.note_configured(&MkeyConfig::UNCHANGED, &Layout::Unchanged, 512);
     assert_eq!((interleaved.length(), interleaved.wire_length()), (512, Some(512)));
-    for mkey in [mkey, interleaved, signature_mkey()] {
+    for mut mkey in [mkey, interleaved, signature_mkey()] {
         let refused = Err(ConfigError::NoList.into());
-        assert_eq!(queue.request(1).replace_entries(&mkey, 0, &[ENTRY]), refused);
-        assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, 0, &list), refused);
+        assert_eq!(queue.request(1).replace_entries(&mut mkey, 0, &[ENTRY]), refused);
+        assert_eq!(queue.request(1).replace_entries_by_pointer(&mut mkey, 0, &list), refused);
     }
     assert_eq!((queue.producer(), queue.outstanding()), (0, 0));
 }
@@ -199,7 +199,7 @@ fn m79_m80_what_cannot_be_is_refused_and_changes_nothing() {
 fn m84_entries_have_numbers_of_more_than_16_bits() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 16], DoorbellRecord::new());
     let mut queue = queue(&mut ring, &record, 0);
-    let mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, MkeyAttributes::MAX_ENTRIES)));
+    let mut mkey = with_list(Mkey::new(MkeyAttributes::plain(KEY, MkeyAttributes::MAX_ENTRIES)));
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
     list.write(&[ENTRY; 4]).unwrap();
@@ -211,8 +211,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
     ] {
         let (mut ring, record) = (vec![Wqebb::ZERO; 8], DoorbellRecord::new());
         let mut queue = super::queue(&mut ring, &record, 0);
-        queue.request(1).replace_entries(&mkey, first, &[ENTRY]).unwrap();
-        queue.request(2).replace_entries_by_pointer(&mkey, first, &list).unwrap();
+        queue.request(1).replace_entries(&mut mkey, first, &[ENTRY]).unwrap();
+        queue.request(2).replace_entries_by_pointer(&mut mkey, first, &list).unwrap();
         for (at, flags) in [(0, 0x90), (3, 0x10)] {
             let block = queue.block(at).0;
             assert_eq!((block[16], &block[20..22], &block[22..24]), (flags, &[0, 4][..], &low[..]));
@@ -228,8 +228,8 @@ fn m84_entries_have_numbers_of_more_than_16_bits() {
         (0x4000_0000, ConfigError::TooManyEntries { max: 0x4000_0000 }),
         (u32::MAX - 3, ConfigError::TooManyEntries { max: 0x4000_0000 }),
     ] {
-        assert_eq!(queue.request(1).replace_entries(&mkey, first, &[ENTRY]), Err(refused.into()));
-        assert_eq!(queue.request(1).replace_entries_by_pointer(&mkey, first, &list), Err(refused.into()));
+        assert_eq!(queue.request(1).replace_entries(&mut mkey, first, &[ENTRY]), Err(refused.into()));
+        assert_eq!(queue.request(1).replace_entries_by_pointer(&mut mkey, first, &list), Err(refused.into()));
     }
     assert_eq!(queue.producer(), 0);
 }
@@ -272,6 +272,35 @@ fn m84_a_list_grows_by_parts() {
         assert_eq!(queue.block(at + 2).0[..16], pointer);
     }
     assert_eq!((queue.producer(), queue.outstanding()), (11, 4));
+}
+
+#[test]
+fn m84_entries_that_were_replaced_count() {
+    let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
+    let mut queue = queue(&mut ring, &record, 0);
+    let mut memory = [Wqebb::ZERO; 4];
+    let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
+    // Past the end, within it, and up to within a block.
+    for (first, count, end) in [(4, 8, 12), (8, 4, 12), (0, 4, 8), (4, 4, 8), (4, 2, 6), (0, 5, 5), (8, 1, 9)]
+    {
+        list.write(&[ENTRY; 8][..count]).unwrap();
+        for by_pointer in [false, true] {
+            let mut mkey = Mkey::new(MkeyAttributes::plain(KEY, 32));
+            mkey.note_list(8, 8 * 512);
+            let request = queue.request(1);
+            let posted = if by_pointer {
+                request.replace_entries_by_pointer(&mut mkey, first, &list)
+            } else {
+                request.replace_entries(&mut mkey, first, &[ENTRY; 8][..count])
+            };
+            assert_eq!((posted, mkey.list_entries(), mkey.length()), (Ok(()), Ok(end), 8 * 512));
+            let appended = queue.request(2).append_entries_by_pointer(&mut mkey, &list);
+            let whole = end % 4 == 0;
+            let refused = Err(ConfigError::EntryInBlock { first: end }.into());
+            assert_eq!(appended, if whole { Ok(()) } else { refused });
+            queue.restart(drop);
+        }
+    }
 }
 
 #[test]
@@ -363,7 +392,7 @@ fn m83_entries_of_one_length_are_a_list_in_memory() {
     assert_eq!(bytes[..144], golden);
 
     // Entries in the middle: the offset in octowords, as of other lists (`mlx5r_umr_update_offset`).
-    queue.request(2).replace_entries_by_pointer(&mkey, 8, &list).unwrap();
+    queue.request(2).replace_entries_by_pointer(&mut mkey, 8, &list).unwrap();
     let block = queue.block(3).0;
     assert_eq!((block[16], &block[20..32]), (0x10, &[0, 8, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0][..]));
     // None: nothing of the list is looked at.
@@ -392,17 +421,17 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
         let posted = queue.request(1).configure_mkey(&mut equal, &for_equal, layout);
         assert_eq!(posted, refused(None, Some(size)));
     }
-    assert_eq!(queue.request(1).replace_entries(&equal, 0, &[ENTRY]), refused(None, Some(size)));
+    assert_eq!(queue.request(1).replace_entries(&mut equal, 0, &[ENTRY]), refused(None, Some(size)));
     list.write(&[ENTRY]).unwrap();
     let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
     assert_eq!(posted, refused(None, Some(size)));
-    assert_eq!(queue.request(1).replace_entries_by_pointer(&equal, 0, &list), refused(None, Some(size)));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mut equal, 0, &list), refused(None, Some(size)));
     list.write_ksm(other, &[KsmEntry::default()]).unwrap();
     let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
     assert_eq!(posted, refused(Some(other), Some(size)));
     let posted = queue.request(1).configure_mkey_by_pointer(&mut plain, &for_plain, &mut list);
     assert_eq!(posted, refused(Some(other), None));
-    assert_eq!(queue.request(1).replace_entries_by_pointer(&plain, 0, &list), refused(Some(other), None));
+    assert_eq!(queue.request(1).replace_entries_by_pointer(&mut plain, 0, &list), refused(Some(other), None));
     assert_eq!(
         posted.unwrap_err().to_string(),
         "the layout has entries of 8192 bytes each, the mkey is for entries of their own lengths"
@@ -417,7 +446,7 @@ fn m83_other_entries_than_the_mkey_was_created_for_are_refused() {
     list.write_ksm(size, &[KsmEntry::default(); 17]).unwrap();
     let posted = queue.request(1).configure_mkey_by_pointer(&mut equal, &for_equal, &mut list);
     assert_eq!(posted, Err(ConfigError::TooManyEntries { max: 16 }.into()));
-    let posted = queue.request(1).replace_entries(&equal, 20, &[]);
+    let posted = queue.request(1).replace_entries(&mut equal, 20, &[]);
     assert_eq!(posted, Err(ConfigError::TooManyEntries { max: 16 }.into()));
     assert_eq!(([equal, plain], queue.producer()), (before, 0));
 
