@@ -281,7 +281,8 @@ fn m84_entries_that_were_replaced_count() {
     let mut memory = [Wqebb::ZERO; 4];
     let mut list = RegisteredList::new(&mut memory, LIST, KEY).unwrap();
     // Past the end, within it, and up to within a block.
-    for (first, count, end) in [(4, 8, 12), (8, 4, 12), (0, 4, 8), (4, 4, 8), (4, 2, 6), (0, 5, 5), (8, 1, 9)]
+    for (first, count, end) in
+        [(4, 8, 12), (8, 4, 12), (0, 4, 8), (4, 4, 8), (4, 2, 6), (0, 5, 5), (8, 1, 9), (12, 0, 8)]
     {
         list.write(&[ENTRY; 8][..count]).unwrap();
         for by_pointer in [false, true] {
