@@ -99,7 +99,9 @@ pub fn deliberate(refusal: &Refusal, overlaps: bool) -> Option<&'static str> {
             Some("deliberate: copy mask without a wire domain")
         }
         Refusal::Configure { error: PostError::Config(error), asked } => match error {
-            ConfigError::TooManyEntries { .. } if asked.interleaved_to_the_brim => {
+            ConfigError::TooManyEntries { max }
+                if asked.interleaved_to_the_brim && asked.entries.len() == *max as usize + 1 =>
+            {
                 Some("deliberate: interleaved layout without room for its header")
             }
             ConfigError::EntryLength { index, length }
