@@ -30,7 +30,7 @@
 //! # Ok::<(), mlx5_mkey::types::OutOfRange>(())
 //! ```
 
-// Functions of 50 lines at most (clippy.toml), tests apart.
+// Functions of 50 lines at most (.clippy.toml), tests apart.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod access;

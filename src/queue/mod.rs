@@ -32,7 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Functions of 50 lines at most (clippy.toml), tests apart.
+// Functions of 50 lines at most (.clippy.toml), tests apart.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 mod arm;

@@ -29,7 +29,7 @@
 //! }
 //! ```
 
-// Functions of 50 lines at most (clippy.toml), tests apart.
+// Functions of 50 lines at most (.clippy.toml), tests apart.
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 
 pub(crate) mod bsf;

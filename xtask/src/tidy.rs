@@ -147,7 +147,6 @@ const TOP: &[&str] = &[
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
-    "clippy.toml",
     "hil-tests",
     "linker",
     "rustfmt.toml",
