@@ -24,8 +24,8 @@ pub const MLX5MK_POOL_UPDATE_TAG: u32 = 2;
 pub const MLX5MK_POOL_REMOTE_INVALIDATE: u32 = 4;
 /// Reads and writes through the mkeys may pass one another.
 pub const MLX5MK_POOL_RELAXED_ORDERING: u32 = 8;
-/// Configurations write no more than changes, as those of SPDK's `lib/mlx5` do, byte for byte: not the tag, which stays as the mkey was
-/// made with also beside MLX5MK_POOL_UPDATE_TAG, and rights only where they are given (`access` has those from the start).
+/// Configurations write only what changes, byte for byte as SPDK's `lib/mlx5` does. The tag stays what it was when the mkey was made, even
+/// with MLX5MK_POOL_UPDATE_TAG. Rights are written where a configuration gives them; `access` has those from the start.
 pub const MLX5MK_POOL_MINIMAL: u32 = 16;
 
 /// The memory side of an mkey.
@@ -59,7 +59,7 @@ pub struct PoolSpec {
     /// PSVs that all mkeys of the pool share, in whose protection domain they are; NULL: each has its own, as those of a store have.
     pub psvs: *const Psvs,
     /// Rights that the mkeys have from the start, MLX5MK_LOCAL_WRITE and others; reading by the owner is always one. For configurations
-    /// that give none, as those of MLX5MK_POOL_MINIMAL need not.
+    /// that give none, as those of MLX5MK_POOL_MINIMAL need not while the state of the mkey is known.
     pub access: u32,
 }
 

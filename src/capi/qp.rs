@@ -21,7 +21,7 @@ pub const MLX5MK_QP_DRAIN_ON_SIGNATURE_ERROR: u32 = 2;
 
 /// Requests may copy memory of this side (MLX5MK_OP_MEMCPY), which not every device can.
 pub const MLX5MK_QP_MEMCPY: u32 = 4;
-/// Requests that are published alone go to the device with the doorbell (BlueFlame), which need not read them from memory then.
+/// A request that is published alone goes to the device with the doorbell (BlueFlame): the device need not read it from memory.
 pub const MLX5MK_QP_BLUE_FLAME: u32 = 8;
 
 /// What a queue pair is to be like. What is 0 has its default.

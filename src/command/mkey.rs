@@ -73,7 +73,8 @@ pub struct MkeyFeatures {
     pub relaxed_ordering_write: bool,
     /// Reads through it may pass writes.
     pub relaxed_ordering_read: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose configurations
+    /// need not give them while the state of the mkey is known.
     pub access: Access,
     /// How much configurations will write. Changes no byte of the command; see [`MkeyAttributes::form`].
     pub form: UmrForm,

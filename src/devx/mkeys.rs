@@ -22,7 +22,8 @@ use std::vec::Vec;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MkeySpec<'c> {
-    /// Translation entries; an interleaved layout takes one for its header.
+    /// Translation entries of 16 bytes, as many as [`GeneralCapabilities::max_umr_entries`] at most; an interleaved layout takes one for
+    /// its header.
     pub max_entries: u32,
     /// Block signatures, whose errors arrive at this completion queue, of which one entry is set aside. It must be that of the
     /// queue pairs that the mkey is used with (with two of them, errors in what is sent arrive at that of the send queue, in what
@@ -37,7 +38,8 @@ pub struct MkeySpec<'c> {
     /// Writes through it may pass one another, and reads pass writes where the device can do that as well (kernel
     /// `mlx5e_mkey_set_relaxed_ordering`).
     pub relaxed_ordering: bool,
-    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], which need not give them again.
+    /// Rights that it has from the start, beside reading by the owner: for [`UmrForm::Minimal`], whose configurations
+    /// need not give them while the state of the mkey is known.
     pub access: Access,
     /// How much configurations write.
     pub form: UmrForm,
