@@ -97,7 +97,7 @@ impl CryptoReport {
         if !self.general.crypto {
             return KeyImport::Unavailable("the device does not encrypt");
         }
-        if self.general.crypto && self.general.xts_tweak_inc_64 {
+        if self.general.xts_tweak_inc_64 {
             return KeyImport::Unavailable(
                 "its tweaks grow by 2^64 (aes_xts_tweak_inc_64), which can be switched off",
             );

@@ -41,9 +41,7 @@ pub(crate) fn configure_by_pointer(
     let begin = fields.begin + (1 << 16) + POINTER_BLOCKS as u64 - inline.umr_blocks as u64;
     inline.write(&mut scratch, ControlFields { begin, ..fields }, mkey, psvs)?;
     let length = list.length();
-    if length > prepared.max_length {
-        return Err(prepared.too_long(length));
-    }
+    prepared.check_length(length)?;
     inline.finish(&mut scratch, mkey, length)?;
     let [[ctrl, umr @ ..], context, ..] = &mut scratch;
     let own = if psvs == 0 { fields } else { fields.silent() };

@@ -355,7 +355,7 @@ impl PreparedConfig {
 
     /// Names the limit that a length exceeds.
     #[cold]
-    pub(super) fn too_long(&self, length: u64) -> ConfigError {
+    fn too_long(&self, length: u64) -> ConfigError {
         match (&self.config.crypto, self.kind.crypto) {
             (Some(crypto), Some(XtsEngine::SingleBlock)) => {
                 let length = u32::try_from(length).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! What is known of all mutants.
 
-use crate::mutant::PARTS;
+use crate::mutant::{Mutant, PARTS};
 use crate::results::{self, Outcome, Results};
 use std::collections::BTreeMap;
 
@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 /// # Errors
 /// The source cannot be read.
 pub(crate) fn all(results: &Results) -> Result<(), String> {
-    let rows = || results.iter().flat_map(|(file, source)| source.rows.iter().map(move |row| (file, row)));
-    for (file, (mutant, outcome)) in rows() {
+    for (file, mutant, outcome) in rows(results) {
         let place = format!("{file}:{mutant}");
         match outcome {
             Outcome::Survived(reason) if reason.is_empty() => println!("survived, no reason: {place}"),
@@ -44,10 +43,10 @@ pub(crate) fn all(results: &Results) -> Result<(), String> {
     );
     for part in PARTS {
         let of_part = |file: &str| file.starts_with(&format!("{}/", part.folder));
-        let counts = Counts::of(rows().filter(|(file, _)| of_part(file)).map(|(_, (_, outcome))| outcome));
+        let counts = Counts::of(rows(results).filter(|(file, ..)| of_part(file)));
         println!("{:<8} {counts}", part.name);
     }
-    let counts = Counts::of(rows().map(|(_, (_, outcome))| outcome));
+    let counts = Counts::of(rows(results));
     println!("{:<8} {counts}", "all");
     if !stale.is_empty() {
         println!(
@@ -64,14 +63,20 @@ pub(crate) fn all(results: &Results) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns all mutants, with their files and what is known of them.
+fn rows(results: &Results) -> impl Iterator<Item = (&str, &Mutant, &Outcome)> {
+    results.iter().flat_map(|(file, source)| {
+        source.rows.iter().map(move |(mutant, outcome)| (file.as_str(), mutant, outcome))
+    })
+}
+
 /// Returns what of the results is less than was promised: survivors without a reason, and fewer caught than [`LEAST`].
 pub(crate) fn faults(results: &Results) -> Vec<String> {
-    let rows = || results.iter().flat_map(|(file, source)| source.rows.iter().map(move |row| (file, row)));
-    let unexplained = rows().filter(|(_, (_, outcome))| *outcome == Outcome::Survived(String::new()));
+    let unexplained = rows(results).filter(|(.., outcome)| **outcome == Outcome::Survived(String::new()));
     let mut faults: Vec<_> = unexplained
-        .map(|(file, (mutant, _))| format!("{file}:{mutant}: survived, and nobody says why"))
+        .map(|(file, mutant, _)| format!("{file}:{mutant}: survived, and nobody says why"))
         .collect();
-    let (caught, of) = Counts::of(rows().map(|(_, (_, outcome))| outcome)).ratio();
+    let (caught, of) = Counts::of(rows(results)).ratio();
     if caught * 100 < of * LEAST {
         faults.push(format!("{caught} of {of} are caught: less than {LEAST} %"));
     }
@@ -102,9 +107,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Self {
+    fn of<'r>(rows: impl Iterator<Item = (&'r str, &'r Mutant, &'r Outcome)>) -> Self {
         let mut counts = Self::default();
-        for outcome in outcomes {
+        for (.., outcome) in rows {
             match outcome {
                 Outcome::Open(0) | Outcome::Alone => counts.open += 1,
                 Outcome::Open(_) => counts.passed += 1,

@@ -401,23 +401,13 @@ impl Board for SoftBoard {
     }
 
     fn create_dek(&mut self, spec: DekSpec<'_>) -> DekId {
-        if self.factory.is_some() {
-            let wrapped = self.wrap(spec);
-            return self.load_wrapped(&wrapped).expect("create DEK");
-        }
-        self.load(KeyMaterial::Plaintext(&spec.bytes()), spec.bytes().len()).expect("create DEK")
+        let bytes = self.key_bytes(spec);
+        self.load(self.material(&bytes), spec.bytes().len()).expect("create DEK")
     }
 
     fn replace_dek(&mut self, dek: DekId, spec: DekSpec<'_>) -> Result<(), String> {
-        let (plain, wrapped);
-        let key = if self.factory.is_some() {
-            wrapped = self.wrap(spec);
-            KeyMaterial::Wrapped { bytes: &wrapped, login: self.login() }
-        } else {
-            plain = spec.bytes();
-            KeyMaterial::Plaintext(&plain)
-        };
-        let attributes = self.dek_attributes(key, spec.bytes().len())?;
+        let bytes = self.key_bytes(spec);
+        let attributes = self.dek_attributes(self.material(&bytes), spec.bytes().len())?;
         self.device.modify_dek(dek.get(), attributes).map_err(|error| error.to_string())
     }
 
@@ -525,9 +515,18 @@ impl SoftBoard {
         Ok(DekId::from_low_bits(number))
     }
 
-    /// Returns the number of the login. Numbers begin at 1: without a login there is none with this one.
-    fn login(&self) -> u32 {
-        self.login.unwrap_or(0)
+    /// Returns the bytes of a key in the form in which this board takes keys.
+    fn key_bytes(&self, spec: DekSpec<'_>) -> Vec<u8> {
+        if self.factory.is_some() { self.wrap(spec) } else { spec.bytes().to_vec() }
+    }
+
+    /// Returns what the device is given of such bytes.
+    fn material<'k>(&self, bytes: &'k [u8]) -> KeyMaterial<'k> {
+        match self.factory {
+            // Numbers begin at 1: without a login there is none with this one.
+            Some(_) => KeyMaterial::Wrapped { bytes, login: self.login.unwrap_or(0) },
+            None => KeyMaterial::Plaintext(bytes),
+        }
     }
 
     fn dek_attributes<'k>(
@@ -578,7 +577,6 @@ impl Commissioned for SoftBoard {
     }
 
     fn load_wrapped(&mut self, wrapped: &[u8]) -> Result<DekId, String> {
-        let login = self.login();
-        self.load(KeyMaterial::Wrapped { bytes: wrapped, login }, wrapped.len().saturating_sub(8))
+        self.load(self.material(wrapped), wrapped.len().saturating_sub(8))
     }
 }
