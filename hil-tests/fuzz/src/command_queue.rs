@@ -32,15 +32,12 @@ const HEARD: u32 = 40;
 /// The most steps of a sequence.
 const STEPS: usize = 12;
 
-pub(crate) fn run(mut input: Input<'_>) {
+pub(crate) fn run(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
     match input.below(4) {
         0 => sequence::<4>(input),
         _ => sequence::<16>(input),
     }
-}
-
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    crate::random()
 }
 
 /// What the device says of itself.

@@ -40,6 +40,7 @@ pub fn functions(target: &Target) -> Option<Functions> {
         "inspect" => Functions { run: inspect::run, seeds: inspect::seeds },
         "completions" => Functions { run: completions::run, seeds: random },
         "replies" => Functions { run: replies::run, seeds: replies::seeds },
+        "command-queue" => Functions { run: command_queue::run, seeds: random },
         "calls" => Functions { run: calls::run, seeds: random },
         "device" => Functions { run: device::run, seeds: random },
         "parsers" => Functions { run: parsers::run, seeds: parsers::seeds },

@@ -1,7 +1,5 @@
-//! Commands: replies of any bytes are read or refused, and requests are encoded into mailboxes of any length. Some inputs are for the
-//! command queue, see [`command_queue`].
+//! Commands: replies of any bytes are read or refused, and requests are encoded into mailboxes of any length.
 
-use crate::command_queue;
 use crate::input::Input;
 use mlx5_mkey::command::*;
 use mlx5_mkey::error::CommandError::{self, MailboxTooShort};
@@ -14,9 +12,6 @@ use std::fmt::Debug;
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let which: u8 = input.any();
-    if which >= QUEUE {
-        return command_queue::run(input);
-    }
     let (room, number): (u16, u32) = (input.any(), input.any());
     let case = Case { room: usize::from(room) % 700, number, reply: input.rest(), note: &|_| {} };
     case.run(which);
@@ -46,9 +41,6 @@ struct Case<'a> {
 
 /// How many cases there are. What is new comes last: what is in a corpus means what it did.
 const COMMANDS: u8 = 50;
-
-/// Inputs whose first byte is at least this are for the command queue.
-const QUEUE: u8 = 0xc0;
 
 impl Case<'_> {
     fn run(&self, which: u8) {
@@ -431,7 +423,7 @@ pub(crate) const KEY: [u8; 64] = {
     key
 };
 
-/// A good reply of each command, all of it zeros, and one whose bits are all set; for the command queue, what it begins with.
+/// A good reply of each command, all of it zeros, and one whose bits are all set.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let reply = |which: u8, fill: u8| {
         let mut bytes = vec![fill; 4200];
@@ -439,7 +431,5 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         bytes[7] = 0;
         bytes
     };
-    let replies = (0..COMMANDS).flat_map(|which| [reply(which, 0), reply(which, 0xff)]);
-    let queues = command_queue::seeds().into_iter().map(|rest| [&[QUEUE], &rest[..]].concat());
-    replies.chain(queues).collect()
+    (0..COMMANDS).flat_map(|which| [reply(which, 0), reply(which, 0xff)]).collect()
 }

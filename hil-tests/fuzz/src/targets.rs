@@ -25,7 +25,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub static ALL: [Target; 7] = [
+pub static ALL: [Target; 8] = [
     Target {
         name: "inspect",
         what: "rings and completion entries back in words",
@@ -38,9 +38,10 @@ pub static ALL: [Target; 7] = [
         part: Part::Core,
         longest: 256,
     },
+    Target { name: "replies", what: "commands: replies, mailboxes", part: Part::Core, longest: 4352 },
     Target {
-        name: "replies",
-        what: "commands: replies, mailboxes, the command queue of a hostile device",
+        name: "command-queue",
+        what: "the command queue of a hostile device",
         part: Part::Core,
         longest: 4352,
     },
