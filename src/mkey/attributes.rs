@@ -190,14 +190,12 @@ pub(crate) struct KindWord(u64);
 pub(crate) enum KindFlag {
     /// Of an mkey: what the device holds is not known.
     StateUnknown = 1,
-    /// Of an mkey: the next configuration has to tell the device the error count.
-    ErrorCountPending = 1 << 1,
     /// Of an mkey: the device cannot write its tag.
-    TagRefused = 1 << 2,
+    TagRefused = 1 << 1,
     /// Of a prepared configuration: it keeps what the request may have to write again.
-    Keeps = 1 << 3,
+    Keeps = 1 << 2,
     /// Of a prepared configuration: the request is finished when it is written, see `UmrRequest::finish`.
-    FinishedLater = 1 << 4,
+    FinishedLater = 1 << 3,
 }
 
 impl KindWord {

@@ -18,7 +18,8 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// Nothing that a change would have to write again.
+    /// Nothing that a change would have to write again. Where the mkey has a count of signature errors to tell, the plan is another
+    /// one only if the signature stays or is a digest: those configurations are planned anew when they are posted.
     pub(crate) const NOTHING: Self =
         Self { signature: SignatureChange::Keep, crypto: None, error_count_pending: false };
 
@@ -62,11 +63,11 @@ impl Plan {
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
         let writes_bsfs = exact_size || changes_bsfs(kind, config);
         check_with_xts(kind, &whole, writes_bsfs)?;
-        let after_error = in_force.error_count_pending;
+        let begins_anew = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
-            SignatureChange::Set(_) => config.signature.signature().is_some() || after_error,
+            SignatureChange::Set(_) => config.signature.signature().is_some() || begins_anew,
             // The BSF starts a digest. Behind an error that does not suffice.
-            SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && after_error,
+            SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && begins_anew,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };
         let bsf_enable = bsf_enable(kind, &whole, writes_bsfs);

@@ -34,6 +34,8 @@ pub struct Mkey {
     key: Key,
     /// Signature errors seen.
     errors_seen: u32,
+    /// The next configuration has to tell the device how many.
+    error_count_pending: bool,
     /// What was set or reset last; `Keep` before the first. Signature errors are read by it also where the state is not known.
     signature: SignatureChange,
     crypto: Option<Crypto>,
@@ -78,6 +80,7 @@ impl Mkey {
             psvs,
             key,
             errors_seen: count.seen,
+            error_count_pending: count.pending,
             signature: SignatureChange::Keep,
             crypto: None,
             kind,
@@ -85,9 +88,6 @@ impl Mkey {
             entries: 0,
             error: None,
         };
-        if count.pending {
-            mkey.kind_word.set(KindFlag::ErrorCountPending);
-        }
         mkey.note_tag();
         mkey
     }
@@ -140,8 +140,7 @@ impl Mkey {
         if self.kind.signature.is_none() {
             return None;
         }
-        let pending = self.kind_word.has(KindFlag::ErrorCountPending);
-        Some(ErrorCount { seen: self.errors_seen, pending })
+        Some(ErrorCount { seen: self.errors_seen, pending: self.error_count_pending })
     }
 
     /// Gives the key another tag. [`Mkey::key`] has it from now on; the device takes it with the next configuration.
@@ -192,7 +191,7 @@ impl Mkey {
         self.note_invalidated();
         if self.kind.signature.is_some() {
             // The request that was to write the count may not have been executed.
-            self.kind_word.set(KindFlag::ErrorCountPending);
+            self.error_count_pending = true;
         }
     }
 
@@ -228,10 +227,9 @@ impl Mkey {
         }
     }
 
-    /// Notes that a request was posted that gave all that was not known, and told the error count: the next one may be written as
-    /// it is prepared.
-    pub(crate) const fn clear_flags(&mut self) {
-        self.kind_word = self.kind_word.without_flags();
+    /// Notes that a request was posted that gave all that was not known: the next one may be written as it is prepared.
+    pub(crate) const fn note_known(&mut self) {
+        self.kind_word.clear(KindFlag::StateUnknown);
     }
 
     const fn is_unknown(&self) -> bool {
@@ -262,9 +260,16 @@ impl Mkey {
         self.psvs.get(domain as usize).copied().unwrap_or_default()
     }
 
-    /// Returns how many signature errors were seen, if the device has to be told.
-    pub(crate) fn pending_error_count(&self) -> Option<u32> {
-        self.kind_word.has(KindFlag::ErrorCountPending).then_some(self.errors_seen)
+    /// Returns whether a configuration has to tell the device how many signature errors were seen.
+    #[inline]
+    pub(crate) const fn error_count_is_pending(&self) -> bool {
+        self.error_count_pending
+    }
+
+    /// Returns how many signature errors were seen, for a configuration that tells the device.
+    pub(crate) const fn take_error_count(&mut self) -> u32 {
+        self.error_count_pending = false;
+        self.errors_seen
     }
 
     /// Refuses a change of entries where no list is in force, or none that is known.
@@ -294,7 +299,7 @@ impl Mkey {
         let in_force = InForce {
             signature: self.signature,
             crypto: self.crypto,
-            error_count_pending: self.kind_word.has(KindFlag::ErrorCountPending),
+            error_count_pending: self.error_count_pending,
         };
         Plan::new(&self.kind, config, &in_force)
     }
@@ -323,7 +328,7 @@ impl Mkey {
             return false;
         }
         self.errors_seen = self.errors_seen.wrapping_add(1);
-        self.kind_word.set(KindFlag::ErrorCountPending);
+        self.error_count_pending = true;
         let signature = &self.signature;
         self.error.get_or_insert_with(|| fault.interpret(signature));
         true

@@ -37,9 +37,10 @@ impl SendRequest<'_, '_> {
         let bsfs = lists::configure_by_pointer(blocks, fields, mkey, prepared, list, psvs)?;
         self.commit(fields.begin, RequestKind::MkeyConfigure, POINTER_BLOCKS, psvs)?;
         lists::write_bsfs(list, prepared, &bsfs);
+        self.tell_error_count(fields.begin, mkey);
         mkey.note_configured(prepared.config(), &Layout::Unchanged, list.length());
         mkey.note_list(list.entries().into(), list.length());
-        mkey.clear_flags();
+        mkey.note_known();
         Ok(())
     }
 

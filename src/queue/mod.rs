@@ -1,7 +1,7 @@
 //! The rings: where work requests go and completions come from.
 //!
 //! Memory for rings and doorbell records is the caller's, and so is the doorbell. Requests are written into free blocks,
-//! and the device learns of them when [`SendQueue::ring_doorbell`] publishes; only cancelling changes blocks that are posted. Rings
+//! and the device learns of them when [`SendQueue::ring_doorbell`] publishes; once they are published, only cancelling changes blocks. Rings
 //! are shared with the device: nothing read from them is trusted.
 //!
 //! ```

@@ -43,9 +43,16 @@ impl<'r> SqProducer<'r> {
         &self.ring
     }
 
-    /// Returns the ring, to change blocks that are committed.
+    /// Returns the ring, to change blocks that are published.
     pub(super) const fn ring_mut(&mut self) -> &mut Ring<'r, Wqebb> {
         &mut self.ring
+    }
+
+    /// Returns a block that is committed and not published, to change it.
+    pub(super) fn unpublished(&mut self, index: u64) -> &mut Block {
+        // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain bytes without alignment.
+        // Nobody else writes it, and a device reads what is published, which takes `self` again: after this borrow.
+        unsafe { &mut *self.ring.block(index) }
     }
 
     /// Returns the first block that is not committed.

@@ -3,13 +3,13 @@
 use super::producer::SqProducer;
 use super::send_config::SendQueueConfig;
 use crate::error::{ConfigError, PostError};
-use crate::mkey::Layout;
+use crate::mkey::{Layout, Mkey};
 use crate::types::Qpn;
 use crate::wire::{
     MAX_WQE_OCTOWORDS, OCTOWORD_BYTES, OCTOWORDS_PER_BLOCK, UMR_HEAD_BLOCKS, WQEBB_BYTES, blocks_of,
 };
 use crate::wqe::control::{self, RequestFlags};
-use crate::wqe::umr::UmrRequest;
+use crate::wqe::umr::{self, UmrRequest};
 use crate::wqe::{MemcpyConfig, Payload};
 use zerocopy::big_endian::U32;
 
@@ -103,6 +103,14 @@ impl<'r> SendState<'r> {
                 PostError::InlineTooLong { length, max }
             }
         }
+    }
+
+    /// Adds the count of an mkey's signature errors to the UMR at block `begin`, which is committed and not published.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_error_count(&mut self, begin: u64, mkey: &mut Mkey) {
+        umr::select_error_count(self.producer.unpublished(begin));
+        umr::write_error_count(self.producer.unpublished(begin + 1), mkey.take_error_count());
     }
 
     /// Begins anew at block 0.

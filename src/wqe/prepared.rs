@@ -114,7 +114,7 @@ impl PreparedConfig {
             return Err(ConfigError::OtherEntries { layout: None, mkey: Some(size) });
         }
         mkey.check_state(&self.config, layout)?;
-        let restarts_digest = self.own_digest().is_some() && mkey.pending_error_count().is_some();
+        let restarts_digest = self.own_digest().is_some() && mkey.error_count_is_pending();
         if !restarts_digest && !self.kind_word.has(KindFlag::Keeps) {
             return Ok(self);
         }

@@ -103,13 +103,14 @@ impl<'a> UmrRequest<'a> {
     }
 
     /// Finishes what [`UmrRequest::write`] has written of an mkey that maps `length` bytes, where few configurations need it: the
-    /// bytes of data in the BSFs of a digest or of a minimal UMR, no tag, and the count of signature errors.
+    /// bytes of data in the BSFs of a digest or of a minimal UMR, the PSV of a digest, and the fields behind the length. A minimal UMR
+    /// has no tag.
     ///
     /// # Errors
     /// [`ConfigError::DigestWithoutData`].
     pub(crate) fn finish(&self, blocks: &mut [Block], mkey: &Mkey, length: u64) -> Result<(), ConfigError> {
         let (head, rest) = blocks.split_at_mut_checked(UMR_HEAD_BLOCKS).unwrap_or_default();
-        if let [_, context] = &mut *head {
+        if let [_, context] = head {
             let context: &mut MkeyContext = transmute_mut!(context);
             if !self.prepared.writes_tag() {
                 context.qpn_mkey = U32::ZERO;
@@ -121,18 +122,18 @@ impl<'a> UmrRequest<'a> {
             let (bsfs, _) = rest.split_at_mut_checked(self.bsf_blocks).unwrap_or_default();
             write_sizes(bsfs, self.prepared, mkey, length)?;
         }
-        if let Some(count) = mkey.pending_error_count() {
-            write_error_count(head, count);
-        }
         Ok(())
     }
 }
 
-/// Adds the count of signature errors, of which the device has the low bit, to a UMR that is written.
-fn write_error_count(blocks: &mut [Block], count: u32) {
-    let [[_, umr @ ..], context] = blocks else { return };
+/// Has the first block of a UMR, which is written, change the count of signature errors.
+pub(crate) fn select_error_count([_, umr @ ..]: &mut Block) {
     let umr: &mut UmrControlSegment = transmute_mut!(umr);
     umr.mkey_mask |= U64::new(MkeyMask::new().with_sig_err(true).into_bits());
+}
+
+/// Adds the count of signature errors, of which the device has the low bit, to the second block.
+pub(crate) fn write_error_count(context: &mut Block, count: u32) {
     let context: &mut MkeyContext = transmute_mut!(context);
     context.flags_pd |= U32::new(FlagsPd::new().with_sig_err_count(count & 1 != 0).into_bits());
 }

@@ -77,7 +77,7 @@ pub(crate) fn test() -> Result<(), String> {
 }
 
 fn help() -> String {
-    let lines = targets::ALL.iter().map(|target| format!("  {:<12} {}\n", target.name, target.what));
+    let lines = targets::ALL.iter().map(|target| format!("  {:<13} {}\n", target.name, target.what));
     format!("{HELP}{}", lines.collect::<String>())
 }
 
@@ -100,14 +100,11 @@ fn fuzz(targets: &[&Target], seconds: u64) -> Result<(), String> {
     let (mut found, mut counts) = (Vec::new(), Vec::new());
     let mut coverage = Coverage::default();
     for (target, ended) in fuzzer.run_all(targets, seconds) {
-        match ended {
-            Ok(executions) => counts.push((target.name, executions)),
-            Err(what) => {
-                println!("{what}");
-                found.push(target.name);
-                continue;
-            }
-        }
+        let Some(executions) = ended else {
+            found.push(target.name);
+            continue;
+        };
+        counts.push((target.name, executions));
         if target.part == Part::Core {
             coverage.add(&fuzzer.reached(target)?);
         }
@@ -190,16 +187,17 @@ impl Fuzzer {
         command
     }
 
-    /// Fuzzes targets, as many at a time as the machine has processors. Returns for each how often it was called, or what
-    /// went wrong.
-    fn run_all<'a>(&self, targets: &[&'a Target], seconds: u64) -> Vec<(&'a Target, Result<u64, String>)> {
+    /// Fuzzes targets, as many at a time as the machine has processors. Prints of each how often it was called, and
+    /// returns it, or prints what it has found.
+    fn run_all<'a>(&self, targets: &[&'a Target], seconds: u64) -> Vec<(&'a Target, Option<u64>)> {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let run = |target: &&'a Target| {
-            let executions = self.run(target, seconds);
-            if let Ok(executions) = executions {
-                println!("{:<13} {executions:>12} executions in {seconds} s", target.name);
+            let ended = self.run(target, seconds);
+            match &ended {
+                Ok(executions) => println!("{:<13} {executions:>12} executions in {seconds} s", target.name),
+                Err(what) => println!("{what}"),
             }
-            (*target, executions)
+            (*target, ended.ok())
         };
         // All take the same time, so that equal shares end together.
         let share = |first| targets.iter().skip(first).step_by(processors).map(run).collect::<Vec<_>>();

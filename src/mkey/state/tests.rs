@@ -33,15 +33,14 @@ fn m3_a_tag_that_the_device_cannot_write_is_refused_when_the_key_is_configured()
 }
 
 #[test]
-fn reporting_the_error_count_leaves_nothing_pending() {
+fn telling_the_error_count_leaves_nothing_pending() {
     let mut mkey = signature_mkey(Key::from_raw(0x0012_3400));
-    let kind_word = KindWord::new(mkey.kind());
-    assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (Some(1), false));
-    mkey.clear_flags();
-    assert_eq!((mkey.pending_error_count(), mkey.kind_word() == kind_word), (None, true));
-    let mut known = mkey.clone();
-    known.clear_flags();
-    assert_eq!(mkey, known);
+    let takes_what_is_prepared = mkey.kind_word() == KindWord::new(mkey.kind());
+    assert_eq!((mkey.error_count_is_pending(), takes_what_is_prepared), (true, true));
+    let known = mkey.clone();
+    mkey.note_known();
+    assert_eq!(mkey, known, "the count stays to be told");
+    assert_eq!((mkey.take_error_count(), mkey.error_count_is_pending()), (1, false));
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     let forgets: [fn(&mut Mkey); 2] = [Mkey::note_invalidated, Mkey::forget];
     for forget in forgets {
         mkey.note_configured(&config, &Layout::List(&[]), 516);
-        mkey.clear_flags();
+        mkey.note_known();
         forget(&mut mkey);
         // Twice: what is known of the old signature outlives it.
         forget(&mut mkey);
@@ -74,11 +73,12 @@ fn an_error_of_data_that_moved_before_is_read_by_the_signature_of_then() {
     }
     // Whether the device has been told the count is not known, but for an invalidation.
     let counts = forgets.map(|forget| {
-        mkey.clear_flags();
+        mkey.note_known();
+        let seen = mkey.take_error_count();
         forget(&mut mkey);
-        mkey.pending_error_count()
+        (seen, mkey.error_count_is_pending())
     });
-    assert_eq!(counts, [None, Some(3)]);
+    assert_eq!(counts, [(3, false), (3, true)]);
     // The next configuration has no signature, and so none to read an error by.
     mkey.note_configured(
         &MkeyConfig { signature: SignatureChange::Reset, ..config },
@@ -94,7 +94,6 @@ fn an_error_under_a_digest_is_read_only_if_it_is_of_the_digest() {
     let mut mkey = signature_mkey(key);
     let digest = SignatureChange::Digest(Digest::wire());
     mkey.note_configured(&MkeyConfig { signature: digest, ..MkeyConfig::UNCHANGED }, &Layout::List(&[]), 100);
-    mkey.clear_flags();
     let fault = SignatureFault {
         mkey: key.index(),
         syndrome: SignatureErrorCqe::SYNDROME_GUARD,

@@ -110,10 +110,10 @@ fn an_mkey_of_another_kind_is_refused() {
         for posted_on in &kinds {
             let fresh = Mkey::new(*posted_on);
             // Known, and nothing pending: what is refused is not refused for that. And not known at all.
-            let (mut without_flags, mut forgotten) = (fresh.clone(), fresh.clone());
-            without_flags.clear_flags();
+            let (mut told, mut forgotten) = (fresh.clone(), fresh.clone());
+            told.take_error_count();
             forgotten.forget();
-            for (mut mkey, known) in [(fresh, true), (without_flags, true), (forgotten, false)] {
+            for (mut mkey, known) in [(fresh, true), (told, true), (forgotten, false)] {
                 if made_for.kind() != posted_on.kind() {
                     assert_eq!(refusal(&mut mkey, &prepared, LIST), ConfigError::OtherKind);
                 } else if whole || known {
