@@ -344,7 +344,7 @@ fn d16_an_invalidated_mkey_wants_everything() {
 }
 
 #[test]
-fn an_mkey_in_a_known_state_is_held_to_the_limits_of_the_queue() {
+fn an_mkey_is_held_to_the_limits_of_the_queue_in_any_state() {
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     // Room for one block of layout or BSFs.
     let config = SendQueueConfig { max_inline_data: 60, ..SendQueueConfig::new(Qpn::default()) };
@@ -360,13 +360,18 @@ fn an_mkey_in_a_known_state_is_held_to_the_limits_of_the_queue() {
         assert_eq!(result, Err(PostError::Config(error)));
     }
     assert_eq!((mkey.length(), queue.producer()), (4, 6));
+    let (access, signature) = (Some(Access::NONE), SignatureChange::Set(BOTH));
+    let prepared = prepare(&signature_mkey(), &MkeyConfig { access, signature, crypto: None });
+    let mut forgotten = signature_mkey();
+    forgotten.forget();
+    for mut mkey in [signature_mkey(), forgotten] {
+        queue.request(3).configure_mkey(&mut mkey, &prepared, &[]).unwrap();
+    }
     // A BSF alone may be too long.
     let (mut ring, record) = (vec![Wqebb::ZERO; 64], DoorbellRecord::new());
     let config = SendQueueConfig { max_inline_data: 28, ..SendQueueConfig::new(Qpn::default()) };
     let witness = Witness { record: &record, seen: Vec::new() };
     let mut queue = Queue::new(config, &mut ring, &record, witness).unwrap();
-    let (access, signature) = (Some(Access::NONE), SignatureChange::Set(BOTH));
-    let prepared = prepare(&signature_mkey(), &MkeyConfig { access, signature, crypto: None });
     let result = queue.request(1).configure_mkey(&mut signature_mkey(), &prepared, &[]);
     assert_eq!(result, Err(PostError::Config(ConfigError::BsfDoesNotFit { bytes: 64, max: 32 })));
 }
