@@ -11,9 +11,11 @@ cargo xtask sanitize [address | valgrind]
 
 Runs the unit tests of the core, the tests of the software device and of the stand-in for the
 kernel, behind the real libmlx5, and the scenarios on the software device and behind libmlx5 with
-AddressSanitizer: no access out of bounds or after the end, no leak (but behind libmlx5: the stand-
-in's tests leave objects of libibverbs behind, scenarios memory that the device may write). Then all
-of them under valgrind, which sees the code of libmlx5 as well. Without a word both.
+AddressSanitizer: no access out of bounds or after the end, and of the core and the software device
+no leak. (The stand-in's tests leave objects of libibverbs behind, and scenarios give memory to their
+device for good. Two tests of the stand-in run under valgrind alone: they load it into programs that
+have no sanitizer in them.) Then all of them under valgrind, which sees the code of libmlx5 as well.
+Without a word both.
 
 The compiler has to come with the sanitizer's library, as rustup's do. The test command does not run
 this: it takes half an hour.
@@ -62,9 +64,10 @@ fn address() -> Result<(), String> {
     if !host.has_library("asan") {
         return Err("the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)".into());
     }
-    // Tests of the stand-in leave objects of libibverbs behind, on purpose or since their programs end.
+    // Scenarios give memory, which a device may still write, to it for good. Tests of the stand-in leave objects of libibverbs
+    // behind, on purpose or since their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");
-    let all = [(CORE, leaks), (DEVICE, leaks), (SCENARIOS, leaks), (STAND_IN_ALONE, no_leaks)];
+    let all = [(CORE, leaks), (DEVICE, leaks), (SCENARIOS, no_leaks), (STAND_IN_ALONE, no_leaks)];
     let run = |mut command: Command, leaks| {
         // The stand-in is loaded before a program that has the sanitizer in itself, and finds it there.
         let flags = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic";
@@ -75,7 +78,6 @@ fn address() -> Result<(), String> {
     };
     all.into_iter().try_for_each(|(tests, leaks)| run(host.cargo("test", tests), leaks))?;
     run(host.cargo("build", BEHIND), no_leaks)?;
-    // Scenarios behind the stand-in keep memory for good that a device may still write.
     run(host.behind(&[]), no_leaks)
 }
 
