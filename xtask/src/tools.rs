@@ -13,7 +13,7 @@ pub struct Tool {
 /// Licences, bans, sources and advisories of the crates that are built in.
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 /// Dependencies that nothing uses.
-pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.14.0" };
+pub const SHEAR: Tool = Tool { name: "cargo-shear", version: "1.13.3" };
 /// Lists small changes of a program that its tests should notice.
 pub const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 

@@ -30,31 +30,32 @@ const REMOTE_WRITE: u8 = 0x40;
 const REMOTE_ATOMIC: u8 = 0x20;
 
 /// A device whose command interface runs, and an object of each kind that others are made of. The host's own queue pairs are not used.
-struct Rig {
+struct Setup {
     host: Host,
     queue: u64,
     uar: u32,
     eq: u32,
 }
 
-impl Rig {
+impl Setup {
     fn new() -> Self {
         let mut host = Host::new();
         while host.device.read_register(0x1fc) >> 31 != 0 {}
         let queue = host.alloc(0x10000);
         host.device.write_register(0x10, (queue >> 32) as u32);
         host.device.write_register(0x14, queue as u32);
-        let mut rig = Self { host, queue, uar: 0, eq: 0 };
-        rig.good(Words::new(0x104, 16));
-        let pages = rig.host.alloc(155 << 12);
+        let mut setup = Self { host, queue, uar: 0, eq: 0 };
+        setup.good(Words::new(0x104, 16));
+        let pages = setup.host.alloc(155 << 12);
         let words = Words::new(0x108, 0x10 + 155 * 8).u16(6, 1).u32(8, 7).u32(0xc, 155);
-        rig.good((0..155).fold(words, |words, page| words.u64(0x10 + 8 * page, pages + 4096 * page as u64)));
-        rig.good(Words::new(0x102, 16));
-        rig.host.pd = rig.good(Words::new(0x800, 16));
-        rig.uar = rig.good(Words::new(0x802, 16));
-        let eq = rig.eq(6);
-        rig.eq = rig.good(eq);
-        rig
+        setup
+            .good((0..155).fold(words, |words, page| words.u64(0x10 + 8 * page, pages + 4096 * page as u64)));
+        setup.good(Words::new(0x102, 16));
+        setup.host.pd = setup.good(Words::new(0x800, 16));
+        setup.uar = setup.good(Words::new(0x802, 16));
+        let eq = setup.eq(6);
+        setup.eq = setup.good(eq);
+        setup
     }
 
     /// Gives a command, and returns the number of the object that it has made, or its status.
@@ -214,167 +215,167 @@ fn dek(pd: u32, size: u8, flags: u8, key: &[u8]) -> Words {
 
 #[test]
 fn each_object_is_destroyed_once_and_not_while_it_is_used() {
-    let mut rig = Rig::new();
-    let queue = rig.made_qp();
-    let mkey = rig.good(umr_mkey(rig.host.pd, 0, 0x82, 0, 0));
-    let psv = Words::new(0x600, 16).u8(8, 1 << 4).u24(9, rig.host.pd);
-    let entry = Posted::new(rig.queue, &psv.0, 32).give(&mut rig.host.device);
+    let mut setup = Setup::new();
+    let queue = setup.made_qp();
+    let mkey = setup.good(umr_mkey(setup.host.pd, 0, 0x82, 0, 0));
+    let psv = Words::new(0x600, 16).u8(8, 1 << 4).u24(9, setup.host.pd);
+    let entry = Posted::new(setup.queue, &psv.0, 32).give(&mut setup.host.device);
     assert_eq!(entry[0x20], 0);
     let mut psv = [0; 4];
-    rig.host.device.memory().read(rig.queue + 0x4000, &mut psv).unwrap();
+    setup.host.device.memory().read(setup.queue + 0x4000, &mut psv).unwrap();
     let psv = u32::from_be_bytes(psv);
-    assert!(rig.host.device.query_psv(psv).is_ok());
-    let dek = rig.good(dek(rig.host.pd, 0, 3, &XTS_KEY));
-    rig.refused(named(0x801, rig.host.pd), IN_USE, "a domain with objects in it");
-    rig.refused(named(0x401, queue.send_cq.cqn), IN_USE, "a queue pair's CQ");
+    assert!(setup.host.device.query_psv(psv).is_ok());
+    let dek = setup.good(dek(setup.host.pd, 0, 3, &XTS_KEY));
+    setup.refused(named(0x801, setup.host.pd), IN_USE, "a domain with objects in it");
+    setup.refused(named(0x401, queue.send_cq.cqn), IN_USE, "a queue pair's CQ");
     let objects = [
         ("DEK", Words::new(0xa03, 16).u16(6, 0xc).u32(8, dek)),
         ("PSV", named(0x601, psv)),
         ("mkey", named(0x202, mkey)),
         ("QP", named(0x501, queue.qpn)),
         ("CQ", named(0x401, queue.recv_cq.cqn)),
-        ("EQ", named(0x302, rig.eq)),
-        ("UAR", named(0x803, rig.uar)),
-        ("PD", named(0x801, rig.host.pd)),
+        ("EQ", named(0x302, setup.eq)),
+        ("UAR", named(0x803, setup.uar)),
+        ("PD", named(0x801, setup.host.pd)),
     ];
     for (what, destroy) in objects {
-        rig.good(destroy.clone());
-        rig.refused(destroy, BAD_RESOURCE, what);
+        setup.good(destroy.clone());
+        setup.refused(destroy, BAD_RESOURCE, what);
     }
-    assert!(rig.host.device.query(queue.qpn).is_err());
-    assert!(rig.host.device.query_mkey(MkeyIndex::from_low_bits(mkey)).is_err());
-    assert!(rig.host.device.query_psv(psv).is_err());
+    assert!(setup.host.device.query(queue.qpn).is_err());
+    assert!(setup.host.device.query_mkey(MkeyIndex::from_low_bits(mkey)).is_err());
+    assert!(setup.host.device.query_psv(psv).is_err());
 }
 
 /// DEKs are the only objects that have no commands of their own (`general_obj_types`).
 #[test]
 fn objects_of_other_types_are_refused() {
-    let mut rig = Rig::new();
-    let create = dek(rig.host.pd, 0, 3, &XTS_KEY);
-    let number = rig.good(create.clone());
+    let mut setup = Setup::new();
+    let create = dek(setup.host.pd, 0, 3, &XTS_KEY);
+    let number = setup.good(create.clone());
     for kind in [0, 0xb, 0xd, 0x1f, 0x100c] {
-        rig.refused(create.clone().u16(6, kind), BAD_OPCODE, "made");
-        rig.refused(Words::new(0xa03, 16).u16(6, kind).u32(8, number), BAD_OPCODE, "destroyed");
+        setup.refused(create.clone().u16(6, kind), BAD_OPCODE, "made");
+        setup.refused(Words::new(0xa03, 16).u16(6, kind).u32(8, number), BAD_OPCODE, "destroyed");
     }
-    rig.good(Words::new(0xa03, 16).u16(6, 0xc).u32(8, number));
+    setup.good(Words::new(0xa03, 16).u16(6, 0xc).u32(8, number));
 }
 
 /// UAR pages and EQs have numbers of their own; those of UARs begin behind the registers.
 #[test]
 fn numbers_are_used_up_and_given_back() {
-    let mut rig = Rig::new();
-    assert_eq!((rig.uar, rig.eq), (0x10, 1));
-    let mut uars: Vec<u32> = (1..0xf0).map(|_| rig.good(Words::new(0x802, 16))).collect();
+    let mut setup = Setup::new();
+    assert_eq!((setup.uar, setup.eq), (0x10, 1));
+    let mut uars: Vec<u32> = (1..0xf0).map(|_| setup.good(Words::new(0x802, 16))).collect();
     uars.sort_unstable();
     assert_eq!(uars, (0x11..0x100).collect::<Vec<_>>());
-    rig.refused(Words::new(0x802, 16), NO_RESOURCES, "no UAR left");
-    rig.good(named(0x803, 0x42));
-    assert_eq!(rig.good(Words::new(0x802, 16)), 0x42);
+    setup.refused(Words::new(0x802, 16), NO_RESOURCES, "no UAR left");
+    setup.good(named(0x803, 0x42));
+    assert_eq!(setup.good(Words::new(0x802, 16)), 0x42);
 }
 
 #[test]
 fn a_queue_is_on_pages_that_follow_each_other() {
-    let mut rig = Rig::new();
+    let mut setup = Setup::new();
     // Of each kind one whose ring has more than one page.
-    let eq = rig.eq(7);
-    let (cq, _) = rig.cq(7);
-    let (qp, _) = rig.qp();
+    let eq = setup.eq(7);
+    let (cq, _) = setup.cq(7);
+    let (qp, _) = setup.qp();
     for (words, log_page) in [(eq, 0x28), (cq, 0x28), (qp, QPC + 0x14)] {
         let first = u64::from_be_bytes(words.0[PAGES..PAGES + 8].try_into().unwrap());
         let count = (words.0.len() - PAGES) / 8;
         assert!(count > 1);
         let last = PAGES + 8 * (count - 1);
         let why = format!("opcode {:x?}", &words.0[..2]);
-        rig.refused(without_page(words.clone()), BAD_INPUT_LENGTH, &why);
-        rig.refused(words.clone().u64(last, first), BAD_PARAMETER, &why);
-        rig.refused(words.clone().u64(last, first + 4096 * count as u64), BAD_PARAMETER, &why);
-        rig.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
+        setup.refused(without_page(words.clone()), BAD_INPUT_LENGTH, &why);
+        setup.refused(words.clone().u64(last, first), BAD_PARAMETER, &why);
+        setup.refused(words.clone().u64(last, first + 4096 * count as u64), BAD_PARAMETER, &why);
+        setup.refused(words.clone().u64(last, first + 1), BAD_PARAMETER, &why);
         // All of them where there is no memory, or between pages.
         for shift in [1 << 40, 64, 2048] {
             let shifted = (0..count).fold(words.clone(), |words, page| {
                 words.u64(PAGES + 8 * page, first + shift + 4096 * page as u64)
             });
-            rig.refused(shifted, BAD_PARAMETER, &why);
+            setup.refused(shifted, BAD_PARAMETER, &why);
         }
         // One page of 8 or 16 KiB instead, where such a page begins.
         for log in [1, 2] {
             let mut words = words.clone().u8(log_page, log);
             let bytes = 4096 << log;
-            let bigger = rig.entries(10).next_multiple_of(bytes);
-            rig.host.put(bigger + 63, &[1]);
+            let bigger = setup.entries(10).next_multiple_of(bytes);
+            setup.host.put(bigger + 63, &[1]);
             words.0.truncate(PAGES);
             let listed = (4096 * count).div_ceil(bytes as usize) as u64;
             let paged = |words: &Words, from: u64| {
                 (0..listed).fold(words.clone(), |words, page| with_page(words, from + page * bytes))
             };
-            rig.refused(paged(&words, bigger + 4096), BAD_PARAMETER, &why);
-            rig.good(paged(&words, bigger));
+            setup.refused(paged(&words, bigger + 4096), BAD_PARAMETER, &why);
+            setup.good(paged(&words, bigger));
         }
         // More pages than it needs.
-        rig.good(with_page(words.clone(), first + 4096 * count as u64));
+        setup.good(with_page(words.clone(), first + 4096 * count as u64));
     }
 }
 
 #[test]
 fn an_event_queue_has_a_uar_and_entries_of_the_device() {
-    let mut rig = Rig::new();
-    let good = rig.eq(6);
-    rig.refused(good.clone().u24(0x1d, rig.uar + 1), BAD_RESOURCE, "no such UAR");
+    let mut setup = Setup::new();
+    let good = setup.eq(6);
+    setup.refused(good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE, "no such UAR");
     let ring = u64::from_be_bytes(good.0[PAGES..PAGES + 8].try_into().unwrap());
-    rig.host.put(ring + 63, &[0]);
-    rig.refused(good.clone(), BAD_PARAMETER, "an entry that looks like an event");
-    rig.host.put(ring + 63, &[1]);
-    assert_eq!(rig.give(good), Ok(rig.eq + 1));
+    setup.host.put(ring + 63, &[0]);
+    setup.refused(good.clone(), BAD_PARAMETER, "an entry that looks like an event");
+    setup.host.put(ring + 63, &[1]);
+    assert_eq!(setup.give(good), Ok(setup.eq + 1));
 }
 
 #[test]
 fn a_completion_queue_has_good_fields() {
-    let mut rig = Rig::new();
-    let (good, ring) = rig.cq(4);
+    let mut setup = Setup::new();
+    let (good, ring) = setup.cq(4);
     let cases = [
         ("`dbr_umem_valid`", good.clone().u8(0x10, 2), BAD_PARAMETER),
         ("`cqe_sz` 1", good.clone().u8(0x11, 0x20), BAD_PARAMETER),
         ("`cqe_sz` 4", good.clone().u8(0x11, 0x80), BAD_PARAMETER),
         ("`cq_umem_valid`", good.clone().u8(0x5c, 0x80), BAD_PARAMETER),
-        ("no such UAR", good.clone().u24(0x1d, rig.uar + 1), BAD_RESOURCE),
-        ("no such EQ", good.clone().u32(0x24, rig.eq + 1), BAD_RESOURCE),
+        ("no such UAR", good.clone().u24(0x1d, setup.uar + 1), BAD_RESOURCE),
+        ("no such EQ", good.clone().u32(0x24, setup.eq + 1), BAD_RESOURCE),
         ("a record between records", good.clone().u64(0x48, ring.record + 4), BAD_PARAMETER),
         ("a record that is no memory", good.clone().u64(0x48, 0x1000), BAD_PARAMETER),
     ];
     for (why, words, status) in cases {
-        rig.refused(words, status, why);
+        setup.refused(words, status, why);
     }
-    rig.good(good);
+    setup.good(good);
 }
 
 /// `oi`: of completions that the host does not take, one queue fails, and the other goes on.
 #[test]
 fn a_completion_queue_ignores_overruns_if_asked() {
     for ignores in [false, true] {
-        let mut rig = Rig::new();
-        let (words, ring) = rig.cq(1);
-        let cqn = rig.good(words.u8(0x11, if ignores { 2 } else { 0 }));
-        let (words, queue) = rig.qp();
-        let qpn = rig.good(words.u24(QPC + 0x7d, cqn));
-        rig.good(to_init(qpn, 0));
-        rig.good(to_receive(qpn, qpn));
-        rig.good(to_send(qpn, 7));
-        rig.host.q[A] = Queue { qpn, ..queue };
-        (0..5).for_each(|_| _ = rig.host.post(A, Wqe::new(Opcode::NOP, 0)));
-        rig.host.ring(A);
-        let (events, producer) = (rig.host.device.take_events(), rig.host.device.cq_producer(cqn));
+        let mut setup = Setup::new();
+        let (words, ring) = setup.cq(1);
+        let cqn = setup.good(words.u8(0x11, if ignores { 2 } else { 0 }));
+        let (words, queue) = setup.qp();
+        let qpn = setup.good(words.u24(QPC + 0x7d, cqn));
+        setup.good(to_init(qpn, 0));
+        setup.good(to_receive(qpn, qpn));
+        setup.good(to_send(qpn, 7));
+        setup.host.q[A] = Queue { qpn, ..queue };
+        (0..5).for_each(|_| _ = setup.host.post(A, Wqe::new(Opcode::NOP, 0)));
+        setup.host.ring(A);
+        let (events, producer) = (setup.host.device.take_events(), setup.host.device.cq_producer(cqn));
         let expected = if ignores { (vec![], Ok(5)) } else { (vec![Event::CqError(cqn)], Ok(2)) };
         assert_eq!((events, producer), expected);
         // The fifth is in the first entry, of the third lap.
-        let counter = rig.host.get(ring.address + 60, 2);
+        let counter = setup.host.get(ring.address + 60, 2);
         assert_eq!(counter, if ignores { [0, 4] } else { [0, 0] });
     }
 }
 
 #[test]
 fn a_queue_pair_has_good_fields() {
-    let mut rig = Rig::new();
-    let (good, queue) = rig.qp();
+    let mut setup = Setup::new();
+    let (good, queue) = setup.qp();
     let record = queue.attributes.doorbell_record;
     let cases = [
         ("`st` UC", good.clone().u8(QPC + 1, 1), BAD_PARAMETER),
@@ -383,7 +384,7 @@ fn a_queue_pair_has_good_fields() {
         ("`wq_umem_valid`", good.clone().u8(0x10c, 0x80), BAD_PARAMETER),
         ("`rq_type` SRQ", good.clone().u8(QPC + 0xac, 1), BAD_PARAMETER),
         ("no such domain", good.clone().u24(QPC + 0x5, 0x77), BAD_RESOURCE),
-        ("no such UAR", good.clone().u24(QPC + 0xd, rig.uar + 1), BAD_RESOURCE),
+        ("no such UAR", good.clone().u24(QPC + 0xd, setup.uar + 1), BAD_RESOURCE),
         ("no such CQ", good.clone().u24(QPC + 0x7d, 0x77), BAD_RESOURCE),
         ("no such receive CQ", good.clone().u24(QPC + 0x9d, 0x77), BAD_RESOURCE),
         ("receives, and CQ 0", good.clone().u24(QPC + 0x9d, 0), BAD_RESOURCE),
@@ -392,38 +393,38 @@ fn a_queue_pair_has_good_fields() {
         ("a record that is no memory", good.clone().u64(QPC + 0xa0, 0x1000), BAD_PARAMETER),
     ];
     for (why, words, status) in cases {
-        rig.refused(words, status, why);
+        setup.refused(words, status, why);
     }
-    rig.good(good);
+    setup.good(good);
 }
 
 /// Without a receive queue the send ring is the first, and a receive CQ need not be there, but is kept where it is named.
 #[test]
 fn a_queue_pair_may_do_without_receives() {
-    let mut rig = Rig::new();
-    let (words, queue) = rig.qp();
+    let mut setup = Setup::new();
+    let (words, queue) = setup.qp();
     let words = without_page(words).u8(QPC + 0x9, 0).u8(QPC + 0xac, 3);
-    let qpn = rig.good(words.clone());
-    rig.refused(named(0x401, queue.recv_cq.cqn), IN_USE, "its receive CQ");
-    rig.good(named(0x501, qpn));
-    let qpn = rig.good(words.u24(QPC + 0x9d, 0));
-    rig.good(named(0x401, queue.recv_cq.cqn));
-    rig.good(to_init(qpn, 0));
-    rig.good(to_receive(qpn, qpn));
-    rig.good(to_send(qpn, 7));
+    let qpn = setup.good(words.clone());
+    setup.refused(named(0x401, queue.recv_cq.cqn), IN_USE, "its receive CQ");
+    setup.good(named(0x501, qpn));
+    let qpn = setup.good(words.u24(QPC + 0x9d, 0));
+    setup.good(named(0x401, queue.recv_cq.cqn));
+    setup.good(to_init(qpn, 0));
+    setup.good(to_receive(qpn, qpn));
+    setup.good(to_send(qpn, 7));
     let attributes = QpAttributes { sq: queue.receives_at(), ..queue.attributes };
-    rig.host.q[A] = Queue { qpn, attributes, ..queue };
-    rig.host.post(A, Wqe::new(Opcode::NOP, 0));
-    rig.host.ring(A);
-    rig.host.good(A);
+    setup.host.q[A] = Queue { qpn, attributes, ..queue };
+    setup.host.post(A, Wqe::new(Opcode::NOP, 0));
+    setup.host.ring(A);
+    setup.host.good(A);
 }
 
 /// Both rings go round, and completions name what they are about.
 #[test]
 fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
-    let mut rig = Rig::new();
-    rig.connect(0, 7);
-    let host = &mut rig.host;
+    let mut setup = Setup::new();
+    setup.connect(0, 7);
+    let host = &mut setup.host;
     for round in 0..3 << LOG_BLOCKS {
         let data = pattern(40, round as u8);
         let ((from, source), (to, target)) = (host.filled(&data), host.region(40, Access::ALL));
@@ -442,34 +443,34 @@ fn a_queue_pair_that_a_command_has_made_sends_and_receives() {
 /// INIT, RTR and RTS in this order; each state that is skipped is refused, and leaves the queue pair where it is.
 #[test]
 fn states_of_a_queue_pair_follow_each_other() {
-    let mut rig = Rig::new();
-    let Queue { qpn, .. } = rig.made_qp();
+    let mut setup = Setup::new();
+    let Queue { qpn, .. } = setup.made_qp();
     let steps = [to_init(qpn, 0), to_receive(qpn, qpn), to_send(qpn, 0)];
     let states = [QpState::Reset, QpState::Init, QpState::ReadyToReceive, QpState::ReadyToSend];
     for (at, state) in states.into_iter().enumerate() {
         for (step, words) in steps.iter().enumerate().filter(|(step, _)| *step != at) {
-            rig.refused(words.clone(), BAD_QP_STATE, &format!("step {step} in {state:?}"));
+            setup.refused(words.clone(), BAD_QP_STATE, &format!("step {step} in {state:?}"));
         }
         if state == QpState::Init {
             // `fl` is not set: the peer is of another device.
-            rig.refused(steps[1].clone().u8(QPC + 0x18, 0x7f), BAD_PARAMETER, "no loopback");
+            setup.refused(steps[1].clone().u8(QPC + 0x18, 0x7f), BAD_PARAMETER, "no loopback");
         }
-        assert_eq!(rig.state(qpn), state);
+        assert_eq!(setup.state(qpn), state);
         if let Some(step) = steps.get(at) {
-            rig.good(step.clone());
+            setup.good(step.clone());
         }
     }
     for (opcode, state) in [(0x507, QpState::Error), (0x50a, QpState::Reset)] {
-        rig.good(named(opcode, qpn));
-        assert_eq!(rig.state(qpn), state);
-        rig.refused(named(opcode, qpn + 1), BAD_RESOURCE, "no such queue pair");
+        setup.good(named(opcode, qpn));
+        assert_eq!(setup.state(qpn), state);
+        setup.refused(named(opcode, qpn + 1), BAD_RESOURCE, "no such queue pair");
     }
 }
 
 /// `rre`, `rwe` and `rae`: what the peer may ask for, each alone.
 #[test]
 fn a_peer_has_the_rights_that_rst2init_gives() {
-    let mut rig = Rig::new();
+    let mut setup = Setup::new();
     for rights in (0..8).map(|rights| rights << 5) {
         for (right, opcode) in [
             (REMOTE_READ, Opcode::RDMA_READ),
@@ -477,8 +478,8 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
             (REMOTE_ATOMIC, Opcode::ATOMIC_FA),
         ] {
             // The other bits of the byte are other fields.
-            rig.connect(rights | 0x1f, 7);
-            let host = &mut rig.host;
+            setup.connect(rights | 0x1f, 7);
+            let host = &mut setup.host;
             let (at, key) = host.region(8, Access::ALL);
             let wqe = match opcode {
                 Opcode::ATOMIC_FA => {
@@ -501,9 +502,9 @@ fn a_peer_has_the_rights_that_rst2init_gives() {
 #[test]
 fn a_request_is_tried_again_as_often_as_rtr2rts_says() {
     for retries in 0..=7 {
-        let mut rig = Rig::new();
-        rig.connect(0, retries);
-        let host = &mut rig.host;
+        let mut setup = Setup::new();
+        setup.connect(0, retries);
+        let host = &mut setup.host;
         host.post(A, send(Opcode::SEND, 0, &[]));
         host.ring(A);
         for round in 0..retries {
@@ -534,11 +535,11 @@ fn umr_mkey(pd: u32, free: u8, access: u8, tag: u8, flags: u8) -> Words {
 #[test]
 fn an_mkey_for_umrs_is_as_its_context_says() {
     const UMR: u8 = 0x80;
-    let mut rig = Rig::new();
+    let mut setup = Setup::new();
     let plain = MkeyAttributes {
         access: Access { local_read: false, local_write: false, ..Access::LOCAL },
         free: false,
-        ..MkeyAttributes::new(rig.host.pd, 16)
+        ..MkeyAttributes::new(setup.host.pd, 16)
     };
     let words = |free, access, tag, flags| umr_mkey(plain.pd, free, UMR | access | 2, tag, flags);
     let bsf = |flags, octowords| words(0, 0, 0, flags).u32(MKC + 0x20, octowords);
@@ -570,14 +571,18 @@ fn an_mkey_for_umrs_is_as_its_context_says() {
         ("what is beside `crypto_en`", bsf(0, 0).u8(MKC + 0x3c, 0xe7), plain),
     ];
     for (what, words, attributes) in cases {
-        let made = rig.good(words);
-        let expected = rig.host.device.create_mkey(attributes).unwrap();
-        let view = |index| rig.host.device.query_mkey(index).unwrap();
+        let made = setup.good(words);
+        let expected = setup.host.device.create_mkey(attributes).unwrap();
+        let view = |index| setup.host.device.query_mkey(index).unwrap();
         assert_eq!(view(MkeyIndex::from_low_bits(made)), view(expected.index()), "{what}");
     }
-    rig.refused(umr_mkey(0x77, 0, UMR | 2, 0, 0), BAD_RESOURCE, "no such domain");
-    rig.refused(words(1 << 2, 0, 0, 0), BAD_PARAMETER, "access mode 6");
-    rig.refused(umr_mkey(plain.pd, 0, UMR | 1, 0, 0), BAD_PARAMETER, "access mode 1, of translation tables");
+    setup.refused(umr_mkey(0x77, 0, UMR | 2, 0, 0), BAD_RESOURCE, "no such domain");
+    setup.refused(words(1 << 2, 0, 0, 0), BAD_PARAMETER, "access mode 6");
+    setup.refused(
+        umr_mkey(plain.pd, 0, UMR | 1, 0, 0),
+        BAD_PARAMETER,
+        "access mode 1, of translation tables",
+    );
 }
 
 /// CREATE_MKEY with the entries of a list.
@@ -591,8 +596,8 @@ fn list_mkey(pd: u32, tag: u8, flags: u8, start: u64, length: u64, entries: &[Kl
 
 #[test]
 fn an_mkey_comes_with_its_entries() {
-    let mut rig = Rig::new();
-    let pd = rig.host.pd;
+    let mut setup = Setup::new();
+    let pd = setup.host.pd;
     let klm = |address: u64, bytes: u32| Klm {
         byte_count: bytes.into(),
         mkey: 0x1234_5600.into(),
@@ -602,36 +607,36 @@ fn an_mkey_comes_with_its_entries() {
     let attributes =
         MkeyAttributes { access: Access::ALL, free: false, tag: 0x77, ..MkeyAttributes::new(pd, 16) };
     let space = MkeySpace { start: 0x5000, length: 128, entries: entries.to_vec() };
-    let made = rig.good(list_mkey(pd, 0x77, 0, 0x5000, 128, &entries));
-    let expected = rig.host.device.create_mkey_over(attributes, space).unwrap();
-    let view = |index| rig.host.device.query_mkey(index).unwrap();
+    let made = setup.good(list_mkey(pd, 0x77, 0, 0x5000, 128, &entries));
+    let expected = setup.host.device.create_mkey_over(attributes, space).unwrap();
+    let view = |index| setup.host.device.query_mkey(index).unwrap();
     assert_eq!(view(MkeyIndex::from_low_bits(made)), view(expected.index()));
     let good = list_mkey(pd, 0, 0, 0x5000, 128, &entries);
-    rig.refused(list_mkey(pd, 0, 0x80, 0x5000, 128, &entries), BAD_PARAMETER, "`length64`");
-    rig.refused(list_mkey(pd, 0, 0, 0x5000, 129, &entries), BAD_PARAMETER, "longer than its entries");
-    rig.refused(good.clone().u32(0x60, 3), BAD_INPUT_LENGTH, "an entry too few");
-    rig.refused(good.clone().u32(MKC + 0x34, 1), BAD_PARAMETER, "no room for them");
-    rig.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
+    setup.refused(list_mkey(pd, 0, 0x80, 0x5000, 128, &entries), BAD_PARAMETER, "`length64`");
+    setup.refused(list_mkey(pd, 0, 0, 0x5000, 129, &entries), BAD_PARAMETER, "longer than its entries");
+    setup.refused(good.clone().u32(0x60, 3), BAD_INPUT_LENGTH, "an entry too few");
+    setup.refused(good.clone().u32(MKC + 0x34, 1), BAD_PARAMETER, "no room for them");
+    setup.refused(good.u8(MKC, 0x40), BAD_PARAMETER, "free, and no UMR could change that");
 }
 
 /// A key of all memory has no length of its own.
 #[test]
 fn an_mkey_of_physical_addresses_is_of_all_memory() {
-    let mut rig = Rig::new();
-    let pd = rig.host.pd;
+    let mut setup = Setup::new();
+    let pd = setup.host.pd;
     let words = |flags| Words::new(0x200, 0x110).u8(MKC + 2, 0x7c).u8(MKC + 0xc, flags).u24(MKC + 0xd, pd);
     for flags in [0, 0x40, 0x7f] {
-        rig.refused(words(flags), BAD_PARAMETER, "not `length64`");
+        setup.refused(words(flags), BAD_PARAMETER, "not `length64`");
     }
-    rig.good(words(0x80));
+    setup.good(words(0x80));
 }
 
 const TAG: [u8; 8] = *b"key tag!";
 
 /// Sends a block through an mkey that encrypts with a DEK, and shows a keytag. Returns what is on the wire, if it comes there.
-fn encrypted(rig: &mut Rig, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
-    rig.connect(0, 7);
-    let host = &mut rig.host;
+fn encrypted(setup: &mut Setup, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
+    setup.connect(0, 7);
+    let host = &mut setup.host;
     let mkey = host.mkey(false, true);
     let (at, key) = host.filled(&pattern(512, 1));
     let config = Config::new(&mkey).access(LW).list(&[(at, 512, key)]).crypto(0, 1, [0; 16], dek).keytag(tag);
@@ -643,32 +648,32 @@ fn encrypted(rig: &mut Rig, dek: u32, tag: [u8; 8]) -> Option<Vec<u8>> {
 
 #[test]
 fn a_dek_has_its_size_and_keytag() {
-    let mut rig = Rig::new();
+    let mut setup = Setup::new();
     let long: [u8; 64] = pattern(64, 9).try_into().unwrap();
     for (size, key) in [(0, &XTS_KEY[..]), (1, &long)] {
-        let reference = rig.host.dek(key);
-        let wire = encrypted(&mut rig, reference, [0; 8]).unwrap();
+        let reference = setup.host.dek(key);
+        let wire = encrypted(&mut setup, reference, [0; 8]).unwrap();
         if size == 0 {
             assert_eq!(wire, xts128(&XTS_KEY, &pattern(512, 1), 512, 0));
         }
         let with_tag = [key, &TAG].concat();
-        let plain = rig.good(dek(rig.host.pd, size, 3, &with_tag));
-        let tagged = rig.good(dek(rig.host.pd, size, 0x83, &with_tag));
+        let plain = setup.good(dek(setup.host.pd, size, 3, &with_tag));
+        let tagged = setup.good(dek(setup.host.pd, size, 0x83, &with_tag));
         for (number, tag, expected) in [
             (plain, [0; 8], Some(&wire)),
             (plain, TAG, Some(&wire)),
             (tagged, TAG, Some(&wire)),
             (tagged, [0; 8], None),
         ] {
-            assert_eq!(encrypted(&mut rig, number, tag).as_ref(), expected, "{size}, {tag:x?}");
+            assert_eq!(encrypted(&mut setup, number, tag).as_ref(), expected, "{size}, {tag:x?}");
         }
     }
-    let pd = rig.host.pd;
-    rig.refused(dek(pd, 2, 3, &long), BAD_PARAMETER, "no such size");
-    rig.refused(dek(pd, 1, 1, &long), BAD_PARAMETER, "of another purpose");
-    rig.refused(dek(0x77, 1, 3, &long), BAD_RESOURCE, "no such domain");
+    let pd = setup.host.pd;
+    setup.refused(dek(pd, 2, 3, &long), BAD_PARAMETER, "no such size");
+    setup.refused(dek(pd, 1, 1, &long), BAD_PARAMETER, "of another purpose");
+    setup.refused(dek(0x77, 1, 3, &long), BAD_RESOURCE, "no such domain");
     let mut short = dek(pd, 1, 0x83, &long);
     short.0.truncate(0x50 + 64);
-    rig.refused(short.clone(), BAD_INPUT_LENGTH, "no keytag");
-    rig.good(short.u8(0x10 + 0xb, 3));
+    setup.refused(short.clone(), BAD_INPUT_LENGTH, "no keytag");
+    setup.good(short.u8(0x10 + 0xb, 3));
 }

@@ -37,7 +37,7 @@ pub enum Verdict {
 pub enum Limits {
     /// Those of the reference's queue.
     Recorded,
-    /// None below what ring and device have.
+    /// For bytes in a request and for requests, none below what ring and device have.
     Lifted,
 }
 

@@ -1,7 +1,6 @@
 //! `cargo xtask bench`: instructions for each request.
 
 mod emulator;
-#[cfg(test)]
 mod goals;
 mod plot;
 mod record;
@@ -213,6 +212,9 @@ fn compare(recorded: &Counts, counts: &Counts, out: &mut dyn Write) -> Result<us
         let of = |rows: &[Row]| rows.iter().filter(|row| row.arch == *arch).cloned().collect::<Vec<_>>();
         faults.extend(record::compare(&of(&recorded.rows), &of(&counts.rows)));
         compared += 1;
+    }
+    if compared == counts.compilers.len() {
+        faults.extend(goals::missed(&counts.rows));
     }
     faults_to(out, &faults)?;
     match faults.len() {
