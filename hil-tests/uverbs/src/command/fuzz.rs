@@ -33,9 +33,9 @@ const DESCRIPTOR: RawFd = 1_000_000;
 const GET_CONTEXT: usize = 1;
 
 /// What commands of the device begin with, and the types of general objects.
-const OPCODES: [u16; 17] = [
-    0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x505, 0x507, 0x50a, 0x50b, 0x600, 0x90c, 0x90d, 0x754,
-    0xa00, 0xa02,
+const OPCODES: [u16; 21] = [
+    0x100, 0x200, 0x400, 0x500, 0x502, 0x503, 0x504, 0x507, 0x50a, 0x50b, 0x50c, 0x50e, 0x600, 0x754, 0x842,
+    0x90c, 0x90d, 0xa00, 0xa01, 0xa02, 0xb12,
 ];
 const TYPES: [u16; 3] = [0x0c, 0x1f, 0];
 
@@ -257,8 +257,13 @@ fn attribute(
             let extra = if input.below(4) == 0 { input.byte().into() } else { 0 };
             let mut bytes = structure(input, least + extra);
             if is_devx {
-                bytes[..2].copy_from_slice(&input.pick(&OPCODES).to_be_bytes());
-                bytes[6..8].copy_from_slice(&input.pick(&TYPES).to_be_bytes());
+                // Mostly: the input's own opcode and type may be any.
+                if input.below(8) != 0 {
+                    bytes[..2].copy_from_slice(&input.pick(&OPCODES).to_be_bytes());
+                }
+                if input.below(8) != 0 {
+                    bytes[6..8].copy_from_slice(&input.pick(&TYPES).to_be_bytes());
+                }
             }
             let at = if *inputs + bytes.len() as u64 > OUTPUTS { INPUTS } else { *inputs };
             *inputs = (at + bytes.len() as u64).next_multiple_of(8);
@@ -296,7 +301,34 @@ fn structure(input: &mut Input<'_>, length: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::devx_queue::changes_qp;
     use super::*;
+    use std::collections::BTreeSet;
+
+    /// Returns the numbers in the source of commands whose names begin with `start`.
+    fn numbers(source: &str, start: &str) -> BTreeSet<u16> {
+        let number = |line: &str| {
+            let (_, named) = line.split_once("const ").filter(|(_, named)| named.starts_with(start))?;
+            let (_, number) = named.split_once(": u16 = 0x")?;
+            u16::from_str_radix(number.strip_suffix(';')?, 16).ok()
+        };
+        source.lines().filter_map(number).collect()
+    }
+
+    /// The commands that have a name in the source, those that change a queue pair, and the types there.
+    #[test]
+    fn all_commands_of_the_device_are_made() {
+        let source = include_str!("devx.rs");
+        let (_, opcodes) = source.split_once("mod opcode {").expect("opcodes have a module");
+        let (opcodes, _) = opcodes.split_once("\n}").expect("it ends");
+        let mut known = numbers(opcodes, "");
+        assert_eq!(known.len(), opcodes.matches("const ").count(), "all are understood");
+        known.extend((0..=u16::MAX).filter(|opcode| changes_qp(*opcode)));
+        assert_eq!(known, BTreeSet::from(OPCODES));
+        let mut types = numbers(source, "TYPE_");
+        assert!(types.insert(0), "what is no general object");
+        assert_eq!(types, BTreeSet::from(TYPES));
+    }
 
     // One test: there is one arena.
     #[test]
