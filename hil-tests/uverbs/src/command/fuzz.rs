@@ -182,8 +182,10 @@ fn message(state: &mut State, input: &mut Input<'_>) {
     let length = if input.below(2) == 0 { input.pick(&LENGTHS) } else { input.below(64) };
     let mut body = input.bytes::<64>();
     if input.below(4) != 0 {
-        // Kinds, flags, and queue pairs.
-        body[..16].iter_mut().for_each(|byte| *byte &= 3);
+        // Kinds, flags, and queue pairs; where the kinds of responses and of requests are, there are more of them.
+        for (at, byte) in body[..16].iter_mut().enumerate() {
+            *byte &= if matches!(at, 9 | 10 | 13) { 7 } else { 3 };
+        }
     }
     let told = if input.below(16) == 0 { input.number() as u32 } else { length as u32 };
     let bytes = [&told.to_le_bytes(), &body[..length]].concat();
@@ -248,6 +250,7 @@ fn attribute(
         Kind::Object => (0, input.byte().into()),
         Kind::NewObject => (0, 0),
         Kind::In(length @ ..=8) => (length, input.number()),
+        Kind::InAny if is_devx => events(input, inputs),
         Kind::In(_) | Kind::InAny => {
             let least = match spec.kind {
                 Kind::In(_) if is_devx => 16 << input.below(6),
@@ -265,10 +268,7 @@ fn attribute(
                     bytes[6..8].copy_from_slice(&input.pick(&TYPES).to_be_bytes());
                 }
             }
-            let at = if *inputs + bytes.len() as u64 > OUTPUTS { INPUTS } else { *inputs };
-            *inputs = (at + bytes.len() as u64).next_multiple_of(8);
-            ProcessMemory.write(at, &bytes).expect("room for inputs");
-            (bytes.len() as u16, at)
+            put(&bytes, inputs)
         }
         Kind::Out(_) | Kind::OutAny => {
             let least = match spec.kind {
@@ -281,6 +281,29 @@ fn attribute(
             (length as u16, at)
         }
     }
+}
+
+/// The numbers of events that a program asks for, mostly one or two that there are.
+fn events(input: &mut Input<'_>, inputs: &mut u64) -> (u16, u64) {
+    let count = if input.below(8) == 0 { input.below(32) } else { input.below(3) };
+    let numbers: Vec<u8> = (0..count).flat_map(|_| u16::from(input.byte() % 0x18).to_ne_bytes()).collect();
+    match numbers.len() {
+        // What fits into the data is there.
+        length @ ..=8 => {
+            let mut data = [0; 8];
+            data[..length].copy_from_slice(&numbers);
+            (length as u16, u64::from_ne_bytes(data))
+        }
+        _ => put(&numbers, inputs),
+    }
+}
+
+/// Puts an input into the arena. Returns its length and where it is.
+fn put(bytes: &[u8], inputs: &mut u64) -> (u16, u64) {
+    let at = if *inputs + bytes.len() as u64 > OUTPUTS { INPUTS } else { *inputs };
+    *inputs = (at + bytes.len() as u64).next_multiple_of(8);
+    ProcessMemory.write(at, bytes).expect("room for inputs");
+    (bytes.len() as u16, at)
 }
 
 /// Numbers of 4 or 8 bytes, as structures have them; commands to the device are big endian.
@@ -345,6 +368,21 @@ mod tests {
             run(&bytes);
         }
         an_untold_channel_is_closed();
+        events_are_asked_for();
+    }
+
+    /// Lists of events reach the call that takes them: of one number, in the data, and of many, in the arena.
+    fn events_are_asked_for() {
+        let length = |bytes: &[u8]| {
+            let mut inputs = INPUTS;
+            let (length, data) = events(&mut Input(bytes), &mut inputs);
+            (length, data, inputs)
+        };
+        assert_eq!(length(&[1, 1, 0x13]), (2, u64::from_ne_bytes([0x13, 0, 0, 0, 0, 0, 0, 0]), INPUTS));
+        assert_eq!(length(&[8, 20, 0x14]), (40, INPUTS, INPUTS + 40));
+        let mut written = [0; 4];
+        ProcessMemory.read(INPUTS, &mut written).expect("the arena is memory");
+        assert_eq!(written, [0x14, 0, 0, 0]);
     }
 
     /// A channel that the program cannot be told of is closed. It was found by fuzzing: nobody knew of the channel, nor closed it.
