@@ -282,10 +282,17 @@ impl<M: Memory> Device<M> {
         Ok(PsvView { state: psv.state, transient: psv.transient })
     }
 
-    /// Gives numbers of queue pairs and mkeys that are gone out again at once from now on.
+    /// Gives numbers of objects that are gone out again at once from now on.
     pub const fn reuse_numbers(&mut self) {
-        self.objects.qps.reuse();
-        self.objects.mkeys.reuse();
+        let objects = &mut self.objects;
+        objects.pds.reuse();
+        objects.mkeys.reuse();
+        objects.psvs.reuse();
+        objects.deks.reuse();
+        objects.logins.reuse();
+        objects.cqs.reuse();
+        objects.srqs.reuse();
+        objects.qps.reuse();
     }
 
     /// Creates a completion queue and returns its number (M56). The host has filled the ring with

@@ -74,6 +74,49 @@ fn numbers_are_used_again_late_or_at_once() {
     let attributes = host.q[A].attributes;
     host.device.destroy_qp(host.q[A].qpn).unwrap();
     assert_eq!(host.device.create_qp(attributes), Ok(host.q[A].qpn));
+    let domains = [(); 2].map(|()| {
+        let domain = host.device.alloc_pd().unwrap();
+        host.device.dealloc_pd(domain).unwrap();
+        domain
+    });
+    let psvs = [(); 2].map(|()| {
+        let psv = host.device.create_psvs(pd, 1).unwrap()[0];
+        host.device.destroy_psv(psv).unwrap();
+        psv
+    });
+    let deks = [(); 2].map(|()| {
+        let key = KeyMaterial::Plaintext(&XTS_KEY);
+        let dek = DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key };
+        let dek = host.device.create_dek(dek).unwrap();
+        host.device.destroy_dek(dek).unwrap();
+        dek
+    });
+    let cqs = [(); 2].map(|()| {
+        let cq = host.device.create_cq(CqAttributes {
+            ring: BASE,
+            log_entries: 1,
+            entry_bytes: 64,
+            doorbell_record: BASE,
+            ignore_overrun: false,
+        });
+        host.device.destroy_cq(cq.unwrap()).unwrap();
+        cq.unwrap()
+    });
+    let srqs = [(); 2].map(|()| {
+        let srq = host.device.create_srq(SrqAttributes {
+            pd,
+            topology: Topology::Cyclic,
+            ring: BASE,
+            log_slots: 3,
+            stride: 64,
+            doorbell_record: BASE,
+        });
+        host.device.destroy_srq(srq.unwrap()).unwrap();
+        srq.unwrap()
+    });
+    for (kind, [first, second]) in [domains, psvs, deks, cqs, srqs].into_iter().enumerate() {
+        assert_eq!(first, second, "kind {kind}");
+    }
 }
 
 #[test]

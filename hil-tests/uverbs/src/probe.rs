@@ -49,7 +49,7 @@ pub(crate) extern "C" fn mlx5_uverbs_revoke() {
     shared::as_device(shared::revoke);
 }
 
-/// Has the device give numbers of queue pairs and mkeys that are gone out again at once.
+/// Has the device give numbers of objects that are gone out again at once.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {

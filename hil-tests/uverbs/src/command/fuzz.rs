@@ -113,7 +113,10 @@ impl Standin {
                 pcap: None,
                 faults: None,
             };
-            State::new(&settings).expect("a device")
+            let mut state = State::new(&settings).expect("a device");
+            // An input means the same whatever was before it.
+            state.device.reuse_numbers();
+            state
         };
         let states = [CryptoMode::Plaintext, CryptoMode::Wrapped].map(state);
         Self { states, _directory: directory }

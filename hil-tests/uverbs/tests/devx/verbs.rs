@@ -121,7 +121,7 @@ pub(crate) fn keep(nth: u32) {
     call!(&stand_in(), "mlx5_uverbs_keep": fn(nth => u32));
 }
 
-/// Has the device give numbers of queue pairs and mkeys that are gone out again at once.
+/// Has the device give numbers of objects that are gone out again at once.
 pub(crate) fn reuse_numbers() {
     call!(&stand_in(), "mlx5_uverbs_reuse_numbers": fn());
 }
