@@ -118,6 +118,8 @@ fn another_device_gives_other_values() {
 #[test]
 fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
     let none = Faults::default();
+    let own_tweak = Faults { tweak_of_each_transfer: true, ..none };
+    let masks = Faults { masks_number_the_value: true, ..none };
     let silent = Faults { failing_request_silent: true, ..none };
     for (name, what, broken) in [
         (
@@ -143,6 +145,22 @@ fn what_scenarios_assume_fails_here_and_is_measured_on_hardware() {
             "behind the peer's data",
             Faults { drained_by_the_peers_data: true, ..none },
         ),
+        (
+            "r157_the_tweak_counts_and_carries",
+            "tweaks from 0xfffffffffffffffe on",
+            Faults { tweak_carry_refused: true, ..none },
+        ),
+        ("r158_a_transfer_from_the_middle", "bytes 512..2048 of units of 512", own_tweak),
+        ("r185_halves_equal_the_whole", "halves of what is encrypted", own_tweak),
+        ("r185_halves_in_one_request", "halves of what is encrypted", own_tweak),
+        ("r077_every_bit_of_the_check_mask", "check mask of Crc32c(Ones), input Memory", masks),
+        ("r086_every_bit_of_the_copy_mask", "Crc32c(Zeros), copy mask 0x80, Memory", masks),
+        (
+            "r016_atomics_through_an_mkey",
+            "an atomic's old value",
+            Faults { atomic_replies_big_endian: true, ..none },
+        ),
+        ("r186_part_of_a_block", "521 bytes of blocks", Faults { wire_signatures_ignored: true, ..none }),
     ] {
         let scenario = scenarios::all().find(|scenario| scenario.name == name).expect(name);
         for (faults, value) in [(none, "as assumed"), (broken, "not as assumed")] {

@@ -15,7 +15,7 @@ macro_rules! switches {
     }};
 }
 
-fn mutations() -> [(&'static str, Faults); 40] {
+fn mutations() -> [(&'static str, Faults); 44] {
     switches!(
         ref_tag_not_advancing,
         tweak_not_advancing,
@@ -57,6 +57,10 @@ fn mutations() -> [(&'static str, Faults); 40] {
         job_size_ignored,
         failing_request_silent,
         drained_by_the_peers_data,
+        tweak_carry_refused,
+        tweak_of_each_transfer,
+        masks_number_the_value,
+        atomic_replies_big_endian,
     )
 }
 

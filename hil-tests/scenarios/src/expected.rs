@@ -37,7 +37,8 @@ static ISCSI: [Crc<u32>; 2] = [
 static XP10: [Crc<u64>; 2] =
     [Crc::<u64>::new(&const { crc64(0) }), Crc::<u64>::new(&const { crc64(u64::MAX) })];
 
-/// Computes the Internet checksum of RFC 1071. Assumption: a seed of all ones is the sum's start value (gap 1).
+/// Computes the Internet checksum of RFC 1071. A seed of all ones is taken for the sum's start value (gap 1), which shows in blocks
+/// of zeros alone, and no scenario has such a block.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,

@@ -83,6 +83,14 @@ pub struct Faults {
     pub failing_request_silent: bool,
     /// Wrong data of the peer stops a draining send queue, too (M19).
     pub drained_by_the_peers_data: bool,
+    /// A transfer whose tweaks would carry into the upper half is refused (R157).
+    pub tweak_carry_refused: bool,
+    /// Each transfer begins with the first tweak, wherever it begins (R158).
+    pub tweak_of_each_transfer: bool,
+    /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian (R79).
+    pub masks_number_the_value: bool,
+    /// The old value of an atomic comes back in big endian (R16).
+    pub atomic_replies_big_endian: bool,
 }
 
 impl Faults {

@@ -343,7 +343,12 @@ impl<'a> Transform<'a> {
         }
         let step = if faults.tweak_not_advancing { 0 } else { cipher.step };
         // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts (R158).
-        let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(offset / unit)));
+        let before = if faults.tweak_of_each_transfer { 0 } else { offset / unit };
+        let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(before)));
+        let behind = tweak.wrapping_add(step.wrapping_mul(u128::from(bytes.len() as u64 / unit)));
+        if faults.tweak_carry_refused && behind >> 64 != tweak >> 64 {
+            return Err(Refusal::JobSize);
+        }
         let direction = match (cipher.order.side(), way) {
             (Side::Wire, Way::Transmit) | (Side::Memory, Way::Receive) => Direction::Encrypt,
             (Side::Wire, Way::Receive) | (Side::Memory, Way::Transmit) => Direction::Decrypt,
@@ -387,6 +392,7 @@ impl<'a> Transform<'a> {
             room(stream.len() / domain.block.max(1) as usize * domain.rule.bytes() as usize)?;
         let mut error = None;
         let mask = if faults.check_mask_ignored { 0xff } else { self.check_mask };
+        let mask = if faults.masks_number_the_value { domain.rule.mask_of_value(mask) } else { mask };
         let first = span.data_offset / u64::from(domain.block.max(1));
         for (number, chunk) in stream.chunks(domain.stride() as usize).enumerate() {
             let Some((block, signature)) = chunk.split_at_checked(domain.block as usize) else {
@@ -433,6 +439,7 @@ impl<'a> Transform<'a> {
         let mut stream = room(length)?;
         let mut copies = input.chunks(domain.rule.bytes() as usize);
         let mask = if faults.copy_mask_ignored { 0 } else { self.copy_mask };
+        let mask = if faults.masks_number_the_value { domain.rule.mask_of_value(mask) } else { mask };
         let first = span.data_offset / u64::from(domain.block.max(1));
         for (number, block) in data.chunks(domain.block.max(1) as usize).enumerate() {
             stream.extend_from_slice(block);

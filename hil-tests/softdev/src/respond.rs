@@ -195,6 +195,7 @@ impl<M: Memory> Device<M> {
         change: impl Fn(u64) -> u64,
     ) -> Response {
         match self.atomic(qpn, attributes.pd, rkey, address, change) {
+            Ok(value) if self.faults.atomic_replies_big_endian => Response::Original(value.swap_bytes()),
             Ok(value) => Response::Original(value),
             Err(refusal) => self.refuse(qpn, attributes, refusal),
         }

@@ -202,6 +202,15 @@ impl Rule {
         }
     }
 
+    /// Returns the mask of bytes in memory, of one whose bit 7 is the highest byte of the value.
+    pub(crate) const fn mask_of_value(&self, mask: u8) -> u8 {
+        match self {
+            Self::T10Dif(_) | Self::Crc { kind: CrcKind::Crc32, .. } => mask,
+            Self::Crc { kind: CrcKind::Crc32c, .. } => mask.reverse_bits() << 4,
+            Self::Crc { kind: CrcKind::Crc64Xp10, .. } => mask.reverse_bits(),
+        }
+    }
+
     /// Computes the signature of block number `index`.
     pub fn compute(&self, block: &[u8], index: u64) -> Signature {
         match *self {

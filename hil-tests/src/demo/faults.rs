@@ -88,6 +88,10 @@ all! {
     job_size_ignored true "AES-XTS takes every length",
     failing_request_silent false "a request that stops a draining queue completes silently",
     drained_by_the_peers_data false "wrong data of the peer stops a draining queue",
+    tweak_carry_refused false "tweaks that carry into the upper half are refused",
+    tweak_of_each_transfer false "each transfer begins with the first tweak",
+    masks_number_the_value false "bit 7 of a mask is the highest byte of a CRC",
+    atomic_replies_big_endian false "the old value of an atomic is in big endian",
 }
 
 /// Returns the fault of that name.

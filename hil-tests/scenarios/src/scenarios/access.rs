@@ -140,16 +140,14 @@ fn r031_truth_table_of_rights(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Lets the peer add to eight bytes at offset 8, which lie in one entry.
-///
-/// Assumption: a device's atomics on memory are in the byte order of its host, little endian on every board known here.
+/// Lets the peer add to eight bytes at offset 8, which lie in one entry. All values are the same in either byte order.
 fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     fixture.write(&[0; 16]);
     fixture.write(&replaced_word(7));
     let old = fixture.pair.region(&[0xee; 8]);
     let sge = Sge { address: old.address, length: 8, lkey: old.key };
     let remote = Remote { address: 8, rkey: fixture.pair.key(fixture.mkey) };
-    let request = fixture.pair.far.request(5).signaled().fetch_add(remote, 3, &sge);
+    let request = fixture.pair.far.request(5).signaled().fetch_add(remote, u64::from_ne_bytes([3; 8]), &sge);
     request.map_err(|error| error.to_string())?;
     fixture.pair.far.ring_doorbell();
     fixture.pair.run_device()?;
@@ -158,7 +156,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     let [completion] = completions.as_slice() else { return Err(format!("completions {completions:?}")) };
     match completion.outcome {
         Outcome::Sent { bytes: 8, .. } if allowed => {
-            ensure_eq!(fixture.pair.bytes(&old), 7u64.to_le_bytes(), "old value");
+            ensure_eq!(fixture.pair.bytes(&old), [7; 8], "old value");
             fixture.holds(&replaced_word(10))
         }
         Outcome::Failed(Failure { syndrome: Syndrome::REMOTE_ACCESS, .. }) => {
@@ -171,7 +169,7 @@ fn atomic(fixture: &mut MkeyFixture<'_>, allowed: bool) -> Verdict {
     }
 }
 
-/// Sixteen bytes with a word in the second half.
-fn replaced_word(value: u64) -> Vec<u8> {
-    [[0; 8], value.to_le_bytes()].concat()
+/// Sixteen bytes, the second half of one value.
+fn replaced_word(byte: u8) -> Vec<u8> {
+    [[0; 8], [byte; 8]].concat()
 }

@@ -1,5 +1,6 @@
 //! What most scenarios begin with: one mkey, memory behind it, and plain words for what must happen to it.
 
+use crate::assumption::assumed;
 use crate::board::{Board, MkeySpec};
 use crate::expected::Images;
 use crate::qp_pair::{QpPairFixture, Region, Rx, Tx, Verdict};
@@ -235,6 +236,17 @@ impl<'b> MkeyFixture<'b> {
         }
         for way in Rx::ALL {
             self.store(way, &images.wire, &images.memory)?;
+        }
+        Ok(())
+    }
+
+    /// What was done must be right: a source says so (`known`), or it is assumed, and goes on with new queues where it is not.
+    pub(super) fn right(&mut self, known: bool, what: impl core::fmt::Display, done: Verdict) -> Verdict {
+        if known {
+            return done.map_err(|error| format!("{what}: {error}"));
+        }
+        if !assumed(self.pair.board, what, done, Ok(()))? {
+            self.pair.reconnect();
         }
         Ok(())
     }

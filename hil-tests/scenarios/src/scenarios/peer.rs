@@ -49,7 +49,7 @@ fn is_denied(
 fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict {
     const BYTES: usize = 64;
     let mut fixture = MkeyFixture::new(board, PLAIN);
-    let (data, new) = (pattern(BYTES, 1), pattern(BYTES, 2));
+    let (data, new) = (words(), pattern(BYTES, 2));
     fixture.install(&data, None, None)?;
     for denied in [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC] {
         let spec = EndSpec { denied, ..EndSpec::default() };
@@ -83,6 +83,11 @@ fn r030_what_a_queue_pair_denies_no_key_gives(board: &mut dyn Board) -> Verdict 
         }
     }
     Ok(())
+}
+
+/// Eight words that are the same in either byte order.
+fn words() -> Vec<u8> {
+    (1..=8).flat_map(|word| [word; 8]).collect()
 }
 
 /// Lets the peer add one to eight bytes of the mkey; returns whether that failed, and what it got as their old value.
@@ -171,7 +176,7 @@ fn r016_who_asks_for_an_event_is_heard(board: &mut dyn Board) -> Verdict {
 /// Assumption: an address of the mkey's space counts, not the memory behind it; and the syndrome.
 fn r016_atomics_need_an_aligned_address(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
-    let data = pattern(64, 1);
+    let data = words();
     fixture.install(&data, None, None)?;
     let entries = [entry(&fixture.memory, 0..64)];
     fixture.change(&MkeyConfig::UNCHANGED, &entries)?;
