@@ -70,7 +70,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "mutations", lane: Host, tier: Full, program: None, packages: none, run: || mutations().into(),
            what: "scenarios notice each way in which the software device can be broken" },
     Step { name: "fuzz", lane: Host, tier: Full, program: None, packages: || [CXX].concat(), run: || fuzz::test().into(),
-           what: "a minute of fuzzing (processor time), all targets" },
+           what: "a minute of fuzzing, all targets together" },
     Step { name: "mutants", lane: Host, tier: Full, program: Some("xtask-mutants"), packages: none, run: || task("xtask-mutants", &["mutants", "--check"]).into(),
            what: "unit tests notice small changes, drawn by the commit; the list of survivors" },
     Step { name: "lints", lane: Host, tier: Full, program: None, packages: none, run: lints,
