@@ -4,6 +4,30 @@ use crate::common::*;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::*;
 
+const CQ: CqAttributes = CqAttributes {
+    ring: BASE,
+    log_entries: 1,
+    entry_bytes: 64,
+    doorbell_record: BASE,
+    ignore_overrun: false,
+};
+
+const fn srq(pd: u32) -> SrqAttributes {
+    SrqAttributes {
+        pd,
+        topology: Topology::Cyclic,
+        ring: BASE,
+        log_slots: 3,
+        stride: 64,
+        doorbell_record: BASE,
+    }
+}
+
+const fn dek(pd: u32) -> DekAttributes<'static> {
+    let key = KeyMaterial::Plaintext(&XTS_KEY);
+    DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key }
+}
+
 /// A domain stays as long as an object of any kind is in it, and objects of others do not matter.
 #[test]
 fn a_domain_is_in_use_by_each_kind_of_object() {
@@ -11,14 +35,6 @@ fn a_domain_is_in_use_by_each_kind_of_object() {
     // In another domain there is one of each.
     host.mkey(true, true);
     host.dek(&XTS_KEY);
-    let srq = |pd| SrqAttributes {
-        pd,
-        topology: Topology::Cyclic,
-        ring: BASE,
-        log_slots: 3,
-        stride: 64,
-        doorbell_record: BASE,
-    };
     host.device.create_srq(srq(host.pd)).unwrap();
     let pd = host.device.alloc_pd().unwrap();
     let psv = host.device.create_psvs(pd, 1).unwrap()[0];
@@ -27,9 +43,7 @@ fn a_domain_is_in_use_by_each_kind_of_object() {
     let number = host.device.create_srq(srq(pd)).unwrap();
     assert_eq!(host.device.dealloc_pd(pd), Err(Error::InUse), "an SRQ");
     host.device.destroy_srq(number).unwrap();
-    let key = KeyMaterial::Plaintext(&XTS_KEY);
-    let dek = DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key };
-    let number = host.device.create_dek(dek).unwrap();
+    let number = host.device.create_dek(dek(pd)).unwrap();
     assert_eq!(host.device.dealloc_pd(pd), Err(Error::InUse), "a DEK");
     host.device.destroy_dek(number).unwrap();
     assert_eq!(host.device.dealloc_pd(pd), Ok(()));
@@ -85,34 +99,19 @@ fn numbers_are_used_again_late_or_at_once() {
         psv
     });
     let deks = [(); 2].map(|()| {
-        let key = KeyMaterial::Plaintext(&XTS_KEY);
-        let dek = DekAttributes { pd, size: KeySize::Bits128, has_keytag: false, key };
-        let dek = host.device.create_dek(dek).unwrap();
+        let dek = host.device.create_dek(dek(pd)).unwrap();
         host.device.destroy_dek(dek).unwrap();
         dek
     });
     let cqs = [(); 2].map(|()| {
-        let cq = host.device.create_cq(CqAttributes {
-            ring: BASE,
-            log_entries: 1,
-            entry_bytes: 64,
-            doorbell_record: BASE,
-            ignore_overrun: false,
-        });
-        host.device.destroy_cq(cq.unwrap()).unwrap();
-        cq.unwrap()
+        let cq = host.device.create_cq(CQ).unwrap();
+        host.device.destroy_cq(cq).unwrap();
+        cq
     });
     let srqs = [(); 2].map(|()| {
-        let srq = host.device.create_srq(SrqAttributes {
-            pd,
-            topology: Topology::Cyclic,
-            ring: BASE,
-            log_slots: 3,
-            stride: 64,
-            doorbell_record: BASE,
-        });
-        host.device.destroy_srq(srq.unwrap()).unwrap();
-        srq.unwrap()
+        let srq = host.device.create_srq(srq(pd)).unwrap();
+        host.device.destroy_srq(srq).unwrap();
+        srq
     });
     for (kind, [first, second]) in [domains, psvs, deks, cqs, srqs].into_iter().enumerate() {
         assert_eq!(first, second, "kind {kind}");
@@ -134,17 +133,10 @@ fn numbers_have_24_bits() {
 #[test]
 fn completion_queues_have_their_sizes() {
     let mut host = Host::new();
-    let good = CqAttributes {
-        ring: BASE,
-        log_entries: 22,
-        entry_bytes: 64,
-        doorbell_record: BASE,
-        ignore_overrun: false,
-    };
     for (log_entries, entry_bytes, is_good) in
         [(0, 64, true), (22, 64, true), (22, 128, true), (23, 64, false), (24, 64, false), (0, 32, false)]
     {
-        let made = host.device.create_cq(CqAttributes { log_entries, entry_bytes, ..good });
+        let made = host.device.create_cq(CqAttributes { log_entries, entry_bytes, ..CQ });
         assert_eq!(made.is_ok(), is_good, "{log_entries}, {entry_bytes}");
     }
 }
