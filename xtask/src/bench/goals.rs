@@ -24,30 +24,29 @@ const BEFORE: &str = include_str!("before.csv");
 /// How many times that a row may take.
 const OF_BEFORE: f64 = 1.1;
 
+/// Returns the library's count of a row, where there is one.
+fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
+    let is_it = |row: &&Row| {
+        (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, batch)
+    };
+    rows.iter().find(is_it).and_then(Row::ours)
+}
+
 /// Returns which rows are worse than they were by more than a tenth, or are no longer there.
 fn worse(rows: &[Row]) -> Vec<String> {
     let before =
         BEFORE.lines().filter(|line| !line.starts_with("rdma_write,") && !line.starts_with("completion"));
     let is_worse = |line: &&str| {
-        let [work, batch, count] = line.split(',').collect::<Vec<_>>()[..] else { return true };
-        let row = rows.iter().find(|row| {
-            (row.arch.as_str(), row.profile, row.work.as_str()) == (X86_64, Profile::Release, work)
-                && row.batch.to_string() == batch
-        });
-        let most = count.parse::<f64>().map(|count| count * OF_BEFORE);
-        !matches!((row.and_then(Row::ours), most), (Some(count), Ok(most)) if count <= most)
+        let [work, batch, before] = line.split(',').collect::<Vec<_>>()[..] else { return true };
+        let (Ok(batch), Ok(before)) = (batch.parse(), before.parse::<f64>()) else { return true };
+        ours(rows, X86_64, Profile::Release, work, batch).is_none_or(|count| count > before * OF_BEFORE)
     };
     before.filter(is_worse).map(|line| format!("{line}: more than {OF_BEFORE} times that")).collect()
 }
 
 /// Returns which goals are missed, or have no row, one at a time.
 pub(super) fn missed(rows: &[Row]) -> Vec<String> {
-    let ours = |arch: &str, profile, work: &str| {
-        let is_it = |row: &&Row| {
-            (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, 1)
-        };
-        rows.iter().find(is_it).and_then(Row::ours)
-    };
+    let ours = |arch: &str, profile, work: &str| ours(rows, arch, profile, work, 1);
     let of_whole =
         Profile::ALL.into_iter().flat_map(|profile| WHOLE.map(|(work, most)| (profile, work, most)));
     let of_parts = PARTS.map(|(work, most)| (Profile::Release, work, most));
