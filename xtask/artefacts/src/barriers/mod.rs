@@ -69,6 +69,7 @@ struct Path {
 const PATHS: &[Path] = &[
     Path { entry: "entry_poll", method: "4poll" },
     Path { entry: "entry_poll_table", method: "4poll" },
+    Path { entry: "entry_poll_with_entry", method: "15poll_with_entry" },
     Path { entry: "entry_poll_batch", method: "10poll_batch" },
     Path { entry: "entry_poll_batch_table", method: "10poll_batch" },
     Path { entry: "entry_wait", method: "4wait" },
