@@ -14,8 +14,7 @@ use zerocopy::transmute;
 ///
 /// # Errors
 /// [`ConfigError::EntryLength`], [`ConfigError::StrideOver16Bits`].
-// As a call, a list of 4 entries takes 9 % more instructions (x86-64).
-#[inline(always)]
+#[inline]
 pub(crate) fn write(blocks: &mut [Block], layout: &Layout<'_>) -> Result<u64, ConfigError> {
     // What the entries do not fill of the last block is zero.
     if !layout.octowords().is_multiple_of(OCTOWORDS_PER_BLOCK)
