@@ -46,10 +46,6 @@ pub(crate) struct Plan {
     pub(crate) sets_psvs: bool,
     /// The BSFs have the exact length of the data.
     pub(crate) exact_size: bool,
-    /// New value of the BSF enable bit, if it is written.
-    pub(crate) bsf_enable: Option<bool>,
-    /// The most bytes of memory that the mkey may map.
-    pub(crate) max_length: u64,
 }
 
 impl Plan {
@@ -62,7 +58,6 @@ impl Plan {
         let exact_size = digest.is_some()
             || kind.form == UmrForm::Minimal && signature.is_none() && whole.crypto.is_some();
         let writes_bsfs = exact_size || changes_bsfs(kind, config);
-        check_with_xts(kind, &whole, writes_bsfs)?;
         let begins_anew = in_force.error_count_pending;
         let sets_psvs = match &whole.signature {
             SignatureChange::Set(_) => config.signature.signature().is_some() || begins_anew,
@@ -70,9 +65,48 @@ impl Plan {
             SignatureChange::Digest(digest) => digest.span == DigestSpan::Mkey && begins_anew,
             SignatureChange::Keep | SignatureChange::Reset => false,
         };
-        let bsf_enable = bsf_enable(kind, &whole, writes_bsfs);
-        let max_length = max_length(kind, &whole, writes_bsfs);
-        Ok(Self { config: whole, writes_bsfs, sets_psvs, exact_size, bsf_enable, max_length })
+        let plan = Self { config: whole, writes_bsfs, sets_psvs, exact_size };
+        plan.check_with_xts(kind)?;
+        Ok(plan)
+    }
+
+    /// Returns the new value of the BSF enable bit, if it is written.
+    pub(crate) fn bsf_enable(&self, kind: &MkeyKind) -> Option<bool> {
+        match kind.form {
+            UmrForm::Minimal => None,
+            UmrForm::Complete if self.writes_bsfs => Some(true),
+            UmrForm::Complete => {
+                // Else the device reports errors of a signature that is no longer there.
+                let disables = kind.signature.is_some()
+                    && kind.crypto.is_none()
+                    && self.config.signature.signature().is_none();
+                disables.then_some(false)
+            }
+        }
+    }
+
+    /// Returns the most bytes of memory that the mkey may map.
+    pub(crate) fn max_length(&self, kind: &MkeyKind) -> u64 {
+        match (&self.config.crypto, kind.crypto) {
+            (Some(crypto), Some(XtsEngine::SingleBlock)) => crypto.data_unit.bytes().into(),
+            // A BSF counts its data in 32 bits.
+            (Some(_), _) => u32::MAX.into(),
+            (None, _) if self.writes_bsfs || self.config.signature.signature().is_some() => u32::MAX.into(),
+            (None, _) => u64::MAX,
+        }
+    }
+
+    /// Refuses a digest, or a signature in both domains, that cannot stand beside AES-XTS.
+    fn check_with_xts(&self, kind: &MkeyKind) -> Result<(), ConfigError> {
+        let Some(crypto) = &self.config.crypto else { return Ok(()) };
+        if let Some(digest) = self.config.signature.digest() {
+            check_digest_with_xts(kind, digest, crypto)?;
+        }
+        let in_both = self.config.signature.signature().is_some_and(|signature| signature.is_in_both());
+        if self.writes_bsfs && in_both && crypto.signature_is_outside() {
+            return Err(ConfigError::BothSignaturesOutsideCipher);
+        }
+        Ok(())
     }
 }
 
@@ -89,44 +123,6 @@ fn changes_bsfs(kind: &MkeyKind, config: &MkeyConfig) -> bool {
         (Some(_), Some(_)) => config.signature != SignatureChange::Keep || config.crypto.is_some(),
         (None, _) => config.crypto.is_some(),
     }
-}
-
-/// Returns the new value of the BSF enable bit, if it is written.
-fn bsf_enable(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> Option<bool> {
-    match kind.form {
-        UmrForm::Minimal => None,
-        UmrForm::Complete if writes_bsfs => Some(true),
-        UmrForm::Complete => {
-            // Else the device reports errors of a signature that is no longer there.
-            let disables =
-                kind.signature.is_some() && kind.crypto.is_none() && whole.signature.signature().is_none();
-            disables.then_some(false)
-        }
-    }
-}
-
-/// Returns the most bytes of memory that the mkey may map.
-fn max_length(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> u64 {
-    match (&whole.crypto, kind.crypto) {
-        (Some(crypto), Some(XtsEngine::SingleBlock)) => crypto.data_unit.bytes().into(),
-        // A BSF counts its data in 32 bits.
-        (Some(_), _) => u32::MAX.into(),
-        (None, _) if writes_bsfs || whole.signature.signature().is_some() => u32::MAX.into(),
-        (None, _) => u64::MAX,
-    }
-}
-
-/// Refuses a digest, or a signature in both domains, that cannot stand beside AES-XTS.
-fn check_with_xts(kind: &MkeyKind, whole: &MkeyConfig, writes_bsfs: bool) -> Result<(), ConfigError> {
-    let Some(crypto) = &whole.crypto else { return Ok(()) };
-    if let Some(digest) = whole.signature.digest() {
-        check_digest_with_xts(kind, digest, crypto)?;
-    }
-    let in_both = whole.signature.signature().is_some_and(|signature| signature.is_in_both());
-    if writes_bsfs && in_both && crypto.signature_is_outside() {
-        return Err(ConfigError::BothSignaturesOutsideCipher);
-    }
-    Ok(())
 }
 
 /// Refuses a digest but in the two forms with AES-XTS that are known: plain, over the ciphertext of its domain.

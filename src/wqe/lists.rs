@@ -80,8 +80,9 @@ pub(crate) fn replace(
     first: u32,
     entries: &[KlmEntry],
 ) -> Result<(), ConfigError> {
-    let padded = blocks_of(entries.len());
-    write_replacement(blocks, fields, key, first, padded * OCTOWORDS_PER_BLOCK, true);
+    let octowords = blocks_of(entries.len()) * OCTOWORDS_PER_BLOCK;
+    let size = UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + octowords;
+    write_replacement(blocks, fields, size, key, UmrFlags::new().with_inline(true), first, octowords);
     let list = blocks.get_mut(UMR_HEAD_BLOCKS..).unwrap_or_default();
     layout::write(list, &Layout::List(entries)).map(drop)
 }
@@ -94,7 +95,7 @@ pub(crate) fn replace_by_pointer(
     first: u32,
     list: &RegisteredList<'_>,
 ) {
-    write_replacement(blocks, fields, key, first, list.octowords(), false);
+    write_replacement(blocks, fields, POINTER_OCTOWORDS, key, UmrFlags::new(), first, list.octowords());
     if let [_, _, pointer] = blocks {
         *pointer = pointer_block(list);
     }
@@ -117,17 +118,19 @@ fn pointer_block(list: &RegisteredList<'_>) -> Block {
     block
 }
 
-/// Writes the first two blocks of a UMR that changes nothing but translation entries.
+/// Writes the first two blocks of a UMR of `size` octowords that changes nothing but translation entries: those of `octowords`
+/// octowords from number `first` on.
 fn write_replacement(
     blocks: &mut [Block],
     fields: ControlFields,
+    size: usize,
     key: Key,
+    flags: UmrFlags,
     first: u32,
     octowords: usize,
-    inline: bool,
 ) {
     let mut umr = UmrControlSegment {
-        flags: UmrFlags::new().with_inline(inline).into_bits(),
+        flags: flags.into_bits(),
         klm_octowords: U16::new(octowords as u16),
         ..UmrControlSegment::default()
     };
@@ -136,6 +139,5 @@ fn write_replacement(
     *head = transmute!(UmrHead { ctrl: ControlSegment::default(), umr });
     *context = ZEROS;
     let [ctrl, ..] = head;
-    let size = if inline { UMR_HEAD_BLOCKS * OCTOWORDS_PER_BLOCK + octowords } else { POINTER_OCTOWORDS };
     control::write(ctrl, Opcode::UMR, size, fields, key.get());
 }

@@ -95,7 +95,8 @@ impl PreparedConfig {
         Ok(Self { config: *config, ..Self::encode(kind_word, kind, &plan) })
     }
 
-    /// Returns what is written for an mkey: itself, or where it keeps a part of the mkey, one that is encoded anew with it in `place`.
+    /// Returns what is written for an mkey: itself, or in `place` one that is encoded anew. That is needed where it keeps a part of the
+    /// mkey, which the request may have to write again, and where a digest begins anew after a signature error.
     ///
     /// # Errors
     /// [`ConfigError`] for an mkey of another kind, or that cannot take it in its state.
@@ -198,7 +199,7 @@ impl PreparedConfig {
             mask =
                 mask.with_local_write(true).with_remote_read(true).with_remote_write(true).with_atomic(true);
         }
-        if let Some(enable) = plan.bsf_enable {
+        if let Some(enable) = plan.bsf_enable(&kind) {
             mask = mask.with_bsf_enable(true);
             flags = flags.with_bsf_enable(enable);
         }
@@ -218,7 +219,7 @@ impl PreparedConfig {
                 flags_pd: U32::new(flags.into_bits()),
                 ..MkeyContext::default()
             },
-            max_length: plan.max_length,
+            max_length: plan.max_length(&kind),
             bsfs: [ZEROS; 2],
             bsf_count: 0,
             exact_size: plan.exact_size,
