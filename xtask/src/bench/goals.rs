@@ -11,18 +11,29 @@ const A72: &str = "aarch64-cortex-a72";
 const WHOLE: [(&str, f64); 4] =
     [("io_list4", 300.0), ("io_xts4", 325.0), ("io_t10dif1", 325.0), ("io_t10dif_xts4", 385.0)];
 
-/// Parts of one, in the release profile on x86-64.
-const PARTS: [(&str, f64); 2] = [("rdma_write", 75.0), ("completion1", 80.0)];
+/// RDMA WRITE and completions, in the release profile on x86-64.
+const RDMA_WRITE: f64 = 75.0;
+const COMPLETION: f64 = 80.0;
 
 /// How many times the count of x86-64 a whole I/O may have on the Cortex-A72.
 const A72_OF_X86_64: f64 = 1.1;
 
 /// What each row of x86-64 took in the release profile when it was first counted: work, batch, instructions. No row is worse by more
-/// than a tenth, RDMA WRITE and completions excepted, whose goals are above.
+/// than a tenth, RDMA WRITE and completions excepted, which have the goals above. Rows named `template_` are left out: they posted layouts
+/// that were in wire form already, which no function takes any more.
 const BEFORE: &str = include_str!("before.csv");
 
 /// How many times that a row may take.
 const OF_BEFORE: f64 = 1.1;
+
+/// Returns what a row may take that took `before`.
+fn most(work: &str, before: f64) -> f64 {
+    match work {
+        "rdma_write" => RDMA_WRITE,
+        completion if completion.starts_with("completion") => COMPLETION,
+        _ => before * OF_BEFORE,
+    }
+}
 
 /// Returns the library's count of a row, where there is one.
 fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> Option<f64> {
@@ -32,16 +43,14 @@ fn ours(rows: &[Row], arch: &str, profile: Profile, work: &str, batch: u32) -> O
     rows.iter().find(is_it).and_then(Row::ours)
 }
 
-/// Returns which rows are worse than they were by more than a tenth, or are no longer there.
+/// Returns which rows are worse than they were by more than they may be, or are no longer there.
 fn worse(rows: &[Row]) -> Vec<String> {
-    let before =
-        BEFORE.lines().filter(|line| !line.starts_with("rdma_write,") && !line.starts_with("completion"));
     let is_worse = |line: &&str| {
         let [work, batch, before] = line.split(',').collect::<Vec<_>>()[..] else { return true };
-        let (Ok(batch), Ok(before)) = (batch.parse(), before.parse::<f64>()) else { return true };
-        ours(rows, X86_64, Profile::Release, work, batch).is_none_or(|count| count > before * OF_BEFORE)
+        let (Ok(batch), Ok(before)) = (batch.parse(), before.parse()) else { return true };
+        ours(rows, X86_64, Profile::Release, work, batch).is_none_or(|count| count > most(work, before))
     };
-    before.filter(is_worse).map(|line| format!("{line}: more than {OF_BEFORE} times that")).collect()
+    BEFORE.lines().filter(is_worse).map(|line| format!("{line} before: more than it may take now")).collect()
 }
 
 /// Returns which goals are missed, or have no row, one at a time.
@@ -49,8 +58,7 @@ pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     let ours = |arch: &str, profile, work: &str| ours(rows, arch, profile, work, 1);
     let of_whole =
         Profile::ALL.into_iter().flat_map(|profile| WHOLE.map(|(work, most)| (profile, work, most)));
-    let of_parts = PARTS.map(|(work, most)| (Profile::Release, work, most));
-    let on_x86_64 = of_whole.chain(of_parts).map(|(profile, work, most)| (X86_64, profile, work, Some(most)));
+    let on_x86_64 = of_whole.map(|(profile, work, most)| (X86_64, profile, work, Some(most)));
     let on_a72 = WHOLE.map(|(work, _)| {
         let most = ours(X86_64, Profile::Release, work).map(|count| count * A72_OF_X86_64);
         (A72, Profile::Release, work, most)
@@ -103,9 +111,12 @@ fn a_count_over_a_goal_is_told() -> Result<(), String> {
         (X86_64, Profile::Release, "io_t10dif_xts4", 385.1),
         (X86_64, Profile::Release, "rdma_write", 75.1),
         (X86_64, Profile::Release, "completion1", 80.1),
+        (X86_64, Profile::Release, "completion_every32", 80.1),
         (A72, Profile::Release, "io_xts4", 325.0 * A72_OF_X86_64 + 0.1),
     ] {
-        let is_it = |row: &Row| (row.arch.as_str(), row.profile, row.work.as_str()) == (arch, profile, work);
+        let is_it = |row: &Row| {
+            (row.arch.as_str(), row.profile, row.work.as_str(), row.batch) == (arch, profile, work, 1)
+        };
         let set = |count| {
             with(&|row: &mut Row| {
                 if is_it(row) {
