@@ -192,7 +192,7 @@ pub(crate) enum KindFlag {
     StateUnknown = 1,
     /// Of an mkey: the device cannot write its tag.
     TagRefused = 1 << 1,
-    /// Of a prepared configuration: it keeps what the request may have to write again.
+    /// Of a prepared configuration: it keeps a part of the mkey that the request may have to write again.
     Keeps = 1 << 2,
     /// Of a prepared configuration: the request is finished when it is written, see `UmrRequest::finish`.
     FinishedLater = 1 << 3,

@@ -7,8 +7,8 @@ use crate::types::Key;
 ///
 /// It is an mkey with room for 4 entries that the peer may invalidate, made by
 /// [`CreateMkey`](crate::command::CreateMkey) with [`remote_invalidate`](crate::command::MkeyFeatures::remote_invalidate), or by
-/// `ibv_alloc_mw`; only where [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) is set. Each binding has another
-/// key than the 255 before it.
+/// `ibv_alloc_mw`; only where [`memory_windows`](crate::command::GeneralCapabilities::memory_windows) is set. No binding has
+/// the key of one of the 255 before it.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;

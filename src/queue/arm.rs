@@ -66,8 +66,8 @@ impl<E: CqeSlot> CompletionQueue<'_, E> {
 
     /// Notes that an event of this queue was received, so that the next [`CompletionQueue::arm`] asks for another.
     ///
-    /// To be called once for each event, neither more nor less: the device takes an arm word whose sequence number it has
-    /// answered last for one that it has answered.
+    /// To be called once for each event, neither more nor less: the device ignores an arm word with the
+    /// sequence number of its last event.
     pub const fn event_received(&mut self) {
         self.events = self.events.wrapping_add(1);
     }

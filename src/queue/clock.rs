@@ -50,7 +50,8 @@ impl ClockInfo {
     }
 
     /// Returns the nanoseconds of a time stamp of the free-running clock, which may be from before the base or behind it
-    /// (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Numbers of the kernel's that make no sense give others that make none.
+    /// (`mlx5dv_ts_to_ns`, which overflows after some hours, as this does not). Wrong
+    /// numbers of the kernel give wrong nanoseconds, and no error.
     pub const fn nanoseconds(&self, timestamp: u64) -> u64 {
         let (multiplier, fraction) = (self.multiplier as u128, self.fraction as u128);
         let ahead = timestamp.wrapping_sub(self.cycles) & self.mask;

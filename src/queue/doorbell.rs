@@ -152,7 +152,7 @@ crate::fmt::format_counters!(['q] LastRequest ['q] { begin, end });
 
 /// Tells the device that a send queue has new requests.
 ///
-/// A software device or a recorder implements it as well as [`UarDoorbell`](super::UarDoorbell). The queue orders ring, doorbell record and this write,
+/// [`UarDoorbell`](super::UarDoorbell) writes to a device; software devices and recorders implement it too. The queue orders ring, doorbell record and this write,
 /// and flushes the write after it: implementations need no barriers.
 pub trait Doorbell {
     /// Writes the first 8 bytes of the last request's control segment to the device ([`LastRequest::control`]).
@@ -168,7 +168,7 @@ impl<D: Doorbell + ?Sized> Doorbell for &mut D {
 
 /// Tells the device that a completion queue was armed.
 ///
-/// A software device or a recorder implements it as well as [`UarCqDoorbell`](super::UarCqDoorbell). The completion queue orders record and this write,
+/// [`UarCqDoorbell`](super::UarCqDoorbell) writes to a device; software devices and recorders implement it too. The completion queue orders record and this write,
 /// and flushes the write after it: implementations need no barriers.
 pub trait CqDoorbell {
     /// Writes the arm word, 4 bytes as they are in the doorbell record, and the completion queue's number to the device.

@@ -97,8 +97,8 @@ impl SendRequest<'_, '_> {
     /// Appends the entries of a list, which the device takes from registered memory, to the list in force. The length of the mkey grows
     /// by theirs; all else stays. The list in force came from registered memory as well
     /// ([`SendRequest::configure_mkey_by_pointer`]), and ends with a whole block: it has a multiple of 4 entries, also after entries
-    /// were replaced. Entries that fewer whole blocks have replaced are still counted: give such an mkey its whole list anew. An empty
-    /// list changes nothing, and is posted all the same.
+    /// were replaced. Replacing the end of a list by fewer whole blocks of entries does not
+    /// shorten it: to append to such a list, configure the mkey anew. An empty list changes nothing, and is posted all the same.
     ///
     /// Lists of more entries than a request counts ([`RegisteredList::MAX_ENTRIES`]) are laid in parts with this, as the kernel lays them
     /// (`mlx5r_umr_update_xlt`). Where the space begins at an address

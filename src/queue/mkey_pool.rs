@@ -12,7 +12,7 @@ const NONE: Mkey = Mkey::new(MkeyAttributes::plain(Key::from_raw(0), 0));
 /// Up to `N` mkeys, in use or not.
 ///
 /// An mkey is configured for one I/O, and for another one later. Its key is known to the peer by then: [`MkeyPool::put`] takes the
-/// key out of service, and where the device can change tags, a use has another key than the 255 before it.
+/// key out of service, and where the device can change tags, no use has the key of one of the 255 before it.
 ///
 /// ```
 /// use mlx5_mkey::error::PostError;
@@ -53,7 +53,7 @@ pub struct MkeyPool<const N: usize> {
     removed: Vec<u16, N>,
 }
 
-/// An mkey that was taken from a pool. Lost, it stays in use for ever.
+/// An mkey that was taken from a pool. If this value is dropped, the mkey stays in use for ever.
 #[must_use = "what is not put back stays in use"]
 #[derive(Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -28,7 +28,7 @@ pub(super) struct SqProducer<'r> {
 }
 
 impl<'r> SqProducer<'r> {
-    /// Goes on filling a ring at this block.
+    /// Makes a producer whose next block is number `producer`.
     pub(super) const fn new(ring: Ring<'r, Wqebb>, producer: u64, max_requests: u32) -> Self {
         Self { ring, producer, contiguous_end: producer, max_requests, scratch: [ZEROS; MAX_BLOCKS] }
     }
@@ -51,7 +51,8 @@ impl<'r> SqProducer<'r> {
     /// Returns a block that is committed and not published, to change it.
     pub(super) fn unpublished(&mut self, index: u64) -> &mut Block {
         // SAFETY: the pointer is that of a block of the ring, whatever the index (see `Ring::slot`), plain bytes without alignment.
-        // Nobody else writes it, and a device reads what is published, which takes `self` again: after this borrow.
+        // Nobody else writes it, and a device reads no block before the doorbell record counts it, which takes `self` again: after this
+        // borrow. The caller names blocks that were committed since.
         unsafe { &mut *self.ring.block(index) }
     }
 
@@ -73,11 +74,12 @@ impl<'r> SqProducer<'r> {
 
     /// Reserves blocks to write: in the ring, or in scratch space where too few are free before its end.
     ///
-    /// It does not refuse for lack of room: [`SqProducer::commit`] does, so that what can never be posted is refused for that when it is
-    /// written.
+    /// A full ring is refused by [`SqProducer::commit`] and not here: a request that can never be posted is to be refused for that
+    /// reason, which writing it finds.
     ///
     /// # Errors
-    /// [`PostError::SendRingFull`] for more blocks than any request has.
+    /// [`PostError::SendRingFull`] for more blocks than any request has, with the most that one may have for those free: no request asks
+    /// for more.
     #[inline]
     pub(super) fn reserve(&mut self, blocks: usize, in_flight: &InFlight) -> Result<&mut [Block], PostError> {
         if !self.is_known_free(blocks) {
@@ -90,9 +92,10 @@ impl<'r> SqProducer<'r> {
         } else {
             return Err(PostError::SendRingFull { needed: blocks as u16, free: MAX_BLOCKS as u16 });
         };
-        // SAFETY: in the ring all blocks from `producer` to `contiguous_end` are free, that is not the device's, and before the ring's
-        // end: `look` set it so, and `producer` only moves on. In the scratch space there are as many. Nobody else uses them while
-        // `self` is borrowed, and they are plain bytes.
+        // SAFETY: in the ring all blocks from `producer` to `contiguous_end` are before the ring's end and free, that is not the
+        // device's: `look` set the end so by the requests in flight of this queue, and since then `producer` has only moved on, or
+        // `restart` has set both to 0, where no block is known to be free. In the scratch space there are as many blocks. Nobody else
+        // uses them while `self` is borrowed, and they are plain bytes.
         Ok(unsafe { core::slice::from_raw_parts_mut(first, blocks) })
     }
 

@@ -7,8 +7,8 @@ use crate::types::{PsvIndex, Seed};
 use crate::wqe::umr;
 
 impl SendRequest<'_, '_> {
-    /// Gives the PSV of a transaction its start value, as is needed behind a wrong digest: until then the device reports no other one
-    /// under this PSV. Post it behind the configurations of the next transaction and before the requests that move its data; without
+    /// Gives the PSV of a transaction its start value, as is needed after a wrong digest: until then the device reports no more
+    /// wrong digests of this PSV. Post it behind the configurations of the next transaction and before the requests that move its data; without
     /// an error the configuration that begins a digest suffices (PRM SET_PSV; SPDK
     /// `lib/mlx5/mlx5_umr.c`).
     ///

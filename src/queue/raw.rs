@@ -11,9 +11,10 @@ impl SendRequest<'_, '_> {
     /// Posts a work request that the caller built, for what no other method writes (`mlx5dv_wr_raw_wqe`).
     ///
     /// Its size, opcode and modifier, immediate data and flags stand in its control segment, the first 16 bytes. Bytes after its size
-    /// are ignored. Written here are its place in the ring and the number of the queue pair, whatever it has there. A fence of its own
-    /// goes before any other; else it gets that which is asked for here, or which a request at this place needs. It is signalled if it
-    /// is so itself, if it is asked for here, or if the queue signals each request. The signature byte stays as it is; queues of this
+    /// are ignored. Written here are its place in the ring and the number of the queue pair, whatever it has there. Where its
+    /// control segment has a fence, that stays; else it gets the fence asked for here ([`SendRequest::fenced`]), or the one that a request
+    /// after a change of an mkey gets. It is signalled if its control segment says so, if that is asked for here, or if the queue signals
+    /// each request. The signature byte stays as it is; queues of this
     /// library do not have it checked.
     ///
     /// It takes room, completes and is retired as all requests are, as [`RequestKind::Raw`]. What it does is the caller's business: an

@@ -143,8 +143,10 @@ impl Doorbell for BlueFlame {
     fn ring(&mut self, last: &LastRequest<'_>) {
         let control = last.control();
         let [.., octowords] = control;
+        // The device looks at 6 bits of the size, whatever a raw request has in the others.
+        let octowords = octowords & MAX_WQE_OCTOWORDS;
         let bytes = (last.end - last.begin) as usize * WQEBB_BYTES;
-        if last.alone && octowords & MAX_WQE_OCTOWORDS > 1 && bytes <= self.half {
+        if last.alone && octowords > 1 && bytes <= self.half {
             let mut at = self.offset;
             for index in last.begin..last.end {
                 self.write(at, last.ring.peek(index));

@@ -27,7 +27,8 @@ pub struct SendQueueConfig {
     pub max_inline_data: u32,
     /// Most data segments of a request (`max_send_sge`); under 1 it counts as 1, over 60 as 60, which is what a request can hold.
     pub max_sge: usize,
-    /// Most work requests between post and completion. If it is not above the completion queue's size, that cannot overrun.
+    /// Most work requests between post and completion. A completion queue that gets nothing else
+    /// cannot overrun if it has as many entries; the guide's page on sizing counts what else needs entries.
     pub max_requests: u32,
     /// Every request is signalled (`sq_sig_all`), and of an mkey configuration every SET_PSV, as the reference provider has it.
     pub signal_all: bool,

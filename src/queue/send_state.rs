@@ -19,9 +19,11 @@ pub(super) struct SendState<'r> {
     qpn: Qpn,
     /// As control segments have it.
     pub(super) qpn_dword: U32,
-    /// What a request gets beside its own flags: each (`signal_all`), one after a change of an mkey (a fence), and the next one.
+    /// What each request gets beside its own flags (`signal_all`).
     pub(super) flags: RequestFlags,
+    /// The same for a request after a change of an mkey: with a fence.
     pub(super) flags_after_umr: RequestFlags,
+    /// The one of the two that the next request gets.
     pub(super) next_flags: RequestFlags,
     /// The first block of the last work request, for the doorbell.
     pub(super) last: u64,

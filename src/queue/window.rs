@@ -11,8 +11,8 @@ impl SendRequest<'_, '_> {
     /// the peer of this queue pair may do what `access` says, whatever the region allows it. The range begins at address `start` of
     /// the window's space; `ibv_wr_bind_mw` has the address in the region there, or 0 (`IBV_ACCESS_ZERO_BASED`).
     ///
-    /// The region has to allow local writing where the peer may write, and has to be in the window's protection domain: the device
-    /// refuses the peer else, and nobody before.
+    /// The region has to allow local writing where the peer may write, and has to be in the window's protection domain.
+    /// Binding does not check that; else the device refuses the peer's access.
     ///
     /// # Errors
     /// [`PostError::Config`] with [`ConfigError::WindowBound`] for a window that was not invalidated, or
