@@ -1,6 +1,7 @@
 //! Rings and completion entries back in words: whatever the bytes, no panic, nothing outside, and every part agrees with the whole.
 
 use crate::input::Input;
+use crate::values::engine;
 use hil_tests::vectors;
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{Body, DeviceContext, Field, Requests, Segment, Severity, Style, WorkRequest};
@@ -29,9 +30,7 @@ fn say(what: impl fmt::Display) {
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let device = DeviceContext {
-        engine: input.maybe(|input| {
-            input.pick(&[XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified])
-        }),
+        engine: input.maybe(engine),
         capabilities: input.maybe(|input| {
             let bits: u8 = input.any();
             let [block_4048, crc32c, crc64_xp10, digest_with_xts] = [1, 2, 4, 8].map(|bit| bits & bit != 0);

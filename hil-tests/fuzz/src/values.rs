@@ -113,6 +113,12 @@ pub(crate) fn config(input: &mut Input<'_>) -> MkeyConfig {
     }
 }
 
+/// An engine. In this order what is in the corpus means what it did when there were three.
+pub(crate) fn engine(input: &mut Input<'_>) -> XtsEngine {
+    use XtsEngine::{MultiBlock, MultiBlockLittleEndian, SingleBlock, Unspecified};
+    input.pick(&[SingleBlock, Unspecified, MultiBlockLittleEndian, MultiBlock])
+}
+
 /// What an mkey was created with, for complete UMRs. Few kinds, so that two mkeys are often of one.
 pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
     let capabilities = |input: &mut Input<'_>| match input.below(3) {
@@ -133,9 +139,7 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
             error_count: ErrorCount { seen: input.pick(&[1, 0, 2, u32::MAX]), pending: input.any() },
             capabilities: capabilities(input),
         }),
-        crypto: input.maybe(|input| {
-            input.pick(&[XtsEngine::MultiBlock, XtsEngine::SingleBlock, XtsEngine::Unspecified])
-        }),
+        crypto: input.maybe(engine),
         tag_update: input.any(),
         form: UmrForm::Complete,
         entry_size: None,
