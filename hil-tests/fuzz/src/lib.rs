@@ -9,6 +9,10 @@ mod calls;
 mod command_queue;
 mod completions;
 mod device;
+#[path = "../../uverbs/src/errno.rs"]
+#[allow(dead_code, reason = "the stand-in behind it uses all of it")]
+mod errno;
+mod fault;
 mod input;
 mod inspect;
 mod memory;

@@ -1,6 +1,7 @@
-//! Every text that is read: vectors, descriptions of boards, the protocol of runners, hex dumps and logs, ways of posting.
+//! Every text that is read: vectors, descriptions of boards, the protocol of runners, hex dumps and logs, ways of posting, lines of
+//! recordings, plans of faults, options of the firmware.
 //!
-//! Some of it is read by programs of `xtask`; their files are compiled here as they are.
+//! Some of it is read by programs of `xtask`, the stand-in and the firmware; their files are compiled here as they are.
 
 #[path = "../../../xtask/boards/src/hil/boards.rs"]
 #[allow(dead_code, clippy::redundant_pub_crate, reason = "the program behind it uses all of it")]
@@ -13,14 +14,18 @@ mod hex;
 mod limits;
 #[path = "../../../xtask/device/src/log_json.rs"]
 mod log_json;
+#[path = "../../firmware/src/options.rs"]
+mod options;
 
+use crate::fault;
 use hil_scenarios::protocol::Event;
 use hil_scenarios::way::Ways;
-use hil_tests::vectors;
+use hil_tests::{recording, vectors};
+use options::Options;
 use std::path::Path;
 
 /// How many parsers there are.
-const PARSERS: u8 = 5;
+const PARSERS: u8 = 8;
 
 pub(crate) fn run(bytes: &[u8]) {
     let Some((which, bytes)) = bytes.split_first() else { return };
@@ -30,9 +35,17 @@ pub(crate) fn run(bytes: &[u8]) {
         1 => describe(&text),
         2 => text.lines().for_each(listen),
         3 => dump(bytes),
-        _ => {
+        4 => {
             if let Ok(ways) = text.parse::<Ways>() {
                 assert_eq!(ways.to_string().parse(), Ok(ways));
+            }
+        }
+        // Lines are taken apart as those of vectors are.
+        5 => text.lines().for_each(|line| drop(serde_json::from_str::<recording::Event>(line))),
+        6 => fault::come_again(&text),
+        _ => {
+            if let Err(word) = Options::parse(text.split_ascii_whitespace()) {
+                assert!(text.contains(word), "the word that makes no sense");
             }
         }
     }
@@ -97,6 +110,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let json = "{\"kind\":\"completion\",\"completion_queue\":3,\"bytes\":\"00ff\"}\n\
         {\"queue_pair\":64,\"block\":1,\"bytes\":\"00000025\"}\n";
     let include = "unsigned char ring[] = {\n  0x00, 0x25, 0xff\n};\nunsigned int ring_len = 3;\n";
+    let recorded = "{\"device\":{\"engine\":\"multi-block\",\"spdk\":\"3230130e\"}}\n{\"psv\":1}\n\
+        {\"qp\":{\"number\":1,\"blocks\":16}}\n{\"write\":{\"address\":4096,\"bytes\":\"00ff\"}}\n\
+        {\"completion\":{\"opcode\":0,\"counter\":1,\"syndrome\":0}}\n";
     [
         (0, vector),
         (1, &boards),
@@ -111,6 +127,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         (3, "000000250000400800"),
         (4, "batch-changed"),
         (4, "77"),
+        (5, recorded),
+        (6, "call@2=ENOMEM,call@3+=status:8,completion@1=twice,wire@1=short,end@1=removed"),
+        (6, "seed=7,after=5,only=call+message"),
+        (7, "--filter r1 --after r170 --ways 7 --provoke data-abort"),
+        (7, "--count benchmarks"),
     ]
     .into_iter()
     .map(|(parser, text)| [&[parser], text.as_bytes()].concat())

@@ -59,7 +59,7 @@ pub static ALL: [Target; 8] = [
     },
     Target {
         name: "parsers",
-        what: "vectors, boards.toml, runners' protocol, hex dumps",
+        what: "vectors, recordings, boards.toml, runners' protocol, hex dumps, fault plans, options",
         part: Part::Bench,
         longest: 16384,
     },
