@@ -5,7 +5,9 @@
 use super::Lost;
 use super::link::Address;
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind, Read, Write};
+use std::error::Error;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -56,9 +58,24 @@ pub(crate) struct Account {
     pub(crate) plaintext: u64,
 }
 
+/// Most bytes of a message with its end: an account of 800,000 blocks, however large their numbers.
+const LONGEST: usize = 1 << 24;
+
+/// The other side has sent this number of bytes without the end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong(pub usize);
+
+impl Error for TooLong {}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a message does not end within {} bytes", self.0)
+    }
+}
+
 /// One end of the connection.
 pub(crate) struct Control {
-    stream: TcpStream,
+    stream: BufReader<TcpStream>,
     received: Vec<u8>,
 }
 
@@ -69,14 +86,14 @@ impl Control {
     /// The other side is gone.
     pub(crate) fn new(stream: TcpStream) -> Result<Self, Lost> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, received: Vec::new() })
+        Ok(Self { stream: BufReader::new(stream), received: Vec::new() })
     }
 
     /// Ends the connection, so that the other side notices.
     #[allow(dead_code, reason = "the target takes another connection where this one is gone")]
     pub(crate) fn close(&self) {
         // Fails where it has ended.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.stream.get_ref().shutdown(Shutdown::Both);
     }
 
     /// Sends a message.
@@ -86,8 +103,9 @@ impl Control {
     pub(crate) fn say(&mut self, line: &Line) -> Result<(), Lost> {
         let mut text = serde_json::to_vec(line).map_err(io::Error::from)?;
         text.push(b'\n');
-        self.stream.set_nonblocking(false)?;
-        Ok(self.stream.write_all(&text)?)
+        let mut stream = self.stream.get_ref();
+        stream.set_nonblocking(false)?;
+        Ok(stream.write_all(&text)?)
     }
 
     /// Returns a message that has come, if one has.
@@ -95,7 +113,7 @@ impl Control {
     /// # Errors
     /// The other side is gone, or says what makes no sense.
     pub(crate) fn heard(&mut self) -> Result<Option<Line>, Lost> {
-        self.stream.set_nonblocking(true)?;
+        self.stream.get_ref().set_nonblocking(true)?;
         match self.next() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             line => Ok(Some(line?)),
@@ -107,22 +125,66 @@ impl Control {
     /// # Errors
     /// As [`Control::heard`], and where none comes within `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) -> Result<Line, Lost> {
-        self.stream.set_nonblocking(false)?;
-        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.get_ref().set_nonblocking(false)?;
+        self.stream.get_ref().set_read_timeout(Some(limit))?;
         Ok(self.next()?)
     }
 
+    /// What has come of a message stays where its rest has not.
     fn next(&mut self) -> io::Result<Line> {
-        loop {
-            if let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
-                return Ok(serde_json::from_slice(&line)?);
-            }
-            let mut bytes = [0; 1024];
-            match self.stream.read(&mut bytes)? {
-                0 => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other side is gone")),
-                count => self.received.extend_from_slice(bytes.get(..count).unwrap_or_default()),
-            }
+        let room = LONGEST.saturating_sub(self.received.len());
+        self.stream.by_ref().take(room as u64).read_until(b'\n', &mut self.received)?;
+        if self.received.ends_with(b"\n") {
+            let line = serde_json::from_slice(&self.received);
+            self.received.clear();
+            return Ok(line?);
         }
+        if self.received.len() >= LONGEST {
+            return Err(io::Error::new(ErrorKind::InvalidData, TooLong(LONGEST)));
+        }
+        Err(io::Error::new(ErrorKind::UnexpectedEof, "the other side is gone"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// Returns one end, and the other as it is.
+    fn connected() -> (Control, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Control::new(listener.accept().unwrap().0).unwrap(), other)
+    }
+
+    #[test]
+    fn a_message_that_does_not_end_is_refused() {
+        let (mut control, mut other) = connected();
+        // Whoever takes more learns that the other side is gone. Writing fails where it has had enough.
+        let sender = thread::spawn(move || drop(other.write_all(&vec![b'['; LONGEST + 1])));
+        let why = control.next().expect_err("no message");
+        let named = why.get_ref().and_then(|why| why.downcast_ref());
+        assert_eq!(named, Some(&TooLong(LONGEST)), "{why}");
+        drop(control);
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_message_comes_whole_however_it_is_cut() {
+        let (mut control, mut other) = connected();
+        for byte in b"\"Ready\"\n" {
+            assert!(control.heard().unwrap().is_none());
+            other.write_all(&[*byte]).unwrap();
+        }
+        assert!(matches!(control.wait(Duration::from_secs(10)), Ok(Line::Ready)));
+        other.write_all(b"\"Ask\"\n\"Bye\"\nno message\n\"By").unwrap();
+        assert!(matches!(control.wait(Duration::from_secs(10)), Ok(Line::Ask)));
+        assert!(matches!(control.heard(), Ok(Some(Line::Bye))));
+        assert!(control.heard().is_err(), "what is no message is none");
+        drop(other);
+        assert!(control.wait(Duration::from_secs(10)).is_err(), "half a message is none");
     }
 }
