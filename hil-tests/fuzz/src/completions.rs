@@ -12,11 +12,11 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::{Key, PsvIndex, Qpn};
 use mlx5_mkey::wire::Wqebb;
-use mlx5_mkey::wire::cqe::{Cqe, CqeOpcode};
+use mlx5_mkey::wire::cqe::{Cqe, Cqe128, CqeOpcode, CqeSlot};
 use mlx5_mkey::wire::data::DataSegment;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 use zerocopy::byteorder::big_endian::{U16, U32};
@@ -33,12 +33,6 @@ const RECEIVE: u64 = 1 << 40;
 /// The mkey whose signature errors arrive.
 const MKEY: u32 = 0x1234;
 
-/// The ring, and whether its device is at work.
-struct Device {
-    ring: Shared<Cqe>,
-    awake: AtomicBool,
-}
-
 struct Silent;
 
 impl Doorbell for Silent {
@@ -49,34 +43,49 @@ impl CqDoorbell for Silent {
     fn ring(&mut self, _: [u8; 4]) {}
 }
 
-/// Returns the device, which writes entries as long as it is awake.
-fn device() -> &'static Device {
-    static DEVICE: OnceLock<Device> = OnceLock::new();
-    let device = DEVICE.get_or_init(|| {
-        let ring = Shared::new(vec![Cqe::UNWRITTEN; ENTRIES]);
-        Device { ring, awake: AtomicBool::new(false) }
-    });
-    static WRITER: OnceLock<()> = OnceLock::new();
-    WRITER.get_or_init(|| drop(thread::spawn(|| write(DEVICE.wait()))));
-    device
+/// A ring, and what its device writes next.
+struct Ring<E> {
+    slots: Shared<E>,
+    state: AtomicU64,
 }
 
-/// Writes entries for ever: good ones, and such as no device writes.
-fn write(device: &Device) -> ! {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    loop {
-        while !device.awake.load(Ordering::Acquire) {
-            thread::sleep(Duration::from_micros(50));
-        }
-        // Then the others have the core.
-        thread::sleep(Duration::from_micros(10));
-        for _ in 0..256 {
+/// What a device writes to.
+trait Written: Send + Sync {
+    /// Writes some entries: good ones, and such as no device writes.
+    fn write(&self);
+}
+
+impl<E: CqeSlot> Written for Ring<E> {
+    fn write(&self) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        for _ in 0..128 {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            device.ring.write((state >> 60) as usize % ENTRIES, entry(state));
+            self.slots.write((state >> 60) as usize % ENTRIES, E::of(entry(state)));
         }
+        self.state.store(state, Ordering::Relaxed);
     }
+}
+
+/// Has a device of its own thread write to this ring, and no longer to another.
+fn set_written(ring: Option<Arc<dyn Written>>) {
+    static RING: Mutex<Option<Arc<dyn Written>>> = Mutex::new(None);
+    static WRITER: Once = Once::new();
+    let written = || RING.lock().unwrap_or_else(PoisonError::into_inner);
+    *written() = ring;
+    WRITER.call_once(|| {
+        thread::spawn(move || {
+            loop {
+                let ring = written().clone();
+                if let Some(ring) = ring {
+                    ring.write();
+                }
+                // Then the others have the core.
+                thread::sleep(Duration::from_micros(10));
+            }
+        });
+    });
 }
 
 /// Makes an entry of random bits.
@@ -204,7 +213,24 @@ fn retire(names: &mut BTreeSet<u64>, id: u64) -> bool {
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let device = device();
+    if input.any() { over::<Cqe128>(&mut input) } else { over::<Cqe>(&mut input) }
+}
+
+/// Runs over entries of a size, which another thread writes meanwhile. What they are depends on the input only, and those that are
+/// there at the beginning are always the same.
+fn over<E: CqeSlot>(input: &mut Input<'_>) {
+    let slots = Shared::new(vec![E::of(Cqe::UNWRITTEN); ENTRIES]);
+    // A state of zero stays zero.
+    let state = AtomicU64::new(input.any::<u64>().max(1));
+    let ring = Arc::new(Ring { slots, state });
+    ring.write();
+    set_written(Some(ring.clone()));
+    take(input, &ring.slots);
+    set_written(None);
+}
+
+/// Takes what the device writes.
+fn take<E: CqeSlot>(input: &mut Input<'_>, ring: &Shared<E>) {
     let memory = [Memory::new(), Memory::new()];
     let record = CqDoorbellRecord::new();
     let psvs = SignatureAttributes::new(PsvIndex::from_low_bits(1), PsvIndex::from_low_bits(2));
@@ -222,20 +248,18 @@ pub(crate) fn run(bytes: &[u8]) {
         assert!(inserted.is_ok(), "there is room");
     }
     let words = [input.any(), input.any()];
-    let mut completions = CompletionQueue::new(device.ring.slots(), &record).unwrap().starting_at(words);
-    device.awake.store(true, Ordering::Release);
+    let mut completions = CompletionQueue::new(ring.slots(), &record).unwrap().starting_at(words);
     for _ in 0..64 {
         if input.is_empty() {
             break;
         }
-        step(&mut input, &mut world, &mut completions);
+        step(input, &mut world, &mut completions);
         world.check();
     }
-    device.awake.store(false, Ordering::Release);
 }
 
 /// Posts, polls in one of the ways, or lets the device go on.
-fn step(input: &mut Input<'_>, world: &mut World<'_>, completions: &mut CompletionQueue<'_>) {
+fn step<E: CqeSlot>(input: &mut Input<'_>, world: &mut World<'_>, completions: &mut CompletionQueue<'_, E>) {
     let mut found = Vec::new();
     let mut router = world.table.router(&mut world.mkeys);
     match input.below(8) {
