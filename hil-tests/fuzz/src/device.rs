@@ -5,6 +5,7 @@
 mod host;
 
 use crate::input::Input;
+use crate::memory::zeros_are_of_the_kernel;
 use crate::values::edge;
 use host::{A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, pattern, segment};
 use mlx5_mkey::types::Key;
@@ -304,6 +305,7 @@ fn mutate<T: IntoBytes + zerocopy::FromBytes>(input: &mut Input<'_>, bsf: &mut O
 
 pub(crate) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
+    zeros_are_of_the_kernel();
     let mut world = World::new(&mut input);
     for _ in 0..STEPS {
         if input.is_empty() {

@@ -4,6 +4,13 @@
 use mlx5_mkey::hca::CommandMemory;
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Has the kernel give large memory, which is zeros already: to fill an arena of 16 MiB with them took most of an input's time.
+pub(crate) fn zeros_are_of_the_kernel() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: it changes where memory comes from, and nothing of what there is.
+    ONCE.call_once(|| assert_eq!(unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20) }, 1));
+}
+
 /// Slots that a queue has taken, and that the device of a test may write at any time.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {

@@ -67,7 +67,8 @@ unsafe impl Allocator for Pages {
 /// The allocator behind a lock.
 struct Own(Mutex<Dlmalloc<Pages>>);
 
-#[global_allocator]
+// In the fuzzing program it would be that of all targets.
+#[cfg_attr(not(feature = "fuzz"), global_allocator)]
 static OWN: Own = Own(Mutex::new(Dlmalloc::new_with_allocator(Pages)));
 
 impl Own {
