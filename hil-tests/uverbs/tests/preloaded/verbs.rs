@@ -49,11 +49,13 @@ impl Pages {
         Self(address.expose_provenance() as u64)
     }
 
-    /// Takes the memory away.
+    /// Takes the memory away. Its place stays taken: who maps memory at this moment must not get it.
     pub(crate) fn unmap(self, length: usize) {
+        let place = std::ptr::with_exposed_provenance_mut(self.0 as usize);
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: nothing of this process refers to it any more; that the device does is what is tested.
-        let result = unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.0 as usize), length) };
-        assert_eq!(result, 0);
+        let now = unsafe { libc::mmap(place, length, libc::PROT_NONE, kind, -1, 0) };
+        assert_eq!(now, place);
     }
 
     /// Stores bytes.
