@@ -57,7 +57,8 @@ pub fn functions(target: &Target) -> Option<Functions> {
     Some(functions)
 }
 
-/// Returns where inputs of all targets are that once were found, in a folder for each.
+/// Returns where inputs of all targets are, in a folder for each: what was found, by name, and the first that libFuzzer picks of all
+/// that it has made up (`-set_cover_merge=1 -use_counters=0 -use_cmp=0 -max_len=512`).
 pub fn corpora() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
