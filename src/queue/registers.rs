@@ -266,14 +266,18 @@ impl DeviceClock {
     /// Returns what the clock shows, as time stamps of completions do ([`super::ClockInfo`]).
     pub fn ticks(&self) -> u64 {
         // SAFETY: `new`'s caller vouches for both registers.
-        let read = |at: usize| u32::from_be(unsafe { self.register.add(at).read_volatile() });
-        let (mut high, mut low) = (read(0), read(1));
-        // The high half may have moved on in between; not twice.
-        if read(0) != high {
-            (high, low) = (read(0), read(1));
-        }
-        u64::from(high) << 32 | u64::from(low)
+        joined(|at| u32::from_be(unsafe { self.register.add(at).read_volatile() }))
     }
+}
+
+/// Reads the halves of a clock, the high one first, and joins them.
+fn joined(mut read: impl FnMut(usize) -> u32) -> u64 {
+    let (mut high, mut low) = (read(0), read(1));
+    // The high half may have moved on in between; not twice.
+    if read(0) != high {
+        (high, low) = (read(0), read(1));
+    }
+    u64::from(high) << 32 | u64::from(low)
 }
 
 #[cfg(feature = "defmt")]

@@ -9,6 +9,20 @@ fn the_clock_has_two_halves() {
     assert_eq!(clock.ticks(), 0x0102_0304_a5b6_c7d8);
 }
 
+/// The low half turns over before or behind the read of it.
+#[test]
+fn a_high_half_that_moves_on_is_read_again_with_the_low_one() {
+    for low in [3, u32::MAX] {
+        let mut values = [(0, 1), (1, low), (0, 2), (0, 2), (1, 5)].into_iter();
+        let joined = joined(|at| {
+            let (half, value) = values.next().unwrap();
+            assert_eq!(at, half);
+            value
+        });
+        assert_eq!((joined, values.next()), (2 << 32 | 5, None));
+    }
+}
+
 #[test]
 fn eight_bytes_reach_the_register_as_they_stand_in_memory() {
     let mut page = [0_u64; 2];
