@@ -73,6 +73,9 @@ struct Outgoing {
 /// The longest name of a socket, in bytes (`sun_path` without its zero).
 const SOCKET_NAME: usize = 107;
 
+/// Mode bits with which group and others may write.
+const OTHERS_WRITE: u32 = 0o022;
+
 /// Makes the directory in which devices meet, this user's alone, and all above it.
 ///
 /// # Errors
@@ -92,10 +95,13 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
 fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     let metadata = fs::symlink_metadata(path)?;
-    if metadata.is_dir() && metadata.uid() == sys::user() {
-        Ok(())
+    let refused = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !metadata.is_dir() || metadata.uid() != sys::user() {
+        refused("it is someone else's")
+    } else if metadata.mode() & OTHERS_WRITE != 0 {
+        refused("others may write to it")
     } else {
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is someone else's"))
+        Ok(())
     }
 }
 
@@ -362,6 +368,7 @@ impl Outgoing {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn requests_that_are_sent_again_wait_for_one_answer_each() {
@@ -388,6 +395,16 @@ mod tests {
         for path in [&*link, if is_given { &given } else { Path::new("/") }] {
             let refused = prepare(path).unwrap_err();
             assert!(refused.contains("it is someone else's"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_directory_to_which_others_may_write_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        for (mode, is_open) in [(0o755, false), (0o720, true), (0o702, true)] {
+            fs::set_permissions(home.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let refused = prepare(home.path()).err().unwrap_or_default();
+            assert_eq!(refused.contains("others may write to it"), is_open, "{mode:o}: {refused}");
         }
     }
 }
