@@ -31,7 +31,8 @@ fn encrypted(bench: &mut Bench, lease: &DekLease) -> Option<[u8; 512]> {
     encrypted_by(bench, lease.id())
 }
 
-fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
+/// As [`encrypted`]; `None` where the device cannot.
+pub(super) fn encrypted_by(bench: &mut Bench, dek: DekId) -> Option<[u8; 512]> {
     let spec = MkeySpec { max_entries: 4, crypto: true, ..MkeySpec::default() };
     let mut mkeys = bench.pd.create_mkeys(1, spec).unwrap();
     let crypto = Crypto {

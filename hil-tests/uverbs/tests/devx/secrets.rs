@@ -2,13 +2,14 @@
 
 mod scan;
 
-use super::{Bench, Outcome, deks, preloaded, prepared};
+use super::{Bench, Outcome, deks, preloaded, prepared, umem};
 use mlx5_mkey::command::{
     Command, CreateDek, CreateLogin, Credential, CredentialId, DekKey, ImportKekId, Pdn, Secret, XtsKey, wipe,
 };
 use mlx5_mkey::devx::{DekCache, ProtectionDomain, QueuePairSpec};
 use mlx5_softdev::{Arena, CryptoMode, DekAttributes, Device, DeviceProfile, KeyMaterial, KeySize, factory};
 use scan::{LENGTH, Needle, Scan, fill};
+use std::os::unix::fs::FileExt;
 
 /// Makes a secret, has it used, and returns what is searched for behind that. While it is there it must be found.
 #[inline(never)]
@@ -30,6 +31,19 @@ fn a_copy_that_nobody_wipes_is_found() {
     assert!(!scan.find(&needles[..1]).is_empty());
     scan.expect_gone(&needles[1..]);
     drop(kept);
+}
+
+/// Of a file that is shorter than what of it is mapped.
+#[test]
+fn a_copy_beside_memory_that_cannot_be_read_is_found() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(4096).unwrap();
+    umem::mapped(&file);
+    let mut scan = Scan::new();
+    let needles = used::<LENGTH>(&mut scan, |secret| file.write_all_at(secret.expose(), 100).unwrap());
+    assert!(!scan.find(&needles).is_empty());
+    file.write_all_at(&[0; LENGTH], 100).unwrap();
+    scan.expect_gone(&needles);
 }
 
 #[test]
@@ -118,6 +132,35 @@ fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
         assert!(deks.erase("volume").unwrap());
         scan.expect_gone(&needles);
     });
+}
+
+/// Until the device is told to forget a value that was used, that is in force (and there), whatever came since.
+#[test]
+fn m66_a_value_that_another_replaces_is_left_nowhere() {
+    preloaded("secrets::m66_a_value_that_another_replaces_is_left_nowhere", || {
+        expect_replaced::<32>(|key| DekKey::Plain128 { key: XtsKey::new(key).unwrap(), keytag: None });
+        expect_replaced::<64>(|key| DekKey::Plain256 { key: XtsKey::new(key).unwrap(), keytag: None });
+    });
+}
+
+fn expect_replaced<const N: usize>(key: fn(&[u8; N]) -> DekKey<'_>) {
+    let mut scan = Scan::new();
+    let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
+    let mut dek = None;
+    let first = used(&mut scan, |secret| {
+        let made = dek.insert(bench.pd.create_dek(key(secret.expose()), [0; 8]).unwrap());
+        assert!(deks::encrypted_by(&mut bench, made.id()).is_some());
+    });
+    let mut dek = dek.unwrap();
+    let second = used(&mut scan, |secret| dek.replace(key(secret.expose())).unwrap());
+    for needles in [&first, &second] {
+        assert!(!scan.find(needles).is_empty(), "the device has both");
+    }
+    bench.device.sync_crypto().unwrap();
+    scan.expect_gone(&first);
+    assert!(!scan.find(&second).is_empty(), "the device has the second");
+    drop(dek);
+    scan.expect_gone(&second);
 }
 
 #[test]

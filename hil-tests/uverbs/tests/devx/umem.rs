@@ -38,7 +38,7 @@ fn errno<T>(outcome: Result<T, DevxError>) -> Option<c_int> {
 }
 
 /// Maps the dma-buf, for good, and returns where the piece begins.
-fn mapped(file: &File) -> *mut u8 {
+pub(super) fn mapped(file: &File) -> *mut u8 {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the kernel finds a place that nobody else uses.
     let base =

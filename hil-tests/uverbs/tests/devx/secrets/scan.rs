@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Part of a secret, kept in a form that is not the secret.
 pub(super) struct Needle([u8; LENGTH]);
@@ -11,6 +12,7 @@ pub(super) const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
 /// Memory that is looked at together.
 const CHUNK: usize = 1 << 16;
+const PAGE: usize = 1 << 12;
 /// Room for the list of this process's areas of memory, and for places.
 const MAPS: usize = 1 << 20;
 const PLACES: usize = 1 << 10;
@@ -68,8 +70,16 @@ impl Scan {
             let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).unwrap());
             for at in (from..to).step_by(CHUNK) {
                 let bytes = &mut buffer[..usize::try_from(to - at).unwrap().min(CHUNK + LENGTH)];
+                if memory.read_exact_at(bytes, at).is_err() {
+                    // A part cannot be read: behind the end of a file that is mapped, say.
+                    for (page, at) in bytes.chunks_mut(PAGE).zip((at..).step_by(PAGE)) {
+                        if memory.read_exact_at(page, at).is_err() {
+                            page.fill(0);
+                        }
+                    }
+                }
                 // Most of it is zeros.
-                if memory.read_exact_at(bytes, at).is_err() || bytes == &zeros[..bytes.len()] {
+                if bytes == &zeros[..bytes.len()] {
                     continue;
                 }
                 let found = (0..).zip(needles).filter(|(_, needle)| needle.is_in(bytes));
@@ -90,9 +100,11 @@ impl Scan {
     }
 }
 
-/// Makes a secret that no other test has, in its place.
+/// Makes a secret that there was not before, in its place.
 pub(super) fn fill(secret: &mut [u8]) {
-    let mut state = u64::from(std::process::id()) << 32 | secret.as_ptr() as u64 & 0xffff_ffff | 1;
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    let seed = SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    let mut state = u64::from(std::process::id()) << 32 ^ seed | 1;
     for byte in secret {
         state ^= state << 13;
         state ^= state >> 7;
