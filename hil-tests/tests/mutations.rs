@@ -15,7 +15,7 @@ macro_rules! switches {
     }};
 }
 
-fn mutations() -> [(&'static str, Faults); 44] {
+fn mutations() -> [(&'static str, Faults); 48] {
     switches!(
         ref_tag_not_advancing,
         tweak_not_advancing,
@@ -61,6 +61,10 @@ fn mutations() -> [(&'static str, Faults); 44] {
         tweak_of_each_transfer,
         masks_number_the_value,
         atomic_replies_big_endian,
+        denied_as_invalid,
+        binding_refused,
+        dek_value_at_once,
+        dek_size_fixed,
     )
 }
 

@@ -56,6 +56,11 @@ impl Xts {
         })
     }
 
+    /// Returns whether two keys are of one size.
+    pub(crate) fn is_as_long_as(&self, other: &Self) -> bool {
+        mem::discriminant(&self.0) == mem::discriminant(&other.0)
+    }
+
     /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i * step`.
     ///
     /// # Errors

@@ -91,6 +91,14 @@ pub struct Faults {
     pub masks_number_the_value: bool,
     /// The old value of an atomic comes back in big endian (R16).
     pub atomic_replies_big_endian: bool,
+    /// What a queue pair denies is an invalid request, not one without the right (R30).
+    pub denied_as_invalid: bool,
+    /// A UMR binds no mkey to a queue pair (R12).
+    pub binding_refused: bool,
+    /// Another value of a DEK that was used is in force at once (M58).
+    pub dek_value_at_once: bool,
+    /// A DEK gets no value of another size (M58).
+    pub dek_size_fixed: bool,
 }
 
 impl Faults {

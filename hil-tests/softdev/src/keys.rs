@@ -117,7 +117,10 @@ impl<M: Memory> Device<M> {
         if dek.pd != new.pd {
             return Err(Error::BadAttribute("domain of a DEK"));
         }
-        if *dek.used.get_mut() {
+        if self.faults.dek_size_fixed && !dek.cipher.is_as_long_as(&new.cipher) {
+            return Err(Error::BadAttribute("size of a DEK"));
+        }
+        if *dek.used.get_mut() && !self.faults.dek_value_at_once {
             dek.next = Some(Box::new(new))
         } else {
             *dek = new

@@ -32,7 +32,8 @@ impl<M: Memory> Device<M> {
             Request::CompareSwap { .. } | Request::FetchAdd { .. } => rights.remote_atomic,
         };
         if !allowed && !self.faults.qp_rights_ignored {
-            return self.refuse(qpn, &attributes, Refusal::Right);
+            let why = if self.faults.denied_as_invalid { Refusal::Malformed } else { Refusal::Right };
+            return self.refuse(qpn, &attributes, why);
         }
         match request {
             Request::Send { data, payload, solicited } => {

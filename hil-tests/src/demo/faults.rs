@@ -92,6 +92,10 @@ all! {
     tweak_of_each_transfer false "each transfer begins with the first tweak",
     masks_number_the_value false "bit 7 of a mask is the highest byte of a CRC",
     atomic_replies_big_endian false "the old value of an atomic is in big endian",
+    denied_as_invalid false "what a queue pair denies is an invalid request",
+    binding_refused true "no UMR binds an mkey to a queue pair",
+    dek_value_at_once false "another value of a DEK that was used is in force at once",
+    dek_size_fixed false "a DEK gets no value of another size",
 }
 
 /// Returns the fault of that name.

@@ -91,6 +91,7 @@ pub(super) fn apply(
         || select & !mask::KNOWN != 0
         || (select & mask::RELAXED != 0 && !profile.relaxed_ordering)
         || (select & mask::PD != 0 && flags.pd() != pd)
+        || (select & mask::QPN != 0 && faults.binding_refused)
     {
         return Err(Refusal::UmrUnsupported);
     }

@@ -193,6 +193,7 @@ mod tests {
         ("stride-ignored", "mlx5dv_wr_mkey_configure, Interleaved data layout:"),
         ("access-flags-ignored", "mlx5dv_wr_mkey_configure, Access flags (setter):"),
         ("local-inv-ignored", "mlx5dv_wr_mkey_configure, LOCAL_INV (usage):"),
+        ("binding-refused", "mlx5dv_wr_mkey_configure, LOCAL_INV (usage):"),
         ("dek256-as-128", "file:"),
         ("wire-signatures-ignored", "row C"),
         ("check-mask-ignored", "mlx5dv_wr_set_mkey_sig_block, check_mask:"),
