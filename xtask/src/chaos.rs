@@ -23,8 +23,9 @@ Pairs are the storage example, target and initiator. Messages between them are l
 pieces, completions come late, twice, never or of strangers, queues overrun, calls fail, reads of
 events are short, destroying is refused, the device is removed or fails: each goes on by itself, but
 for what comes before it is ready. Each may die at any message, and is started again. Every command
-must be answered once, and every byte is compared. Signature errors are late at most: mkey and
-device count them, and one that is lost or comes twice leaves the mkey silent.
+must be answered once, and every byte is compared. What tells of a signature
+error is late or behind a completion of a stranger, and no more: mkey and device count these errors,
+and one that is lost or comes twice leaves the mkey silent.
 
   --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
   --pairs N    pairs of processes (default: 200; the tests run 10)
@@ -107,11 +108,26 @@ const FAULTY: u64 = 8;
 /// How long a command may take, in seconds.
 const TIME_LIMIT: &str = "2";
 
-/// What the stand-in says at the end of a program that has left nothing behind.
+/// What the stand-in says at the end of a program with faults that was not killed.
+const LEFT: &str = "left at the end: ";
+
+/// And what it says where that is nothing.
 const NOTHING_LEFT: &str = "left at the end: 0 contexts, 0 objects, 0 channels";
 
 /// What a program says where destroying is refused: what could not be destroyed is left behind.
 const REFUSED: &str = "fault: end: ";
+
+/// What programs say when a fault comes, and what to call these.
+const FAULTS: [(&[&str], &str); 8] = [
+    (&["fault: call: "], "failing calls"),
+    (&[REFUSED], "refused destroyings"),
+    (&["fault: read: "], "faults of reads"),
+    (&["fault: completion: "], "faults of completions"),
+    (&["fault: signature: "], "faults of signature errors"),
+    (&["fault: message: "], "faults of messages"),
+    (&["fault: wire: "], "short reads of the wire"),
+    (&[": removed\n", ": fatal\n"], "removed or failed devices"),
+];
 
 /// What a program says when it is ready, after its name. Without its device, it cannot begin.
 const READY: &str = " blocks";
@@ -138,7 +154,7 @@ fn pairs(pairs: Range<u64>) -> Result<(), String> {
     println!("{count} pairs in {seconds} s, no byte lost: {ends}");
     match ends.absent() {
         Some(what) if count >= ENOUGH => {
-            Err(format!("in {count} pairs there was no {what}: they show nothing of it"))
+            Err(format!("in {count} pairs there were no {what}: they show nothing of these"))
         }
         _ => Ok(()),
     }
@@ -163,25 +179,26 @@ impl<'p> Pair<'p> {
         Ok(Self { programs, folder: run::temporary("chaos")?, number, started: 0, address })
     }
 
-    /// Starts a program, with faults unless there were many before. Returns it and its log.
-    fn start(&mut self, name: &str, words: &[(&str, &str)]) -> Result<(Running, PathBuf), String> {
+    /// Starts a program, with faults unless there were many before.
+    fn start(&mut self, name: &str, words: &[(&str, &str)]) -> Result<Program, String> {
         let mut all = vec![("--address", self.address.clone()), ("--time-limit", TIME_LIMIT.into())];
         all.extend(words.iter().map(|(option, value)| (*option, (*value).to_owned())));
         let folder = self.folder.path();
         let mut command = storage::program(self.programs.join(name), &all, MULTI_BLOCK, folder)?;
-        if self.started < FAULTY {
+        let has_faults = self.started < FAULTY;
+        if has_faults {
             command.env("MLX5_UVERBS_FAULTS", faults(self.number * FAULTY + self.started));
         }
         let log = folder.join(format!("{}-{name}.log", self.started));
         self.started += 1;
-        Ok((Running::start(command, &log)?, log))
+        Ok(Program { running: Running::start(command, &log)?, log, has_faults })
     }
 
-    fn start_target(&mut self) -> Result<(Running, PathBuf), String> {
+    fn start_target(&mut self) -> Result<Program, String> {
         self.start("storage_target", &[("--blocks", "4096"), ("--depth", "8"), ("--corrupt", "2")])
     }
 
-    fn start_initiator(&mut self) -> Result<(Running, PathBuf), String> {
+    fn start_initiator(&mut self) -> Result<Program, String> {
         // On a machine with much else to do the other program takes its time to start.
         self.start("storage_initiator", &[("--ios", "200"), ("--patience", "100")])
     }
@@ -191,16 +208,16 @@ impl<'p> Pair<'p> {
         let (mut target, mut initiator) = (self.start_target()?, self.start_initiator()?);
         let (start, mut ends) = (Instant::now(), Ends::default());
         while start.elapsed() < LIMIT {
-            if let Some(status) = initiator.0.ended()? {
-                if !ends.count(status, &initiator.1)? {
-                    well(status, &initiator.1, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
+            if let Some(status) = initiator.running.ended()? {
+                if !initiator.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
+                    initiator.well(status, NO_BYTE_LOST).map_err(|what| self.tell(&what))?;
                     return self.end(target, LIMIT.saturating_sub(start.elapsed()), ends);
                 }
                 initiator = self.start_initiator()?;
             }
-            if let Some(status) = target.0.ended()? {
+            if let Some(status) = target.running.ended()? {
                 // One that was told that all is done ends before the initiator does.
-                if ends.count(status, &target.1)? {
+                if target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
                     target = self.start_target()?;
                 } else if !status.success() {
                     return Err(self.tell(&format!("the target: {status}")));
@@ -212,18 +229,19 @@ impl<'p> Pair<'p> {
     }
 
     /// Waits for the target, which has nothing to do any more.
-    fn end(self, mut target: (Running, PathBuf), limit: Duration, mut ends: Ends) -> Result<Ends, String> {
-        let status = target.0.wait(limit).map_err(|what| self.tell(&what))?;
-        if !ends.count(status, &target.1)? {
-            well(status, &target.1, "target: ").map_err(|what| self.tell(&what))?;
+    fn end(self, mut target: Program, limit: Duration, mut ends: Ends) -> Result<Ends, String> {
+        let status = target.running.wait(limit).map_err(|what| self.tell(&what))?;
+        if !target.has_fallen(status, &mut ends).map_err(|what| self.tell(&what))? {
+            target.well(status, "target: ").map_err(|what| self.tell(&what))?;
         }
         for log in self.logs() {
             let said = read(&log)?;
             if let Some(twice) = TWICE.iter().find(|twice| said.contains(**twice)) {
                 return Err(self.tell(&format!("{}: {twice}", log.display())));
             }
-            ends.completions += said.matches("fault: completion: ").count() as u64
-                + said.matches("fault: signature: ").count() as u64;
+            for (count, (words, _)) in ends.faults.iter_mut().zip(FAULTS) {
+                *count += words.iter().map(|word| said.matches(word).count() as u64).sum::<u64>();
+            }
             ends.overdue += said.matches("a command is not done after").count() as u64;
             ends.peers += said.matches("the other side is lost").count() as u64;
             ends.devices += said.matches("the device has failed").count() as u64;
@@ -247,6 +265,48 @@ impl<'p> Pair<'p> {
             .iter()
             .map(|log| format!("── {}\n{}", log.display(), fs::read_to_string(log).unwrap_or_default()));
         format!("{what}\n{}", said.collect::<String>())
+    }
+}
+
+/// A program of a pair.
+struct Program {
+    running: Running,
+    log: PathBuf,
+    has_faults: bool,
+}
+
+impl Program {
+    /// Counts a program that faults have ended. Returns whether they have. Who is not killed must have told of its end, and have left
+    /// nothing behind.
+    fn has_fallen(&self, status: ExitStatus, ends: &mut Ends) -> Result<bool, String> {
+        let said = read(&self.log)?;
+        let has_died = status.signal() == Some(9);
+        let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
+        ends.deaths += u64::from(has_died);
+        ends.not_begun += u64::from(has_not_begun);
+        // Without faults nothing is told of the end.
+        let is_clean = match said.contains(LEFT) {
+            true => said.contains(NOTHING_LEFT) || said.contains(REFUSED),
+            false => !self.has_faults,
+        };
+        if has_died || is_clean {
+            Ok(has_died || has_not_begun)
+        } else {
+            Err(format!(
+                "{}: {status}: nothing is said of what is left, or something is left",
+                self.log.display()
+            ))
+        }
+    }
+
+    /// Checks the end of a program that faults have not ended.
+    fn well(&self, status: ExitStatus, word: &str) -> Result<(), String> {
+        let said = read(&self.log)?;
+        if status.success() && said.contains(word) {
+            Ok(())
+        } else {
+            Err(format!("{}: {status}", self.log.display()))
+        }
     }
 }
 
@@ -305,39 +365,36 @@ struct Ends {
     peers: u64,
     /// How often one went on after its device had failed.
     devices: u64,
-    /// Faults of completions.
-    completions: u64,
+    /// Of [`FAULTS`], how often each came.
+    faults: [u64; FAULTS.len()],
     /// How often a command took too long.
     overdue: u64,
 }
 
 impl Ends {
-    /// Counts a program that faults have ended. Returns whether they have.
-    fn count(&mut self, status: ExitStatus, log: &Path) -> Result<bool, String> {
-        let said = read(log)?;
-        let has_died = status.signal() == Some(9);
-        let has_not_begun = !status.success() && !said.contains(READY) && said.contains("fault: ");
-        (self.deaths, self.not_begun) =
-            (self.deaths + u64::from(has_died), self.not_begun + u64::from(has_not_begun));
-        Ok(has_died || has_not_begun)
-    }
-
     /// Returns what has not been there, of what many pairs have.
     fn absent(&self) -> Option<&'static str> {
-        let Self { deaths, peers, completions, .. } = *self;
-        let kinds =
-            [(deaths, "death"), (peers, "peer that was lost"), (completions, "fault of a completion")];
-        kinds.into_iter().find_map(|(count, what)| (count == 0).then_some(what))
+        let Self { deaths, peers, devices, faults, .. } = *self;
+        let kinds = [
+            (deaths, "deaths"),
+            (peers, "lost peers"),
+            (devices, "programs that went on without their device"),
+        ];
+        let faults = faults.into_iter().zip(FAULTS.map(|(_, what)| what));
+        kinds.into_iter().chain(faults).find_map(|(count, what)| (count == 0).then_some(what))
     }
 }
 
 impl std::fmt::Display for Ends {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { deaths, not_begun, peers, devices, completions, overdue } = self;
+        let Self { deaths, not_begun, peers, devices, faults, overdue } = self;
+        let faults: Vec<_> =
+            faults.iter().zip(FAULTS).map(|(count, (_, what))| format!("{count} {what}")).collect();
         write!(
             f,
             "{deaths} programs died, {not_begun} could not begin; {peers} times the other side was lost, {devices} times the device; \
-             {completions} faults of completions and of the device at one, {overdue} times a command took too long"
+             {overdue} times a command took too long; {}",
+            faults.join(", ")
         )
     }
 }
@@ -348,25 +405,15 @@ impl std::ops::AddAssign for Ends {
         self.not_begun += other.not_begun;
         self.peers += other.peers;
         self.devices += other.devices;
-        self.completions += other.completions;
+        for (count, more) in self.faults.iter_mut().zip(other.faults) {
+            *count += more;
+        }
         self.overdue += other.overdue;
     }
 }
 
 fn read(log: &Path) -> Result<String, String> {
     fs::read_to_string(log).map_err(|error| format!("{}: {error}", log.display()))
-}
-
-/// Checks the end of a program that was not killed.
-fn well(status: ExitStatus, log: &Path, word: &str) -> Result<(), String> {
-    let said = read(log)?;
-    // Without faults nothing is told of the end.
-    let is_clean = said.contains(NOTHING_LEFT) || said.contains(REFUSED) || !said.contains("left at the end");
-    if status.success() && said.contains(word) && is_clean {
-        Ok(())
-    } else {
-        Err(format!("{}: {status}", log.display()))
-    }
 }
 
 #[cfg(test)]
