@@ -23,9 +23,9 @@ Pairs are the storage example, target and initiator. Messages between them are l
 pieces, completions come late, twice, never or of strangers, queues overrun, calls fail, reads of
 events are short, destroying is refused, the device is removed or fails: each goes on by itself, but
 for what comes before it is ready. Each may die at any message, and is started again. Every command
-must be answered once, and every byte is compared. What tells of a signature
-error is late or behind a completion of a stranger, and no more: mkey and device count these errors,
-and one that is lost or comes twice leaves the mkey silent.
+must be answered once, and every byte is compared. What tells of a signature error is late or behind
+a completion of a stranger, and no more: mkey and device count these errors, and one that is lost or
+comes twice leaves the mkey silent.
 
   --seeds N    seeds in one process, on the shim (default: 100000; the tests run 2000)
   --pairs N    pairs of processes (default: 200; the tests run 10)

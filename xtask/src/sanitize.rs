@@ -72,8 +72,8 @@ const NOT_WITH_VALGRIND: Tests = &[
 ];
 /// The program that runs scenarios behind the stand-in, and the stand-in.
 const BEHIND: Tests = &["--package", "hil-tests", "--bin", "hil", "--package", "mlx5-uverbs", "--lib"];
-/// But one that looks for a key on the stack, where AddressSanitizer has not all of it, and one that does in all memory, of which
-/// most is the tool's.
+/// Scenarios on the software device, the command queue, and properties. Two tests that look for a key are left out: on the stack,
+/// of which AddressSanitizer keeps what was there, and in all memory, of which most is the tool's.
 const SCENARIOS: Tests = &[
     "--package",
     "hil-tests",

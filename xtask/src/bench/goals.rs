@@ -19,8 +19,8 @@ const COMPLETION: f64 = 80.0;
 const A72_OF_X86_64: f64 = 1.1;
 
 /// What each row of x86-64 took in the release profile when it was first counted: work, batch, instructions. No row is worse by more
-/// than a tenth, RDMA WRITE and completions excepted, which have the goals above. Rows named `template_` are left out: they posted layouts
-/// that were in wire form already, which no function takes any more.
+/// than a tenth, RDMA WRITE and completions excepted, which have the goals above. Rows named `template_` are left out: they posted
+/// layouts that were in wire form already, which no function takes any more.
 const BEFORE: &str = include_str!("before.csv");
 
 /// How many times that a row may take.
