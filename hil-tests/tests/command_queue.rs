@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 #[cfg(target_os = "linux")]
-#[path = "../uverbs/tests/devx/secrets/scan.rs"]
+#[path = "../emulator/verbs/tests/devx/secrets/scan.rs"]
 mod scan;
 
 /// Counts what is waited.

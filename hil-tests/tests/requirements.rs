@@ -212,7 +212,7 @@ fn a_broken_row_of_the_table_of_features_is_found() {
             "test errors_of_queues in",
         ),
         ("events of queues", "devx/main.rs", "devx/queues.rs", "no file"),
-        ("events of queues", " in `hil-tests/uverbs/tests/devx/main.rs`", "", "no file"),
+        ("events of queues", " in `hil-tests/emulator/verbs/tests/devx/main.rs`", "", "no file"),
         ("in C", "cargo xtask capi", "cargo xtask c-library", "command"),
     ] {
         let is_row = |line: &&str| line.starts_with(&format!("| {row}"));

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Knows every option and what it means for the environment. `cargo xtask dist` hands it out.
-pub const LAUNCHER: &str = "hil-tests/uverbs/mlx5-emulate";
+pub const LAUNCHER: &str = "hil-tests/emulator/verbs/mlx5-emulate";
 
 /// What is first in the PATH of whoever the launcher starts: commands that would ask the kernel.
-pub const COMMANDS: &str = "hil-tests/uverbs/bin";
+pub const COMMANDS: &str = "hil-tests/emulator/verbs/bin";
 
 /// Tells the launcher of a library that is not beside it.
 const LIBRARY: &str = "MLX5_EMULATE_LIBRARY";

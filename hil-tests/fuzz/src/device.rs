@@ -1,7 +1,7 @@
 //! The software device over rings, contexts, BSFs and messages: whatever they hold, it neither panics nor hangs, and memory that is
 //! under no key stays as it is.
 
-#[path = "../../softdev/tests/common/host.rs"]
+#[path = "../../emulator/device/tests/common/host.rs"]
 mod host;
 
 use crate::input::Input;

@@ -9,7 +9,7 @@ mod calls;
 mod command_queue;
 mod completions;
 mod device;
-#[path = "../../uverbs/src/errno.rs"]
+#[path = "../../emulator/verbs/src/errno.rs"]
 #[allow(dead_code, reason = "the stand-in behind it uses all of it")]
 mod errno;
 mod fault;

@@ -16,7 +16,7 @@ cargo xtask dist [--arch x86-64|arm64] [--check] [--check-chroot] [--twice]
 
 Makes target/dist/mlx5-emulate-VERSION-ARCH.tar.gz: the library that stands in for the kernel, the
 launcher mlx5-emulate, licences and a README. Needed where it is unpacked: glibc as old as Debian
-12's, a POSIX shell, libibverbs with libmlx5. hil-tests/EMULATOR.md is the page for who uses it.
+12's, a POSIX shell, libibverbs with libmlx5. hil-tests/emulator/EMULATOR.md is the page for who uses it.
 
   --arch NAME     x86-64 or arm64 (default: this machine's)
   --check         unpacks it, too, and runs ibv_devinfo in it: with an empty environment and, where
@@ -37,13 +37,13 @@ const ARCHITECTURES: &[(&str, &str, &str)] =
 const LIBRARY: &str = "libmlx5_uverbs.so";
 
 /// The page for who uses the archive, which is its README.
-const PAGE: &str = "hil-tests/EMULATOR.md";
+const PAGE: &str = "hil-tests/emulator/EMULATOR.md";
 
 /// What is in the archive beside the library: the file here, its name there, its rights.
 const FILES: &[(&str, &str, u32)] = &[
     (emulate::LAUNCHER, "mlx5-emulate", 0o755),
-    ("hil-tests/uverbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
-    ("hil-tests/uverbs/bin/rdma", "bin/rdma", 0o755),
+    ("hil-tests/emulator/verbs/crypto_test_info.json", "crypto_test_info.json", 0o644),
+    ("hil-tests/emulator/verbs/bin/rdma", "bin/rdma", 0o755),
     (PAGE, "README.md", 0o644),
     ("LICENSE-APACHE", "LICENSE-APACHE", 0o644),
     ("LICENSE-MIT", "LICENSE-MIT", 0o644),

@@ -20,7 +20,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "inspect", folder: "src/inspect", core: true },
     Part { name: "mkey", folder: "src/mkey", core: true },
     Part { name: "queue", folder: "src/queue", core: true },
-    Part { name: "softdev", folder: "hil-tests/softdev/src", core: false },
+    Part { name: "softdev", folder: "hil-tests/emulator/device/src", core: false },
     Part { name: "wqe", folder: "src/wqe", core: true },
 ];
 

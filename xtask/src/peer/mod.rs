@@ -202,7 +202,7 @@ impl Bench<'_> {
         let mut command = Command::new(name);
         command.env("LD_PRELOAD", &self.library).env("MLX5_UVERBS_DIR", self.folder.join("fabric"));
         command.env("MLX5_UVERBS_CRYPTO", crypto).env_remove("SYSFS_PATH");
-        command.env("MLX5_CRYPTO_TEST_INFO", root().join("hil-tests/uverbs/crypto_test_info.json"));
+        command.env("MLX5_CRYPTO_TEST_INFO", root().join("hil-tests/emulator/verbs/crypto_test_info.json"));
         command.current_dir(self.folder).stdin(Stdio::null());
         command
     }
@@ -290,7 +290,7 @@ impl Bench<'_> {
 
     /// Writes the files with keys, and returns the words for server and client.
     pub(crate) fn encrypted(&self, options: &[&str]) -> Result<(Vec<String>, Vec<String>), String> {
-        let info = root().join("hil-tests/uverbs/crypto_test_info.json");
+        let info = root().join("hil-tests/emulator/verbs/crypto_test_info.json");
         let info = fs::read_to_string(&info).map_err(|error| format!("{}: {error}", info.display()))?;
         let lines = |name: &str| {
             let bytes = numbers(&info, name).into_iter().flat_map(u64::to_be_bytes);

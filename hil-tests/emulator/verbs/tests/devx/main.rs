@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)] // Its `main`.
-#[path = "../../../examples/async_completions.rs"]
+#[path = "../../../../examples/async_completions.rs"]
 mod async_completions;
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,11 +18,11 @@ mod deks;
 mod dmabuf;
 mod keeping;
 #[allow(dead_code)] // Its `main`.
-#[path = "../../../examples/nvme_tcp_digests.rs"]
+#[path = "../../../../examples/nvme_tcp_digests.rs"]
 mod nvme_tcp_digests;
 mod pools;
 #[allow(dead_code)] // Its `main`.
-#[path = "../../../examples/protected_write.rs"]
+#[path = "../../../../examples/protected_write.rs"]
 mod protected_write;
 mod queries;
 mod recovery;
