@@ -104,22 +104,22 @@ const UNSAFE: &[&str] = &[
     "hil-tests/scenarios/src/board/end.rs",
     "hil-tests/scenarios/src/board/host_memory.rs",
     "hil-tests/scenarios/src/board/softdev.rs",
-    "hil-tests/emulator/verbs/src/allocator.rs",
+    "hil-tests/emulator/verbs/src/ground/allocator.rs",
     "hil-tests/emulator/verbs/src/command/fuzz.rs",
-    "hil-tests/emulator/verbs/src/interpose/descriptors.rs",
-    "hil-tests/emulator/verbs/src/interpose/discovery.rs",
-    "hil-tests/emulator/verbs/src/interpose/files.rs",
-    "hil-tests/emulator/verbs/src/interpose/locks.rs",
-    "hil-tests/emulator/verbs/src/interpose/mappings.rs",
-    "hil-tests/emulator/verbs/src/interpose/next.rs",
-    "hil-tests/emulator/verbs/src/interpose/paths.rs",
-    "hil-tests/emulator/verbs/src/interpose/reads.rs",
-    "hil-tests/emulator/verbs/src/pipe.rs",
-    "hil-tests/emulator/verbs/src/probe.rs",
-    "hil-tests/emulator/verbs/src/process.rs",
-    "hil-tests/emulator/verbs/src/shared.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/descriptors.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/discovery.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/files.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/locks.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/mappings.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/next.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/paths.rs",
+    "hil-tests/emulator/verbs/src/process/interpose/reads.rs",
+    "hil-tests/emulator/verbs/src/ground/pipe.rs",
+    "hil-tests/emulator/verbs/src/process/probe.rs",
+    "hil-tests/emulator/verbs/src/ground/process_memory.rs",
+    "hil-tests/emulator/verbs/src/process/shared.rs",
     "hil-tests/emulator/verbs/tests/devx/keeping.rs",
-    "hil-tests/emulator/verbs/src/sys.rs",
+    "hil-tests/emulator/verbs/src/ground/sys.rs",
     "hil-tests/emulator/verbs/tests/devx/bare.rs",
     "hil-tests/emulator/verbs/tests/devx/dmabuf.rs",
     "hil-tests/emulator/verbs/tests/devx/umem.rs",
@@ -132,7 +132,7 @@ const UNSAFE: &[&str] = &[
 /// The files that may name a place under the folder for temporary files. Others have one made that nobody can guess (`tempfile`).
 const PREDICTABLE: &[&str] = &[
     // Where programs of one user meet; refused if it is another user's.
-    "hil-tests/emulator/verbs/src/settings.rs",
+    "hil-tests/emulator/verbs/src/ground/settings.rs",
     // This file names what it looks for.
     "xtask/src/tidy.rs",
 ];
@@ -337,7 +337,7 @@ mod tests {
         let guessed = "    let path = std::env::temp_dir().join(name);";
         assert_eq!(found("xtask/src/run.rs", guessed), 1);
         assert_eq!(found("hil-tests/src/lib.rs", "    let path = \"/tmp/volume\";"), 1);
-        assert_eq!(found("hil-tests/emulator/verbs/src/settings.rs", guessed), 0);
+        assert_eq!(found("hil-tests/emulator/verbs/src/ground/settings.rs", guessed), 0);
         assert_eq!(found("xtask/src/run.rs", "    let folder = tempfile::tempdir()?;"), 0);
     }
 

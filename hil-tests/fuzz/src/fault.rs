@@ -1,9 +1,9 @@
 //! Plans of faults, as the stand-in reads them; its files are compiled here as they are.
 
-#[path = "../../emulator/verbs/src/fault/plan.rs"]
+#[path = "../../emulator/verbs/src/ground/fault/plan.rs"]
 #[allow(dead_code, reason = "the stand-in behind it uses all of it")]
 mod plan;
-#[path = "../../emulator/verbs/src/fault/word.rs"]
+#[path = "../../emulator/verbs/src/ground/fault/word.rs"]
 mod word;
 
 use plan::{CallId, Plan};

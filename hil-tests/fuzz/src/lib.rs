@@ -9,10 +9,8 @@ mod calls;
 mod command_queue;
 mod completions;
 mod device;
-#[path = "../../emulator/verbs/src/errno.rs"]
-#[allow(dead_code, reason = "the stand-in behind it uses all of it")]
-mod errno;
 mod fault;
+mod ground;
 mod input;
 mod inspect;
 mod memory;

@@ -18,38 +18,11 @@
 // Without what calls it, the interface of programs.
 #![cfg_attr(feature = "fuzz", allow(dead_code))]
 
-mod abi;
-mod allocator;
-mod channel;
-mod clock;
 mod command;
-mod descriptors;
-mod errno;
-mod events;
 mod fabric;
-mod fate;
-mod fault;
-// What fuzzes it opens files of its own.
-#[cfg(not(feature = "fuzz"))]
-mod interpose;
-mod journal;
-mod log;
-mod missing;
-mod notice;
-mod object;
-mod pcap;
-mod pipe;
-mod probe;
+mod ground;
 mod process;
-mod record;
-mod request;
-mod settings;
-mod shared;
 mod state;
-mod sys;
-mod sysfs;
-mod turn;
-mod worker;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub use command::fuzz::run as fuzz;

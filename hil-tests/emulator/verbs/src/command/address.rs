@@ -1,10 +1,10 @@
 //! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC address.
 
 use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
-use crate::abi::{CreateAh, CreateAhResponse};
-use crate::errno::Errno;
-use crate::object::Object;
-use crate::sysfs;
+use crate::ground::abi::{CreateAh, CreateAhResponse};
+use crate::ground::errno::Errno;
+use crate::ground::sysfs;
+use crate::state::object::Object;
 use mlx5_mkey::wire::prm::qp_context::{AddressPath, PathFlags, PathHops, PathPort};
 use zerocopy::IntoBytes;
 

@@ -1,12 +1,12 @@
 //! Completion queues and their channels.
 
 use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
-use crate::abi::{CreateCq, DestroyCqResponse};
-use crate::channel::Kind;
-use crate::errno::Errno;
-use crate::object::{Base, Cq, Object};
-use crate::process::{self, ProcessMemory};
+use crate::ground::abi::{CreateCq, DestroyCqResponse};
+use crate::ground::errno::Errno;
+use crate::ground::process_memory::{self, ProcessMemory};
 use crate::state::NEVER_ARMED;
+use crate::state::channel::Kind;
+use crate::state::object::{Base, Cq, Object};
 use mlx5_softdev::{CqAttributes, Memory};
 use zerocopy::IntoBytes;
 
@@ -47,8 +47,8 @@ pub(super) fn create_cq(call: &mut Call<'_>) -> Result<(), Errno> {
         },
     };
     let entries = (wanted as u32).wrapping_add(1).next_power_of_two();
-    if !process::mapped(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size), true)
-        || !process::mapped(asked.doorbell_record, 8, true)
+    if !process_memory::mapped(asked.buffer, u64::from(entries) * u64::from(asked.cqe_size), true)
+        || !process_memory::mapped(asked.doorbell_record, 8, true)
     {
         return Err(Errno::FAULT);
     }

@@ -2,14 +2,14 @@
 
 use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
 use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
-use crate::abi::{
+use crate::ground::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };
-use crate::channel::Kind;
-use crate::clock;
-use crate::errno::Errno;
-use crate::settings::MAX_MESSAGE;
-use crate::sysfs;
+use crate::ground::errno::Errno;
+use crate::ground::settings::MAX_MESSAGE;
+use crate::ground::sysfs;
+use crate::state::channel::Kind;
+use crate::state::clock;
 use mlx5_softdev::DeviceProfile;
 use zerocopy::IntoBytes;
 

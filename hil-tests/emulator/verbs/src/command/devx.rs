@@ -1,11 +1,11 @@
 //! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
 
 use super::{Call, devx_mkey, devx_queue, devx_shared_receive, methods};
-use crate::channel::Kind;
-use crate::errno::Errno;
-use crate::events::{self, Subject, Target};
-use crate::object::{Devx, Object};
-use crate::{descriptors, notice, sys, sysfs};
+use crate::ground::errno::Errno;
+use crate::ground::{descriptors, notice, sys, sysfs};
+use crate::state::channel::Kind;
+use crate::state::events::{self, Subject, Target};
+use crate::state::object::{Devx, Object};
 use mlx5_softdev::capabilities::{capabilities, nic_vport};
 use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
 use std::os::fd::RawFd;

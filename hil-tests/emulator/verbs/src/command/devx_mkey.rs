@@ -2,8 +2,8 @@
 
 use super::Call;
 use super::devx::{Answer, Command, Status};
-use crate::notice;
-use crate::object::{Devx, Object};
+use crate::ground::notice;
+use crate::state::object::{Devx, Object};
 use mlx5_mkey::wire::klm::Klm;
 use mlx5_softdev::{Access, MkeyAttributes, MkeySpace};
 use zerocopy::FromBytes;

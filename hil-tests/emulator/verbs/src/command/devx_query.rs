@@ -4,9 +4,9 @@ use super::Call;
 use super::devx::{
     BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply, valid_login,
 };
-use crate::channel::Kind;
-use crate::errno::Errno;
-use crate::object::{Devx, Object, Qp};
+use crate::ground::errno::Errno;
+use crate::state::channel::Kind;
+use crate::state::object::{Devx, Object, Qp};
 use mlx5_mkey::wire::prm::qp_context::QpcState;
 use mlx5_softdev::{CryptoMode, Error, LoginState, QpState};
 use zerocopy::IntoBytes;

@@ -3,11 +3,11 @@
 use super::completion::never_armed;
 use super::devx::{Answer, Command, Status, opcode};
 use super::{Call, address};
-use crate::abi::{ModifyQp, QpCapabilities};
-use crate::errno::Errno;
-use crate::object::{Base, Cq, Object, Qp, Umem};
-use crate::process;
-use crate::sys::Mapping;
+use crate::ground::abi::{ModifyQp, QpCapabilities};
+use crate::ground::errno::Errno;
+use crate::ground::process_memory;
+use crate::ground::sys::Mapping;
+use crate::state::object::{Base, Cq, Object, Qp, Umem};
 use mlx5_mkey::command::PathMtu;
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::{CreateQpRequest, ModifyQpRequest, QpOptional};
@@ -50,7 +50,9 @@ pub(super) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
             let address = mapping.address() + address;
             Umem { address, length, _mapping: Some(Arc::new(mapping)) }
         }
-        None if process::mapped(address, length, access & 1 != 0) => Umem { address, length, _mapping: None },
+        None if process_memory::mapped(address, length, access & 1 != 0) => {
+            Umem { address, length, _mapping: None }
+        }
         None => return Err(Errno::FAULT),
     };
     call.publish(Object::Umem(umem), |request, handle| {

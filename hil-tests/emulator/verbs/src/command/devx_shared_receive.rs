@@ -3,7 +3,7 @@
 use super::Call;
 use super::devx::{Answer, Command, Status};
 use super::devx_queue::{base, place};
-use crate::object::{Object, Srq};
+use crate::state::object::{Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 
 /// Where the pool's work queue stands in CREATE_RMP and MODIFY_RMP (PRM `create_rmp_in`, `rmpc`, `wq`).

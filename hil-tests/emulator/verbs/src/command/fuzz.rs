@@ -5,11 +5,11 @@
 
 use super::methods::{COMMANDS, Command, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, METHODS};
 use super::{COMMAND, dispatch};
+use crate::command::request::{Kind, Spec};
 use crate::fabric::codec::{decode, encode};
-use crate::process::{ProcessMemory, set_window};
-use crate::request::{Kind, Spec};
-use crate::settings::Settings;
-use crate::shared;
+use crate::ground::process_memory::{ProcessMemory, set_window};
+use crate::ground::settings::Settings;
+use crate::process::shared;
 use crate::state::State;
 use mlx5_softdev::{CryptoMode, DeviceProfile, Memory};
 use std::cell::RefCell;

@@ -2,9 +2,9 @@
 
 use super::methods::{INVOKE_WRITE, MR, QP, SRQ};
 use super::{COMMAND, CORE_IN, EXTENDED, UHW_IN};
-use crate::abi::{CreateQp, RegisterRequest};
-use crate::missing::{self, Missing};
-use crate::request::Request;
+use crate::command::request::Request;
+use crate::ground::abi::{CreateQp, RegisterRequest};
+use crate::ground::missing::{self, Missing};
 
 /// Objects of which there are none.
 const FLOW: u16 = 9;

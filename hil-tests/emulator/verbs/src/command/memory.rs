@@ -1,11 +1,11 @@
 //! Protection domains, registered memory, pages for doorbells.
 
 use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
-use crate::abi::{RegisterRequest, RegisterResponse, ReregisterRequest};
-use crate::errno::Errno;
-use crate::object::{Mr, Object};
-use crate::process;
-use crate::sys::Mapping;
+use crate::ground::abi::{RegisterRequest, RegisterResponse, ReregisterRequest};
+use crate::ground::errno::Errno;
+use crate::ground::process_memory;
+use crate::ground::sys::Mapping;
+use crate::state::object::{Mr, Object};
 use mlx5_softdev::{Access, Placement, RegionChange};
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -68,7 +68,7 @@ pub(super) fn register(call: &mut Call<'_>) -> Result<(), Errno> {
     if asked.start % PAGE != asked.hca_va % PAGE || asked.length == 0 {
         return Err(Errno::INVAL);
     }
-    if !process::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
+    if !process_memory::mapped(asked.start, asked.length, flags & LOCAL_WRITE != 0) {
         return Err(Errno::FAULT);
     }
     let RegisterRequest { start: address, length, .. } = asked;
@@ -108,7 +108,7 @@ pub(super) fn reregister(call: &mut Call<'_>) -> Result<(), Errno> {
     let placed = Placement { address: mr.address, start: asked.hca_va, length: mr.length };
     let writable = mr.access & LOCAL_WRITE != 0;
     let looks = has(CHANGE_TRANSLATION) || has(CHANGE_ACCESS) && writable;
-    if looks && !process::mapped(mr.address, mr.length, writable) {
+    if looks && !process_memory::mapped(mr.address, mr.length, writable) {
         return Err(Errno::FAULT);
     }
     let change = RegionChange {

@@ -4,9 +4,9 @@ use super::{
     COMMAND, CORE_IN, CORE_OUT, Call, EXTENDED, UHW_IN, UHW_OUT, address, completion, device, devx,
     devx_query, devx_queue, invoke_write, memory, queue_pair, shared_receive, window,
 };
-use crate::errno::Errno;
-use crate::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
-use crate::request::{Spec, needs, takes};
+use crate::command::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
+use crate::command::request::{Spec, needs, takes};
+use crate::ground::errno::Errno;
 
 pub(super) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
 

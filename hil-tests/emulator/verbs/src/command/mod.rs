@@ -14,17 +14,18 @@ mod lacking;
 mod memory;
 mod methods;
 mod queue_pair;
+pub(crate) mod request;
 mod shared_receive;
 mod steps;
 mod window;
 
-use crate::channel::Kind;
-use crate::errno::Errno;
-use crate::fault::{self, CallId, Course, Fate};
-use crate::object::{Context, Cq, Object};
-use crate::probe;
-use crate::request::Request;
+use crate::command::request::Request;
+use crate::ground::errno::Errno;
+use crate::ground::fault::{self, CallId, Course, Fate};
+use crate::process::probe;
 use crate::state::State;
+use crate::state::channel::Kind;
+use crate::state::object::{Context, Cq, Object};
 use methods::{COMMANDS, DEVX_OBJECT, INVOKE_WRITE, METHODS, MODIFY, Method, Run};
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 

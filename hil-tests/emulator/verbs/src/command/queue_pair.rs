@@ -2,10 +2,10 @@
 
 use super::steps::{self, mask};
 use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT, memory};
-use crate::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
-use crate::errno::Errno;
-use crate::object::{Base, Object, Qp, state_number, state_of};
-use crate::process;
+use crate::ground::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
+use crate::ground::errno::Errno;
+use crate::ground::process_memory;
+use crate::state::object::{Base, Object, Qp, state_number, state_of};
 use mlx5_mkey::wire::prm::qp_context::{
     PathPort, Qpc, QpcPd, QpcReceive, QpcReceiveQueue, QpcRights, QpcScatter, QpcSizes,
 };
@@ -72,7 +72,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let rq_bytes = u64::from(asked.rq_slots) << asked.rq_shift.min(10);
     let sq = asked.buffer.checked_add(rq_bytes).ok_or(Errno::FAULT)?;
     let bytes = rq_bytes + u64::from(asked.sq_blocks) * BLOCK;
-    if !process::mapped(asked.buffer, bytes, true) || !process::mapped(asked.doorbell_record, 8, true) {
+    if !process_memory::mapped(asked.buffer, bytes, true)
+        || !process_memory::mapped(asked.doorbell_record, 8, true)
+    {
         return Err(Errno::FAULT);
     }
     let number = call.state.device.create_qp(QpAttributes {

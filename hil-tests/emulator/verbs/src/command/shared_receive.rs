@@ -1,10 +1,10 @@
 //! Shared receive queues.
 
 use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT};
-use crate::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
-use crate::errno::Errno;
-use crate::object::{Base, Object, Srq};
-use crate::process;
+use crate::ground::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
+use crate::ground::errno::Errno;
+use crate::ground::process_memory;
+use crate::state::object::{Base, Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 use zerocopy::IntoBytes;
 
@@ -35,7 +35,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     let slots = (receives + 1).next_power_of_two();
     let stride = ((segments + 1) * OCTOWORD).next_power_of_two().max(LEAST);
     let bytes = u64::from(slots) * u64::from(stride);
-    if !process::mapped(asked.buffer, bytes, true) || !process::mapped(asked.doorbell_record, 4, true) {
+    if !process_memory::mapped(asked.buffer, bytes, true)
+        || !process_memory::mapped(asked.doorbell_record, 4, true)
+    {
         return Err(Errno::FAULT);
     }
     let number = call.state.device.create_srq(SrqAttributes {

@@ -1,7 +1,7 @@
 //! The way of a queue pair through its states: what each step needs to be told.
 
-use crate::abi::ModifyQp;
-use crate::errno::Errno;
+use crate::ground::abi::ModifyQp;
+use crate::ground::errno::Errno;
 use mlx5_softdev::{QpState, Transport};
 
 /// Bits of `attr_mask` (`enum ib_qp_attr_mask`).

@@ -1,9 +1,9 @@
 //! Memory windows: mkeys with room for one range of memory, which software binds by UMRs.
 
 use super::{CORE_IN, CORE_OUT, Call, UHW_IN};
-use crate::abi::{AllocWindow, AllocWindowDriver};
-use crate::errno::Errno;
-use crate::object::Object;
+use crate::ground::abi::{AllocWindow, AllocWindowDriver};
+use crate::ground::errno::Errno;
+use crate::state::object::Object;
 use mlx5_softdev::{Access, MkeyAttributes};
 
 /// Kinds of windows (`enum ib_mw_type`): bound by verbs, and by work requests of the queue pair that they then belong to.

@@ -6,8 +6,8 @@
 
 pub(crate) mod codec;
 
-use crate::fault::{self, Fault, Place};
-use crate::{descriptors, sys};
+use crate::ground::fault::{self, Fault, Place};
+use crate::ground::{descriptors, sys};
 use mlx5_softdev::{Message, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,7 +1,7 @@
 //! Doorbell records: memory of the program that is looked at, since nobody says when it changes.
 
-use crate::events::Subject;
-use crate::process::ProcessMemory;
+use crate::ground::process_memory::ProcessMemory;
+use crate::state::events::Subject;
 
 /// A record that is looked at.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Messages from and to other processes.
 
 use super::State;
-use crate::process::ProcessMemory;
+use crate::ground::process_memory::ProcessMemory;
 use mlx5_softdev::{Device, Message, QpState, Response};
 use std::time::{Duration, Instant};
 

@@ -1,22 +1,28 @@
 //! Everything that this process has of the device, behind one lock: the device, open contexts, channels, the fabric.
 
+pub(crate) mod channel;
+pub(crate) mod clock;
 mod doorbells;
+mod ending;
+pub(crate) mod events;
 mod messages;
 mod notify;
+pub(crate) mod object;
+mod record;
 
-use crate::channel::{Channel, Kind};
-use crate::clock::ClockPages;
-use crate::errno::Errno;
-use crate::events::{Subject, Subscriptions};
 use crate::fabric::Fabric;
-use crate::fault;
-use crate::notice;
-use crate::object::{Context, Devx, Object};
-use crate::process::ProcessMemory;
-use crate::record::Record;
-use crate::settings::Settings;
-use crate::sys;
-use crate::turn::by_hand;
+use crate::ground::errno::Errno;
+use crate::ground::fault;
+use crate::ground::notice;
+use crate::ground::process_memory::ProcessMemory;
+use crate::ground::settings::Settings;
+use crate::ground::sys;
+use crate::process::schedule::by_hand;
+use crate::state::channel::{Channel, Kind};
+use crate::state::clock::ClockPages;
+use crate::state::events::{Subject, Subscriptions};
+use crate::state::object::{Context, Devx, Object};
+use crate::state::record::Record;
 use doorbells::Doorbells;
 use mlx5_softdev::factory;
 use mlx5_softdev::{CryptoMode, Device, Error, Message, Numbered, Peer, QpState};

@@ -1,10 +1,10 @@
 //! What has happened in the device, on its way to the program: asynchronous events, and completion queues that are armed.
 
 use super::{NEVER_ARMED, State};
-use crate::abi::AsyncEvent;
-use crate::events::{self, Subject};
-use crate::object::{Context, Cq, Object};
-use crate::process::ProcessMemory;
+use crate::ground::abi::AsyncEvent;
+use crate::ground::process_memory::ProcessMemory;
+use crate::state::events::{self, Subject};
+use crate::state::object::{Context, Cq, Object};
 use mlx5_mkey::wire::cqe::{CqeOpcode, OpOwn};
 use mlx5_softdev::{Device, Memory};
 use zerocopy::IntoBytes;

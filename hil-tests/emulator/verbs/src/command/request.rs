@@ -1,0 +1,247 @@
+//! One call of the kernel's interface: a header, attributes, and what may stand in them (`rdma_user_ioctl_cmds.h`).
+
+use crate::ground::errno::Errno;
+use crate::ground::process_memory::ProcessMemory;
+use mlx5_softdev::Memory;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `RDMA_VERBS_IOCTL`.
+pub(crate) const VERBS_IOCTL: u64 = 0xc018_1b01;
+
+/// The driver that calls for an mlx5 device name (`RDMA_DRIVER_MLX5`).
+const DRIVER_MLX5: u32 = 1;
+
+/// More attributes than any method has.
+const MAX_ATTRIBUTES: u16 = 64;
+
+/// The attribute must be understood, not skipped (`UVERBS_ATTR_F_MANDATORY`).
+const MANDATORY: u16 = 1;
+/// The kernel's mark on an output that it has written (`UVERBS_ATTR_F_VALID_OUTPUT`).
+const VALID_OUTPUT: u16 = 2;
+
+/// `struct ib_uverbs_ioctl_hdr`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    length: u16,
+    object: u16,
+    method: u16,
+    attributes: u16,
+    reserved1: u64,
+    driver: u32,
+    reserved2: u32,
+}
+const _: () = assert!(size_of::<Header>() == 24);
+
+/// `struct ib_uverbs_attr`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Attribute {
+    id: u16,
+    length: u16,
+    flags: u16,
+    reserved: u16,
+    data: u64,
+}
+const _: () = assert!(size_of::<Attribute>() == 16);
+
+/// What an attribute is, and how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bytes for the device: at least this number; more must be zero.
+    In(u16),
+    /// Bytes for the device of any length.
+    InAny,
+    /// Room for an answer of at least this number of bytes.
+    Out(u16),
+    /// Room for an answer of any length.
+    OutAny,
+    /// The handle or file descriptor of an object.
+    Object,
+    /// Where the handle or file descriptor of a new object goes.
+    NewObject,
+}
+
+/// One attribute that a method has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    /// Its number.
+    pub(crate) id: u16,
+    /// What it is.
+    pub(crate) kind: Kind,
+    /// The call is nothing without.
+    pub(crate) required: bool,
+}
+
+/// An attribute that a method needs.
+pub(crate) const fn needs(id: u16, kind: Kind) -> Spec {
+    Spec { id, kind, required: true }
+}
+
+/// An attribute that a method takes.
+pub(crate) const fn takes(id: u16, kind: Kind) -> Spec {
+    Spec { id, kind, required: false }
+}
+
+/// A call as it was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// Which kind of object it is about.
+    pub(crate) object: u16,
+    /// What is to be done.
+    pub(crate) method: u16,
+    address: u64,
+    attributes: Vec<Attribute>,
+}
+
+impl Request {
+    /// Reads the call that stands at `address`.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`] for an address that is no memory, [`Errno::INVAL`] and [`Errno::PROTONOSUPPORT`] as the kernel.
+    pub(crate) fn read(address: u64) -> Result<Self, Errno> {
+        let header: Header = load(address)?;
+        if header.attributes > MAX_ATTRIBUTES {
+            return Err(Errno::INVAL);
+        }
+        if usize::from(header.length)
+            != size_of::<Header>() + usize::from(header.attributes) * size_of::<Attribute>()
+        {
+            return Err(Errno::INVAL);
+        }
+        if header.reserved1 != 0 || header.reserved2 != 0 {
+            return Err(Errno::PROTONOSUPPORT);
+        }
+        if header.driver != DRIVER_MLX5 {
+            return Err(Errno::INVAL);
+        }
+        let first = address.wrapping_add(size_of::<Header>() as u64);
+        let mut bytes = vec![0; usize::from(header.attributes) * size_of::<Attribute>()];
+        ProcessMemory.read(first, &mut bytes).map_err(|_| Errno::FAULT)?;
+        let attributes =
+            bytes.chunks_exact(size_of::<Attribute>()).flat_map(Attribute::read_from_bytes).collect();
+        Ok(Self { object: header.object, method: header.method, address, attributes })
+    }
+
+    /// Checks all attributes against what the method has.
+    ///
+    /// # Errors
+    /// As the kernel: [`Errno::PROTONOSUPPORT`] for what is unknown and must not be skipped, else [`Errno::INVAL`].
+    pub(crate) fn check(&self, specs: &[Spec]) -> Result<(), Errno> {
+        for attribute in &self.attributes {
+            match specs.iter().find(|spec| spec.id == attribute.id) {
+                None if attribute.flags & MANDATORY != 0 => return Err(Errno::PROTONOSUPPORT),
+                None => {}
+                Some(spec) => match spec.kind {
+                    Kind::In(least) | Kind::Out(least) if attribute.length < least => {
+                        return Err(Errno::INVAL);
+                    }
+                    Kind::Object | Kind::NewObject if attribute.length != 0 => return Err(Errno::INVAL),
+                    _ => {}
+                },
+            }
+        }
+        let missing = specs.iter().any(|spec| spec.required && !self.has(spec.id));
+        if missing { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    fn find(&self, id: u16) -> Option<(usize, &Attribute)> {
+        self.attributes.iter().enumerate().find(|(_, attribute)| attribute.id == id)
+    }
+
+    /// Whether the call has the attribute.
+    pub(crate) fn has(&self, id: u16) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// Returns the bytes of an input; none where it is missing.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`].
+    pub(crate) fn bytes(&self, id: u16) -> Result<Vec<u8>, Errno> {
+        let Some((_, attribute)) = self.find(id) else { return Ok(Vec::new()) };
+        let length = usize::from(attribute.length);
+        if let Some(inline) = attribute.data.to_ne_bytes().get(..length) {
+            return Ok(inline.to_vec());
+        }
+        let mut bytes = vec![0; length];
+        ProcessMemory.read(attribute.data, &mut bytes).map_err(|_| Errno::FAULT)?;
+        Ok(bytes)
+    }
+
+    /// Returns an input as a structure: what is not there is zero, and what is too much must be.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`], [`Errno::OPNOTSUPP`] for fields of a later version.
+    pub(crate) fn structure<T: FromBytes + IntoBytes>(&self, id: u16) -> Result<T, Errno> {
+        let mut bytes = self.bytes(id)?;
+        if bytes.iter().skip(size_of::<T>()).any(|byte| *byte != 0) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        bytes.resize(size_of::<T>(), 0);
+        T::read_from_bytes(&bytes).map_err(|_| Errno::INVAL)
+    }
+
+    /// Returns an input number, of 4 or 8 bytes; 0 where it is missing.
+    pub(crate) fn number(&self, id: u16) -> u64 {
+        match self.find(id) {
+            None => 0,
+            Some((_, attribute)) if attribute.length == 4 => attribute.data & 0xffff_ffff,
+            Some((_, attribute)) => attribute.data,
+        }
+    }
+
+    /// Returns the handle of an object.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] where it is missing.
+    pub(crate) fn handle(&self, id: u16) -> Result<u32, Errno> {
+        self.find(id).map(|(_, attribute)| attribute.data as u32).ok_or(Errno::INVAL)
+    }
+
+    /// Returns a file descriptor, if there is one.
+    pub(crate) fn descriptor(&self, id: u16) -> Option<i32> {
+        self.find(id).map(|(_, attribute)| attribute.data as i64 as i32)
+    }
+
+    /// Returns how much room there is for an output; none where it is missing.
+    pub(crate) fn room(&self, id: u16) -> usize {
+        self.find(id).map_or(0, |(_, attribute)| attribute.length.into())
+    }
+
+    /// Writes an output, as much of it as there is room for. One that nobody wants is dropped.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`].
+    pub(crate) fn answer(&self, id: u16, bytes: &[u8]) -> Result<(), Errno> {
+        let Some((index, attribute)) = self.find(id) else { return Ok(()) };
+        let fits = bytes.get(..bytes.len().min(attribute.length.into())).unwrap_or_default();
+        ProcessMemory.write(attribute.data, fits).map_err(|_| Errno::FAULT)?;
+        let flags = attribute.flags | VALID_OUTPUT;
+        ProcessMemory
+            .write(self.attribute_address(index).wrapping_add(4), &flags.to_ne_bytes())
+            .map_err(|_| Errno::FAULT)
+    }
+
+    /// Writes the handle or file descriptor of a new object.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`]; [`Errno::INVAL`] where there is no place for it.
+    pub(crate) fn answer_object(&self, id: u16, number: i64) -> Result<(), Errno> {
+        let (index, _) = self.find(id).ok_or(Errno::INVAL)?;
+        ProcessMemory
+            .write(self.attribute_address(index).wrapping_add(8), &number.to_ne_bytes())
+            .map_err(|_| Errno::FAULT)
+    }
+
+    fn attribute_address(&self, index: usize) -> u64 {
+        self.address.wrapping_add((size_of::<Header>() + index * size_of::<Attribute>()) as u64)
+    }
+}
+
+/// Reads a structure.
+fn load<T: FromBytes + IntoBytes>(address: u64) -> Result<T, Errno> {
+    let mut bytes = vec![0; size_of::<T>()];
+    ProcessMemory.read(address, &mut bytes).map_err(|_| Errno::FAULT)?;
+    T::read_from_bytes(&bytes).map_err(|_| Errno::INVAL)
+}

@@ -1,0 +1,149 @@
+//! Descriptors that this library has to do with: those that it gives out, and those that it keeps for itself.
+
+use crate::process::shared::{is_borrowed, is_inside};
+use std::ffi::{c_int, c_uint};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// File descriptors from here on are not given out as devices.
+pub(crate) const DESCRIPTORS: usize = 1 << 16;
+
+/// A set of descriptors, one bit each.
+struct Bits([AtomicU64; DESCRIPTORS / 64]);
+
+impl Bits {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; DESCRIPTORS / 64])
+    }
+
+    fn word(&self, descriptor: RawFd) -> Option<(&AtomicU64, u64)> {
+        let number = usize::try_from(descriptor).ok()?;
+        Some((self.0.get(number / 64)?, 1 << (number % 64)))
+    }
+
+    fn set(&self, descriptor: RawFd) {
+        if let Some((word, bit)) = self.word(descriptor) {
+            word.fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    fn clear(&self, descriptor: RawFd) {
+        if let Some((word, bit)) = self.word(descriptor) {
+            word.fetch_and(!bit, Ordering::Release);
+        }
+    }
+
+    fn has(&self, descriptor: RawFd) -> bool {
+        self.word(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Acquire) & bit != 0)
+    }
+}
+
+/// Descriptors that are contexts or channels, for a quick answer without the lock.
+static OURS: Bits = Bits::new();
+
+/// Descriptors that this library keeps for itself. A program that closes all that it does not know, as
+/// daemons do, must not close these: other files would get their numbers, and the device would write into them.
+static KEPT: Bits = Bits::new();
+
+/// Keeps a descriptor from being closed by the program.
+pub(crate) fn keep(descriptor: &impl AsRawFd) {
+    KEPT.set(descriptor.as_raw_fd());
+}
+
+/// Whether the program may close a descriptor. This library may close its own.
+pub(crate) fn may_close(descriptor: RawFd) -> bool {
+    if !KEPT.has(descriptor) {
+        return true;
+    }
+    let own = is_inside();
+    if own && !is_borrowed() {
+        KEPT.clear(descriptor);
+    }
+    own
+}
+
+/// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of the range that
+/// lie between those that the program may not close to `rest`, until one of them fails.
+pub(crate) fn close_range(
+    first: c_uint,
+    last: c_uint,
+    close: impl Fn(RawFd),
+    rest: impl Fn(c_uint, c_uint) -> c_int,
+) -> c_int {
+    let mut from = first;
+    for descriptor in RawFd::try_from(first).unwrap_or(RawFd::MAX)..DESCRIPTORS as RawFd {
+        let number = descriptor.unsigned_abs();
+        if number > last {
+            break;
+        }
+        if OURS.has(descriptor) {
+            close(descriptor);
+        }
+        if KEPT.has(descriptor) {
+            if let Some(before) = number.checked_sub(1).filter(|before| from <= *before)
+                && let failed @ ..0 = rest(from, before)
+            {
+                return failed;
+            }
+            from = number + 1;
+        }
+    }
+    if from <= last { rest(from, last) } else { 0 }
+}
+
+/// Whether a descriptor is a context or a channel.
+pub(crate) fn is_ours(descriptor: RawFd) -> bool {
+    OURS.has(descriptor)
+}
+
+/// Whether a descriptor is so high that it cannot be remembered.
+pub(crate) fn is_too_high(descriptor: RawFd) -> bool {
+    OURS.word(descriptor).is_none()
+}
+
+/// A descriptor is a context or a channel from now on.
+pub(crate) fn give(descriptor: RawFd) {
+    OURS.set(descriptor);
+}
+
+/// A descriptor is neither from now on.
+pub(crate) fn take_back(descriptor: RawFd) {
+    OURS.clear(descriptor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn ranges_leave_out_what_is_kept() {
+        // Numbers that no other test of this program opens.
+        for kept in [60_003, 60_004, 60_010] {
+            KEPT.set(kept);
+        }
+        OURS.set(60_006);
+        let parts = |first, last| {
+            let (ours, others) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
+            let close = |descriptor| ours.borrow_mut().push(descriptor);
+            let rest = |first, last| {
+                others.borrow_mut().push((first, last));
+                0
+            };
+            assert_eq!(close_range(first, last, close, rest), 0);
+            (ours.into_inner(), others.into_inner())
+        };
+        assert_eq!(parts(60_000, 60_002), (vec![], vec![(60_000, 60_002)]));
+        assert_eq!(parts(60_003, 60_004), (vec![], vec![]));
+        assert_eq!(parts(60_004, 60_006), (vec![60_006], vec![(60_005, 60_006)]));
+        let all = vec![(60_000, 60_002), (60_005, 60_009), (60_011, c_uint::MAX)];
+        assert_eq!(parts(60_000, c_uint::MAX), (vec![60_006], all));
+        assert_eq!(parts(c_uint::MAX, c_uint::MAX), (vec![], vec![(c_uint::MAX, c_uint::MAX)]));
+        let refused = |_, _| -1;
+        assert_eq!(close_range(60_000, 60_009, |_| (), refused), -1);
+        for kept in [60_003, 60_004, 60_010] {
+            KEPT.clear(kept);
+        }
+        OURS.clear(60_006);
+    }
+}

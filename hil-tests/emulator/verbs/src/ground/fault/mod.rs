@@ -1,0 +1,202 @@
+//! Faults on purpose: a plan says when which one comes, and everything that can go wrong asks it first.
+//!
+//! Without a plan a question is one look at an atomic.
+
+mod plan;
+mod word;
+
+pub(crate) use plan::{CallId, Plan};
+pub(crate) use word::{Fate, Fault, Place};
+
+use crate::ground::errno::Errno;
+use crate::ground::notice;
+use mlx5_softdev::Passage;
+use plan::Rule;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long an answer takes that is late.
+const LATE: Duration = Duration::from_micros(200);
+
+/// The most looks of the device for which a completion is late.
+const MAX_LOOKS: u64 = 8;
+
+/// Where a completion entry says what it is about.
+const COUNTER: usize = 60;
+const QPN: usize = 57;
+const OPCODE: usize = 63;
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+/// The plan came with the environment: each fault is told of.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// The call that was just carried out is answered late.
+static PAUSE: AtomicBool = AtomicBool::new(false);
+
+/// Looks until completions that are late are written.
+static LOOKS: AtomicU32 = AtomicU32::new(0);
+
+/// What has become of the device and nobody has seen yet: 0 nothing, 1 removed, 2 failed.
+static FATE: AtomicU8 = AtomicU8::new(0);
+
+fn plan() -> MutexGuard<'static, Option<Plan>> {
+    PLAN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the faults of a plan come from now on, and those of no other.
+pub(crate) fn set(new: Option<Plan>) {
+    ACTIVE.store(new.is_some(), Ordering::Release);
+    FATE.store(0, Ordering::Release);
+    *plan() = new;
+}
+
+/// As [`set`], for the whole life of the process, and each fault is told of on standard error.
+pub(crate) fn set_for_good(new: Plan) {
+    TOLD.store(true, Ordering::Release);
+    set(Some(new));
+}
+
+/// Has one fault come.
+pub(crate) fn set_one(place: Place, nth: u32, errno: Errno, status: u8) {
+    let fault = Fault::Fails { errno, status };
+    let rule = Rule { place, nth: nth.into(), fault, stays: place == Place::Call };
+    set((nth > 0).then(|| Plan::of(rule)));
+}
+
+/// Returns how many times a place is still to be reached until its first fault of a list.
+pub(crate) fn left(place: Place) -> u64 {
+    plan().as_ref().map_or(0, |plan| plan.left(place))
+}
+
+/// Returns the faults that have come, as a plan.
+pub(crate) fn trace() -> String {
+    plan().as_ref().map(Plan::trace).unwrap_or_default()
+}
+
+/// Whether faults of this process are told of.
+pub(crate) fn is_told() -> bool {
+    TOLD.load(Ordering::Acquire)
+}
+
+/// Says what goes wrong at a place that is reached, if anything does.
+pub(crate) fn at(place: Place) -> Option<Fault> {
+    ask(place, CallId::NONE)
+}
+
+fn ask(place: Place, id: CallId) -> Option<Fault> {
+    if !ACTIVE.load(Ordering::Acquire) {
+        return None;
+    }
+    let fault = plan().as_mut()?.at(place, id)?;
+    if is_told() {
+        notice::always(&format!("fault: {}: {fault}", place.name()));
+    }
+    match fault {
+        Fault::Ends(Fate::Removed) => FATE.store(1, Ordering::Release),
+        Fault::Ends(Fate::Failed) => FATE.store(2, Ordering::Release),
+        Fault::Dies => crate::ground::sys::die(),
+        _ => return Some(fault),
+    }
+    None
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It is carried out.
+    Good,
+    /// It fails with this errno and, if it is a command, with this status.
+    Fails(Errno, u8),
+    /// It is carried out, and said to have failed.
+    Unheard,
+}
+
+/// Says what becomes of a call that makes, changes or asks something.
+pub(crate) fn call(id: CallId) -> Course {
+    match ask(Place::Call, id) {
+        None => Course::Good,
+        Some(Fault::Fails { errno, status }) => Course::Fails(errno, status),
+        Some(Fault::Unheard) => Course::Unheard,
+        Some(_) => {
+            PAUSE.store(true, Ordering::Release);
+            Course::Good
+        }
+    }
+}
+
+/// Says how a destroying is refused, if it is.
+pub(crate) fn end() -> Option<Errno> {
+    match at(Place::End)? {
+        Fault::Fails { errno, .. } => Some(errno),
+        _ => None,
+    }
+}
+
+/// Waits, where the answer of the last call is late.
+pub(crate) fn pause() {
+    if PAUSE.swap(false, Ordering::AcqRel) {
+        std::thread::sleep(LATE);
+    }
+}
+
+/// Returns what has become of the device, once.
+pub(crate) fn fate() -> Option<Fate> {
+    if !ACTIVE.load(Ordering::Acquire) {
+        return None;
+    }
+    match FATE.swap(0, Ordering::AcqRel) {
+        1 => Some(Fate::Removed),
+        2 => Some(Fate::Failed),
+        _ => None,
+    }
+}
+
+/// Whether completions that are late are to be written, asked once for each look of the device.
+pub(crate) fn late_ones_are_due() -> bool {
+    let less = |looks: u32| looks.checked_sub(1);
+    LOOKS.fetch_update(Ordering::AcqRel, Ordering::Acquire, less) == Ok(1)
+}
+
+/// Says what becomes of a completion entry.
+pub(crate) fn completion(entry: &[u8; 64]) -> Passage {
+    let place = if is_of_mkey(entry) { Place::Signature } else { Place::Completion };
+    match at(place) {
+        None => Passage::Once,
+        Some(Fault::Twice) => Passage::Twice,
+        Some(Fault::Dropped) => Passage::Never,
+        Some(Fault::Stranger) => Passage::Behind(stranger(*entry, below(3))),
+        Some(Fault::Overrun) => Passage::Overrun,
+        Some(_) => {
+            LOOKS.store(1 + below(MAX_LOOKS) as u32, Ordering::Release);
+            Passage::Later
+        }
+    }
+}
+
+/// Whether an entry is about an mkey, not about a request.
+fn is_of_mkey(entry: &[u8; 64]) -> bool {
+    const SIGNATURE_ERROR: u8 = 12;
+    entry.get(OPCODE).is_some_and(|byte| byte >> 4 == SIGNATURE_ERROR)
+}
+
+fn below(end: u64) -> u64 {
+    plan().as_mut().map_or(0, |plan| plan.below(end))
+}
+
+/// Makes an entry that is about nothing: a queue pair that there is not, a request that is not outstanding, an opcode of no
+/// completion.
+fn stranger(mut entry: [u8; 64], way: u64) -> [u8; 64] {
+    let is_of_mkey = is_of_mkey(&entry);
+    let (at, bits) = match way {
+        0 if !is_of_mkey => (QPN, 0x80),
+        1 if !is_of_mkey => (COUNTER, 0x80),
+        _ => (OPCODE, 0),
+    };
+    if let Some(byte) = entry.get_mut(at) {
+        *byte = if bits == 0 { 0x50 } else { *byte ^ bits };
+    }
+    entry
+}

@@ -1,0 +1,295 @@
+//! Which fault comes when: by a list, by the numbers that a seed gives, or both.
+
+use super::word::{Fate, Fault, Place};
+use crate::ground::errno::Errno;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+/// Which method a call is of: object and method, or a command of the older interface, or opening the device's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CallId(u64);
+
+impl CallId {
+    /// Opening the device's file.
+    pub(crate) const OPEN: Self = Self(u64::MAX);
+    /// No call.
+    pub(super) const NONE: Self = Self(u64::MAX - 1);
+
+    /// A method, and the number of the command that it carries, if it carries one.
+    pub(crate) fn new(object: u16, method: u16, command: u64) -> Self {
+        Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
+    }
+}
+
+/// Numbers that look random (SplitMix64).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// Returns a number below `end`; 0 where that is 0.
+    fn below(&mut self, end: u64) -> u64 {
+        self.next().checked_rem(end).unwrap_or(0)
+    }
+}
+
+/// A fault at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) place: Place,
+    /// Counted from 1.
+    pub(super) nth: u64,
+    pub(super) fault: Fault,
+    /// Every call of the same method behind it fails alike.
+    pub(super) stays: bool,
+}
+
+/// What a seed asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seeded {
+    dice: Dice,
+    /// By place: one fault in this number of questions; 0 for none.
+    one_in: [u64; Place::ALL.len()],
+    /// At which question of all, counted from 1, the device is gone; 0 for never.
+    ends_at: u64,
+}
+
+impl Seeded {
+    /// Most seeds leave some places alone: what lies behind a fault is to be reached as well.
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let one_in = Place::ALL.map(|place| {
+            let (comes, rarity) = (dice.below(2) > 0, dice.below(8));
+            // Few questions are about signature errors.
+            let times = if place == Place::Signature { 1 << (rarity / 2) } else { 8 << rarity };
+            if comes { times } else { 0 }
+        });
+        let ends_at = if dice.below(6) == 0 { 1 + dice.below(300) } else { 0 };
+        Self { dice, one_in, ends_at }
+    }
+}
+
+/// The faults of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    rules: Vec<Rule>,
+    seeded: Option<Seeded>,
+    /// The first questions of each place that a seed leaves alone.
+    after: u64,
+    /// The places that a seed may choose.
+    only: [bool; Place::ALL.len()],
+    asked: [u64; Place::ALL.len()],
+    /// A rule that stays, and the method that it is about.
+    broken: Option<(CallId, Fault)>,
+    /// What has come, as a plan.
+    trace: VecDeque<String>,
+}
+
+/// A trace keeps no more than the last faults.
+const TRACE: usize = 256;
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            seeded: None,
+            after: 0,
+            only: [true; Place::ALL.len()],
+            asked: [0; Place::ALL.len()],
+            broken: None,
+            trace: VecDeque::new(),
+        }
+    }
+}
+
+impl Plan {
+    /// One fault.
+    pub(super) fn of(rule: Rule) -> Self {
+        Self { rules: vec![rule], ..Self::default() }
+    }
+
+    /// Reads a plan: words with commas between.
+    ///
+    /// # Errors
+    /// The word that makes no sense, in a sentence.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for word in text.split(',').filter(|word| !word.is_empty()) {
+            plan.add(word).ok_or_else(|| format!("`{word}` is no fault"))?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, word: &str) -> Option<()> {
+        let (left, right) = word.split_once('=')?;
+        match left {
+            "seed" => self.seeded = Some(Seeded::new(right.parse().ok()?)),
+            "after" => self.after = right.parse().ok()?,
+            "only" => {
+                self.only = [false; Place::ALL.len()];
+                for name in right.split('+') {
+                    *self.only.get_mut(Place::named(name)? as usize)? = true;
+                }
+            }
+            _ => {
+                let (place, nth) = left.split_once('@')?;
+                let place = Place::named(place)?;
+                let (nth, stays) = nth.strip_suffix('+').map_or((nth, false), |nth| (nth, true));
+                let (nth, fault) = (nth.parse().ok()?, Fault::parse(right)?);
+                (nth > 0 && fault.fits(place)).then_some(())?;
+                self.rules.push(Rule { place, nth, fault, stays });
+            }
+        }
+        Some(())
+    }
+
+    /// Says what goes wrong at a place that is reached again, if anything does.
+    pub(super) fn at(&mut self, place: Place, id: CallId) -> Option<Fault> {
+        let asked = self.asked.get_mut(place as usize)?;
+        *asked += 1;
+        let nth = *asked;
+        let rule = self.rules.iter().find(|rule| rule.place == place && rule.nth == nth).copied();
+        if let Some(Rule { fault, stays: true, .. }) = rule {
+            self.broken = Some((id, fault));
+        }
+        let of_method = self.broken.filter(|(method, _)| place == Place::Call && *method == id);
+        let listed = rule.map(|rule| rule.fault).or(of_method.map(|(_, fault)| fault));
+        let fault = listed.or_else(|| self.draw(place, nth))?;
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{}@{nth}={fault}", place.name()));
+        Some(fault)
+    }
+
+    /// Asks the seed.
+    fn draw(&mut self, place: Place, nth: u64) -> Option<Fault> {
+        let seeded = self.seeded.as_mut()?;
+        if nth <= self.after || !self.only.get(place as usize).copied().unwrap_or(false) {
+            return None;
+        }
+        if seeded.ends_at > 0 && self.asked.iter().sum::<u64>() >= seeded.ends_at {
+            seeded.ends_at = 0;
+            let fate = if seeded.dice.below(2) == 0 { Fate::Removed } else { Fate::Failed };
+            return Some(Fault::Ends(fate));
+        }
+        let one_in = seeded.one_in.get(place as usize).copied().unwrap_or(0);
+        if one_in == 0 || seeded.dice.below(one_in) > 0 {
+            return None;
+        }
+        let choices = Fault::of(place);
+        let at = seeded.dice.below(choices.len() as u64) as usize;
+        Some(match choices.get(at).copied()? {
+            Fault::Fails { errno: Errno::REMOTEIO, .. } => {
+                Fault::Fails { errno: Errno::REMOTEIO, status: 1 + seeded.dice.below(255) as u8 }
+            }
+            fault => fault,
+        })
+    }
+
+    /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked before.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        let mut asked = Dice(self.asked.iter().sum());
+        self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
+    }
+
+    /// Returns how many times a place is still to be reached until its first rule.
+    pub(super) fn left(&self, place: Place) -> u64 {
+        let rule = self.rules.iter().find(|rule| rule.place == place);
+        let asked = self.asked.get(place as usize).copied().unwrap_or(0);
+        rule.map_or(0, |rule| rule.nth.saturating_sub(asked))
+    }
+
+    /// Returns what has come, as a plan that has the same come again.
+    pub(super) fn trace(&self) -> String {
+        let mut text = String::new();
+        for word in &self.trace {
+            let comma = if text.is_empty() { "" } else { "," };
+            let _ = write!(text, "{comma}{word}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn asked(plan: &mut Plan, place: Place, times: usize) -> Vec<Option<Fault>> {
+        (0..times).map(|_| plan.at(place, CallId::NONE)).collect()
+    }
+
+    #[test]
+    fn a_list_says_when_each_fault_comes() {
+        let mut plan = Plan::parse("call@2=ENOMEM,completion@1=twice,end@1=EBUSY,call@3=status:8").unwrap();
+        let fails = |errno, status| Some(Fault::Fails { errno: Errno(errno), status });
+        let calls = [None, fails(libc::ENOMEM, 0), fails(libc::EREMOTEIO, 8), None];
+        assert_eq!(asked(&mut plan, Place::Call, 4), calls);
+        assert_eq!(asked(&mut plan, Place::Completion, 2), [Some(Fault::Twice), None]);
+        assert_eq!(asked(&mut plan, Place::End, 2), [fails(libc::EBUSY, 0), None]);
+        assert_eq!(plan.trace(), "call@2=ENOMEM,call@3=status:8,completion@1=twice,end@1=EBUSY");
+    }
+
+    #[test]
+    fn a_fault_that_stays_is_that_of_one_method() {
+        let mut plan = Plan::parse("call@2+=EIO").unwrap();
+        let methods = [1, 2, 1, 2].map(|method| CallId::new(0, method, 0));
+        let failed = methods.map(|id| plan.at(Place::Call, id).is_some());
+        assert_eq!(failed, [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_seed_says_the_same_each_time_and_a_trace_says_it_again() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for seed in 0..2000 {
+            let mut runs = [0, 1].map(|_| Plan::parse(&format!("seed={seed},after=5")).unwrap());
+            let faults = runs.each_mut().map(|plan| Place::ALL.map(|place| asked(plan, place, 30)));
+            assert_eq!(faults[0], faults[1]);
+            assert!(faults[0].iter().all(|place| place.iter().take(5).all(Option::is_none)));
+            let mut again = Plan::parse(&runs[0].trace()).unwrap();
+            assert_eq!(Place::ALL.map(|place| asked(&mut again, place, 30)), faults[0]);
+            kinds.extend(faults[0].iter().flatten().flatten().map(|fault| fault.to_string()));
+        }
+        // Each kind comes, most statuses as well.
+        for kind in [
+            "ENOMEM", "EINTR", "EBUSY", "short", "late", "twice", "dropped", "stranger", "overrun", "lost",
+            "dies", "removed", "fatal", "unheard",
+        ] {
+            assert!(kinds.contains(kind), "{kind}");
+        }
+        assert!(kinds.len() > 50);
+    }
+
+    #[test]
+    fn only_the_places_that_are_named_have_faults() {
+        for seed in 0..200 {
+            let mut plan = Plan::parse(&format!("seed={seed},only=completion+end")).unwrap();
+            assert!(asked(&mut plan, Place::Call, 400).iter().all(Option::is_none));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in [
+            "seed",
+            "seed=x",
+            "call=EIO",
+            "call@0=EIO",
+            "call@1=twice",
+            "end@1=dies",
+            "door@1=EIO",
+            "only=all",
+        ] {
+            assert_eq!(Plan::parse(text), Err(format!("`{text}` is no fault")));
+        }
+        assert_eq!(Plan::parse(""), Ok(Plan::default()));
+    }
+}

@@ -1,0 +1,88 @@
+//! What the device and the stand-in do not have, each named once on standard error when a program meets it.
+//!
+//! The same table is in `mlx5-emulate --help` and in EMULATOR.md; a test compares them.
+
+use crate::ground::notice;
+
+/// What is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// librdmacm's file.
+    ConnectionManager,
+    /// Extended reliable connections.
+    Xrc,
+    /// Queue pairs of packets.
+    RawPacket,
+    /// Steering, by the kernel or by commands.
+    Flows,
+    /// Dynamic connections.
+    Dc,
+    /// Pages that are brought in when they are needed.
+    OnDemand,
+    /// Memory of the device.
+    DeviceMemory,
+    /// Groups of queue pairs with one address.
+    Multicast,
+}
+
+/// Each with its name and what comes of it.
+const TABLE: &[(Missing, &str, &str)] = &[
+    (
+        Missing::ConnectionManager,
+        "rdma_cm",
+        "librdmacm finds no device, nor do qperf's ud_*; exchange addresses over a socket",
+    ),
+    (Missing::Xrc, "XRC", "domains, queue pairs and receive queues of XRC are refused"),
+    (Missing::RawPacket, "raw packets", "IBV_QPT_RAW_PACKET, work queues and their tables are refused"),
+    (Missing::Flows, "steering", "flows, matchers and flow tables are refused"),
+    (Missing::Dc, "DC", "DCI and DCT queue pairs are refused"),
+    (Missing::OnDemand, "ODP", "IBV_ACCESS_ON_DEMAND and ibv_advise_mr are refused"),
+    (Missing::DeviceMemory, "device memory", "ibv_alloc_dm is refused"),
+    (Missing::Multicast, "multicast", "ibv_attach_mcast is refused"),
+];
+
+/// A program has met something that is not there.
+pub(crate) fn met(missing: Missing) {
+    for (_, name, what) in TABLE.iter().filter(|(row, ..)| *row == missing) {
+        notice::once(&format!("{name} is not there: {what}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What this library cannot tell of: it is not in those programs, or does not see their calls.
+    const UNTOLD: &[(&str, &str)] = &[
+        ("static programs", "they see no device, nor do set-user-id ones: both load no library of ours"),
+        ("system calls", "those that go past the C library do not see the device"),
+        ("netlink", "the kernel's list has no device; a `rdma` that answers [] is first in PATH"),
+    ];
+
+    /// The table, each row written by `row`, with an empty line behind it.
+    fn table(row: impl Fn(&str, &str) -> String) -> String {
+        let told = TABLE.iter().map(|(_, name, what)| row(name, what));
+        told.chain(UNTOLD.iter().map(|(name, what)| row(name, what))).collect()
+    }
+
+    #[test]
+    fn the_help_has_the_table() {
+        let table = table(|name, what| format!("  {name:<17}{what}\n"));
+        let expected = format!("that meets it:\n{table}END\n");
+        assert!(include_str!("../../mlx5-emulate").contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn the_page_has_the_table() {
+        let table = table(|name, what| format!("| {name} | {what} |\n"));
+        let expected = format!("|---|---|\n{table}\n");
+        assert!(include_str!("../../../EMULATOR.md").contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn each_has_one_row() {
+        let mut names: Vec<_> = TABLE.iter().map(|(_, name, _)| *name).collect();
+        names.dedup();
+        assert_eq!(names.len(), TABLE.len());
+    }
+}

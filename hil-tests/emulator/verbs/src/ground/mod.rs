@@ -1,0 +1,15 @@
+//! What everything else stands on: the numbers of the kernel and of libibverbs, system calls, descriptors, memory, settings. Nothing
+//! here knows of a device or of an object.
+
+pub(crate) mod abi;
+pub(crate) mod allocator;
+pub(crate) mod descriptors;
+pub(crate) mod errno;
+pub(crate) mod fault;
+pub(crate) mod missing;
+pub(crate) mod notice;
+pub(crate) mod pipe;
+pub(crate) mod process_memory;
+pub(crate) mod settings;
+pub(crate) mod sys;
+pub(crate) mod sysfs;

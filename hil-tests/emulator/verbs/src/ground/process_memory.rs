@@ -1,0 +1,303 @@
+//! This process's memory as the device sees it: any address may be asked for, and a bad one is refused.
+//!
+//! Hardware reaches memory that the kernel has pinned. A library cannot pin: the program may unmap a ring at any time. So
+//! every access goes through the kernel (`process_vm_readv` and `process_vm_writev` on this process), which answers EFAULT
+//! where plain loads and stores would end the program, and which respects the protection of pages. Where those calls are
+//! not to be had, a pipe does the same.
+#![allow(unsafe_code)]
+
+use crate::ground::pipe;
+use crate::process::shared;
+use mlx5_softdev::{Fault, Memory};
+#[cfg(any(test, feature = "fuzz"))]
+use std::cell::Cell;
+use std::io;
+#[cfg(any(test, feature = "fuzz"))]
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// The kernel takes no more ranges in one call (UIO_MAXIOV).
+const MAX_IOVECS: usize = 1024;
+
+/// No page is smaller.
+const PAGE: u64 = 4096;
+
+/// How often a doorbell record that changes under our eyes is read again.
+const RETRIES: usize = 8;
+
+/// The kernel was asked for the calls on processes and has none for us.
+static BY_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// The memory of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ProcessMemory;
+
+fn iovec(address: u64, length: usize) -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
+}
+
+#[cfg(any(test, feature = "fuzz"))]
+thread_local! {
+    /// All that is memory for this thread.
+    static WINDOW: Cell<(u64, u64)> = const { Cell::new((0, u64::MAX)) };
+}
+
+/// Has nothing be memory for this thread but this.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn set_window(window: Range<u64>) {
+    WINDOW.set((window.start, window.end));
+}
+
+/// Whether memory of the process may be looked at.
+#[cfg(any(test, feature = "fuzz"))]
+fn is_visible(address: u64, length: u64) -> bool {
+    let (first, end) = WINDOW.get();
+    address >= first && address.checked_add(length).is_some_and(|last| last <= end)
+}
+
+/// Whether memory of the process may be looked at: all of it.
+#[cfg(not(any(test, feature = "fuzz")))]
+const fn is_visible(_: u64, _: u64) -> bool {
+    true
+}
+
+/// Makes a call that moves bytes, or does the same by pipe. Returns how many bytes were moved before the first bad address.
+fn moved(call: impl FnOnce() -> isize, by_pipe: impl FnOnce() -> usize) -> usize {
+    if !BY_PIPE.load(Ordering::Relaxed) {
+        if let Ok(count) = usize::try_from(call()) {
+            return count;
+        }
+        if !matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) {
+            return 0;
+        }
+        BY_PIPE.store(true, Ordering::Relaxed);
+    }
+    by_pipe()
+}
+
+/// Reads the ranges, which are as long as `out` together, one after the other into it. Returns how many bytes were read
+/// before the first bad address.
+fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
+    let is_hidden = |iovec: &&libc::iovec| !is_visible(iovec.iov_base.addr() as u64, iovec.iov_len as u64);
+    if iovecs.iter().find(is_hidden).is_some() {
+        return 0;
+    }
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
+    // kernel, which reports those that are not mapped.
+    let call = || unsafe {
+        libc::process_vm_readv(shared::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
+    };
+    moved(call, || {
+        let mut done = 0;
+        for iovec in iovecs {
+            let part = out.get_mut(done..done + iovec.iov_len).unwrap_or_default();
+            let read = pipe::load(iovec.iov_base.addr() as u64, part);
+            done += read;
+            if read < iovec.iov_len {
+                break;
+            }
+        }
+        done
+    })
+}
+
+impl ProcessMemory {
+    /// Reads 8 bytes at each address: pairs of doorbell records. `None` where there is no memory. What is in one page is read at
+    /// once, where the addresses follow one another: the kernel takes longer to find a page than to copy it.
+    ///
+    /// The host writes records of 4 bytes, each at once; the kernel copies bytes. So each is read twice, until both copies
+    /// are equal.
+    pub(crate) fn records(self, addresses: &[u64], out: &mut Vec<Option<[u8; 8]>>) {
+        out.clear();
+        let spans: Vec<&[u64]> =
+            addresses.chunk_by(|one, next| page(*one).is_some() && page(*one) == page(*next)).collect();
+        for spans in spans.chunks(MAX_IOVECS / 2) {
+            let ranges: Vec<_> = spans.iter().map(|addresses| range(addresses)).collect();
+            let twice =
+                |(address, length): &(u64, usize)| [iovec(*address, *length), iovec(*address, *length)];
+            let iovecs: Vec<_> = ranges.iter().flat_map(twice).collect();
+            let mut bytes = vec![0; ranges.iter().map(|(_, length)| 2 * length).sum()];
+            let read = readv(&mut bytes, &iovecs);
+            let mut rest = bytes.get(..read).unwrap_or_default();
+            for (addresses, (start, length)) in spans.iter().zip(&ranges) {
+                let (both, behind) = rest.split_at_checked(2 * length).unwrap_or_default();
+                rest = behind;
+                let copies = both.split_at_checked(*length).unwrap_or_default();
+                out.extend(addresses.iter().map(|address| {
+                    let of = |copy: &[u8]| copy.get((address - start) as usize..)?.first_chunk().copied();
+                    of(copies.0)
+                        .filter(|first| of(copies.1) == Some(*first))
+                        .or_else(|| self.record(*address))
+                }));
+            }
+        }
+    }
+
+    fn record(self, address: u64) -> Option<[u8; 8]> {
+        let mut bytes = [0; 8];
+        self.steady(address, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Reads what another thread may be writing until it reads the same twice.
+    fn steady(self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let length = out.len();
+        let mut twice = [0; 16];
+        for _ in 0..RETRIES {
+            let both = twice.get_mut(..2 * length).unwrap_or_default();
+            if readv(both, &[iovec(address, length), iovec(address, length)]) < 2 * length {
+                return Err(Fault { address, length: length as u64 });
+            }
+            let (first, second) = both.split_at(length);
+            out.copy_from_slice(second);
+            if first == second {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory for ProcessMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        if out.len() <= 8 {
+            return self.steady(address, out);
+        }
+        let length = out.len();
+        let mut done = 0;
+        // One call moves up to 2 GiB less a page.
+        while done < length {
+            let rest = out.get_mut(done..).unwrap_or_default();
+            let read = readv(rest, &[iovec(address.wrapping_add(done as u64), length - done)]);
+            if read == 0 {
+                return Err(Fault { address, length: length as u64 });
+            }
+            done += read;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        if !is_visible(address, bytes.len() as u64) {
+            return Err(Fault { address, length: bytes.len() as u64 });
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = bytes.get(done..).unwrap_or_default();
+            let local = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+            let from = address.wrapping_add(done as u64);
+            let remote = iovec(from, rest.len());
+            // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
+            // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
+            let call = || unsafe {
+                libc::process_vm_writev(shared::owner(), &raw const local, 1, &raw const remote, 1, 0)
+            };
+            match moved(call, || pipe::store(from, rest)) {
+                0 => return Err(Fault { address, length: bytes.len() as u64 }),
+                written => done += written,
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, address: u64, byte: u8) -> Result<(), Fault> {
+        // Orders the entry's other bytes before this one. All are stored by this thread, inside the kernel.
+        fence(Ordering::Release);
+        self.write(address, &[byte])
+    }
+}
+
+/// Returns the page of a pair of doorbell records, if it is in one.
+fn page(address: u64) -> Option<u64> {
+    let last = address.checked_add(7)?;
+    (address / PAGE == last / PAGE).then_some(address / PAGE)
+}
+
+/// Returns the range of memory that holds all these pairs of records, of one page or only one: address and length.
+fn range(addresses: &[u64]) -> (u64, usize) {
+    let first = addresses.iter().copied().min().unwrap_or_default();
+    let last = addresses.iter().copied().max().unwrap_or_default();
+    (first, (last - first) as usize + 8)
+}
+
+/// Whether `length` bytes at `address` are mapped, readable, and writable if `write`. True where that cannot be known.
+pub(crate) fn mapped(address: u64, length: u64, write: bool) -> bool {
+    let Some(end) = address.checked_add(length).filter(|_| is_visible(address, length)) else { return false };
+    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return true };
+    let mut next = address;
+    for line in maps.lines() {
+        if next >= end {
+            break;
+        }
+        let Some((from, to, rights)) = area(line) else { continue };
+        if to <= next {
+            continue;
+        }
+        let allowed = rights.starts_with('r') && (!write || rights.get(1..2) == Some("w"));
+        if from > next || !allowed {
+            return false;
+        }
+        next = to;
+    }
+    next >= end
+}
+
+/// Takes first address, end and rights from a line of `/proc/self/maps`.
+fn area(line: &str) -> Option<(u64, u64, &str)> {
+    let (range, rest) = line.split_once(' ')?;
+    let (from, to) = range.split_once('-')?;
+    Some((u64::from_str_radix(from, 16).ok()?, u64::from_str_radix(to, 16).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_addresses_move_bytes_and_bad_ones_are_refused() {
+        let target = [0u8; 16];
+        let address = target.as_ptr().expose_provenance() as u64;
+        let mut memory = ProcessMemory;
+        assert_eq!(memory.write(address, &[7; 16]), Ok(()));
+        let mut out = [0; 16];
+        assert_eq!(memory.read(address, &mut out), Ok(()));
+        assert_eq!(out, [7; 16]);
+        assert!(memory.read(0x10, &mut out).is_err());
+        assert!(memory.write(0x10, &[1]).is_err());
+        assert!(memory.read(u64::MAX - 4, &mut out).is_err());
+    }
+
+    #[test]
+    fn code_cannot_be_written() {
+        let code = good_addresses_move_bytes_and_bad_ones_are_refused as fn() as usize as u64;
+        assert!(ProcessMemory.write(code, &[0]).is_err());
+        assert!(mapped(code, 1, false));
+        assert!(!mapped(code, 1, true));
+        assert!(!mapped(0x10, 1, false));
+        assert!(!mapped(u64::MAX, 2, false));
+    }
+
+    #[test]
+    fn records_are_read_together() {
+        let record = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        let address = record.as_ptr().expose_provenance() as u64;
+        let mut out = Vec::new();
+        ProcessMemory.records(&[address, 0x10, address, u64::MAX - 2, 0x10], &mut out);
+        assert_eq!(out, [Some(record), None, Some(record), None, None]);
+    }
+
+    #[test]
+    fn records_of_pages_are_told_apart() {
+        // Pages from the second on, with records in two of them and over the end between them.
+        let bytes: Vec<u8> = (0..4 * PAGE).map(|at| (at % 251) as u8).collect();
+        let first = (bytes.as_ptr().expose_provenance() as u64).next_multiple_of(PAGE);
+        let begin = (first - bytes.as_ptr() as u64) as usize;
+        let places = [64, 0, 128, PAGE - 8, PAGE - 4, PAGE, PAGE + 64, 16];
+        let mut out = Vec::new();
+        ProcessMemory.records(&places.map(|place| first + place), &mut out);
+        let at = |place: u64| bytes.get(begin + place as usize..)?.first_chunk().copied();
+        let expected = places.map(at);
+        assert_eq!(out, expected);
+    }
+}

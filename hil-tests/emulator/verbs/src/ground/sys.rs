@@ -1,0 +1,294 @@
+//! The few system calls that the standard library has no safe form of.
+#![allow(unsafe_code)]
+
+use crate::ground::descriptors;
+use crate::ground::errno::Errno;
+use std::ffi::{CStr, c_int, c_long, c_void};
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Returns this process's number.
+pub(crate) fn pid() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Ends this process as a signal does that nobody can catch.
+pub(crate) fn die() -> ! {
+    // SAFETY: takes no memory.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    std::process::abort()
+}
+
+/// Gives the rest of this thread's time away.
+pub(crate) fn yield_now() {
+    std::thread::yield_now();
+}
+
+/// Waits until one of `fds` can be read or has failed, or the time is over. `None` waits without end.
+///
+/// Returns which are ready.
+pub(crate) fn wait(fds: &[RawFd], time: Option<Duration>) -> Vec<bool> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    let time = time.map(|time| libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    });
+    let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polled` and `limit` live until the call is over; no signal mask is given.
+    let ready =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null()) };
+    polled.iter().map(|entry| ready > 0 && entry.revents != 0).collect()
+}
+
+/// Returns what the monotonic clock shows.
+pub(crate) fn nanoseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in `now`, which lives until it is over.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Returns the time of day in nanoseconds since 1970.
+pub(crate) fn time_of_day() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Returns a file of zeros that is memory only, and that a program does not close.
+///
+/// # Errors
+/// [`Errno::NOMEM`] where there is no memory, or no descriptor.
+pub(crate) fn memory(name: &CStr, length: u64) -> Result<OwnedFd, Errno> {
+    // SAFETY: the name ends with a zero and lives until the call is over.
+    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(Errno::NOMEM);
+    }
+    // SAFETY: it was just made, and nobody else has it.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    descriptors::keep(&file);
+    file.set_len(length).map_err(|_| Errno::NOMEM)?;
+    Ok(file.into())
+}
+
+/// Maps a file by the system call, past everything that stands before the C library's function.
+///
+/// # Safety
+/// As `mmap` of the C library.
+pub(crate) unsafe fn map(
+    wanted: *mut c_void,
+    length: usize,
+    rights: c_int,
+    kind: c_int,
+    descriptor: RawFd,
+    offset: i64,
+) -> *mut c_void {
+    let arguments = (wanted, length, rights.into(), kind.into(), descriptor.into());
+    let (wanted, length, rights, kind, file): (_, _, c_long, c_long, c_long) = arguments;
+    // SAFETY: handed on from the caller.
+    let place = unsafe { libc::syscall(libc::SYS_mmap, wanted, length, rights, kind, file, offset) };
+    std::ptr::with_exposed_provenance_mut(place as usize)
+}
+
+/// Tries to lock a file for this process. It stays locked until the file is closed.
+pub(crate) fn try_lock(file: &File) -> bool {
+    // SAFETY: the descriptor is open as long as `file` is borrowed.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Takes one message off a socket without waiting for it.
+pub(crate) fn take_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Option<usize> {
+    // SAFETY: `buffer` is borrowed for the call.
+    let length = unsafe {
+        libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+    };
+    usize::try_from(length).ok()
+}
+
+/// Writes pieces to a socket, as much as it takes now, and returns how much. A peer that is gone is an error and no signal, which
+/// would end the program: it has never heard of this socket.
+pub(crate) fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> std::io::Result<usize> {
+    // SAFETY: a header of zeros names no address and no ancillary data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = pieces.as_ptr().cast_mut().cast();
+    header.msg_iovlen = pieces.len() as _;
+    // SAFETY: `header` lives until the call is over, and names `pieces`, which have the layout of `iovec` and are only read.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| std::io::Error::last_os_error())
+}
+
+/// Returns a descriptor of our own for an eventfd of the program.
+///
+/// # Errors
+/// [`Errno::BADF`] for none that is open, [`Errno::INVAL`] for one of something else.
+pub(crate) fn eventfd(descriptor: RawFd) -> Result<File, Errno> {
+    let target = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).map_err(|_| Errno::BADF)?;
+    if target != Path::new("anon_inode:[eventfd]") {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: it is open, as was just seen; a program that closes it at this moment has lied, and gets EBADF here.
+    let ours = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map_err(|_| Errno::BADF)?;
+    Ok(File::from(ours))
+}
+
+/// The first bytes of a file, in this process's memory, as all who map it share them. They are mapped until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    address: u64,
+    length: usize,
+}
+
+impl Mapping {
+    /// Maps `length` bytes, to be read, and written if `write`.
+    ///
+    /// # Errors
+    /// [`Errno::BADF`] for a descriptor that is none, [`Errno::INVAL`] for one of what cannot be mapped like that, or is shorter.
+    pub(crate) fn new(descriptor: RawFd, length: u64, write: bool) -> Result<Self, Errno> {
+        // SAFETY: a structure of numbers, which the call fills or leaves.
+        let mut status: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` lives until the call is over. A descriptor that is none is refused.
+        if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
+            return Err(Errno::BADF);
+        }
+        let size = u64::try_from(status.st_size).unwrap_or(0);
+        let length = usize::try_from(length).ok().filter(|_| length <= size).ok_or(Errno::INVAL)?;
+        let rights = libc::PROT_READ | if write { libc::PROT_WRITE } else { 0 };
+        // SAFETY: the kernel finds a place that nobody else uses, and checks the rest.
+        let place =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, rights, libc::MAP_SHARED, descriptor, 0) };
+        if place == libc::MAP_FAILED {
+            return Err(match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EBADF) => Errno::BADF,
+                Some(libc::ENOMEM) => Errno::NOMEM,
+                _ => Errno::INVAL,
+            });
+        }
+        Ok(Self { address: place.expose_provenance() as u64, length })
+    }
+
+    /// Returns the address of the first byte.
+    pub(crate) const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Writes a word of 8 bytes at once, for those who read it at the same time. `at` is a multiple of 8 within the mapping, which is
+    /// writable.
+    pub(crate) fn store(&self, at: u64, word: u64) {
+        self.word(at).store(word, Ordering::Release);
+    }
+
+    /// Reads a word of 8 bytes. `at` is a multiple of 8 within the mapping.
+    #[cfg(test)]
+    pub(crate) fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.length as u64, "a word within the mapping");
+        // SAFETY: it is mapped as long as `self` lives, and begins at a page; all who share it read and write it as words.
+        unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut((self.address + at) as usize)) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and unmapped here only. There are no references to it: the device finds it by its address,
+        // through the kernel.
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.address as usize), self.length) };
+    }
+}
+
+/// Ends a socket: whoever reads from it, from whichever descriptor, gets nothing from now on.
+pub(crate) fn end_socket(socket: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open as long as `socket` is borrowed.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Sets an environment variable, as the library is loaded, unless it is set.
+pub(crate) fn set_default(name: &CStr, value: &CStr) {
+    // SAFETY: called by the loader before the program's first line, while there is one thread.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 0) };
+}
+
+/// Returns the number of the user that this process runs as.
+pub(crate) fn user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Ends this thread's sleeps when they are over, where the kernel would add 50 µs.
+pub(crate) fn wake_on_time() {
+    // SAFETY: takes a number, and changes nothing but this thread's timers.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DISABLE`.
+const NO_CANCELLATION: c_int = 1;
+
+/// Runs `body` on a thread of the program so that it comes to its end and leaves no trace: signals and cancellation wait, and
+/// `errno` is as before.
+pub(crate) fn undisturbed<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: signal sets of zeros are some; all calls fill or read what lives until they are over, and change this thread alone.
+    // The location of errno is always valid for its thread.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        let mut cancellation = 0;
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        pthread_setcancelstate(NO_CANCELLATION, &raw mut cancellation);
+        let result = body();
+        pthread_setcancelstate(cancellation, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        *libc::__errno_location() = errno;
+        result
+    }
+}
+
+/// Keeps signals from this thread: they are meant for the program's own.
+pub(crate) fn block_signals() {
+    // SAFETY: a signal set of zeros is one; both calls fill or read `signals`, which lives until they are over.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut signals);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_peer_that_is_gone_raises_no_signal() {
+        let (ours, its) = UnixStream::pair().unwrap();
+        assert_eq!(send(ours.as_fd(), &[b"one", b"two"].map(|piece| IoSlice::new(piece))).unwrap(), 6);
+        drop(its);
+        // SAFETY: both signal sets are filled by the calls; tests ignore the signal, and do so again behind this.
+        let pending = unsafe {
+            let mut signals: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut signals, libc::SIGPIPE);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+            let before = libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            send(ours.as_fd(), &[IoSlice::new(b"three")]).unwrap_err();
+            libc::sigpending(&raw mut signals);
+            libc::signal(libc::SIGPIPE, before);
+            libc::sigismember(&raw const signals, libc::SIGPIPE)
+        };
+        assert_eq!(pending, 0);
+    }
+}

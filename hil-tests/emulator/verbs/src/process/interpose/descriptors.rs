@@ -1,0 +1,210 @@
+//! Descriptors: calls to those that are the device, and what makes one of another or closes many.
+#![allow(unsafe_code)]
+
+use super::next::{fail, guarded, next};
+use crate::command::request::VERBS_IOCTL;
+use crate::ground::descriptors;
+use crate::ground::errno::Errno;
+use crate::process::shared;
+use std::ffi::{c_int, c_uint, c_ulong, c_void};
+
+/// Notes that `descriptor`, which is open on the stand-in, is the device.
+///
+/// # Safety
+/// `descriptor` is open and belongs to nobody yet.
+pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
+    if descriptor < 0 {
+        return descriptor;
+    }
+    let refused = if shared::is_borrowed() {
+        Err(Errno::IO)
+    } else if descriptors::is_too_high(descriptor) {
+        Err(Errno(libc::EMFILE))
+    } else {
+        guarded(|| shared::open(descriptor))
+    };
+    match refused {
+        Ok(()) => descriptor,
+        Err(errno) => {
+            // SAFETY: by contract nobody else has it.
+            unsafe { libc::close(descriptor) };
+            fail(errno)
+        }
+    }
+}
+
+/// Calls a device; calls of the verbs interface to a descriptor that is one go to the device.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if request == VERBS_IOCTL as c_ulong && descriptors::is_ours(descriptor) {
+        if shared::is_borrowed() {
+            return fail(Errno::IO);
+        }
+        let address = argument.expose_provenance() as u64;
+        return match guarded(|| shared::ioctl(descriptor, address)) {
+            Ok(()) => 0,
+            Err(errno) => fail(errno),
+        };
+    }
+    let next = next!(ioctl(c_int, c_ulong, *mut c_void) -> c_int);
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor, request, argument) }
+}
+
+/// Closes a descriptor; with a device's, what it holds is released.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    if !descriptors::may_close(descriptor) {
+        return fail(Errno::BADF);
+    }
+    if descriptors::is_ours(descriptor) && !shared::is_borrowed() && !shared::is_inside() {
+        let _ = guarded(|| {
+            shared::close(descriptor);
+            Ok(())
+        });
+    }
+    let next = next!(close(c_int) -> c_int);
+    // SAFETY: handed on from the caller.
+    unsafe { next(descriptor) }
+}
+
+/// Closes a range of descriptors, each as `close` does. Some flags ask for something else than closing now.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let next = next!(close_range(c_uint, c_uint, c_int) -> c_int);
+    // What makes no sense is for the kernel to refuse.
+    if first > last || flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) != 0 {
+        // SAFETY: handed on from the caller.
+        return unsafe { next(first, last, flags) };
+    }
+    let one = |descriptor| {
+        // SAFETY: as the caller asks for, one by one.
+        unsafe { close(descriptor) };
+    };
+    // SAFETY: handed on from the caller, in parts.
+    let part = |first, last| unsafe { next(first, last, flags) };
+    descriptors::close_range(first, last, one, part)
+}
+
+/// Closes all descriptors from `low` up, each as `close` does.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
+    let low = low.max(0);
+    // SAFETY: handed on from the caller.
+    if unsafe { close_range(low.unsigned_abs(), c_uint::MAX, 0) } < 0 {
+        // An old kernel. Higher numbers are not given out unless a program asks for them.
+        for descriptor in low..descriptors::DESCRIPTORS as c_int {
+            // SAFETY: as the caller asks for, one by one.
+            unsafe { close(descriptor) };
+        }
+    }
+}
+
+/// Notes that `new` was made of `old`, unless the call failed, and returns it.
+///
+/// # Safety
+/// `new` is the result of such a call, and belongs to nobody yet.
+unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
+    let known = descriptors::is_ours(old) || descriptors::is_ours(new);
+    if new < 0 || old == new || !known || shared::is_borrowed() || shared::is_inside() {
+        return new;
+    }
+    if descriptors::is_too_high(new) {
+        // SAFETY: by contract nobody else has it.
+        unsafe { libc::close(new) };
+        return fail(Errno(libc::EMFILE));
+    }
+    let _ = guarded(|| {
+        shared::duplicate(old, new);
+        Ok(())
+    });
+    new
+}
+
+/// Makes another descriptor for a file; one for the device's is the device.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
+    let next = next!(dup(c_int) -> c_int);
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(descriptor, next(descriptor)) }
+}
+
+/// As `dup`, with the number of the new descriptor, whose file is closed.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if old != new && !descriptors::may_close(new) {
+        return fail(Errno::BUSY);
+    }
+    let next = next!(dup2(c_int, c_int) -> c_int);
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(old, next(old, new)) }
+}
+
+/// As `dup2`, with flags.
+///
+/// # Safety
+/// As the function of the C library.
+// SAFETY: the name is that of the function that it stands before.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if old != new && !descriptors::may_close(new) {
+        return fail(Errno::BUSY);
+    }
+    let next = next!(dup3(c_int, c_int, c_int) -> c_int);
+    // SAFETY: handed on from the caller.
+    unsafe { duplicated(old, next(old, new, flags)) }
+}
+
+macro_rules! controls {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// As the function of the C library.
+            // SAFETY: the name is that of the function that it stands before.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name(descriptor: c_int, command: c_int, argument: *mut c_void) -> c_int {
+                let next = next!($name(c_int, c_int, *mut c_void) -> c_int);
+                // SAFETY: handed on from the caller.
+                let result = unsafe { next(descriptor, command, argument) };
+                match command {
+                    // SAFETY: the result is a new descriptor.
+                    libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => unsafe { duplicated(descriptor, result) },
+                    _ => result,
+                }
+            }
+        )*
+    };
+}
+
+controls! {
+    /// Controls a file; some commands make another descriptor for it.
+    fcntl;
+    /// As `fcntl`.
+    fcntl64;
+}

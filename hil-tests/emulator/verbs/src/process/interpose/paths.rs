@@ -1,0 +1,181 @@
+//! Which paths are the device's, and where the stand-in has them.
+#![allow(unsafe_code)]
+
+use crate::ground::missing::{self, Missing};
+use crate::ground::{notice, sysfs};
+use std::ffi::{CStr, CString, c_char};
+use std::sync::OnceLock;
+
+/// Shorter pointers are no strings.
+const FIRST_PAGE: usize = 4096;
+
+/// The longest path, with the zero at its end.
+const PATH_MAX: usize = libc::PATH_MAX as usize;
+
+/// Where the files are that stand for those of `/sys`, or why there are none.
+static TREE: OnceLock<Result<CString, String>> = OnceLock::new();
+
+/// Keeps where this library has written its files, or why it could not.
+pub(super) fn keep(tree: Result<CString, String>) {
+    // The loader calls once.
+    let _ = TREE.set(tree);
+}
+
+/// A program looks for devices: if it will find none, it is told why.
+pub(super) fn looked_for() {
+    if let Some(Err(why)) = TREE.get() {
+        notice::once(why);
+    }
+}
+
+/// What a path names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The device's file.
+    Device,
+    /// A file of `/sys` that the stand-in has.
+    Sysfs,
+    /// The connection manager's file, which nobody has.
+    ConnectionManager,
+    /// Nothing of the device's.
+    Elsewhere,
+}
+
+/// Finds what a path names. It is compared byte by byte: `.` and `..` in it are not looked at.
+///
+/// # Safety
+/// `path` is a C string, null, or an address below the first page.
+unsafe fn place(path: *const c_char) -> Place {
+    if path.addr() < FIRST_PAGE {
+        return Place::Elsewhere;
+    }
+    // SAFETY: by contract a C string.
+    let names =
+        |name: &str, ends: &[u8]| unsafe { behind(path, name) }.is_some_and(|end| ends.contains(&end));
+    if names(sysfs::CHARACTER_DEVICE, b"\0") {
+        Place::Device
+    } else if names(sysfs::CONNECTION_MANAGER, b"\0") {
+        Place::ConnectionManager
+    } else if sysfs::TAKEN_OVER.iter().any(|name| names(name, b"\0/")) {
+        Place::Sysfs
+    } else {
+        Place::Elsewhere
+    }
+}
+
+/// Returns the byte that follows `name` in a string that begins with it.
+///
+/// # Safety
+/// `string` is a C string.
+unsafe fn behind(string: *const c_char, name: &str) -> Option<u8> {
+    // SAFETY: `index` is at most one more than the bytes that were found equal to those of the name, which are not zero: the
+    // string goes on until there.
+    let byte = |index| unsafe { *string.add(index) } as u8;
+    let equal = name.bytes().enumerate().all(|(index, expected)| byte(index) == expected);
+    equal.then(|| byte(name.len()))
+}
+
+/// Whether `path` names the device's file.
+///
+/// # Safety
+/// As [`place`].
+pub(super) unsafe fn is_device(path: *const c_char) -> bool {
+    // SAFETY: handed on from the caller.
+    unsafe { place(path) == Place::Device }
+}
+
+/// Calls `body` with the path where the stand-in has what `path` names: mostly, that itself.
+///
+/// # Safety
+/// As [`place`].
+pub(super) unsafe fn placed<T>(path: *const c_char, body: impl FnOnce(*const c_char) -> T) -> T {
+    // SAFETY: handed on from the caller.
+    match unsafe { place(path) } {
+        Place::Device => body(sysfs::STAND_IN.as_ptr()),
+        Place::Sysfs => {
+            looked_for();
+            let Some(Ok(tree)) = TREE.get() else { return body(path) };
+            // SAFETY: what is not elsewhere is a C string, and this one begins with the root's name.
+            let rest = unsafe { CStr::from_ptr(path.add(sysfs::ROOT.len())) };
+            let mut room = [0; PATH_MAX];
+            body(joined(tree, rest, &mut room).map_or(path, CStr::as_ptr))
+        }
+        Place::ConnectionManager => {
+            missing::met(Missing::ConnectionManager);
+            body(path)
+        }
+        Place::Elsewhere => body(path),
+    }
+}
+
+/// Puts a path together. `None` for one that is longer than paths can be.
+fn joined<'a>(directory: &CStr, rest: &CStr, room: &'a mut [u8; PATH_MAX]) -> Option<&'a CStr> {
+    let (directory, rest) = (directory.to_bytes(), rest.to_bytes_with_nul());
+    let (first, second) = room.split_at_mut_checked(directory.len())?;
+    first.copy_from_slice(directory);
+    second.get_mut(..rest.len())?.copy_from_slice(rest);
+    CStr::from_bytes_until_nul(room).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn place_of(path: &str) -> Place {
+        let path = CString::new(path).unwrap();
+        // SAFETY: a C string, which lives until the call is over.
+        unsafe { place(path.as_ptr()) }
+    }
+
+    #[test]
+    fn only_the_device_s_paths_are_its() {
+        let expected = [
+            (Place::Device, &["/dev/infiniband/uverbs0"][..]),
+            (Place::ConnectionManager, &["/dev/infiniband/rdma_cm"]),
+            (
+                Place::Sysfs,
+                &[
+                    "/sys/class/infiniband",
+                    "/sys/class/infiniband/",
+                    "/sys/class/infiniband/mlx5_0/ports/1/state",
+                    "/sys/class/infiniband_verbs",
+                    "/sys/class/infiniband_verbs/uverbs0/dev",
+                ],
+            ),
+            (
+                Place::Elsewhere,
+                &[
+                    "",
+                    "/",
+                    "/dev/infiniband",
+                    "/dev/infiniband/uverbs",
+                    "/dev/infiniband/uverbs00",
+                    "/dev/infiniband/uverbs0/",
+                    "/sys/class/infiniban",
+                    "/sys/class/infiniband_mad",
+                    "/sys/class/infiniband_verbose",
+                    "sys/class/infiniband",
+                ],
+            ),
+        ];
+        for (place, paths) in expected {
+            for path in paths {
+                assert!(place_of(path) == place, "{path}");
+            }
+        }
+        // SAFETY: neither is looked at.
+        let wild = unsafe { [place(std::ptr::null()), place(std::ptr::without_provenance(0x10))] };
+        assert!(wild == [Place::Elsewhere; 2]);
+    }
+
+    #[test]
+    fn paths_that_grow_too_long_stay_as_they_were() {
+        let mut room = [0; PATH_MAX];
+        assert_eq!(joined(c"/tree", c"/class", &mut room), Some(c"/tree/class"));
+        let long = |length| CString::new(vec![b'x'; length]).unwrap();
+        assert!(joined(&long(PATH_MAX - 3), c"/a", &mut room).is_some());
+        assert_eq!(joined(&long(PATH_MAX - 2), c"/a", &mut room), None);
+        assert_eq!(joined(&long(PATH_MAX + 1), c"/a", &mut room), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Events on their way to the program: what it reads from a file descriptor (completion channels, asynchronous events).
+//!
+//! The program gets one end of a pair of sockets that keep messages apart, so reading, polling and non-blocking mode are
+//! the kernel's own. Answers to commands that were not waited for go the same way. A second descriptor of that end stays here: with it, events that nobody has read yet are taken back
+//! when their object is destroyed, as the kernel does.
+
+use crate::ground::{descriptors, sys};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+
+/// The longest event: a cookie and an entry of an event queue (`struct mlx5_ib_uapi_devx_async_event_hdr`).
+const LONGEST: usize = 8 + 64;
+
+/// What a channel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Asynchronous events, or completions.
+    Verbs,
+    /// Events of the device, with or without their data.
+    Devx {
+        /// Cookies alone.
+        omit_data: bool,
+    },
+    /// Answers to commands.
+    Commands,
+}
+
+/// A queue of events with a file descriptor at its end.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    kind: Kind,
+    /// The context that it was made on.
+    context: u32,
+    writer: UnixDatagram,
+    reader: OwnedFd,
+    /// What did not fit into the socket yet.
+    backlog: VecDeque<Vec<u8>>,
+}
+
+impl Channel {
+    /// Makes a queue. The second value is the program's end, which belongs to the program.
+    ///
+    /// # Errors
+    /// When there are no file descriptors left.
+    pub(crate) fn new(kind: Kind, context: u32) -> io::Result<(Self, OwnedFd)> {
+        let (writer, reader) = UnixDatagram::pair()?;
+        writer.set_nonblocking(true)?;
+        let ours = reader.as_fd().try_clone_to_owned()?;
+        descriptors::keep(&writer);
+        descriptors::keep(&ours);
+        Ok((Self { kind, context, writer, reader: ours, backlog: VecDeque::new() }, reader.into()))
+    }
+
+    /// Returns what it is for.
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether events go without their data.
+    pub(crate) fn omits_data(&self) -> bool {
+        self.kind == Kind::Devx { omit_data: true }
+    }
+
+    /// Whether it was made on this context.
+    pub(crate) const fn is_of(&self, context: u32) -> bool {
+        self.context == context
+    }
+
+    /// Ends it: who waits for an event wakes up and gets none, for its context is gone.
+    pub(crate) fn end(&self) {
+        sys::end_socket(self.reader.as_fd());
+    }
+
+    /// Whether more was appended than the socket held when that was tried last.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
+    /// Appends an event.
+    pub(crate) fn push(&mut self, event: &[u8]) {
+        self.backlog.push_back(event.to_vec());
+        self.flush();
+    }
+
+    /// Moves what waited into the socket, as far as there is room.
+    pub(crate) fn flush(&mut self) {
+        while let Some(event) = self.backlog.front() {
+            if self.writer.send(event).is_err() {
+                break;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Takes back the events that were not read and that `of` names. Returns how many.
+    pub(crate) fn retract(&mut self, of: impl Fn(&[u8]) -> bool) -> u32 {
+        let mut unread: VecDeque<Vec<u8>> = VecDeque::new();
+        let mut buffer = [0; LONGEST];
+        while let Some(length) = sys::take_message(self.reader.as_fd(), &mut buffer) {
+            unread.push_back(buffer.get(..length).unwrap_or_default().to_vec());
+        }
+        unread.append(&mut self.backlog);
+        let before = unread.len();
+        unread.retain(|event| !of(event));
+        let taken = before - unread.len();
+        self.backlog = unread;
+        self.flush();
+        taken as u32
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_events_can_be_taken_back() {
+        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
+        for event in [1u8, 2, 1, 3] {
+            channel.push(&[event; 8]);
+        }
+        assert_eq!(channel.retract(|event| event[0] == 1), 2);
+        let mut buffer = [0; LONGEST];
+        assert_eq!(sys::take_message(channel.reader.as_fd(), &mut buffer), Some(8));
+        assert_eq!(buffer[0], 2);
+        assert_eq!(channel.retract(|_| true), 1);
+        assert_eq!(sys::take_message(channel.reader.as_fd(), &mut buffer), None);
+    }
+
+    #[test]
+    fn more_events_than_the_socket_holds_are_kept_in_order() {
+        let (mut channel, _program) = Channel::new(Kind::Verbs, 0).unwrap();
+        for event in 0..5000u64 {
+            channel.push(&event.to_ne_bytes());
+        }
+        let mut buffer = [0; LONGEST];
+        for event in 0..5000u64 {
+            channel.flush();
+            assert_eq!(sys::take_message(channel.reader.as_fd(), &mut buffer), Some(8));
+            assert_eq!(buffer[..8], event.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What a program sees of a device that ends while it is open.
+
+use crate::ground::abi::AsyncEvent;
+use crate::ground::errno::Errno;
+use crate::ground::fault::{self, Fate};
+use crate::state::State;
+use crate::state::object::Object;
+use mlx5_softdev::QpState;
+use zerocopy::IntoBytes;
+
+/// `IBV_EVENT_DEVICE_FATAL`.
+const DEVICE_FATAL: u32 = 8;
+
+impl State {
+    /// Ends the device for all contexts that are open, if that is due. Who opens it anew has a whole one.
+    pub(crate) fn meet_fate(&mut self) {
+        let Some(fate) = fault::fate() else { return };
+        let numbers: Vec<u32> = self.contexts.keys().copied().collect();
+        for number in numbers {
+            self.fail_queue_pairs(number);
+            if fate == Fate::Failed {
+                // What is outstanding is flushed.
+                self.device.run();
+            }
+            let Some(context) = self.contexts.get_mut(&number) else { continue };
+            let is_first = context.fate.replace(fate).is_none();
+            let (channel, objects) = match fate {
+                Fate::Removed => (context.async_channel, context.bury()),
+                Fate::Failed => (context.async_channel, Vec::new()),
+            };
+            if is_first {
+                self.push(channel, AsyncEvent { element: 0, kind: DEVICE_FATAL, reserved: 0 }.as_bytes());
+            }
+            for object in objects {
+                let _ = self.destroy(object);
+            }
+            if fate == Fate::Removed {
+                self.end_channels(number);
+            }
+        }
+        self.touch();
+    }
+
+    /// Puts the queue pairs of a context into the error state.
+    fn fail_queue_pairs(&mut self, context: u32) {
+        let Some(context) = self.contexts.get(&context) else { return };
+        let number = |object: &Object| match object {
+            Object::Qp(qp) => Some(qp.number),
+            _ => None,
+        };
+        let numbers: Vec<u32> = context.queues().filter_map(number).collect();
+        for number in numbers {
+            // From RESET there is no such step, and nothing outstanding.
+            let _ = self.modify(number, QpState::Error);
+        }
+    }
+
+    /// Refuses a call of a context whose device has ended.
+    ///
+    /// # Errors
+    /// [`Errno::IO`].
+    pub(crate) fn may_call(&self, context: u32, ends: bool) -> Result<(), Errno> {
+        match self.contexts.get(&context).and_then(|context| context.fate) {
+            None => Ok(()),
+            Some(_) if ends => Ok(()),
+            Some(_) => Err(Errno::IO),
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Events of the device as programs get them: by the kernel's numbers on a context's channel for queues of verbs, and as the
+//! device's own entries on a channel of DEVX for queues that commands made.
+
+use crate::state::channel::Channel;
+use mlx5_mkey::wire::prm::event::EventEntry;
+use mlx5_softdev::Event;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use zerocopy::IntoBytes;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A queue pair by its number.
+    Qp(u32),
+    /// A completion queue by its number.
+    Cq(u32),
+    /// A shared receive queue by its number.
+    Srq(u32),
+}
+
+/// The device's own numbers of events (`enum mlx5_event`).
+mod device {
+    pub(super) const COMPLETION: u8 = 0x00;
+    pub(super) const SQ_DRAINED: u8 = 0x03;
+    pub(super) const CQ_ERROR: u8 = 0x04;
+    pub(super) const WQ_CATASTROPHIC: u8 = 0x05;
+    pub(super) const WQ_ACCESS: u8 = 0x11;
+    pub(super) const SRQ_CATASTROPHIC: u8 = 0x12;
+    pub(super) const LAST_WQE: u8 = 0x13;
+    pub(super) const SRQ_LIMIT: u8 = 0x14;
+}
+
+/// Events that the kernel lets programs ask for without a list of the device's: completions, path, connection, queues.
+const ASKABLE: [u16; 12] = [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x10, 0x11, 0x12, 0x13, 0x14];
+
+/// `MLX5_EVENT_TYPE_CQ_ERROR`, syndrome: more entries than room.
+const OVERRUN: u8 = 1;
+
+/// The kernel's numbers of events (`enum ib_event_type`).
+mod kernel {
+    pub(super) const CQ_ERR: u32 = 0;
+    pub(super) const QP_FATAL: u32 = 1;
+    pub(super) const QP_ACCESS_ERR: u32 = 3;
+    pub(super) const SQ_DRAINED: u32 = 5;
+    pub(super) const SRQ_ERR: u32 = 14;
+    pub(super) const SRQ_LIMIT_REACHED: u32 = 15;
+    pub(super) const QP_LAST_WQE_REACHED: u32 = 16;
+}
+
+/// Returns what an event is about, and the kernel's number for it.
+pub(crate) const fn of_kernel(event: Event) -> (Subject, u32) {
+    match event {
+        Event::SqDrained(number) => (Subject::Qp(number), kernel::SQ_DRAINED),
+        Event::QpAccess(number) => (Subject::Qp(number), kernel::QP_ACCESS_ERR),
+        Event::QpFatal(number) => (Subject::Qp(number), kernel::QP_FATAL),
+        Event::LastWqe(number) => (Subject::Qp(number), kernel::QP_LAST_WQE_REACHED),
+        Event::CqError(number) => (Subject::Cq(number), kernel::CQ_ERR),
+        Event::SrqLimit(number) => (Subject::Srq(number), kernel::SRQ_LIMIT_REACHED),
+        Event::SrqFatal(number) => (Subject::Srq(number), kernel::SRQ_ERR),
+    }
+}
+
+/// Returns the event of a completion queue that was armed, as the device writes it.
+pub(crate) fn completion(cqn: u32) -> EventEntry {
+    EventEntry { event_type: device::COMPLETION, number: cqn.into(), ..EventEntry::default() }
+}
+
+/// Returns an event as the device writes it.
+pub(crate) fn entry(event: Event) -> EventEntry {
+    match event {
+        Event::SqDrained(number) => of_queue(device::SQ_DRAINED, number),
+        Event::QpAccess(number) => of_queue(device::WQ_ACCESS, number),
+        Event::QpFatal(number) => of_queue(device::WQ_CATASTROPHIC, number),
+        Event::LastWqe(number) => of_queue(device::LAST_WQE, number),
+        Event::SrqLimit(number) => of_queue(device::SRQ_LIMIT, number),
+        Event::SrqFatal(number) => of_queue(device::SRQ_CATASTROPHIC, number),
+        Event::CqError(number) => EventEntry {
+            event_type: device::CQ_ERROR,
+            cqn: number.into(),
+            syndrome: OVERRUN,
+            ..EventEntry::default()
+        },
+    }
+}
+
+fn of_queue(event_type: u8, number: u32) -> EventEntry {
+    EventEntry { event_type, number: number.into(), ..EventEntry::default() }
+}
+
+/// Whether a program may ask for events of this number.
+pub(crate) fn is_askable(number: u16) -> bool {
+    ASKABLE.contains(&number)
+}
+
+/// One number of events of one object, and where they go.
+#[derive(Clone, Debug)]
+struct Subscription {
+    channel: u32,
+    subject: Subject,
+    number: u16,
+    target: Target,
+}
+
+/// What an event does to who wants it.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// The channel carries the event with this cookie.
+    Cookie(u64),
+    /// This eventfd is signalled. The channel only keeps the subscription.
+    Signal(Arc<File>),
+}
+
+/// Who wants which events of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions(Vec<Subscription>);
+
+impl Subscriptions {
+    /// Sends events with these numbers to a target, as long as the channel is there.
+    pub(crate) fn add(&mut self, channel: u32, subject: Subject, numbers: &[u16], target: &Target) {
+        let all = numbers.iter().map(|number| Subscription {
+            channel,
+            subject,
+            number: *number,
+            target: target.clone(),
+        });
+        self.0.extend(all);
+    }
+
+    /// Whether someone wants to know of completions. The device raises their events even where nobody does; without one who
+    /// wants them, nobody sees the difference.
+    pub(crate) fn want_completions(&self, cqn: u32) -> bool {
+        let number = u16::from(device::COMPLETION);
+        self.0.iter().any(|wanted| wanted.subject == Subject::Cq(cqn) && wanted.number == number)
+    }
+
+    /// Forgets what was asked for an object that is gone.
+    pub(crate) fn forget(&mut self, subject: Subject) {
+        self.0.retain(|subscription| subscription.subject != subject);
+    }
+
+    /// Forgets what goes to a channel that is gone.
+    pub(crate) fn forget_channel(&mut self, channel: u32) {
+        self.0.retain(|subscription| subscription.channel != channel);
+    }
+
+    /// Hands out an event, with its data unless the channel leaves them out.
+    pub(crate) fn deliver(
+        &self,
+        subject: Subject,
+        entry: &EventEntry,
+        channels: &mut BTreeMap<u32, Channel>,
+    ) {
+        for wanted in &self.0 {
+            if wanted.subject != subject || wanted.number != u16::from(entry.event_type) {
+                continue;
+            }
+            match &wanted.target {
+                Target::Cookie(cookie) => {
+                    if let Some(channel) = channels.get_mut(&wanted.channel) {
+                        let mut bytes = cookie.to_ne_bytes().to_vec();
+                        if !channel.omits_data() {
+                            bytes.extend_from_slice(entry.as_bytes());
+                        }
+                        channel.push(&bytes);
+                    }
+                }
+                // A counter that is full has been signalled.
+                Target::Signal(eventfd) => _ = (&**eventfd).write(&1_u64.to_ne_bytes()),
+            }
+        }
+    }
+}

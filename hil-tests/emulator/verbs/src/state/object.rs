@@ -1,0 +1,348 @@
+//! What a context holds: objects under their handles.
+
+use crate::ground::abi::{ModifyQp, QpCapabilities};
+use crate::ground::fault::Fate;
+use crate::ground::sys::Mapping;
+use mlx5_mkey::types::{Key, MkeyIndex};
+use mlx5_mkey::wire::prm::qp_context::Qpc;
+use mlx5_softdev::{QpState, Transport};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a queue that a command made is over: handles of memory (umem) and of a page for doorbells. They stay while it is there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Base {
+    /// Memory of ring and doorbell record.
+    pub(crate) umems: [Option<u32>; 2],
+    /// The page.
+    pub(crate) uar: Option<u32>,
+}
+
+/// A completion queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Cq {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
+    /// The completion channel.
+    pub(crate) channel: Option<u32>,
+    /// Address of the ring.
+    pub(crate) ring: u64,
+    /// Count of entries.
+    pub(crate) entries: u32,
+    /// Bytes of an entry.
+    pub(crate) entry_bytes: u32,
+    /// Address of the doorbell record: consumer index, then the arm word.
+    pub(crate) record: u64,
+    /// Sequence number of the arm word that was answered last.
+    pub(crate) fired: Option<u8>,
+    /// Events sent to the channel.
+    pub(crate) completion_events: u32,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Qp {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What it does with messages.
+    pub(crate) transport: Transport,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
+    /// Address of the doorbell record.
+    pub(crate) record: u64,
+    /// Address of the send ring.
+    pub(crate) sq: u64,
+    /// Number of its blocks.
+    pub(crate) blocks: u32,
+    /// The next block to be logged.
+    pub(crate) logged: u16,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+    /// What it was created for.
+    pub(crate) capabilities: QpCapabilities,
+    /// All requests complete.
+    pub(crate) signal_all: bool,
+    /// What commands of the device see of it, but for what changes by itself.
+    pub(crate) context: Qpc,
+    /// What it was last set to.
+    pub(crate) attributes: ModifyQp,
+}
+
+/// A shared receive queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Srq {
+    /// Its number.
+    pub(crate) number: u32,
+    /// What the program calls it in events, unless a command of the device made it.
+    pub(crate) user_handle: Option<u64>,
+    /// What a command of the device made it over.
+    pub(crate) base: Base,
+    /// The most receives that it holds.
+    pub(crate) receives: u32,
+    /// The most segments of each.
+    pub(crate) segments: u32,
+    /// Asynchronous events.
+    pub(crate) async_events: u32,
+}
+
+/// An object that was made by a command of the device (DEVX).
+#[derive(Clone, Debug)]
+pub(crate) enum Devx {
+    /// CREATE_MKEY.
+    Mkey(MkeyIndex),
+    /// CREATE_PSV.
+    Psvs(Vec<u32>),
+    /// A data encryption key and the 8 bytes that its owner may store with it.
+    Dek {
+        /// Its number.
+        number: u32,
+        /// Its owner's bytes.
+        opaque: [u8; 8],
+    },
+    /// A crypto login.
+    Login(u32),
+}
+
+/// Memory that queues can be made in.
+#[derive(Clone, Debug)]
+pub(crate) struct Umem {
+    /// First address.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// What is mapped for it alone, as long as it is there.
+    pub(crate) _mapping: Option<Arc<Mapping>>,
+}
+
+/// A registered region.
+#[derive(Clone, Debug)]
+pub(crate) struct Mr {
+    /// Its key.
+    pub(crate) key: Key,
+    /// Its first address.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Access flags.
+    pub(crate) access: u32,
+    /// What is mapped for it alone, as long as it is there.
+    pub(crate) mapping: Option<Arc<Mapping>>,
+}
+
+/// Anything that has a handle.
+#[derive(Clone, Debug)]
+pub(crate) enum Object {
+    /// A protection domain.
+    Pd(u32),
+    /// A registered region.
+    Mr(Mr),
+    /// A memory window.
+    Window(MkeyIndex),
+    /// A completion queue.
+    Cq(Cq),
+    /// A shared receive queue.
+    Srq(Srq),
+    /// A queue pair.
+    Qp(Box<Qp>),
+    /// An address of a peer.
+    AddressHandle,
+    /// A page for doorbells.
+    Uar,
+    /// Memory for queues of commands.
+    Umem(Umem),
+    /// Made by a command.
+    Devx(Devx),
+}
+
+impl Object {
+    /// The order in which objects are destroyed with their context: who uses others first.
+    pub(crate) const fn rank(&self) -> u8 {
+        match self {
+            Self::Qp(_) => 0,
+            Self::Cq(_) | Self::Srq(_) => 1,
+            Self::Window(_)
+            | Self::Mr(_)
+            | Self::Devx(_)
+            | Self::AddressHandle
+            | Self::Uar
+            | Self::Umem(_) => 2,
+            Self::Pd(_) => 3,
+        }
+    }
+
+    /// Whether queues can be made over it.
+    pub(crate) const fn may_be_base(&self) -> bool {
+        matches!(self, Self::Umem(_) | Self::Uar)
+    }
+
+    /// Whether the device has to look at it when it looks for work.
+    pub(crate) const fn is_queue(&self) -> bool {
+        matches!(self, Self::Qp(_) | Self::Cq(_) | Self::Srq(_))
+    }
+}
+
+/// One open of the device.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    /// GET_CONTEXT was called.
+    pub(crate) opened: bool,
+    /// Where asynchronous events go.
+    pub(crate) async_channel: Option<u32>,
+    /// How its device has ended.
+    pub(crate) fate: Option<Fate>,
+    /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
+    queues: BTreeMap<u32, Object>,
+    others: BTreeMap<u32, Object>,
+    /// What was destroyed when the device was taken out, until the program destroys it: the device knows none of it.
+    buried: BTreeMap<u32, Object>,
+    next: u32,
+}
+
+impl Context {
+    /// Whether a queue is made over the memory or page of a handle.
+    pub(crate) fn is_base(&self, handle: u32) -> bool {
+        self.queues().any(|object| {
+            let base = match object {
+                Object::Qp(qp) => &qp.base,
+                Object::Cq(cq) => &cq.base,
+                Object::Srq(srq) => &srq.base,
+                _ => return false,
+            };
+            base.umems.contains(&Some(handle)) || base.uar == Some(handle)
+        })
+    }
+
+    /// Stores an object and returns its handle, `None` when the handles are used up.
+    pub(crate) fn insert(&mut self, object: Object) -> Option<u32> {
+        let free = |handle: &u32| !self.queues.contains_key(handle) && !self.others.contains_key(handle);
+        let handle = (self.next..=i32::MAX as u32).find(free).or_else(|| (0..self.next).find(free))?;
+        self.next = handle.wrapping_add(1);
+        if object.is_queue() { &mut self.queues } else { &mut self.others }.insert(handle, object);
+        Some(handle)
+    }
+
+    /// Returns an object to change it.
+    pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut Object> {
+        let Self { queues, others, buried, .. } = self;
+        [queues, others, buried].into_iter().find_map(|objects| objects.get_mut(&handle))
+    }
+
+    /// Takes an object out.
+    pub(crate) fn remove(&mut self, handle: u32) -> Option<Object> {
+        let Self { queues, others, buried, .. } = self;
+        [queues, others, buried].into_iter().find_map(|objects| objects.remove(&handle))
+    }
+
+    /// Returns all objects that the device has.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.queues.values().chain(self.others.values())
+    }
+
+    /// Returns how many objects there are that the program has not destroyed.
+    pub(crate) fn count(&self) -> usize {
+        self.queues.len() + self.others.len() + self.buried.len()
+    }
+
+    /// Returns all queues: pairs, completion queues, shared receive queues.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Object> {
+        self.queues.values()
+    }
+
+    /// Returns all queues to change them.
+    pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.queues.values_mut()
+    }
+
+    /// Takes all objects out as [`Context::drain`] does. Their handles stay, to be destroyed.
+    pub(crate) fn bury(&mut self) -> Vec<Object> {
+        self.buried =
+            self.queues.iter().chain(&self.others).map(|(at, object)| (*at, object.clone())).collect();
+        self.drain()
+    }
+
+    /// Takes all objects out, in an order in which they can be destroyed.
+    pub(crate) fn drain(&mut self) -> Vec<Object> {
+        let maps = [&mut self.queues, &mut self.others].map(std::mem::take);
+        let mut objects: Vec<Object> = maps.into_iter().flat_map(BTreeMap::into_values).collect();
+        objects.sort_by_key(Object::rank);
+        objects
+    }
+}
+
+/// The number that the kernel's interface has for a state (`enum ib_qp_state`).
+pub(crate) const fn state_number(state: QpState) -> u8 {
+    match state {
+        QpState::Reset => 0,
+        QpState::Init => 1,
+        QpState::ReadyToReceive => 2,
+        QpState::ReadyToSend => 3,
+        QpState::SendQueueDrained => 4,
+        QpState::SendQueueError => 5,
+        QpState::Error => 6,
+    }
+}
+
+/// The state of a number.
+pub(crate) const fn state_of(number: u8) -> Option<QpState> {
+    Some(match number {
+        0 => QpState::Reset,
+        1 => QpState::Init,
+        2 => QpState::ReadyToReceive,
+        3 => QpState::ReadyToSend,
+        4 => QpState::SendQueueDrained,
+        5 => QpState::SendQueueError,
+        6 => QpState::Error,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn cq(number: u32) -> Object {
+        Object::Cq(Cq {
+            number,
+            user_handle: None,
+            base: Base { umems: [None; 2], uar: Some(1) },
+            channel: None,
+            ring: 0,
+            entries: 1,
+            entry_bytes: 64,
+            record: 0,
+            fired: None,
+            completion_events: 0,
+            async_events: 0,
+        })
+    }
+
+    #[test]
+    fn queues_are_found_without_the_rest() {
+        let mut context = Context::default();
+        let kinds = [Object::Pd(1), Object::Uar, cq(7), Object::Devx(Devx::Psvs(Vec::new())), cq(8)];
+        let handles = kinds.map(|object| context.insert(object).unwrap());
+        assert_eq!(handles, [0, 1, 2, 3, 4]);
+        let numbers = |context: &Context| {
+            let number = |object: &Object| match object {
+                Object::Cq(cq) => cq.number,
+                _ => 0,
+            };
+            context.queues().map(number).collect::<Vec<_>>()
+        };
+        assert_eq!((numbers(&context), context.count()), (vec![7, 8], 5));
+        assert!(context.is_base(1) && !context.is_base(0));
+        assert!(matches!(context.remove(2), Some(Object::Cq(_))) && context.get_mut(2).is_none());
+        assert_eq!((numbers(&context), context.count()), (vec![8], 4));
+        assert!(matches!(context.drain().as_slice(), [Object::Cq(_), .., Object::Pd(1)]));
+        assert_eq!((numbers(&context), context.count()), (vec![], 0));
+    }
+}

@@ -1,0 +1,95 @@
+//! Finds work requests as they are rung, and prints them.
+
+use crate::ground::process_memory::ProcessMemory;
+use crate::state::object::Qp;
+use mlx5_mkey::inspect::{DeviceContext, Style, WorkRequest};
+use mlx5_softdev::{Memory, Transport};
+use std::io::Write as _;
+
+const BLOCK: u64 = 64;
+
+/// Hands the requests of a send queue that were rung since the last call to `take`, each with the number of its block.
+pub(crate) fn requests(qp: &mut Qp, mut take: impl FnMut(u16, &[u8])) {
+    let mut record = [0; 4];
+    if qp.blocks == 0 || ProcessMemory.read(qp.record.wrapping_add(4), &mut record).is_err() {
+        return;
+    }
+    let rung = u32::from_be_bytes(record) as u16;
+    let pending = u32::from(rung.wrapping_sub(qp.logged));
+    if pending > qp.blocks {
+        qp.logged = rung;
+        return;
+    }
+    while qp.logged != rung {
+        let mut bytes = vec![0; BLOCK as usize];
+        if read_block(qp, qp.logged, &mut bytes).is_none() {
+            return;
+        }
+        let octowords = bytes.get(7).copied().unwrap_or(0) & 0x3f;
+        let blocks = u16::from(octowords.div_ceil(4)).clamp(1, rung.wrapping_sub(qp.logged));
+        for index in 1..blocks {
+            let mut block = vec![0; BLOCK as usize];
+            if read_block(qp, qp.logged.wrapping_add(index), &mut block).is_none() {
+                return;
+            }
+            bytes.append(&mut block);
+        }
+        bytes.truncate((usize::from(octowords) * 16).clamp(16, bytes.len()));
+        if qp.transport == Transport::UnreliableDatagram {
+            bytes = without_address(&bytes);
+        }
+        take(qp.logged, &bytes);
+        qp.logged = qp.logged.wrapping_add(blocks);
+    }
+}
+
+/// Cuts the address out of a datagram: who puts requests into words knows of none.
+fn without_address(bytes: &[u8]) -> Vec<u8> {
+    const ADDRESS: usize = 48;
+    match bytes.split_at_checked(16) {
+        Some((control, rest @ [_, ..])) => {
+            let mut left = [control, rest.get(ADDRESS..).unwrap_or_default()].concat();
+            if let Some(octowords) = left.get_mut(7) {
+                *octowords = octowords.saturating_sub((ADDRESS / 16) as u8);
+            }
+            left
+        }
+        _ => bytes.to_vec(),
+    }
+}
+
+fn read_block(qp: &Qp, number: u16, out: &mut [u8]) -> Option<()> {
+    let slot = u64::from(u32::from(number) & qp.blocks.wrapping_sub(1));
+    ProcessMemory.read(qp.sq.wrapping_add(slot * BLOCK), out).ok()
+}
+
+/// Puts a request into words, with what a device would refuse in it. `cargo xtask decode` reads it back.
+fn decoded(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) -> String {
+    match WorkRequest::parse(bytes) {
+        Ok(request) => {
+            format!("mlx5_0 qp {qpn:#x} block {index}\n{}", request.pretty(device, Style::Plain))
+        }
+        Err(error) => format!("mlx5_0 qp {qpn:#x} block {index}: {error}"),
+    }
+}
+
+/// Prints a request with one call. A program that has closed its standard error gets none.
+pub(crate) fn print(qpn: u32, index: u16, bytes: &[u8], device: DeviceContext) {
+    let text = decoded(qpn, index, bytes, device);
+    let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test of `cargo xtask decode` reads the same file.
+    #[test]
+    fn requests_are_written_as_decode_reads_them() {
+        let nop = [0, 0, 1, 0, 0, 0, 0x40, 1, 0, 0, 0, 8, 0, 0, 0, 0];
+        let write = [[0, 0, 2, 8, 0, 0, 0x41, 3, 0, 0, 0, 8, 0, 0, 0, 0], [0x11; 16], [0x22; 16]].concat();
+        let log = [(0x40, 1, &nop[..]), (0x41, 2, &write)]
+            .map(|(qpn, index, bytes)| decoded(qpn, index, bytes, DeviceContext::UNKNOWN) + "\n");
+        assert_eq!(log.concat(), include_str!("../../../tests/log.txt"));
+    }
+}

@@ -1,0 +1,122 @@
+//! What is written down of the device's work: the log as text and as JSON, and the capture. Nothing, unless it is asked for.
+
+mod journal;
+mod log;
+mod pcap;
+
+use crate::ground::errno::Errno;
+use crate::ground::notice;
+use crate::ground::process_memory::ProcessMemory;
+use crate::ground::settings::Settings;
+use crate::state::object::{Context, Object, Qp};
+use journal::Journal;
+use mlx5_mkey::command::PathMtu;
+use mlx5_mkey::inspect::DeviceContext;
+use mlx5_mkey::mkey;
+use mlx5_mkey::wire::prm::qp_context::{QpcReceive, QpcSizes};
+use mlx5_softdev::{CryptoMode, Device, DeviceProfile, XtsEngine};
+use pcap::{Capture, Route};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Who writes.
+#[derive(Debug)]
+pub(crate) struct Record {
+    log: bool,
+    journal: Option<Journal>,
+    capture: Option<Arc<Mutex<Capture>>>,
+}
+
+/// Opens a file that a setting names, and says why it cannot be opened.
+fn opened<T>(
+    path: Option<&Path>,
+    open: impl FnOnce(&Path) -> std::io::Result<T>,
+) -> Result<Option<T>, Errno> {
+    path.map(|path| {
+        open(path).map_err(|error| {
+            notice::once(&format!("{}: {error}", path.display()));
+            Errno::IO
+        })
+    })
+    .transpose()
+}
+
+impl Record {
+    /// Opens what the settings ask for, and looks at all that passes in the device if that is anything.
+    ///
+    /// # Errors
+    /// [`Errno::IO`] for a file that cannot be written, after a line to standard error.
+    pub(crate) fn new(settings: &Settings, device: &mut Device<ProcessMemory>) -> Result<Self, Errno> {
+        let journal = opened(settings.log_json.as_deref(), Journal::open)?;
+        let capture = opened(settings.pcap.as_deref(), Capture::open)?.map(Mutex::new).map(Arc::new);
+        if journal.is_some() || capture.is_some() {
+            let (journal, capture) = (journal.clone(), capture.clone());
+            device.set_tap(move |seen| {
+                if let Some(journal) = &journal {
+                    journal.seen(seen);
+                }
+                if let Some(capture) = &capture {
+                    capture.lock().unwrap_or_else(PoisonError::into_inner).seen(seen);
+                }
+            });
+        }
+        Ok(Self { log: settings.log, journal, capture })
+    }
+
+    /// Queue pairs have changed.
+    pub(crate) fn queues<'a>(&self, contexts: impl Iterator<Item = &'a Context>) {
+        let Some(capture) = &self.capture else { return };
+        let routes = contexts.flat_map(Context::queues).filter_map(|object| match object {
+            Object::Qp(qp) => Some((qp.number, route(qp))),
+            _ => None,
+        });
+        let routes: BTreeMap<u32, Route> = routes.collect();
+        capture.lock().unwrap_or_else(PoisonError::into_inner).set_routes(routes);
+    }
+
+    /// Writes the requests that were rung since the last call.
+    pub(crate) fn requests<'a>(
+        &self,
+        contexts: impl Iterator<Item = &'a mut Context>,
+        profile: &DeviceProfile,
+    ) {
+        if !self.log && self.journal.is_none() {
+            return;
+        }
+        let engine = match profile.xts {
+            _ if profile.crypto == CryptoMode::None => None,
+            XtsEngine::SingleBlock => Some(mkey::XtsEngine::SingleBlock),
+            XtsEngine::MultiBlock => Some(mkey::XtsEngine::MultiBlock),
+            XtsEngine::MultiBlockLittleEndian => Some(mkey::XtsEngine::MultiBlockLittleEndian),
+        };
+        let device = DeviceContext { engine, ..DeviceContext::UNKNOWN };
+        for object in contexts.flat_map(Context::queues_mut) {
+            let Object::Qp(qp) = object else { continue };
+            let number = qp.number;
+            log::requests(qp, |block, bytes| {
+                if self.log {
+                    log::print(number, block, bytes, device);
+                }
+                if let Some(journal) = &self.journal {
+                    journal.request(number, block, bytes, device);
+                }
+            });
+        }
+    }
+}
+
+/// What a queue pair was set to, by verbs or by commands of the device.
+fn route(qp: &Qp) -> Route {
+    let mtu = match qp.attributes.path_mtu {
+        0 => QpcSizes::from_bits(qp.context.sizes.get()).mtu(),
+        code => code,
+    };
+    let receive = QpcReceive::from_bits(qp.context.receive.get());
+    Route {
+        mtu: PathMtu::from_code(mtu),
+        send_psn: qp.context.next_send_psn.get() & 0x00ff_ffff,
+        receive_psn: receive.next_rcv_psn(),
+        rnr_timer: receive.min_rnr_nak(),
+    }
+}

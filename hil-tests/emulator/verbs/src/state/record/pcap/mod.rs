@@ -1,0 +1,253 @@
+//! What is on the emulated wire, as a capture of RoCEv2 packets. A process writes what its queue pairs send, also to each other;
+//! several may share a file, which then has the whole of what they say.
+
+mod packet;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use crate::ground::descriptors;
+use mlx5_mkey::command::PathMtu;
+use mlx5_softdev::{Message, Request, Response, Seen, is_first};
+use packet::Flow;
+use split::Asked;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A file of packets behind Ethernet headers, whose times have nanoseconds, in the byte order of this machine.
+const HEAD: [u32; 6] = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x0004_0000, 1];
+
+/// Packets are written together until they are this many bytes.
+const TOGETHER: usize = 1 << 20;
+
+/// No queue pair has more requests on their way, as far as answers are expected.
+const MAX_ASKED: usize = 256;
+
+/// Where packets are written to.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    /// `None` after it could not be written.
+    file: Option<File>,
+    wire: Wire,
+}
+
+/// What packets of a queue pair depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The path's MTU.
+    pub(crate) mtu: Option<PathMtu>,
+    /// The number of its first packet.
+    pub(crate) send_psn: u32,
+    /// The number of its peer's.
+    pub(crate) receive_psn: u32,
+    /// Its code for the time that a peer is to wait for a receive.
+    pub(crate) rnr_timer: u8,
+}
+
+impl Route {
+    const UNKNOWN: Self = Self { mtu: None, send_psn: 0, receive_psn: 0, rnr_timer: 0 };
+
+    const fn mtu(self) -> usize {
+        match self.mtu {
+            Some(PathMtu::B256) => 256,
+            Some(PathMtu::B512) => 512,
+            Some(PathMtu::B2048) => 2048,
+            Some(PathMtu::B4096) => 4096,
+            Some(PathMtu::B1024) | None => 1024,
+        }
+    }
+}
+
+/// The numbers of packets on their way.
+#[derive(Debug, Default)]
+struct Wire {
+    routes: BTreeMap<u32, Route>,
+    requesters: BTreeMap<u32, Requester>,
+    /// Queue pairs that get no answers: the numbers of their first packet and their next.
+    unanswered: BTreeMap<u32, (u32, u32)>,
+}
+
+/// A queue pair that asks, perhaps of another process.
+#[derive(Debug, Default)]
+struct Requester {
+    /// The number of its next packet.
+    psn: u32,
+    /// Its requests without an answer, by their numbers, and who is to answer.
+    asked: BTreeMap<u32, (u32, Asked)>,
+}
+
+impl Wire {
+    fn route(&self, qpn: u32) -> Option<Route> {
+        self.routes.get(&qpn).copied()
+    }
+
+    /// Both ends have the same MTU; one of them is of this process.
+    fn mtu(&self, flow: Flow) -> usize {
+        self.route(flow.from).or(self.route(flow.to)).unwrap_or(Route::UNKNOWN).mtu()
+    }
+
+    /// Takes note of a request and returns the number of its first packet. One that is sent again has the same.
+    fn ask(&mut self, flow: Flow, sequence: u32, request: &Request) -> u32 {
+        let numbers = split::numbers(request, self.mtu(flow));
+        let own = self.route(flow.from).map(|route| route.send_psn);
+        let first = own.or(self.route(flow.to).map(|route| route.receive_psn)).unwrap_or(0);
+        let requester = self.requesters.entry(flow.from).or_default();
+        // Those behind one that is sent again follow it anew.
+        let again = requester.asked.split_off(&sequence);
+        let psn = match again.get(&sequence) {
+            // The first of a queue pair, or the first after its reset.
+            _ if is_first(sequence) => first,
+            Some((_, asked)) => asked.psn,
+            None => requester.psn,
+        };
+        requester.psn = psn.wrapping_add(numbers);
+        requester.asked.insert(sequence, (flow.to, Asked { psn, numbers, sequence }));
+        if requester.asked.len() > MAX_ASKED {
+            requester.asked.pop_first();
+        }
+        psn
+    }
+
+    /// Takes note of a request of `numbers` packets that has no answer, of a queue pair of this process, and returns the number of
+    /// its first packet.
+    fn send_unanswered(&mut self, flow: Flow, numbers: u32) -> u32 {
+        let first = self.route(flow.from).unwrap_or(Route::UNKNOWN).send_psn;
+        let (begin, next) = self.unanswered.entry(flow.from).or_insert((first, first));
+        // Connected anew.
+        if *begin != first {
+            (*begin, *next) = (first, first);
+        }
+        let psn = *next;
+        *next = psn.wrapping_add(numbers);
+        psn
+    }
+
+    /// Returns who answers a request of `requester`, and what it was. An answer that is the last one ends it.
+    fn answer(&mut self, requester: u32, sequence: u32, response: &Response) -> Option<(u32, Asked)> {
+        let requester = self.requesters.get_mut(&requester)?;
+        match response {
+            Response::ReceiverNotReady => requester.asked.get(&sequence).copied(),
+            _ => requester.asked.remove(&sequence),
+        }
+    }
+
+    /// Appends the packets of what leaves this process, and `flush`es them now and then.
+    fn packets(&mut self, seen: Seen<'_>, time: Duration, mut flush: impl FnMut(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        let mut write = |flow, packet: packet::Packet<'_>| {
+            record(time, &mut out, |out| packet::append(flow, &packet, out));
+            if out.len() >= TOGETHER {
+                flush(&mut out);
+            }
+        };
+        match seen {
+            Seen::Sent(Message::Request { from, to, sequence, request }) => {
+                let flow = Flow { from: *from, to: *to };
+                let psn = self.ask(flow, *sequence, request);
+                split::request(request, self.mtu(flow), psn, |packet| write(flow, packet));
+            }
+            Seen::Sent(Message::Response { to, sequence, response }) => {
+                let Some((from, asked)) = self.answer(*to, *sequence, response) else { return };
+                let flow = Flow { from, to: *to };
+                let timer = self.route(from).unwrap_or(Route::UNKNOWN).rnr_timer;
+                split::response(response, asked, self.mtu(flow), timer, |packet| write(flow, packet));
+            }
+            Seen::Sent(Message::Unanswered { from, to, datagram, request }) => {
+                let flow = Flow { from: *from, to: *to };
+                let head = datagram.map(|datagram| split::deth(datagram.qkey, *from));
+                // A datagram is one packet, however long.
+                let mtu = if head.is_some() { usize::MAX } else { self.mtu(flow) };
+                let psn = self.send_unanswered(flow, split::numbers(request, mtu));
+                split::unanswered(request, head, mtu, psn, |packet| write(flow, packet));
+            }
+            Seen::Received(Message::Request { from, to, sequence, request }) => {
+                self.ask(Flow { from: *from, to: *to }, *sequence, request);
+            }
+            Seen::Received(Message::Response { to, sequence, response }) => {
+                self.answer(*to, *sequence, response);
+            }
+            Seen::Received(Message::Unanswered { .. }) | Seen::Completion { .. } => {}
+        }
+        if !out.is_empty() {
+            flush(&mut out);
+        }
+    }
+}
+
+/// Appends a record with the packet that `packet` appends.
+fn record(time: Duration, out: &mut Vec<u8>, packet: impl FnOnce(&mut Vec<u8>)) {
+    // Seconds have 32 bits in this format.
+    out.extend([time.as_secs() as u32, time.subsec_nanos(), 0, 0].map(u32::to_ne_bytes).as_flattened());
+    let start = out.len();
+    packet(out);
+    let length = ((out.len() - start) as u32).to_ne_bytes();
+    if let Some(place) = out.get_mut(start - 8..start) {
+        place.copy_from_slice([length; 2].as_flattened());
+    }
+}
+
+impl Capture {
+    /// Opens a capture to write behind what is in it, or begins one.
+    ///
+    /// # Errors
+    /// When it cannot be made, read and written, or is something else.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        // What is in a pipe cannot be looked at.
+        if !file.metadata()?.is_file() {
+            return Err(wrong("it is no file"));
+        }
+        let head = HEAD.map(u32::to_ne_bytes);
+        file.lock()?;
+        let mut found = Vec::new();
+        (&file).take(24).read_to_end(&mut found)?;
+        if found.is_empty() {
+            file.write_all(head.as_flattened())?;
+        }
+        file.unlock()?;
+        if !found.is_empty() && found != head.as_flattened() {
+            return Err(wrong("it is no capture as this writes them"));
+        }
+        descriptors::keep(&file);
+        Ok(Self { file: Some(file), wire: Wire::default() })
+    }
+
+    /// Takes note of all queue pairs of this process.
+    pub(crate) fn set_routes(&mut self, routes: BTreeMap<u32, Route>) {
+        self.wire.routes = routes;
+    }
+
+    /// Writes what is sent. No two processes write at once.
+    pub(crate) fn seen(&mut self, seen: Seen<'_>) {
+        let Self { file, wire } = self;
+        let Some(open) = file else { return };
+        let mut before = None;
+        let mut failed = Ok(());
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        wire.packets(seen, time, |bytes| {
+            let mut write = || {
+                if before.is_none() {
+                    open.lock()?;
+                    before = Some(open.metadata()?.len());
+                }
+                open.write_all(bytes)
+            };
+            if failed.is_ok() {
+                failed = write();
+            }
+            bytes.clear();
+        });
+        if let Err(error) = failed {
+            // A part of a record would make the rest unreadable.
+            let _ = before.map(|length| open.set_len(length));
+            let _ = writeln!(io::stderr(), "mlx5-uverbs: the capture ends here: {error}");
+            *file = None;
+        } else if before.is_some() {
+            let _ = open.unlock();
+        }
+    }
+}
