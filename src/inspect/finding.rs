@@ -15,10 +15,10 @@ use core::fmt;
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write; the device may do something else
-    /// than was meant.
+    /// Not what this library, the reference provider or the drivers of DPDK and SPDK write. No public source has a device refuse
+    /// the request. The device may do something else than was meant, and a transfer may fail.
     Suspicious,
-    /// The device, or the reference provider in its place, refuses it.
+    /// The device refuses the request, or each transfer through its mkey.
     Refused,
 }
 
@@ -88,6 +88,16 @@ macro_rules! problems {
             }
         }
 
+        impl Problem {
+            /// The names of all problems: a test of a device can tell whether it has tried each.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),+];
+
+            /// Returns the name of the problem, as [`Problem::NAMES`] has it.
+            pub const fn name(&self) -> &'static str {
+                match self { $(Self::$name { .. } => stringify!($name),)+ }
+            }
+        }
+
         /// All of them.
         #[cfg(test)]
         pub(super) const SOURCES: &[&str] = &[$($source),+];
@@ -126,7 +136,7 @@ problems! {
         "upper bits of a translation offset are given ({upper:#x}), which the flags do not say to be one";
     UmrReserved Refused "mlx5_wqe_umr_ctrl_seg.rsvd0, rsvd1" "reserved parts of the UMR control segment are not zero";
     CheckFree Note "mlx5dv.h MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE, kernel MLX5_UMR_CHECK_NOT_FREE" "the check-free flag is set: sources disagree on its sense";
-    EntriesNotPadded { octowords: u16 } Refused "libmlx5 umr_sg_list_create"
+    EntriesNotPadded { octowords: u16 } Suspicious "libmlx5 umr_sg_list_create"
         "{octowords} octowords of translation entries are not whole 64-byte blocks";
     FieldWithoutMask { name: &'static str } Suspicious "mlx5_wqe_umr_ctrl_seg.mkey_mask"
         "{name} is given, but its mask bit is clear: it has no effect";
@@ -148,24 +158,26 @@ problems! {
     NonZeroStart { address: u64 } Note "man mlx5dv_wr_mkey_configure, layouts are zero-based" "the mkey's space starts at {address:#x}, not at 0";
 
     // UMR: layout.
-    EntryEmpty { index: usize } Refused "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list" "entry {index} has length 0";
-    EntryTooLong { index: usize, length: u32 } Refused "mlx5_wqe_umr_klm_seg.byte_count"
+    EntryEmpty { index: usize } Suspicious "man mlx5dv_wr_mkey_configure, mlx5dv_wr_set_mkey_layout_list" "entry {index} has length 0";
+    EntryTooLong { index: usize, length: u32 } Suspicious "mlx5_wqe_umr_klm_seg.byte_count"
         "entry {index} has {length} bytes, an entry is limited to 2 GiB";
-    ListTooShort { sum: u64, length: u64 } Refused "libmlx5 umr_sg_list_create"
+    ListTooShort { sum: u64, length: u64 } Suspicious "libmlx5 umr_sg_list_create"
         "the entries map {sum} bytes, the length says {length}";
     ListTooLong { sum: u64, length: u64 } Note "SPDK spdk_mlx5_umr_configure"
         "the entries map {sum} bytes, of which the mkey has {length}: those after are not used";
-    PointerTooShort { octowords: u16, length: u64 } Refused "mlx5_wqe_umr_ctrl_seg.klm_octowords"
+    PointerTooShort { octowords: u16, length: u64 } Suspicious "mlx5_wqe_umr_ctrl_seg.klm_octowords"
         "{octowords} octowords of entries in memory cannot map the length of {length} bytes";
-    StridedOpcode { op: u32 } Refused "mlx5_wqe_umr_repeat_block_seg.op"
+    StridedOpcode { op: u32 } Suspicious "mlx5_wqe_umr_repeat_block_seg.op"
         "this looks like the header of an interleaved layout, but its code is {op:#x}, not 0x400";
     StridedCount { entries: u16, octowords: u16 } Refused "mlx5_wqe_umr_repeat_block_seg.num_ent"
-        "a header and {entries} entries do not fill {octowords} octowords";
-    StridedCycle { sum: u64, cycle: u32 } Refused "mlx5_wqe_umr_repeat_block_seg.byte_count"
+        "a header and {entries} entries do not fit {octowords} octowords";
+    StridedSpare { entries: u16, octowords: u16 } Suspicious "mlx5_wqe_umr_repeat_block_seg.num_ent"
+        "a header and {entries} entries leave some of {octowords} octowords unused";
+    StridedCycle { sum: u64, cycle: u32 } Suspicious "mlx5_wqe_umr_repeat_block_seg.byte_count"
         "the entries give {sum} bytes in a cycle, the header says {cycle}";
-    StridedLength { mapped: u64, length: u64 } Refused "mlx5_wqe_umr_repeat_block_seg.repeat_count"
+    StridedLength { mapped: u64, length: u64 } Suspicious "mlx5_wqe_umr_repeat_block_seg.repeat_count"
         "the cycles map {mapped} bytes, the length says {length}";
-    StrideTooSmall { index: usize, stride: u16, bytes: u16 } Refused "mlx5_wqe_umr_repeat_ent_seg.stride"
+    StrideTooSmall { index: usize, stride: u16, bytes: u16 } Suspicious "mlx5_wqe_umr_repeat_ent_seg.stride"
         "entry {index} repeats {bytes} bytes every {stride}: the ranges overlap";
     StridedEntryEmpty { index: usize } Suspicious "mlx5_wqe_umr_repeat_ent_seg.byte_count" "entry {index} gives no bytes";
     RepeatZero Suspicious "mlx5_wqe_umr_repeat_block_seg.repeat_count" "the layout repeats 0 times";

@@ -231,8 +231,10 @@ fn interleaved(
     let count = header.num_entries.get();
     let fills = (usize::from(count) + 1).next_multiple_of(4);
     let count_at = UMR_ENTRIES + offset_of!(StridedHeader, num_entries);
-    if fills != usize::from(octowords) {
+    if usize::from(count) + 1 > usize::from(octowords) {
         report.at(count_at, Problem::StridedCount { entries: count, octowords });
+    } else if fills < usize::from(octowords) {
+        report.at(count_at, Problem::StridedSpare { entries: count, octowords });
     }
     let (cycle, repeat) = (header.bytes_per_cycle.get(), header.repeat_count.get());
     let mut sum = 0;

@@ -25,7 +25,7 @@ fn what_devices_refuse_is_told_from_what_drivers_do() {
     use Problem::*;
     for (problem, severity) in [
         (UmrReserved, Severity::Refused),
-        (ListTooShort { sum: 1, length: 2 }, Severity::Refused),
+        (ListTooShort { sum: 1, length: 2 }, Severity::Suspicious),
         (ListTooLong { sum: 2, length: 1 }, Severity::Note),
         (BsfEnableKept, Severity::Note),
         (BsfNotEnabled, Severity::Suspicious),
@@ -95,6 +95,7 @@ fn each_fault_is_found() {
         (bsfs_alone, CONTEXT, &[0x40], CONTEXT, FreesAndConfigures),
         (pointed, 0, &[], ENTRIES + 8, PointerAlignment { address: 0x1_8000_0400 }),
         (streams, ENTRIES + 6, &[5], ENTRIES + 4, StridedOpcode { op: 0x500 }),
+        (streams, ENTRIES + 15, &[3], ENTRIES + 14, StridedSpare { entries: 3, octowords: 8 }),
         (memcpy, 32, &[0x80], 32, InlineNotAllowed),
         (memcpy, 48, &[0x80], 48, InlineNotAllowed),
         (memcpy, 51, &[63], 48, MemcpyLengths { from: 64, to: 63 }),
@@ -302,7 +303,7 @@ fn m84_the_length_behind_an_offset_is_that_of_the_whole_list() {
     };
     let worst = |bytes: &[u8]| parse(bytes).worst(&DeviceContext::UNKNOWN);
     assert_eq!(worst(&growing(4, 1000)), Some(Severity::Note));
-    assert_eq!(worst(&growing(0, 1000)), Some(Severity::Refused));
+    assert_eq!(worst(&growing(0, 1000)), Some(Severity::Suspicious));
     let words = parse(&growing(4, 1000)).summary(DeviceContext::UNKNOWN).to_string();
     assert!(words.contains("from entry 4 on, list of 4 entries, "), "{words}");
 }
