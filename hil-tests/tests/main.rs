@@ -3,8 +3,11 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod command_queue;
+mod features;
 mod measured;
 mod no_board;
+mod pages;
+mod proofs;
 mod properties;
 mod requirements;
 mod softdev;
