@@ -15,4 +15,6 @@ pub mod recording;
 #[cfg(feature = "host")]
 pub mod vectors;
 
-pub use hil_scenarios::{assumption, cases, ensure, ensure_eq, expected, protocol, qp_pair, scenarios, way};
+pub use hil_scenarios::{
+    assumption, cases, ensure, ensure_eq, expected, protocol, qp_pair, request, scenarios, way,
+};

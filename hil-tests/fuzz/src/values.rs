@@ -1,6 +1,7 @@
 //! Everything that a user can ask for, as the choices of a fuzzer.
 
 use crate::input::Input;
+use hil_scenarios::request::OwnedLayout;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
     KlmEntry, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
@@ -151,26 +152,7 @@ pub(crate) fn attributes(input: &mut Input<'_>, index: u32) -> MkeyAttributes {
     attributes
 }
 
-/// A layout that owns its entries.
-#[derive(Clone, Debug)]
-pub(crate) enum OwnLayout {
-    Unchanged,
-    List(Vec<KlmEntry>),
-    Interleaved(u32, Vec<InterleavedEntry>),
-}
-
-impl OwnLayout {
-    /// Whether it has no entries, nor a header of some.
-    pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::Unchanged => true,
-            Self::List(entries) => entries.is_empty(),
-            Self::Interleaved(..) => false,
-        }
-    }
-}
-
-pub(crate) fn layout(input: &mut Input<'_>) -> OwnLayout {
+pub(crate) fn layout(input: &mut Input<'_>) -> OwnedLayout {
     let kind = input.below(8);
     let count = match input.below(8) {
         0 => input.below(70),
@@ -178,7 +160,7 @@ pub(crate) fn layout(input: &mut Input<'_>) -> OwnLayout {
         _ => 1 + input.below(5),
     };
     match kind {
-        0 => OwnLayout::Unchanged,
+        0 => OwnedLayout::Unchanged,
         1 | 2 => {
             let mut entry = || InterleavedEntry {
                 address: edge(input),
@@ -187,8 +169,8 @@ pub(crate) fn layout(input: &mut Input<'_>) -> OwnLayout {
                 key: key(input),
             };
             let entries = (0..count).map(|_| entry()).collect();
-            OwnLayout::Interleaved(edge(input) as u32, entries)
+            OwnedLayout::Interleaved(edge(input) as u32, entries)
         }
-        _ => OwnLayout::List((0..count).map(|_| klm(input)).collect()),
+        _ => OwnedLayout::List((0..count).map(|_| klm(input)).collect()),
     }
 }

@@ -13,5 +13,6 @@ pub mod cases;
 pub mod expected;
 pub mod protocol;
 pub mod qp_pair;
+pub mod request;
 pub mod scenarios;
 pub mod way;

@@ -1,8 +1,12 @@
 //! Random requests, as plain data that both sides are driven with.
 
-use mlx5_mkey::mkey::{Crypto, Direction, Domain, Escape, Guard, Keytag, Signature, SignatureOrder, T10Dif};
+use crate::request::{Data, Flags, OwnedLayout, Request};
+use mlx5_mkey::mkey::{
+    Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, Keytag, KlmEntry, Signature, SignatureOrder,
+    T10Dif,
+};
 use mlx5_mkey::types::{BlockSize, DekId, Key, Seed, Tweak};
-use mlx5_mkey::wqe::Remote;
+use mlx5_mkey::wqe::{Local, Remote, Sge};
 
 /// Memory that the requests move data in: mkeys are laid over the first region and copied to and from the second.
 pub(super) const INNER: u64 = 0x12_2000;
@@ -10,7 +14,7 @@ pub(super) const OUTER: u64 = INNER + REGION_BYTES as u64;
 pub(super) const REGION_BYTES: usize = 0x1_0000;
 /// Index of the key of both; no mkey of the reference gets that far.
 pub(super) const REGION_INDEX: u32 = 0xf0_0000;
-const REGION: u32 = REGION_INDEX << 8;
+const REGION: Key = Key::from_raw(REGION_INDEX << 8);
 /// Index of the memory window.
 pub(super) const WINDOW_INDEX: u32 = REGION_INDEX + 1;
 
@@ -52,28 +56,6 @@ pub(super) struct Kind {
     pub(super) crypto: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flags {
-    pub(super) fence: bool,
-    pub(super) signaled: bool,
-    pub(super) solicited: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Payload {
-    Inline(Vec<u8>),
-    /// Address, length, key.
-    Sges(Vec<(u64, u32, u32)>),
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Mapping {
-    /// Address, length, key.
-    List(Vec<(u64, u32, u32)>),
-    /// Repeat count; address, bytes, skip, key.
-    Interleaved(u32, Vec<(u64, u32, u32, u32)>),
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SignatureStep {
     Keep,
@@ -85,7 +67,7 @@ pub(super) enum SignatureStep {
 pub(super) struct Config {
     /// Bits of `enum ibv_access_flags`.
     pub(super) access: Option<u32>,
-    pub(super) layout: Option<Mapping>,
+    pub(super) layout: OwnedLayout,
     pub(super) signature: SignatureStep,
     pub(super) crypto: Option<Crypto>,
     /// Through `mlx5dv_wr_mr_list` or `mlx5dv_wr_mr_interleaved`, where access and layout are all there is.
@@ -101,45 +83,34 @@ impl Config {
     }
 }
 
+/// A request, as both sides are driven with it. Where the reference is told otherwise than the library, its words are kept.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
     Configure(Config),
-    Invalidate(u32),
-    /// Key, range, access bits, whether the space begins at 0.
-    Bind(u32, (u64, u32, u32), u32, bool),
-    Send(Payload),
-    SendImm(u32, Payload),
-    SendInvalidate(u32, Payload),
-    Write(Remote, Payload),
-    WriteImm(Remote, u32, Payload),
-    Read(Remote, Vec<(u64, u32, u32)>),
-    /// Compared value, new value.
-    CompareSwap(Remote, u64, u64, (u64, u32, u32)),
-    FetchAdd(Remote, u64, (u64, u32, u32)),
-    /// To and from, address and key each; bytes.
-    Memcpy((u64, u32), (u64, u32), u32),
-    /// A work request in bytes, with flags of its own.
-    Raw(Vec<u8>),
+    /// Key of the window, range, bits of `enum ibv_access_flags`, whether the space begins at 0.
+    Bind(Key, KlmEntry, u32, bool),
+    /// A request that names no object.
+    Plain(Request),
 }
 
 /// The memory window of a queue pair: one of type 2, which is bound under its next tag, and has to be revoked before it is bound again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
-    key: u32,
+    key: Key,
     is_bound: bool,
 }
 
 impl Window {
     /// One that was never bound.
-    pub(super) const NEW: Self = Self { key: WINDOW_INDEX << 8, is_bound: false };
+    pub(super) const NEW: Self = Self { key: Key::from_raw(WINDOW_INDEX << 8), is_bound: false };
 
     /// Returns what it is once a request was executed.
     pub(super) fn behind(self, work: &Work) -> Self {
         match work {
             Work::Bind(key, ..) if *key == self.key => {
-                Self { key: key & !0xff | key.wrapping_add(1) & 0xff, is_bound: true }
+                Self { key: Key::new(key.index(), key.tag().wrapping_add(1)), is_bound: true }
             }
-            Work::Invalidate(key) if *key == self.key => Self { is_bound: false, ..self },
+            Work::Plain(Request::Invalidate(key)) if *key == self.key => Self { is_bound: false, ..self },
             _ => self,
         }
     }
@@ -153,7 +124,7 @@ pub(super) struct Limits {
     pub(super) max_inline_data: u32,
     pub(super) max_sge: usize,
     pub(super) dek: DekId,
-    pub(super) key: u32,
+    pub(super) key: Key,
     /// The mkey was never configured: the numbers of its PSVs are not known.
     pub(super) fresh: bool,
     /// Only one data unit fits an mkey.
@@ -198,16 +169,17 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
         .into_iter()
         .map(|mut work| {
             let mut flags = Flags {
-                fence: random.percent(20),
+                fenced: random.percent(20),
                 signaled: !silent && random.percent(60),
                 solicited: random.percent(20),
             };
-            if let Work::Raw(bytes) = &mut work {
+            if let Work::Plain(Request::Raw(bytes)) = &mut work {
                 bytes[11] = raw_flags(random, flags, fenced);
                 // The reference does not look at others.
-                flags = Flags { fence: false, signaled: false, solicited: false };
+                flags = Flags::default();
             }
-            fenced = matches!(work, Work::Configure(_) | Work::Invalidate(_) | Work::Bind(..));
+            fenced =
+                matches!(work, Work::Configure(_) | Work::Plain(Request::Invalidate(_)) | Work::Bind(..));
             (flags, work)
         })
         .collect()
@@ -216,7 +188,7 @@ pub(super) fn chain(random: &mut Random, limits: &Limits) -> Vec<(Flags, Work)> 
 /// Returns the flags that a raw request has of its own. Where the library would fence it, it has a fence: the reference leaves that to
 /// the caller.
 fn raw_flags(random: &mut Random, flags: Flags, fenced: bool) -> u8 {
-    let fence = match flags.fence || fenced {
+    let fence = match flags.fenced || fenced {
         true => random.pick(&[0x20, 0x60, 0x80]),
         false => 0,
     };
@@ -233,10 +205,10 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     match random.below(6) {
         0..4 if octowords > 2 => {
             let remote = OUTER + u64::from(random.below(0x1000));
-            wqe.extend([&remote.to_be_bytes()[..], &REGION.to_be_bytes(), &[0; 4]].concat());
+            wqe.extend([&remote.to_be_bytes()[..], &REGION.get().to_be_bytes(), &[0; 4]].concat());
             for _ in 2..octowords {
                 let (bytes, address) = (1 + random.below(64), INNER + u64::from(random.below(0x8000)));
-                let segment = [&bytes.to_be_bytes()[..], &REGION.to_be_bytes(), &address.to_be_bytes()];
+                let segment = [&bytes.to_be_bytes()[..], &REGION.get().to_be_bytes(), &address.to_be_bytes()];
                 wqe.extend(segment.concat());
             }
             wqe[3] = 0x08;
@@ -253,26 +225,26 @@ fn raw(random: &mut Random, limits: &Limits, least: u32) -> Work {
     let octowords = (wqe.len() / 16) as u32;
     wqe[4..8].copy_from_slice(&(limits.qpn << 8 | octowords).to_be_bytes());
     wqe[8] = if random.percent(10) { random.next() as u8 } else { 0 };
-    Work::Raw(wqe)
+    Work::Plain(Request::Raw(wqe))
 }
 
 /// A copy in memory that is there, of an mkey that changes nothing or between regions.
 fn memcpy(random: &mut Random, limits: &Limits, wire: u32) -> Work {
     let plain = !limits.kind.signature && !limits.kind.crypto;
-    let mut place = |base: u64| (base + u64::from(random.below(0x4000)), REGION);
+    let mut place = |base: u64| Local { address: base + u64::from(random.below(0x4000)), lkey: REGION };
     let (mut to, from) = (place(OUTER), place(INNER));
     let mut bytes = 1 + random.below(0x4000);
     if plain && random.percent(50) {
-        (to, bytes) = ((0, limits.key), wire);
+        (to, bytes) = (Local { address: 0, lkey: limits.key }, wire);
     }
-    Work::Memcpy(to, from, bytes)
+    Work::Plain(Request::Memcpy(to, from, bytes))
 }
 
 /// A configuration after which both PSVs of an mkey stand in requests: without them it cannot be used again.
 fn introduction(random: &mut Random) -> Config {
     let [memory, wire] = [domain(random), domain(random)].map(Some);
     let signature = SignatureStep::Set { memory, wire, check_mask: 0xff, copy_mask: None };
-    let layout = Some(Mapping::List(vec![(INNER, 512, REGION)]));
+    let layout = OwnedLayout::List(vec![KlmEntry { address: INNER, length: 512, key: REGION }]);
     Config { access: Some(15), layout, signature, crypto: None, older: false, order: order(random) }
 }
 
@@ -284,10 +256,11 @@ fn filling(random: &mut Random, limits: &Limits, room: u32) -> Vec<(Flags, Work)
     (1..=count)
         .map(|number| {
             let sges = 1 + random.below(most);
-            let list = (0..sges).map(|_| (OUTER + u64::from(random.below(0x1000)), 1, REGION)).collect();
+            let list = (0..sges).map(|_| here(OUTER + u64::from(random.below(0x1000)), 1, REGION)).collect();
             let remote = remote(OUTER + u64::from(random.below(0x1000)), REGION);
             let signaled = number == count;
-            (Flags { fence: false, signaled, solicited: false }, Work::Write(remote, Payload::Sges(list)))
+            let flags = Flags { signaled, ..Flags::default() };
+            (flags, Work::Plain(Request::Write(remote, Data::Sges(list))))
         })
         .collect()
 }
@@ -327,27 +300,27 @@ fn executable(random: &mut Random, limits: &Limits) -> Vec<Work> {
 fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
     let mut works = Vec::new();
     if window.is_bound {
-        works.push(Work::Invalidate(window.key));
+        works.push(Work::Plain(Request::Invalidate(window.key)));
     }
-    let range = (INNER + u64::from(random.below(0x4000)), 1 + random.below(0x4000), REGION);
-    let (address, length, _) = range;
+    let (address, length) = (INNER + u64::from(random.below(0x4000)), 1 + random.below(0x4000));
+    let range = KlmEntry { address, length, key: REGION };
     let (rights, zero_based) = (random.pick(&[6, 7, 14, 15, 15, 2, 4]), random.percent(50));
     let bind = Work::Bind(window.key, range, rights, zero_based);
     let key = window.behind(&bind).key;
     let (start, offset) = (if zero_based { 0 } else { address }, random.below(length));
     let most = if random.percent(95) { length - offset } else { length };
     let bytes = 1 + random.below(most);
-    let (there, here) = (remote(start + u64::from(offset), key), (OUTER, bytes, REGION));
+    let (there, here) = (remote(start + u64::from(offset), key), here(OUTER, bytes, REGION));
     works.extend([
         bind,
-        if random.percent(50) {
-            Work::Read(there, vec![here])
+        Work::Plain(if random.percent(50) {
+            Request::Read(there, vec![here])
         } else {
-            Work::Write(there, Payload::Sges(vec![here]))
-        },
+            Request::Write(there, Data::Sges(vec![here]))
+        }),
     ]);
     if random.percent(50) {
-        works.push(Work::Invalidate(key));
+        works.push(Work::Plain(Request::Invalidate(key)));
     }
     works
 }
@@ -355,7 +328,8 @@ fn by_window(random: &mut Random, window: Window) -> Vec<Work> {
 /// New access rights, at times with a new signature or new crypto properties. The rest stays, and what a signature error has
 /// left to be done.
 fn keeping(random: &mut Random, limits: &Limits) -> Config {
-    let config = Config { access: Some(15), layout: None, crypto: None, ..crypto_only(limits.dek) };
+    let config =
+        Config { access: Some(15), layout: OwnedLayout::Unchanged, crypto: None, ..crypto_only(limits.dek) };
     match random.below(4) {
         0 if limits.kind.crypto => {
             let crypto = crypto(random, limits.dek);
@@ -401,7 +375,7 @@ fn whole_blocks(random: &mut Random, limits: &Limits) -> (Config, u32) {
     let layout = mapping(random, limits, blocks, stored);
     let config = Config {
         access: Some(if random.percent(90) { 15 } else { random.below(16) }),
-        layout: Some(layout),
+        layout,
         older: !limits.kind.signature && crypto.is_none() && random.percent(40),
         signature,
         crypto,
@@ -417,12 +391,13 @@ fn wire_only(step: SignatureStep) -> SignatureStep {
 }
 
 /// A layout over memory that is there, of `blocks` blocks of `stored` bytes.
-fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Mapping {
+fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> OwnedLayout {
     let address = |random: &mut Random| INNER + u64::from(random.below(0x8000));
     if random.percent(40) {
         let first = 1 + random.below(stored - 1);
-        let entries = [first, stored - first].map(|bytes| (address(random), bytes, random.below(64), REGION));
-        return Mapping::Interleaved(blocks, entries.into());
+        let entries =
+            [first, stored - first].map(|bytes| stream(address(random), bytes, random.below(64), REGION));
+        return OwnedLayout::Interleaved(blocks, entries.into());
     }
     let count = 1 + random.below(u32::from(limits.max_entries).min(5));
     let mut left = blocks * stored;
@@ -431,38 +406,54 @@ fn mapping(random: &mut Random, limits: &Limits, blocks: u32, stored: u32) -> Ma
             let behind = count - number;
             let length = if behind == 0 { left } else { 1 + random.below(left - behind) };
             left -= length;
-            (address(random), length, REGION)
+            KlmEntry { address: address(random), length, key: REGION }
         })
         .collect();
-    Mapping::List(entries)
+    OwnedLayout::List(entries)
 }
 
 /// Moves data through the mkey, mostly all of it.
-fn transfer(random: &mut Random, key: u32, wire: u32) -> Work {
+fn transfer(random: &mut Random, key: Key, wire: u32) -> Work {
     let (offset, length) = match random.below(20) {
         0 => (0, 1 + random.below(wire + 8)),
         1 => (u64::from(random.below(wire)), 1 + random.below(wire)),
         _ => (0, wire),
     };
     let outside = OUTER + u64::from(random.below(0x1000)) * 8;
-    let (here, there) = ((offset, length, key), (outside, length, REGION));
+    let (inside, beside) = (here(offset, length, key), here(outside, length, REGION));
     let (inner, outer) = (remote(offset, key), remote(outside, REGION));
-    match random.below(12) {
-        0 => Work::Send(Payload::Sges(vec![here])),
-        1 => Work::SendImm(random.next() as u32, Payload::Sges(vec![here])),
-        2 => Work::WriteImm(outer, random.next() as u32, Payload::Sges(vec![here])),
-        3 => Work::WriteImm(inner, random.next() as u32, Payload::Sges(vec![there])),
-        4 => Work::FetchAdd(inner, random.next(), (outside, 8, REGION)),
-        5 => Work::CompareSwap(inner, random.next(), random.next(), (outside, 8, REGION)),
-        6 | 7 => Work::Write(outer, Payload::Sges(vec![here])),
-        8 => Work::Write(inner, Payload::Sges(vec![there])),
-        9 => Work::Read(inner, vec![there]),
-        _ => Work::Read(outer, vec![here]),
-    }
+    let data = |sge| Data::Sges(vec![sge]);
+    Work::Plain(match random.below(12) {
+        0 => Request::Send(data(inside)),
+        1 => Request::SendImm(random.next() as u32, data(inside)),
+        2 => Request::WriteImm(outer, random.next() as u32, data(inside)),
+        3 => Request::WriteImm(inner, random.next() as u32, data(beside)),
+        4 => Request::FetchAdd(inner, random.next(), here(outside, 8, REGION)),
+        5 => Request::CompareSwap(inner, random.next(), random.next(), here(outside, 8, REGION)),
+        6 | 7 => Request::Write(outer, data(inside)),
+        8 => Request::Write(inner, data(beside)),
+        9 => Request::Read(inner, vec![beside]),
+        _ => Request::Read(outer, vec![inside]),
+    })
 }
 
-fn remote(address: u64, key: u32) -> Remote {
-    Remote { address, rkey: Key::from_raw(key) }
+/// A data segment.
+fn here(address: u64, length: u32, lkey: Key) -> Sge {
+    Sge { address, length, lkey }
+}
+
+/// An entry of an interleaved layout. Cases have strides of 16 bits.
+fn stream(address: u64, bytes: u32, skip: u32, key: Key) -> InterleavedEntry {
+    let [bytes, skip] = [bytes, skip].map(|bytes| u16::try_from(bytes).expect("16 bits"));
+    InterleavedEntry { address, bytes, skip, key }
+}
+
+fn any_key(random: &mut Random) -> Key {
+    Key::from_raw(random.next() as u32)
+}
+
+fn remote(address: u64, rkey: Key) -> Remote {
+    Remote { address, rkey }
 }
 
 fn order(random: &mut Random) -> [u8; 4] {
@@ -477,7 +468,7 @@ fn order(random: &mut Random) -> [u8; 4] {
 pub(super) fn crypto_only(dek: DekId) -> Config {
     Config {
         access: Some(1),
-        layout: Some(Mapping::List(vec![(0, 512, 0x100)])),
+        layout: OwnedLayout::List(vec![KlmEntry { address: 0, length: 512, key: Key::from_raw(0x100) }]),
         signature: SignatureStep::Keep,
         crypto: Some(Crypto {
             direction: Direction::EncryptOnTx,
@@ -493,31 +484,35 @@ pub(super) fn crypto_only(dek: DekId) -> Config {
 }
 
 fn work(random: &mut Random, limits: &Limits) -> Work {
-    let remote = remote(random.next(), random.next() as u32);
-    match random.below(22) {
-        18 | 19 => raw(random, limits, 1),
+    let remote = remote(random.next(), any_key(random));
+    Work::Plain(match random.below(22) {
+        18 | 19 => return raw(random, limits, 1),
         20 => {
-            let mut place = || (random.next(), random.next() as u32);
+            let mut place = || Local { address: random.next(), lkey: any_key(random) };
             let (to, from) = (place(), place());
             // The longest are of 2 MiB.
             let bytes = random.pick(&[0, 1, 64, 1 << 21, (1 << 21) + 1, 1 << 31, u32::MAX]);
-            Work::Memcpy(to, from, bytes)
+            Request::Memcpy(to, from, bytes)
         }
-        16 => Work::CompareSwap(remote, random.next(), random.next(), sge(random)),
-        21 => Work::Bind(random.next() as u32, sge(random), random.below(16), random.percent(50)),
-        17 => Work::FetchAdd(remote, random.next(), sge(random)),
-        0 => Work::Send(payload(random, limits)),
-        1 => Work::SendImm(random.next() as u32, payload(random, limits)),
-        2 => Work::SendInvalidate(random.next() as u32, payload(random, limits)),
-        3 => Work::Write(remote, payload(random, limits)),
-        4 => Work::WriteImm(remote, random.next() as u32, payload(random, limits)),
-        5 => Work::Read(remote, sges(random, limits)),
-        6 => Work::Invalidate(if random.percent(50) { limits.key } else { random.next() as u32 }),
-        _ => Work::Configure(config(random, limits)),
-    }
+        16 => Request::CompareSwap(remote, random.next(), random.next(), sge(random)),
+        21 => {
+            let (key, Sge { address, length, lkey }) = (any_key(random), sge(random));
+            let range = KlmEntry { address, length, key: lkey };
+            return Work::Bind(key, range, random.below(16), random.percent(50));
+        }
+        17 => Request::FetchAdd(remote, random.next(), sge(random)),
+        0 => Request::Send(payload(random, limits)),
+        1 => Request::SendImm(random.next() as u32, payload(random, limits)),
+        2 => Request::SendInvalidate(any_key(random), payload(random, limits)),
+        3 => Request::Write(remote, payload(random, limits)),
+        4 => Request::WriteImm(remote, random.next() as u32, payload(random, limits)),
+        5 => Request::Read(remote, sges(random, limits)),
+        6 => Request::Invalidate(if random.percent(50) { limits.key } else { any_key(random) }),
+        _ => return Work::Configure(config(random, limits)),
+    })
 }
 
-fn payload(random: &mut Random, limits: &Limits) -> Payload {
+fn payload(random: &mut Random, limits: &Limits) -> Data {
     if random.percent(50) {
         let limit = limits.max_inline_data;
         let length = match random.below(20) {
@@ -526,13 +521,13 @@ fn payload(random: &mut Random, limits: &Limits) -> Payload {
             2..10 => random.below(64),
             _ => random.below(limit + 1),
         };
-        Payload::Inline((0..length).map(|_| random.next() as u8).collect())
+        Data::Inline((0..length).map(|_| random.next() as u8).collect())
     } else {
-        Payload::Sges(sges(random, limits))
+        Data::Sges(sges(random, limits))
     }
 }
 
-fn sges(random: &mut Random, limits: &Limits) -> Vec<(u64, u32, u32)> {
+fn sges(random: &mut Random, limits: &Limits) -> Vec<Sge> {
     let most = limits.max_sge as u32;
     let count = match random.below(20) {
         0 => most + 1,
@@ -543,8 +538,8 @@ fn sges(random: &mut Random, limits: &Limits) -> Vec<(u64, u32, u32)> {
     (0..count).map(|_| sge(random)).collect()
 }
 
-fn sge(random: &mut Random) -> (u64, u32, u32) {
-    (random.next(), 1 + random.below(0x7fff_ffff), random.next() as u32)
+fn sge(random: &mut Random) -> Sge {
+    here(random.next(), 1 + random.below(0x7fff_ffff), any_key(random))
 }
 
 fn config(random: &mut Random, limits: &Limits) -> Config {
@@ -556,13 +551,16 @@ fn config(random: &mut Random, limits: &Limits) -> Config {
     };
     let crypto = wanted(random, limits.kind.crypto).then(|| crypto(random, limits.dek));
     let access = random.percent(60).then(|| random.below(16));
-    let layout = random.percent(75).then(|| layout(random, limits));
-    let only = access.is_some() && layout.is_some() && signature == SignatureStep::Keep && crypto.is_none();
+    let layout = if random.percent(75) { layout(random, limits) } else { OwnedLayout::Unchanged };
+    let only = access.is_some()
+        && layout != OwnedLayout::Unchanged
+        && signature == SignatureStep::Keep
+        && crypto.is_none();
     Config { access, layout, signature, crypto, older: only && random.percent(30), order: order(random) }
 }
 
 /// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits (D24).
-fn layout(random: &mut Random, limits: &Limits) -> Mapping {
+fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
     let most = u32::from(limits.max_entries);
     if random.percent(60) {
         let count = match random.below(30) {
@@ -577,10 +575,10 @@ fn layout(random: &mut Random, limits: &Limits) -> Mapping {
             .map(|_| {
                 let units = if random.percent(80) { 16 } else { longest / unit };
                 let length = (1 + random.below(units)) * unit;
-                (random.next(), length, random.next() as u32)
+                KlmEntry { address: random.next(), length, key: any_key(random) }
             })
             .collect();
-        Mapping::List(entries)
+        OwnedLayout::List(entries)
     } else {
         let most = most - 1;
         // One entry more than there is room for is a difference on purpose: the header takes one.
@@ -590,10 +588,10 @@ fn layout(random: &mut Random, limits: &Limits) -> Mapping {
             .map(|_| {
                 let bytes = (1 + random.below(if unit > 1000 { 8 } else { 32 })) * unit;
                 let skip = random.below(0x1_0000 - bytes);
-                (random.next(), bytes, skip, random.next() as u32)
+                stream(random.next(), bytes, skip, any_key(random))
             })
             .collect();
-        Mapping::Interleaved(1 + random.below(500), entries)
+        OwnedLayout::Interleaved(1 + random.below(500), entries)
     }
 }
 

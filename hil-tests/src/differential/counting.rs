@@ -1,11 +1,12 @@
 //! Counts what a chain covers that both sides posted and executed.
 
-use super::case::{Config, Flags, SignatureStep, WINDOW_INDEX, Work};
+use super::case::{Config, SignatureStep, WINDOW_INDEX, Work};
 use super::compare::{SET_PSV, straight, word};
 use super::coverage::Coverage;
 use super::execute::Executed;
 use super::pair::Pair;
 use super::post::Chain;
+use crate::request::{Flags, Request};
 use crate::way::Way;
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, Signature};
@@ -134,9 +135,6 @@ impl Coverage {
         for ((flags, work), span) in done.iter().zip(&spans) {
             let of = &mut self.ways[chain.way as usize];
             of.requests += 1;
-            of.copies += u64::from(matches!(work, Work::Memcpy(..)));
-            of.raw += u64::from(matches!(work, Work::Raw(_)));
-            self.raw_wrapped += u64::from(matches!(work, Work::Raw(_)) && issued.wraps(span));
             match work {
                 Work::Configure(config) => {
                     let (signaled, wraps) = (flags.signaled, issued.wraps(span));
@@ -145,12 +143,19 @@ impl Coverage {
                     self.ways[chain.way as usize].again += u64::from(again);
                     in_force = in_force.behind(config);
                 }
-                Work::CompareSwap(..) | Work::FetchAdd(..) => self.atomics += 1,
                 Work::Bind(..) => self.binds += 1,
-                Work::Write(remote, _) | Work::Read(remote, _) => {
-                    self.by_window += u64::from(remote.rkey.index().get() == WINDOW_INDEX);
-                }
-                _ => {}
+                Work::Plain(request) => match request {
+                    Request::Memcpy(..) => of.copies += 1,
+                    Request::Raw(_) => {
+                        of.raw += 1;
+                        self.raw_wrapped += u64::from(issued.wraps(span));
+                    }
+                    Request::CompareSwap(..) | Request::FetchAdd(..) => self.atomics += 1,
+                    Request::Write(remote, _) | Request::Read(remote, _) => {
+                        self.by_window += u64::from(remote.rkey.index().get() == WINDOW_INDEX);
+                    }
+                    _ => {}
+                },
             }
         }
         let configured = self.executed - before;

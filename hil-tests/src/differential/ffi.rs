@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
+use super::case::{Config, SignatureStep, Work};
+use crate::request::{Data, Flags, OwnedLayout, Request};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use libmlx5::abi::{
@@ -10,8 +11,11 @@ use libmlx5::abi::{
     SigBlockAttr,
 };
 use libmlx5::{RefMkey, RefQueue};
-use mlx5_mkey::mkey::{Crypto, Direction, Domain, Escape, Guard, Signature, SignatureOrder};
+use mlx5_mkey::mkey::{
+    Crypto, Direction, Domain, Escape, Guard, InterleavedEntry, KlmEntry, Signature, SignatureOrder,
+};
 use mlx5_mkey::types::{BlockSize, Seed};
+use mlx5_mkey::wqe::Sge;
 
 /// Issues a chain of requests on an mkey, named from `first` on; returns 0 or the errno of the chain.
 pub(super) fn issue(queue: &mut RefQueue, first: u64, chain: &[(Flags, Work)], mkey: &RefMkey) -> c_int {
@@ -37,17 +41,16 @@ fn wr_flags(flags: Flags, work: &Work) -> u32 {
     const INLINE: u32 = 8;
     let inline = match work {
         Work::Configure(_) => true,
-        Work::Invalidate(_) | Work::Bind(..) => false,
-        Work::Send(payload)
-        | Work::SendImm(_, payload)
-        | Work::SendInvalidate(_, payload)
-        | Work::Write(_, payload)
-        | Work::WriteImm(_, _, payload) => matches!(payload, Payload::Inline(_)),
-        Work::Read(..) | Work::CompareSwap(..) | Work::FetchAdd(..) | Work::Memcpy(..) | Work::Raw(_) => {
-            false
-        }
+        Work::Plain(
+            Request::Send(data)
+            | Request::SendImm(_, data)
+            | Request::SendInvalidate(_, data)
+            | Request::Write(_, data)
+            | Request::WriteImm(_, _, data),
+        ) => matches!(data, Data::Inline(_)),
+        Work::Plain(_) | Work::Bind(..) => false,
     };
-    [(flags.fence, FENCE), (flags.signaled, SIGNALED), (flags.solicited, SOLICITED), (inline, INLINE)]
+    [(flags.fenced, FENCE), (flags.signaled, SIGNALED), (flags.solicited, SOLICITED), (inline, INLINE)]
         .iter()
         .map(|&(set, bit)| if set { bit } else { 0 })
         .sum()
@@ -64,59 +67,85 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
         (*ex).wr_flags = wr_flags(flags, work);
         match work {
             Work::Configure(config) => configure(queue, config, mkey),
-            Work::Invalidate(key) => ((*ex).local_inv)(ex, *key),
-            Work::Bind(key, (address, length, lkey), access, zero_based) => {
+            Work::Bind(key, range, access, zero_based) => {
                 let nothing = ptr::null();
-                let window = IbvMw { context: nothing, pd: nothing, rkey: *key, handle: 0, kind: 2 };
-                let region = IbvMr { unused: [nothing; 4], handle: 0, lkey: *lkey, rkey: 0 };
+                let window = IbvMw { context: nothing, pd: nothing, rkey: key.get(), handle: 0, kind: 2 };
+                let region = IbvMr { unused: [nothing; 4], handle: 0, lkey: range.key.get(), rkey: 0 };
                 const ZERO_BASED: u32 = 1 << 5;
                 let access = access | if *zero_based { ZERO_BASED } else { 0 };
-                let info = BindInfo { mr: &region, address: *address, length: (*length).into(), access };
+                let length = range.length.into();
+                let info = BindInfo { mr: &region, address: range.address, length, access };
                 // `ibv_inc_rkey`.
-                let next = key & !0xff | key.wrapping_add(1) & 0xff;
+                let next = key.get() & !0xff | key.get().wrapping_add(1) & 0xff;
                 ((*ex).bind_mw)(ex, &window, next, &info);
             }
-            Work::Send(payload) => {
+            Work::Plain(request) => issue_plain(queue, request),
+        }
+    }
+}
+
+/// Issues a request that names no object.
+///
+/// # Safety
+/// As for `issue_one`.
+unsafe fn issue_plain(queue: &mut RefQueue, request: &Request) {
+    let ex = queue.ex();
+    // SAFETY: see the contract.
+    unsafe {
+        match request {
+            Request::Invalidate(key) => ((*ex).local_inv)(ex, key.get()),
+            Request::Send(data) => {
                 ((*ex).send)(ex);
-                payload_of(queue, payload);
+                data_of(queue, data);
             }
-            Work::SendImm(imm, payload) => {
+            Request::SendImm(imm, data) => {
                 ((*ex).send_imm)(ex, imm.to_be());
-                payload_of(queue, payload);
+                data_of(queue, data);
             }
-            Work::SendInvalidate(key, payload) => {
-                ((*ex).send_inv)(ex, *key);
-                payload_of(queue, payload);
+            Request::SendInvalidate(key, data) => {
+                ((*ex).send_inv)(ex, key.get());
+                data_of(queue, data);
             }
-            Work::Write(remote, payload) => {
+            Request::Write(remote, data) => {
                 ((*ex).rdma_write)(ex, remote.rkey.get(), remote.address);
-                payload_of(queue, payload);
+                data_of(queue, data);
             }
-            Work::WriteImm(remote, imm, payload) => {
+            Request::WriteImm(remote, imm, data) => {
                 ((*ex).rdma_write_imm)(ex, remote.rkey.get(), remote.address, imm.to_be());
-                payload_of(queue, payload);
+                data_of(queue, data);
             }
-            Work::Read(remote, sges) => {
+            Request::Read(remote, sges) => {
                 ((*ex).rdma_read)(ex, remote.rkey.get(), remote.address);
                 sges_of(queue, sges);
             }
-            Work::CompareSwap(remote, compare, swap, sge) => {
+            Request::CompareSwap(remote, compare, swap, sge) => {
                 ((*ex).atomic_cmp_swp)(ex, remote.rkey.get(), remote.address, *compare, *swap);
                 sges_of(queue, &[*sge]);
             }
-            Work::FetchAdd(remote, add, sge) => {
+            Request::FetchAdd(remote, add, sge) => {
                 ((*ex).atomic_fetch_add)(ex, remote.rkey.get(), remote.address, *add);
                 sges_of(queue, &[*sge]);
             }
-            Work::Memcpy((to, to_key), (from, from_key), bytes) => {
+            Request::Memcpy(to, from, bytes) => {
                 let mlx5 = queue.mlx5();
-                ((*mlx5).memcpy)(mlx5, *to_key, *to, *from_key, *from, *bytes as usize);
+                let (to, to_key, from, from_key) = (to.address, to.lkey.get(), from.address, from.lkey.get());
+                ((*mlx5).memcpy)(mlx5, to_key, to, from_key, from, *bytes as usize);
             }
-            Work::Raw(wqe) => {
+            Request::Raw(wqe) => {
                 let mlx5 = queue.mlx5();
                 // It has as many bytes as it says.
                 ((*mlx5).raw_wqe)(mlx5, wqe.as_ptr().cast());
             }
+            Request::Nop
+            | Request::InvalidateMkey(_)
+            | Request::InvalidateWindow(_)
+            | Request::BindWindow(..)
+            | Request::SetPsv(..)
+            | Request::Configure(..)
+            | Request::ConfigureByPointer(..)
+            | Request::Replace(..)
+            | Request::ReplaceByPointer(..)
+            | Request::AppendByPointer(..) => panic!("libmlx5 has no call for {request:?}"),
         }
     }
 }
@@ -125,29 +154,30 @@ unsafe fn issue_one(queue: &mut RefQueue, flags: Flags, work: &Work, mkey: &RefM
 ///
 /// # Safety
 /// As for `issue_one`, behind the builder of a request that moves data.
-unsafe fn payload_of(queue: &mut RefQueue, payload: &Payload) {
+unsafe fn data_of(queue: &mut RefQueue, data: &Data) {
     let ex = queue.ex();
-    match payload {
+    match data {
         // SAFETY: see the contract; the data are copied during the call.
-        Payload::Inline(data) => unsafe {
+        Data::Inline(data) => unsafe {
             ((*ex).set_inline_data)(ex, data.as_ptr().cast(), data.len());
         },
         // SAFETY: see the contract.
-        Payload::Sges(sges) => unsafe { sges_of(queue, sges) },
+        Data::Sges(sges) => unsafe { sges_of(queue, sges) },
     }
 }
 
 /// Gives the last request its scatter entries.
 ///
 /// # Safety
-/// As for `payload`.
-unsafe fn sges_of(queue: &mut RefQueue, sges: &[(u64, u32, u32)]) {
+/// As for `data_of`.
+unsafe fn sges_of(queue: &mut RefQueue, sges: &[Sge]) {
     let ex = queue.ex();
-    if let [(address, length, lkey)] = *sges {
+    if let [Sge { address, length, lkey }] = *sges {
         // SAFETY: see the contract.
-        unsafe { ((*ex).set_sge)(ex, lkey, address, length) };
+        unsafe { ((*ex).set_sge)(ex, lkey.get(), address, length) };
     } else {
-        let list = sge_list(sges);
+        let entry = |&Sge { address, length, lkey }: &Sge| IbvSge { address, length, lkey: lkey.get() };
+        let list: Vec<_> = sges.iter().map(entry).collect();
         // SAFETY: see the contract; the list is read during the call.
         unsafe { ((*ex).set_sge_list)(ex, list.len(), list.as_ptr()) };
     }
@@ -160,12 +190,12 @@ unsafe fn sges_of(queue: &mut RefQueue, sges: &[(u64, u32, u32)]) {
 unsafe fn configure(queue: &mut RefQueue, config: &Config, mkey: &RefMkey) {
     let (mlx5, raw) = (queue.mlx5(), mkey.as_ptr());
     match (config.older, config.access, &config.layout) {
-        (true, Some(access), Some(Mapping::List(entries))) => {
+        (true, Some(access), OwnedLayout::List(entries)) => {
             let list = sge_list(entries);
             // SAFETY: see the contract; the list is read during the call.
             unsafe { ((*mlx5).mr_list)(mlx5, raw, access, list.len() as u16, list.as_ptr()) };
         }
-        (true, Some(access), Some(Mapping::Interleaved(repeat, entries))) => {
+        (true, Some(access), OwnedLayout::Interleaved(repeat, entries)) => {
             let list = interleaved_list(entries);
             // SAFETY: as above.
             unsafe { ((*mlx5).mr_interleaved)(mlx5, raw, access, *repeat, list.len() as u16, list.as_ptr()) };
@@ -185,7 +215,7 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
     let mut attr = ConfAttr { flags: reset, comp_mask: 0 };
     let setters = [
         config.access.is_some(),
-        config.layout.is_some(),
+        config.layout != OwnedLayout::Unchanged,
         matches!(config.signature, SignatureStep::Set { .. }),
         config.crypto.is_some(),
     ];
@@ -201,7 +231,7 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
                         ((*mlx5).set_mkey_access)(mlx5, access);
                     }
                 }
-                1 => set_layout(queue, config.layout.as_ref()),
+                1 => set_layout(queue, &config.layout),
                 2 => set_signature(queue, &config.signature),
                 _ => {
                     if let Some(crypto) = &config.crypto {
@@ -218,20 +248,20 @@ unsafe fn configure_in_steps(queue: &mut RefQueue, config: &Config, mkey: &RefMk
 ///
 /// # Safety
 /// As for `issue_one`, behind the builder.
-unsafe fn set_layout(queue: &mut RefQueue, layout: Option<&Mapping>) {
+unsafe fn set_layout(queue: &mut RefQueue, layout: &OwnedLayout) {
     let mlx5 = queue.mlx5();
     match layout {
-        Some(Mapping::List(entries)) => {
+        OwnedLayout::List(entries) => {
             let list = sge_list(entries);
             // SAFETY: see the contract; the list is read during the call.
             unsafe { ((*mlx5).set_mkey_list)(mlx5, list.len() as u16, list.as_ptr()) };
         }
-        Some(Mapping::Interleaved(repeat, entries)) => {
+        OwnedLayout::Interleaved(repeat, entries) => {
             let list = interleaved_list(entries);
             // SAFETY: as above.
             unsafe { ((*mlx5).set_mkey_interleaved)(mlx5, *repeat, list.len() as u16, list.as_ptr()) };
         }
-        None => {}
+        OwnedLayout::Unchanged => {}
     }
 }
 
@@ -256,12 +286,19 @@ unsafe fn set_signature(queue: &mut RefQueue, step: &SignatureStep) {
     unsafe { ((*mlx5).set_mkey_sig)(mlx5, &attr) };
 }
 
-fn sge_list(entries: &[(u64, u32, u32)]) -> Vec<IbvSge> {
-    entries.iter().map(|&(address, length, lkey)| IbvSge { address, length, lkey }).collect()
+fn sge_list(entries: &[KlmEntry]) -> Vec<IbvSge> {
+    let entry = |&KlmEntry { address, length, key }: &_| IbvSge { address, length, lkey: key.get() };
+    entries.iter().map(entry).collect()
 }
 
-fn interleaved_list(entries: &[(u64, u32, u32, u32)]) -> Vec<Interleaved> {
-    entries.iter().map(|&(address, bytes, skip, lkey)| Interleaved { address, bytes, skip, lkey }).collect()
+fn interleaved_list(entries: &[InterleavedEntry]) -> Vec<Interleaved> {
+    let entry = |&InterleavedEntry { address, bytes, skip, key }: &_| Interleaved {
+        address,
+        bytes: bytes.into(),
+        skip: skip.into(),
+        lkey: key.get(),
+    };
+    entries.iter().map(entry).collect()
 }
 
 fn block_size(size: BlockSize) -> u32 {

@@ -35,7 +35,8 @@ mod queues;
 mod refusal;
 mod session;
 
-use case::{Flags, Kind, Work};
+use crate::request::{Flags, Request};
+use case::{Kind, Work};
 use compare::word;
 pub use coverage::{Coverage, OfWay, Tally};
 use execute::Twins;
@@ -86,8 +87,7 @@ fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
     let mkey = RefMkey::create(device, kind.signature, kind.crypto, 4)?;
     let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
     queue.fill(PATTERN);
-    let flags = Flags { fence: false, signaled: false, solicited: false };
-    let chain = [(flags, Work::Configure(case::crypto_only(DekId::from_low_bits(0))))];
+    let chain = [(Flags::default(), Work::Configure(case::crypto_only(DekId::from_low_bits(0))))];
     let errno = ffi::issue(&mut queue, 0, &chain, &mkey);
     if errno != 0 {
         return Err(io::Error::from_raw_os_error(errno));
@@ -102,8 +102,9 @@ fn learn_dek(device: &Rc<Device>) -> io::Result<DekId> {
 fn learn_opaque(device: &Rc<Device>) -> io::Result<Local> {
     let mkey = RefMkey::create(device, false, false, 4)?;
     let mut queue = RefQueue::create(device, capacity(64, queues::INLINE[0], queues::SGES[0]))?;
-    let flags = Flags { fence: false, signaled: false, solicited: false };
-    let errno = ffi::issue(&mut queue, 0, &[(flags, Work::Memcpy((0, 0), (0, 0), 1))], &mkey);
+    let nothing = Local { address: 0, lkey: Key::from_raw(0) };
+    let copy = Work::Plain(Request::Memcpy(nothing, nothing, 1));
+    let errno = ffi::issue(&mut queue, 0, &[(Flags::default(), copy)], &mkey);
     if errno != 0 {
         return Err(io::Error::from_raw_os_error(errno));
     }

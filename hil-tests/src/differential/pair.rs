@@ -1,8 +1,9 @@
 //! An mkey of the reference, and what the library knows of it.
 
-use super::case::{Config, Flags, Kind, Random, SignatureStep, Work};
+use super::case::{Config, Kind, Random, SignatureStep, Work};
 use super::check::Unread;
 use super::compare::{SET_PSV, word};
+use crate::request::Flags;
 use libmlx5::{Device, RefMkey};
 use mlx5_mkey::inspect::Requests;
 use mlx5_mkey::mkey::{Mkey, MkeyAttributes, SignatureAttributes, UmrForm, XtsEngine};

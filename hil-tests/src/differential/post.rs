@@ -1,16 +1,13 @@
 //! Posts random requests with the library.
 
 use super::MAX_BLOCKS;
-use super::case::{Config, Flags, Mapping, Payload, SignatureStep, Work};
+use super::case::{Config, SignatureStep, Work};
+use crate::request::{Flags, Objects, Request};
 use crate::way::Way;
 use mlx5_mkey::error::{ConfigError, PostError};
-use mlx5_mkey::mkey::{
-    Access, BlockSignature, InterleavedEntry, KlmEntry, Layout, MemoryWindow, Mkey, MkeyConfig,
-    SignatureChange,
-};
+use mlx5_mkey::mkey::{Access, BlockSignature, MemoryWindow, Mkey, MkeyConfig, SignatureChange};
 use mlx5_mkey::queue::{Doorbell, LastRequest, SendQueue, SendRequest};
-use mlx5_mkey::types::Key;
-use mlx5_mkey::wqe::{Local, Payload as Data, PreparedConfig, Sge};
+use mlx5_mkey::wqe::PreparedConfig;
 
 /// The library's queue.
 pub(super) type Ours<'r> = SendQueue<'r, Silent, MAX_BLOCKS>;
@@ -40,16 +37,7 @@ pub(super) fn post_chain(
     let mut poster = chain.way.open(queue);
     let mut last: Last<'_> = None;
     for (number, (flags, work)) in chain.works.iter().enumerate() {
-        let mut request = poster.request(chain.first + number as u64);
-        if flags.fence {
-            request = request.fenced();
-        }
-        if flags.signaled {
-            request = request.signaled();
-        }
-        if flags.solicited {
-            request = request.solicited();
-        }
+        let request = flags.apply(poster.request(chain.first + number as u64));
         post(request, (chain.way, &mut last), work, mkey).map_err(|error| (number, error))?;
     }
     poster.publish();
@@ -66,53 +54,21 @@ fn post<'c>(
     work: &'c Work,
     mkey: &mut Mkey,
 ) -> Result<(), PostError> {
+    let mkeys = std::slice::from_mut(mkey);
     match work {
-        Work::Configure(config) => configure(request, prepare(way, last, config, mkey)?, config, mkey),
-        Work::Invalidate(key) => request.invalidate(Key::from_raw(*key)),
+        Work::Configure(config) => {
+            let prepared = std::slice::from_ref(prepare(way, last, config, &mkeys[0])?);
+            let mut configure = Request::Configure(0, 0, config.layout.clone());
+            configure.perform(request, Objects { mkeys, windows: &mut [], prepared })
+        }
         Work::Bind(key, range, rights, zero_based) => {
-            let Sge { address, length, lkey } = one_sge(range);
-            let mut window = MemoryWindow::new(Key::from_raw(*key));
-            let start = if *zero_based { 0 } else { address };
-            let range = KlmEntry { address, length, key: lkey };
-            request.bind_window(&mut window, range, access(*rights), start)
+            let start = if *zero_based { 0 } else { range.address };
+            let windows = &mut [MemoryWindow::new(*key)];
+            let mut bind = Request::BindWindow(0, *range, access(*rights), start);
+            bind.perform(request, Objects { mkeys, windows, prepared: &[] })
         }
-        Work::Read(remote, list) => request.rdma_read(*remote, &sges(list)),
-        Work::CompareSwap(remote, compare, swap, sge) => {
-            request.compare_swap(*remote, *compare, *swap, &one_sge(sge))
-        }
-        Work::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, &one_sge(sge)),
-        Work::Memcpy(to, from, bytes) => request.memcpy(place(*to), place(*from), *bytes),
-        Work::Raw(wqe) => request.raw(wqe),
-        Work::Send(payload) => with(payload, |data| request.send(data)),
-        Work::SendImm(imm, payload) => with(payload, |data| request.send_imm(*imm, data)),
-        Work::SendInvalidate(key, payload) => {
-            with(payload, |data| request.send_invalidate(Key::from_raw(*key), data))
-        }
-        Work::Write(remote, payload) => with(payload, |data| request.rdma_write(*remote, data)),
-        Work::WriteImm(remote, imm, payload) => {
-            with(payload, |data| request.rdma_write_imm(*remote, *imm, data))
-        }
+        Work::Plain(plain) => plain.clone().perform(request, Objects::none()),
     }
-}
-
-/// Posts what carries a payload.
-fn with(payload: &Payload, post: impl FnOnce(Data<'_>) -> Result<(), PostError>) -> Result<(), PostError> {
-    match payload {
-        Payload::Inline(bytes) => post(Data::Inline(bytes)),
-        Payload::Sges(list) => post(Data::Sges(&sges(list))),
-    }
-}
-
-fn place((address, key): (u64, u32)) -> Local {
-    Local { address, lkey: Key::from_raw(key) }
-}
-
-fn sges(list: &[(u64, u32, u32)]) -> Vec<Sge> {
-    list.iter().map(one_sge).collect()
-}
-
-fn one_sge(&(address, length, key): &(u64, u32, u32)) -> Sge {
-    Sge { address, length, lkey: Key::from_raw(key) }
 }
 
 fn prepare<'l, 'c>(
@@ -133,33 +89,6 @@ fn prepare<'l, 'c>(
         }
     };
     Ok(&last.insert((config, prepared)).1)
-}
-
-fn configure(
-    request: SendRequest<'_, '_>,
-    prepared: &PreparedConfig,
-    config: &Config,
-    mkey: &mut Mkey,
-) -> Result<(), PostError> {
-    match &config.layout {
-        None => request.configure_mkey(mkey, prepared, Layout::Unchanged),
-        Some(Mapping::List(entries)) => {
-            let entry = |&(address, length, key): &_| KlmEntry { address, length, key: Key::from_raw(key) };
-            let entries: Vec<_> = entries.iter().map(entry).collect();
-            request.configure_mkey(mkey, prepared, &entries[..])
-        }
-        Some(Mapping::Interleaved(repeat, entries)) => {
-            let entries: Vec<_> = entries.iter().map(stream).collect();
-            let layout = Layout::Interleaved { repeat: *repeat, entries: &entries };
-            request.configure_mkey(mkey, prepared, layout)
-        }
-    }
-}
-
-fn stream(&(address, bytes, skip, key): &(u64, u32, u32, u32)) -> InterleavedEntry {
-    // Cases have strides of 16 bits.
-    let [bytes, skip] = [bytes, skip].map(|bytes| u16::try_from(bytes).expect("16 bits"));
-    InterleavedEntry { address, bytes, skip, key: Key::from_raw(key) }
 }
 
 fn signature(step: &SignatureStep) -> Result<SignatureChange, ConfigError> {

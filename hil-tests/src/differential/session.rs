@@ -1,6 +1,6 @@
 //! A run: makes queue pairs and mkeys, has both sides issue chains, and compares what comes of them.
 
-use super::case::{self, Flags, Limits, Random, Window, Work};
+use super::case::{self, Limits, Random, Window, Work};
 use super::compare::{compare, in_words, straight};
 use super::counting::{InForce, Issued};
 use super::coverage::Tally;
@@ -9,6 +9,7 @@ use super::pair::Pair;
 use super::post::{Chain, post_chain};
 use super::queues::{self, Lifted, Queues};
 use super::{COMPLETIONS, DEVICE, ENTRIES, PATTERN, ffi, learn_dek, learn_opaque, new_twins};
+use crate::request::Flags;
 use crate::way::Way;
 use libmlx5::{Completions, Device};
 use mlx5_mkey::mkey::Mkey;
@@ -186,7 +187,7 @@ impl Session {
             max_inline_data: queues.reference.max_inline_data,
             max_sge: queues.reference.max_sge,
             dek: self.dek,
-            key: pair.reference.key(),
+            key: Key::from_raw(pair.reference.key()),
             fresh: pair.ours.is_none(),
             single_block: self.single_block,
             wire_bytes: u32::try_from(wire).unwrap_or(0),

@@ -6,11 +6,12 @@
 //! counted (`vectors/DIFFERENCES.md`). Where it fences the request behind a configuration, the library must, too.
 
 use super::{Engine, Event};
-use mlx5_mkey::error::QueueError;
+use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
+use mlx5_mkey::error::{PostError, QueueError};
 use mlx5_mkey::inspect::{Body, DataPath, DataSegmentView, Requests, Umr, WorkRequest};
 use mlx5_mkey::mkey::{
-    Crypto, ErrorCount, KlmEntry, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureChange,
-    UmrForm, XtsEngine,
+    Crypto, ErrorCount, Mkey, MkeyAttributes, MkeyConfig, SignatureAttributes, SignatureChange, UmrForm,
+    XtsEngine,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
 use mlx5_mkey::types::{Key, PsvIndex, Qpn, Seed};
@@ -69,12 +70,18 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A request in the library's words.
-enum Said {
-    Configure { mkey: Box<Mkey>, config: MkeyConfig, entries: Vec<KlmEntry> },
-    SetPsv { psv: PsvIndex, seed: Seed },
-    Write { remote: Remote, sges: Vec<Sge> },
-    Read { remote: Remote, sges: Vec<Sge> },
+/// A request in the library's words, and what it configures an mkey with.
+struct Said {
+    kind: &'static str,
+    request: Request,
+    configuration: Option<(Box<Mkey>, MkeyConfig)>,
+}
+
+impl Said {
+    /// A request that names no object.
+    const fn alone(kind: &'static str, request: Request) -> Self {
+        Self { kind, request, configuration: None }
+    }
 }
 
 /// The queue pair that a recording posts to.
@@ -122,7 +129,7 @@ impl Comparison {
         let mut all = Vec::new();
         for (_, request) in Requests::new(chain.bytes) {
             match said(&request, chain.engine) {
-                Ok((kind, said)) => all.push((kind, said, is_signaled(request.bytes()))),
+                Ok(said) => all.push((said, is_signaled(request.bytes()))),
                 Err(reason) => {
                     let count = Requests::new(chain.bytes).count();
                     *self.not_compared.entry(reason).or_default() += count;
@@ -130,7 +137,7 @@ impl Comparison {
                 }
             }
         }
-        let kinds: Vec<&str> = all.iter().map(|(kind, ..)| *kind).collect();
+        let kinds: Vec<&str> = all.iter().map(|(said, _)| said.kind).collect();
         let ours = posted(queue, chain, all)?;
         self.chains += 1;
         let mut is_behind_configuration = false;
@@ -186,7 +193,7 @@ fn is_signaled(request: &[u8]) -> bool {
 }
 
 /// Puts a request in the library's words.
-fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<(&'static str, Said), &'static str> {
+fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     match request.body() {
         Body::Configure(umr) => configure(&umr, engine),
         Body::SetPsv(segment) => {
@@ -195,13 +202,14 @@ fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<(&'static str, S
                 0xffff_ffff_0000_0000 => Seed::Ones,
                 _ => return Err("a PSV that starts with another value than a seed"),
             };
-            Ok(("SET_PSV", Said::SetPsv { psv: PsvIndex::from_low_bits(segment.psv_index.get()), seed }))
+            let psv = PsvIndex::from_low_bits(segment.psv_index.get());
+            Ok(Said::alone("SET_PSV", Request::SetPsv(psv, seed)))
         }
         Body::DataPath(transfer) => {
             let (remote, sges) = transfer_parts(&transfer)?;
             match transfer.opcode() {
-                Opcode::RDMA_WRITE => Ok(("RDMA WRITE", Said::Write { remote, sges })),
-                Opcode::RDMA_READ => Ok(("RDMA READ", Said::Read { remote, sges })),
+                Opcode::RDMA_WRITE => Ok(Said::alone("RDMA WRITE", Request::Write(remote, Data::Sges(sges)))),
+                Opcode::RDMA_READ => Ok(Said::alone("RDMA READ", Request::Read(remote, sges))),
                 _ => Err("another transfer than an RDMA WRITE or READ"),
             }
         }
@@ -209,7 +217,7 @@ fn said(request: &WorkRequest<'_>, engine: XtsEngine) -> Result<(&'static str, S
     }
 }
 
-fn configure(umr: &Umr<'_>, engine: XtsEngine) -> Result<(&'static str, Said), &'static str> {
+fn configure(umr: &Umr<'_>, engine: XtsEngine) -> Result<Said, &'static str> {
     let signature = umr.signature_change().map_err(|_| "a signature that cannot be read")?;
     let crypto: Option<Crypto> = umr.crypto(engine).map_err(|_| "a cipher that cannot be read")?;
     let layout = umr.layout().ok_or("an mkey whose layout stays")?;
@@ -239,7 +247,8 @@ fn configure(umr: &Umr<'_>, engine: XtsEngine) -> Result<(&'static str, Said), &
         return Err("an mkey of another length than its layout");
     }
     let config = MkeyConfig { access: umr.access(), signature, crypto };
-    Ok((kind, Said::Configure { mkey: Box::new(mkey), config, entries }))
+    let request = Request::Configure(0, 0, OwnedLayout::List(entries));
+    Ok(Said { kind, request, configuration: Some((Box::new(mkey), config)) })
 }
 
 fn transfer_parts(transfer: &DataPath<'_>) -> Result<(Remote, Vec<Sge>), &'static str> {
@@ -266,7 +275,7 @@ impl Doorbell for Recorder {
 }
 
 /// Posts a chain with one doorbell at its place in a ring, and returns its bytes.
-fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(&str, Said, bool)>) -> Result<Vec<u8>, String> {
+fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(Said, bool)>) -> Result<Vec<u8>, String> {
     let text = |error: QueueError| error.to_string();
     let (mut ring, record) = (vec![Wqebb([PATTERN; 64]); queue.blocks], DoorbellRecord::new());
     let config = SendQueueConfig {
@@ -277,10 +286,10 @@ fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(&str, Said, bool)>) ->
     let recorder = Recorder(Vec::new());
     let mut ours = SendQueue::<_, MAX_BLOCKS>::new(config, &mut ring, &record, recorder).map_err(text)?;
     let mut batch = ours.batch();
-    for (id, (kind, said, is_signaled)) in (0..).zip(all) {
-        let request = batch.request(id);
-        let request = if is_signaled { request.signaled() } else { request };
-        post(said, request).map_err(|refused| format!("request {id}, {kind}: refused: {refused}"))?;
+    for (id, (said, signaled)) in (0..).zip(all) {
+        let kind = said.kind;
+        let begun = Flags { signaled, ..Flags::default() }.apply(batch.request(id));
+        post(said, begun).map_err(|refused| format!("request {id}, {kind}: refused: {refused}"))?;
     }
     drop(batch);
     queue.is_fenced = ours.next_fence() != 0;
@@ -305,17 +314,12 @@ fn posted(queue: &mut Queue, chain: &Chain<'_>, all: Vec<(&str, Said, bool)>) ->
     }
 }
 
-fn post(said: Said, request: SendRequest<'_, '_>) -> Result<(), String> {
-    match said {
-        Said::Configure { mut mkey, config, entries } => {
-            let prepared = PreparedConfig::new(mkey.kind(), &config).map_err(|error| error.to_string())?;
-            request.configure_mkey(&mut mkey, &prepared, &entries[..])
-        }
-        Said::SetPsv { psv, seed } => request.set_psv(psv, seed),
-        Said::Write { remote, sges } => request.rdma_write(remote, &sges[..]),
-        Said::Read { remote, sges } => request.rdma_read(remote, &sges),
-    }
-    .map_err(|error| error.to_string())
+fn post(said: Said, begun: SendRequest<'_, '_>) -> Result<(), PostError> {
+    let Said { mut request, configuration, .. } = said;
+    let Some((mut mkey, config)) = configuration else { return request.perform(begun, Objects::none()) };
+    let prepared = [PreparedConfig::new(mkey.kind(), &config)?];
+    let mkeys = std::slice::from_mut(&mut *mkey);
+    request.perform(begun, Objects { mkeys, windows: &mut [], prepared: &prepared })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::format::{Chain, Hex, Qp, WqeSpec};
+use crate::request::{Objects, Request};
 use crate::way::Way;
 use mlx5_mkey::queue::{BlueFlame, Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig};
 use mlx5_mkey::types::Qpn;
@@ -139,7 +140,7 @@ impl Register<'_> {
         let config = SendQueueConfig::new(Qpn::from_low_bits(1));
         let mut queue = SendQueue::<_, 1>::new(config, &mut ring, &record, self).expect("a ring of a block");
         let mut poster = Way::Request.open(&mut queue);
-        poster.request(0).nop().expect("a block is free");
+        Request::Nop.perform(poster.request(0), Objects::none()).expect("a block is free");
         poster.publish();
     }
 }

@@ -6,16 +6,17 @@ use super::format::{
 };
 use super::rules::{self, Asked, Refusal};
 use super::{Limits, Replay, Verdict};
+use crate::request::{Data, Flags, Objects, OwnedLayout, Request};
 use crate::way::Poster;
 use mlx5_mkey::mkey::{
     Access, BlockSignature, Crypto, Direction, Domain, ErrorCount, Escape, Guard, InterleavedEntry, Keytag,
-    KlmEntry, Layout, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes,
-    SignatureCapabilities, SignatureChange, SignatureFault, SignatureOrder, T10Dif, UmrForm, XtsEngine,
+    KlmEntry, Mkey, MkeyAttributes, MkeyConfig, Signature, SignatureAttributes, SignatureCapabilities,
+    SignatureChange, SignatureFault, SignatureOrder, T10Dif, UmrForm, XtsEngine,
 };
 use mlx5_mkey::queue::{Doorbell, DoorbellRecord, LastRequest, SendQueue, SendQueueConfig, SendRequest};
 use mlx5_mkey::types::{BlockSize, DekId, Key, PsvIndex, Qpn, Seed, Tweak};
 use mlx5_mkey::wire::{Wqebb, cqe::SignatureErrorCqe};
-use mlx5_mkey::wqe::{Payload, Remote, Sge};
+use mlx5_mkey::wqe::{Remote, Sge};
 
 /// Largest ring that is replayed, in blocks.
 const MAX_BLOCKS: usize = 4096;
@@ -389,55 +390,35 @@ struct OpenConfig {
     mkey: usize,
     setters_to_come: usize,
     access: Option<Access>,
-    layout: Option<OwnedLayout>,
+    layout: OwnedLayout,
     signature: SignatureChange,
     signature_set: bool,
     crypto: Option<Crypto>,
 }
 
-enum OwnedLayout {
-    List(Vec<KlmEntry>),
-    Interleaved(u32, Vec<InterleavedEntry>),
-}
-
-impl OwnedLayout {
-    fn as_layout(&self) -> Layout<'_> {
-        match self {
-            Self::List(entries) => Layout::List(entries),
-            Self::Interleaved(repeat, entries) => Layout::Interleaved { repeat: *repeat, entries },
-        }
-    }
-
-    /// Returns the bytes that it maps.
-    fn length(&self) -> u64 {
-        match self {
-            Self::List(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
-            Self::Interleaved(repeat, entries) => {
-                entries.iter().map(|entry| u64::from(entry.bytes)).sum::<u64>() * u64::from(*repeat)
-            }
-        }
-    }
-
-    /// Returns the lengths of the entries of a list, and the strides of those of an interleaved layout.
-    fn spans(&self) -> Vec<u32> {
-        let stride = |entry: &InterleavedEntry| u32::from(entry.bytes) + u32::from(entry.skip);
-        match self {
-            Self::List(entries) => entries.iter().map(|entry| entry.length).collect(),
-            Self::Interleaved(_, entries) => entries.iter().map(stride).collect(),
+/// Returns the bytes that a layout maps.
+fn mapped(layout: &OwnedLayout) -> Option<u64> {
+    match layout {
+        OwnedLayout::Unchanged => None,
+        OwnedLayout::List(entries) => Some(entries.iter().map(|entry| u64::from(entry.length)).sum()),
+        OwnedLayout::Interleaved(repeat, entries) => {
+            Some(entries.iter().map(|entry| u64::from(entry.bytes)).sum::<u64>() * u64::from(*repeat))
         }
     }
 }
 
-/// A data-path request whose payload is still to come.
-#[derive(Clone, Copy)]
-enum DataOp {
-    Send,
-    SendImm(u32),
-    SendInvalidate(Key),
-    RdmaWrite(Remote),
-    RdmaWriteImm(Remote, u32),
-    RdmaRead(Remote),
+/// Returns the lengths of the entries of a list, and the strides of those of an interleaved layout.
+fn spans(layout: &OwnedLayout) -> Vec<u32> {
+    let stride = |entry: &InterleavedEntry| u32::from(entry.bytes) + u32::from(entry.skip);
+    match layout {
+        OwnedLayout::Unchanged => Vec::new(),
+        OwnedLayout::List(entries) => entries.iter().map(|entry| entry.length).collect(),
+        OwnedLayout::Interleaved(_, entries) => entries.iter().map(stride).collect(),
+    }
 }
+
+/// The data of a request whose setter is still to come.
+const NO_DATA: Data = Data::Sges(Vec::new());
 
 #[derive(Clone)]
 struct Wr {
@@ -461,7 +442,8 @@ struct Driver<'d> {
     configured: usize,
     wr: Option<Wr>,
     open: Option<OpenConfig>,
-    data: Option<DataOp>,
+    /// A request whose data is still to come.
+    data: Option<Request>,
 }
 
 type Step = Result<(), Refusal>;
@@ -595,20 +577,21 @@ impl Driver<'_> {
                 self.set_access(out, access)?;
                 self.set_layout(out, interleaved(*repeat_count, entries))
             }
-            Op::Send => self.begin(DataOp::Send),
-            Op::SendImm { imm } => self.begin(DataOp::SendImm(*imm)),
-            Op::SendInv { rkey } => self.begin(DataOp::SendInvalidate(Key::from_raw(*rkey))),
-            Op::RdmaWrite { rkey, raddr } => self.begin(DataOp::RdmaWrite(remote(*rkey, raddr.0))),
+            Op::Send => self.begin(Request::Send(NO_DATA)),
+            Op::SendImm { imm } => self.begin(Request::SendImm(*imm, NO_DATA)),
+            Op::SendInv { rkey } => self.begin(Request::SendInvalidate(Key::from_raw(*rkey), NO_DATA)),
+            Op::RdmaWrite { rkey, raddr } => self.begin(Request::Write(remote(*rkey, raddr.0), NO_DATA)),
             Op::RdmaWriteImm { rkey, raddr, imm } => {
-                self.begin(DataOp::RdmaWriteImm(remote(*rkey, raddr.0), *imm))
+                self.begin(Request::WriteImm(remote(*rkey, raddr.0), *imm, NO_DATA))
             }
-            Op::RdmaRead { rkey, raddr } => self.begin(DataOp::RdmaRead(remote(*rkey, raddr.0))),
+            Op::RdmaRead { rkey, raddr } => self.begin(Request::Read(remote(*rkey, raddr.0), Vec::new())),
             Op::LocalInv { rkey } => {
-                self.request(out)?.invalidate(Key::from_raw(*rkey)).map_err(Refusal::Post)
+                let mut request = Request::Invalidate(Key::from_raw(*rkey));
+                request.perform(self.request(out)?, Objects::none()).map_err(Refusal::Post)
             }
-            Op::SetSge(sge) => self.post_data(out, &sge_list(std::slice::from_ref(sge))),
-            Op::SetSgeList { sges } => self.post_data(out, &sge_list(sges)),
-            Op::SetInline { data } => self.post_payload(out, Payload::Inline(&data.0)),
+            Op::SetSge(sge) => self.post_data(out, Data::Sges(sge_list(std::slice::from_ref(sge)))),
+            Op::SetSgeList { sges } => self.post_data(out, Data::Sges(sge_list(sges))),
+            Op::SetInline { data } => self.post_data(out, Data::Inline(data.0.clone())),
             Op::SigErrorCqe { mkey } => self.record_error(*mkey),
             Op::SetLkey { mkey, lkey } => self.set_key(*mkey, *lkey),
             Op::PostSend { opcode, wr_id, send_flags, sges, rkey, raddr, imm, inv_rkey } => {
@@ -617,18 +600,19 @@ impl Driver<'_> {
                 let remote = remote(key, raddr.unwrap_or_default().0);
                 let imm = imm.unwrap_or_default();
                 self.begin(match opcode.as_str() {
-                    "send" => DataOp::Send,
-                    "send_imm" => DataOp::SendImm(imm),
-                    "send_inv" => DataOp::SendInvalidate(Key::from_raw(key)),
-                    "rdma_write" => DataOp::RdmaWrite(remote),
-                    "rdma_write_imm" => DataOp::RdmaWriteImm(remote, imm),
-                    "rdma_read" => DataOp::RdmaRead(remote),
+                    "send" => Request::Send(NO_DATA),
+                    "send_imm" => Request::SendImm(imm, NO_DATA),
+                    "send_inv" => Request::SendInvalidate(Key::from_raw(key), NO_DATA),
+                    "rdma_write" => Request::Write(remote, NO_DATA),
+                    "rdma_write_imm" => Request::WriteImm(remote, imm, NO_DATA),
+                    "rdma_read" => Request::Read(remote, Vec::new()),
                     "local_inv" => {
-                        return self.request(out)?.invalidate(Key::from_raw(key)).map_err(Refusal::Post);
+                        let mut request = Request::Invalidate(Key::from_raw(key));
+                        return request.perform(self.request(out)?, Objects::none()).map_err(Refusal::Post);
                     }
                     _ => return inexpressible("legacy opcode"),
                 })?;
-                self.post_data(out, &sge_list(sges))
+                self.post_data(out, Data::Sges(sge_list(sges)))
             }
             Op::Start | Op::Complete | Op::Cancel { .. } => inexpressible("chain within a chain"),
         }
@@ -643,17 +627,9 @@ impl Driver<'_> {
             return inexpressible(rules::UNFINISHED);
         }
         let Some(wr) = &self.wr else { return inexpressible("request without flags") };
-        let mut request = out.request(wr.id);
-        if wr.has("fence") {
-            request = request.fenced();
-        }
-        if wr.has("signaled") {
-            request = request.signaled();
-        }
-        if wr.has("solicited") {
-            request = request.solicited();
-        }
-        Ok(request)
+        let (fenced, signaled) = (wr.has("fence"), wr.has("signaled"));
+        let flags = Flags { fenced, signaled, solicited: wr.has("solicited") };
+        Ok(flags.apply(out.request(wr.id)))
     }
 
     fn open_config(&mut self, out: &mut Out<'_, '_, '_>, mkey: usize, setters: usize, reset: bool) -> Step {
@@ -667,7 +643,7 @@ impl Driver<'_> {
             mkey,
             setters_to_come: setters,
             access: None,
-            layout: None,
+            layout: OwnedLayout::Unchanged,
             signature: if reset { SignatureChange::Reset } else { SignatureChange::Keep },
             signature_set: false,
             crypto: None,
@@ -696,13 +672,15 @@ impl Driver<'_> {
     fn set_layout(&mut self, out: &mut Out<'_, '_, '_>, layout: Result<OwnedLayout, Refusal>) -> Step {
         self.setter(out, |open| {
             match &open.layout {
-                Some(OwnedLayout::List(entries)) if entries.is_empty() => {
+                OwnedLayout::List(entries) if entries.is_empty() => {
                     return inexpressible(rules::SECOND_LAYOUT);
                 }
-                Some(_) => return inexpressible("second layout setter"),
-                None => {}
+                OwnedLayout::List(_) | OwnedLayout::Interleaved(..) => {
+                    return inexpressible("second layout setter");
+                }
+                OwnedLayout::Unchanged => {}
             }
-            open.layout = Some(layout?);
+            open.layout = layout?;
             Ok(())
         })
     }
@@ -716,23 +694,24 @@ impl Driver<'_> {
         let config = MkeyConfig { access: open.access, signature: open.signature, crypto: open.crypto };
         let before = mkey.clone();
         let max_entries = self.max_entries(open.mkey)?;
-        let layout = open.layout.as_ref().map_or(Layout::Unchanged, OwnedLayout::as_layout);
         let request = self.request(out)?;
         let prepared = self.how.way.prepare(mkey.kind(), &config).map_err(Refusal::Config)?;
-        let result = request.configure_mkey(&mut mkey, &prepared, layout);
-        if result.is_err() {
-            assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
-        }
-        self.configured += usize::from(result.is_ok());
         let asked = Asked {
-            entries: open.layout.as_ref().map(OwnedLayout::spans).unwrap_or_default(),
+            entries: spans(&open.layout),
             // As many as the reference has room for, which forgets the header.
-            interleaved_to_the_brim: matches!(&open.layout, Some(OwnedLayout::Interleaved(_, entries)) if entries.len() == max_entries),
-            length: open.layout.as_ref().map_or(before.length(), OwnedLayout::length),
+            interleaved_to_the_brim: matches!(&open.layout, OwnedLayout::Interleaved(_, entries) if entries.len() == max_entries),
+            length: mapped(&open.layout).unwrap_or(before.length()),
             signature_kept: open.signature == SignatureChange::Keep,
             crypto_kept: open.crypto.is_none(),
             bsf_in_force: before.signature().is_some() || before.crypto().is_some(),
         };
+        let objects =
+            Objects { mkeys: std::slice::from_mut(&mut mkey), windows: &mut [], prepared: &[prepared] };
+        let result = Request::Configure(0, 0, open.layout).perform(request, objects);
+        if result.is_err() {
+            assert_eq!(mkey, before, "a refused configuration must leave the mkey as it was");
+        }
+        self.configured += usize::from(result.is_ok());
         self.mkeys[open.mkey] = mkey;
         result.map_err(|error| Refusal::Configure { error, asked })
     }
@@ -743,39 +722,35 @@ impl Driver<'_> {
         Ok(self.octowords.min(*max))
     }
 
-    fn begin(&mut self, op: DataOp) -> Step {
+    fn begin(&mut self, request: Request) -> Step {
         if self.open.is_some() {
             return inexpressible(rules::UNFINISHED);
         }
-        self.data = Some(op);
+        self.data = Some(request);
         Ok(())
     }
 
-    fn post_data(&mut self, out: &mut Out<'_, '_, '_>, sges: &[Sge]) -> Step {
-        self.post_payload(out, Payload::Sges(sges))
-    }
-
-    fn post_payload(&mut self, out: &mut Out<'_, '_, '_>, payload: Payload<'_>) -> Step {
-        let Some(op) = self.data.take() else { return inexpressible("payload without a request") };
-        let request = self.request(out)?;
-        match op {
-            DataOp::Send => request.send(payload),
-            DataOp::SendImm(imm) => request.send_imm(imm, payload),
-            DataOp::SendInvalidate(key) => request.send_invalidate(key, payload),
-            DataOp::RdmaWrite(remote) => request.rdma_write(remote, payload),
-            DataOp::RdmaWriteImm(remote, imm) => request.rdma_write_imm(remote, imm, payload),
-            DataOp::RdmaRead(remote) => match payload {
-                Payload::Sges(sges) => request.rdma_read(remote, sges),
-                Payload::Inline(_) => return inexpressible(rules::INLINE_READ),
-            },
+    fn post_data(&mut self, out: &mut Out<'_, '_, '_>, data: Data) -> Step {
+        let Some(mut request) = self.data.take() else { return inexpressible("payload without a request") };
+        let begun = self.request(out)?;
+        let lengths = match &data {
+            Data::Sges(sges) => sges.iter().map(|sge| sge.length).collect(),
+            Data::Inline(_) => Vec::new(),
+        };
+        match (&mut request, data) {
+            (Request::Read(_, sges), Data::Sges(given)) => *sges = given,
+            (Request::Read(..), Data::Inline(_)) => return inexpressible(rules::INLINE_READ),
+            (
+                Request::Send(data)
+                | Request::SendImm(_, data)
+                | Request::SendInvalidate(_, data)
+                | Request::Write(_, data)
+                | Request::WriteImm(_, _, data),
+                given,
+            ) => *data = given,
+            (other, _) => unreachable!("{other:?} has no data"),
         }
-        .map_err(|error| {
-            let lengths = match payload {
-                Payload::Sges(sges) => sges.iter().map(|sge| sge.length).collect(),
-                Payload::Inline(_) => Vec::new(),
-            };
-            Refusal::Transfer { error, lengths }
-        })
+        request.perform(begun, Objects::none()).map_err(|error| Refusal::Transfer { error, lengths })
     }
 }
 

@@ -171,11 +171,15 @@ impl Installed {
     /// # Errors
     /// What nm said, in a sentence.
     pub(super) fn exports(&self) -> Result<Vec<String>, String> {
-        let library = self.folder.join("lib").join(SHARED);
-        let listed =
-            run::answer(program("nm", &["--dynamic", "--defined-only", &library.to_string_lossy()]))?;
-        Ok(listed.lines().filter_map(|line| line.rsplit(' ').next()).map(str::to_owned).collect())
+        symbols(&self.folder.join("lib").join(SHARED), "--defined-only")
     }
+}
+
+/// Returns the names in the dynamic symbol table of a file, without versions: those that are defined, or those that are not.
+pub(super) fn symbols(file: &Path, which: &str) -> Result<Vec<String>, String> {
+    let listed = run::answer(program("nm", &["--dynamic", which, &file.to_string_lossy()]))?;
+    let names = listed.lines().filter_map(|line| line.rsplit(' ').next()?.split('@').next());
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// Its folder may be moved: paths count from the file.

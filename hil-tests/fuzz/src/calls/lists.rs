@@ -2,6 +2,7 @@
 
 use crate::input::Input;
 use crate::values;
+use hil_scenarios::request::{Entries, OwnedList};
 use mlx5_mkey::error::ConfigError;
 use mlx5_mkey::inspect::{Body, LayoutView, Umr, WorkRequest};
 use mlx5_mkey::mkey::{KlmEntry, KsmEntry, MkeyAttributes, MkeyKind, RegisteredList};
@@ -11,25 +12,30 @@ use mlx5_mkey::wire::Wqebb;
 /// Bytes of a UMR before its entries: control segments and mkey context.
 const HEAD: usize = 128;
 
-/// The entries of a list.
-#[derive(Clone, Debug)]
-enum Entries {
-    Klm(Vec<KlmEntry>),
-    Ksm(KsmEntrySize, Vec<KsmEntry>),
-}
-
-/// A list that owns its memory.
-#[derive(Clone, Debug)]
-pub(super) struct OwnList {
-    entries: Entries,
-    address: u64,
-    key: Key,
-    memory: Vec<Wqebb>,
-}
-
-impl OwnList {
+/// A list in registered memory, and what is known of it.
+pub(super) trait ListModel {
     /// A list, mostly of entries as this kind of mkey takes them, and mostly of whole blocks.
-    pub(super) fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self {
+    fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self;
+
+    /// Why the entries cannot be written, if they cannot.
+    fn wrong(&self) -> Option<ConfigError>;
+
+    fn count(&self) -> u32;
+
+    /// How many bytes it maps.
+    fn bytes(&self) -> u64;
+
+    fn entry_size(&self) -> Option<KsmEntrySize>;
+
+    /// The entries stand in memory, padded with zeros to whole blocks, and a request says where.
+    fn verify(&self, umr: &Umr<'_>);
+
+    /// Reads a request with the BSFs that stand behind the list as if they stood in the request.
+    fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>));
+}
+
+impl ListModel for OwnedList {
+    fn choose(input: &mut Input<'_>, kind: &MkeyKind) -> Self {
         let count = match input.below(8) {
             0 => input.below(300),
             1 => input.pick(&[0, 3, 64]),
@@ -62,19 +68,6 @@ impl OwnList {
         Self { entries, address: address - past, key, memory }
     }
 
-    /// Calls something with the list.
-    pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut RegisteredList<'_>) -> T) -> T {
-        let wrong = self.wrong();
-        let mut list = RegisteredList::new(&mut self.memory, self.address, self.key).expect("it is aligned");
-        let written = match &self.entries {
-            Entries::Klm(entries) => list.write(entries),
-            Entries::Ksm(size, entries) => list.write_ksm(*size, entries),
-        };
-        assert_eq!(written.err(), wrong);
-        call(&mut list)
-    }
-
-    /// Why the entries cannot be written, if they cannot: the list then has none.
     fn wrong(&self) -> Option<ConfigError> {
         let Entries::Klm(entries) = &self.entries else { return None };
         let mut lengths = (0..).zip(entries).map(|(index, entry)| (index, entry.length));
@@ -82,32 +75,28 @@ impl OwnList {
         Some(ConfigError::EntryLength { index, length })
     }
 
-    pub(super) fn count(&self) -> u32 {
+    fn count(&self) -> u32 {
         match &self.entries {
-            _ if self.wrong().is_some() => 0,
             Entries::Klm(entries) => entries.len() as u32,
             Entries::Ksm(_, entries) => entries.len() as u32,
         }
     }
 
-    /// How many bytes it maps.
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         match &self.entries {
-            _ if self.wrong().is_some() => 0,
             Entries::Klm(entries) => entries.iter().map(|entry| u64::from(entry.length)).sum(),
             Entries::Ksm(size, entries) => u64::from(size.bytes()) * entries.len() as u64,
         }
     }
 
-    pub(super) const fn entry_size(&self) -> Option<KsmEntrySize> {
+    fn entry_size(&self) -> Option<KsmEntrySize> {
         match &self.entries {
             Entries::Klm(_) => None,
             Entries::Ksm(size, _) => Some(*size),
         }
     }
 
-    /// The entries stand in memory, padded with zeros to whole blocks, and a request says where.
-    pub(super) fn verify(&self, umr: &Umr<'_>) {
+    fn verify(&self, umr: &Umr<'_>) {
         let wire = |address: u64, length: u32, key: Key| {
             let mut bytes = [0; 16];
             bytes[..4].copy_from_slice(&length.to_be_bytes());
@@ -132,8 +121,7 @@ impl OwnList {
         assert_eq!(said, (self.address, self.key.get(), octowords as u32 * 16));
     }
 
-    /// Reads a request with the BSFs that stand behind the list as if they stood in the request.
-    pub(super) fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
+    fn with_bsfs(&self, request: &[u8], bsfs: usize, read: impl FnOnce(Umr<'_>)) {
         let mut inline = request[..HEAD].to_vec();
         inline[7] = (8 + 4 * bsfs) as u8;
         // It is inline, and has no entries.

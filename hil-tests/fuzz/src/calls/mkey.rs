@@ -1,8 +1,8 @@
 //! What an mkey must know of itself, and which configurations it takes: the rules as the manual pages have them, in the plainest way.
 
-use super::lists::{self, OwnList};
+use super::lists::{self, ListModel};
 use crate::input::Input;
-use crate::values::OwnLayout;
+use hil_scenarios::request::{OwnedLayout, OwnedList};
 use mlx5_mkey::error::{CheckError, ConfigError, ConfigPart};
 use mlx5_mkey::mkey::{
     BlockSignature, Crypto, ErrorCount, Keytag, KlmEntry, Mkey, MkeyAttributes, MkeyConfig, MkeyKind,
@@ -43,8 +43,8 @@ pub(super) enum Form {
 /// What a configuration lays over memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted<'a> {
-    InRequest(&'a OwnLayout),
-    Registered(&'a OwnList),
+    InRequest(&'a OwnedLayout),
+    Registered(&'a OwnedList),
 }
 
 /// What a configuration writes, and what holds then.
@@ -249,7 +249,7 @@ impl MkeyModel {
     }
 
     /// Returns how many entries there are when a list is appended to.
-    pub(super) fn append(&self, list: &OwnList) -> Result<u32, ConfigError> {
+    pub(super) fn append(&self, list: &OwnedList) -> Result<u32, ConfigError> {
         let kind = self.kind();
         if kind.signature.is_some() || kind.crypto.is_some() {
             return Err(ConfigError::AppendWithBsf);
@@ -262,7 +262,7 @@ impl MkeyModel {
     }
 
     /// A list was appended to.
-    pub(super) fn appended(&mut self, first: u32, list: &OwnList) {
+    pub(super) fn appended(&mut self, first: u32, list: &OwnedList) {
         self.length += list.bytes();
         self.form = Form::Registered(first + list.count());
     }
@@ -275,7 +275,7 @@ impl MkeyModel {
         wanted: Wanted<'_>,
         max_inline_data: u32,
     ) -> Result<Change, ConfigError> {
-        let (kind, nothing) = (self.kind(), OwnLayout::List(Vec::new()));
+        let (kind, nothing) = (self.kind(), OwnedLayout::List(Vec::new()));
         let (layout, list) = match wanted {
             Wanted::InRequest(layout) => (layout, None),
             // There is nothing to point at.
@@ -285,7 +285,7 @@ impl MkeyModel {
         if *prepared_for != kind {
             return Err(ConfigError::OtherKind);
         }
-        if kind.entry_size.is_some() && !layout.is_empty() {
+        if kind.entry_size.is_some() && !matches!(layout, OwnedLayout::Unchanged) && *layout != nothing {
             return Err(ConfigError::OtherEntries { layout: None, mkey: kind.entry_size });
         }
         if self.key.tag() != 0 && !self.attributes.tag_update {
@@ -319,9 +319,9 @@ impl MkeyModel {
             (None, layout) => {
                 let blocks = 2 + fits(&kind, layout, bsfs, max_inline_data)? + bsfs;
                 let form = match layout {
-                    OwnLayout::Unchanged => None,
-                    OwnLayout::List(_) => Some(Form::List),
-                    OwnLayout::Interleaved(..) => Some(Form::Interleaved),
+                    OwnedLayout::Unchanged => None,
+                    OwnedLayout::List(_) => Some(Form::List),
+                    OwnedLayout::Interleaved(..) => Some(Form::Interleaved),
                 };
                 (blocks, mapped(layout)?.unwrap_or(self.length), form)
             }
@@ -340,12 +340,12 @@ impl MkeyModel {
     }
 
     /// What has to be given, since the device's state is not known.
-    fn missing(&self, config: &MkeyConfig, layout: &OwnLayout) -> Option<ConfigPart> {
+    fn missing(&self, config: &MkeyConfig, layout: &OwnedLayout) -> Option<ConfigPart> {
         let kind = self.kind();
         match () {
             () if self.known => None,
             () if config.access.is_none() => Some(ConfigPart::Access),
-            () if matches!(layout, OwnLayout::Unchanged) => Some(ConfigPart::Layout),
+            () if matches!(layout, OwnedLayout::Unchanged) => Some(ConfigPart::Layout),
             () if kind.signature.is_some() && config.signature == SignatureChange::Keep => {
                 Some(ConfigPart::Signature)
             }
@@ -375,11 +375,11 @@ impl MkeyModel {
 }
 
 /// Returns the blocks of a layout that has room in the mkey and, with the BSFs, in a request.
-fn fits(kind: &MkeyKind, layout: &OwnLayout, bsfs: u32, max_inline_data: u32) -> Result<u32, ConfigError> {
+fn fits(kind: &MkeyKind, layout: &OwnedLayout, bsfs: u32, max_inline_data: u32) -> Result<u32, ConfigError> {
     let (entries, header) = match layout {
-        OwnLayout::Unchanged => (0, 0),
-        OwnLayout::List(entries) => (entries.len() as u32, 0),
-        OwnLayout::Interleaved(_, entries) => (entries.len() as u32, 1),
+        OwnedLayout::Unchanged => (0, 0),
+        OwnedLayout::List(entries) => (entries.len() as u32, 0),
+        OwnedLayout::Interleaved(_, entries) => (entries.len() as u32, 1),
     };
     let in_request = (max_inline_data + 4) / 16;
     let most = in_request.min(kind.max_entries);
@@ -395,10 +395,10 @@ fn fits(kind: &MkeyKind, layout: &OwnLayout, bsfs: u32, max_inline_data: u32) ->
 }
 
 /// Returns how many bytes a layout maps, if there is one.
-fn mapped(layout: &OwnLayout) -> Result<Option<u64>, ConfigError> {
+fn mapped(layout: &OwnedLayout) -> Result<Option<u64>, ConfigError> {
     match layout {
-        OwnLayout::Unchanged => Ok(None),
-        OwnLayout::List(entries) => {
+        OwnedLayout::Unchanged => Ok(None),
+        OwnedLayout::List(entries) => {
             let wrong = |length: u32| length == 0 || length > KlmEntry::MAX_BYTES;
             if let Some(index) = entries.iter().position(|entry| wrong(entry.length)) {
                 let length = entries[index].length;
@@ -406,7 +406,7 @@ fn mapped(layout: &OwnLayout) -> Result<Option<u64>, ConfigError> {
             }
             Ok(Some(entries.iter().map(|entry| u64::from(entry.length)).sum()))
         }
-        OwnLayout::Interleaved(repeat, entries) => {
+        OwnedLayout::Interleaved(repeat, entries) => {
             for (index, entry) in entries.iter().enumerate() {
                 let stride = u32::from(entry.bytes) + u32::from(entry.skip);
                 if stride > 0xffff {

@@ -44,11 +44,10 @@ impl Doorbell for Bell {
     }
 }
 
-/// A configuration, and what it was prepared for.
+/// A configuration, and the kind that it was prepared for.
 struct Prepared {
     kind: MkeyKind,
     config: MkeyConfig,
-    value: PreparedConfig,
 }
 
 /// The queues and what is known of them.
@@ -62,7 +61,9 @@ struct World<'m, const N: usize> {
     fence: bool,
     mkeys: Vec<Mkey>,
     known: Vec<MkeyModel>,
-    prepared: Vec<Prepared>,
+    /// The prepared configurations, and what is known of each.
+    prepared: Vec<PreparedConfig>,
+    known_prepared: Vec<Prepared>,
     windows: Vec<MemoryWindow>,
     known_windows: Vec<WindowModel>,
     /// All calls are made. In a corpus there are inputs from before there were some of them, which mean what they did.
@@ -135,6 +136,7 @@ fn sequence<const N: usize>(input: &mut Input<'_>, all: bool) {
         mkeys: attributes.iter().map(|attributes| Mkey::new(*attributes)).collect(),
         known: attributes.into_iter().map(MkeyModel::new).collect(),
         prepared: Vec::new(),
+        known_prepared: Vec::new(),
         windows: windows.map(MemoryWindow::new).into(),
         known_windows: windows.map(WindowModel::new).into(),
         all,
@@ -225,7 +227,8 @@ impl<const N: usize> World<'_, N> {
         assert_eq!(value.is_ok(), mkey::can_be_prepared(&kind, &config), "{kind:?} {config:?} {value:?}");
         if let Ok(value) = value {
             assert_eq!(*value.config(), config);
-            self.prepared.push(Prepared { kind, config, value });
+            self.prepared.push(value);
+            self.known_prepared.push(Prepared { kind, config });
         }
     }
 
@@ -234,7 +237,8 @@ impl<const N: usize> World<'_, N> {
         for mkey in &self.mkeys {
             let config = MkeyConfig { access: Some(Access::REMOTE_READ), ..MkeyConfig::UNCHANGED };
             let (kind, value) = (mkey.kind(), PreparedConfig::new(mkey.kind(), &config));
-            self.prepared.push(Prepared { kind, config, value: value.expect("any mkey has rights") });
+            self.prepared.push(value.expect("any mkey has rights"));
+            self.known_prepared.push(Prepared { kind, config });
         }
     }
 
@@ -242,7 +246,7 @@ impl<const N: usize> World<'_, N> {
     fn change_prepared(&mut self, input: &mut Input<'_>) {
         let count = self.prepared.len() as u32;
         let Some(at) = count.checked_sub(1).map(|_| input.below(count) as usize) else { return };
-        let Prepared { kind, config, value } = &mut self.prepared[at];
+        let (Prepared { kind, config }, value) = (&mut self.known_prepared[at], &mut self.prepared[at]);
         mkey::change(input, config, value);
         assert_eq!(value.config(), config);
         assert_eq!(PreparedConfig::new(*kind, config), Ok(*value), "as if it were prepared anew");

@@ -1,0 +1,233 @@
+//! Work requests as owned values, and the one function that posts them.
+//!
+//! The recorded vectors, the differential test, SPDK's recording and fuzzing all describe their requests with [`Request`] and post
+//! them through [`Request::perform`]. Each of them judges by its own means whether the library wrote the right bytes.
+
+use alloc::vec::Vec;
+use mlx5_mkey::error::{ConfigError, PostError};
+use mlx5_mkey::mkey::{
+    Access, InterleavedEntry, KlmEntry, KsmEntry, Layout, MemoryWindow, Mkey, RegisteredList,
+};
+use mlx5_mkey::queue::SendRequest;
+use mlx5_mkey::types::{Key, KsmEntrySize, PsvIndex, Seed};
+use mlx5_mkey::wire::Wqebb;
+use mlx5_mkey::wqe::{Local, Payload, PreparedConfig, Remote, Sge};
+
+/// The flags of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The request waits until the requests before it are complete.
+    pub fenced: bool,
+    /// The request has a completion of its own.
+    pub signaled: bool,
+    /// The completion at the responder is solicited.
+    pub solicited: bool,
+}
+
+impl Flags {
+    /// Gives a request that was begun these flags.
+    pub const fn apply<'q, 'r>(self, mut request: SendRequest<'q, 'r>) -> SendRequest<'q, 'r> {
+        if self.fenced {
+            request = request.fenced();
+        }
+        if self.signaled {
+            request = request.signaled();
+        }
+        if self.solicited {
+            request = request.solicited();
+        }
+        request
+    }
+}
+
+/// The data of a request that sends or writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Data segments.
+    Sges(Vec<Sge>),
+    /// Bytes that stand in the request.
+    Inline(Vec<u8>),
+}
+
+impl Data {
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Self::Sges(sges) => Payload::Sges(sges),
+            Self::Inline(bytes) => Payload::Inline(bytes),
+        }
+    }
+}
+
+/// A layout that owns its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedLayout {
+    /// The mkey keeps its layout.
+    Unchanged,
+    /// A list of KLM entries.
+    List(Vec<KlmEntry>),
+    /// Cycles, and the entries of each.
+    Interleaved(u32, Vec<InterleavedEntry>),
+}
+
+impl OwnedLayout {
+    /// Returns the layout as the library takes it.
+    pub fn as_layout(&self) -> Layout<'_> {
+        match self {
+            Self::Unchanged => Layout::Unchanged,
+            Self::List(entries) => Layout::List(entries),
+            Self::Interleaved(repeat, entries) => Layout::Interleaved { repeat: *repeat, entries },
+        }
+    }
+}
+
+/// The entries of a list in registered memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// Entries of any lengths.
+    Klm(Vec<KlmEntry>),
+    /// Entries of one length.
+    Ksm(KsmEntrySize, Vec<KsmEntry>),
+}
+
+/// A list in registered memory that owns entries and memory.
+#[derive(Clone, Debug)]
+pub struct OwnedList {
+    /// The entries, which are written when the request is performed.
+    pub entries: Entries,
+    /// The address of the memory for the device.
+    pub address: u64,
+    /// The key of the memory.
+    pub key: Key,
+    /// The memory: as many blocks as [`RegisteredList::blocks_for`] says.
+    pub memory: Vec<Wqebb>,
+}
+
+impl OwnedList {
+    /// Writes the entries to the memory.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the library refuses the address or an entry.
+    pub fn write(&mut self) -> Result<RegisteredList<'_>, ConfigError> {
+        let mut list = RegisteredList::new(&mut self.memory, self.address, self.key)?;
+        match &self.entries {
+            Entries::Klm(entries) => list.write(entries)?,
+            Entries::Ksm(size, entries) => list.write_ksm(*size, entries)?,
+        }
+        Ok(list)
+    }
+}
+
+/// A work request. Mkeys, windows and prepared configurations are named by their number in [`Objects`].
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// NOP.
+    Nop,
+    /// SEND.
+    Send(Data),
+    /// SEND with immediate data.
+    SendImm(u32, Data),
+    /// SEND that invalidates a key of the peer.
+    SendInvalidate(Key, Data),
+    /// RDMA WRITE.
+    Write(Remote, Data),
+    /// RDMA WRITE with immediate data.
+    WriteImm(Remote, u32, Data),
+    /// RDMA READ.
+    Read(Remote, Vec<Sge>),
+    /// Compare and swap: the value compared, the new value.
+    CompareSwap(Remote, u64, u64, Sge),
+    /// Fetch and add.
+    FetchAdd(Remote, u64, Sge),
+    /// A copy in local memory: target, source, bytes.
+    Memcpy(Local, Local, u32),
+    /// A work request in bytes.
+    Raw(Vec<u8>),
+    /// LOCAL_INV of any key.
+    Invalidate(Key),
+    /// LOCAL_INV of an mkey.
+    InvalidateMkey(usize),
+    /// LOCAL_INV of a memory window.
+    InvalidateWindow(usize),
+    /// Binds a memory window to a range, with rights; its space begins at the last number.
+    BindWindow(usize, KlmEntry, Access, u64),
+    /// SET_PSV.
+    SetPsv(PsvIndex, Seed),
+    /// Configures an mkey by a prepared configuration.
+    Configure(usize, usize, OwnedLayout),
+    /// Configures an mkey by a prepared configuration; the list stands in registered memory.
+    ConfigureByPointer(usize, usize, OwnedList),
+    /// Replaces entries of an mkey from a number on.
+    Replace(usize, u32, Vec<KlmEntry>),
+    /// Replaces entries of an mkey from a number on; the list stands in registered memory.
+    ReplaceByPointer(usize, u32, OwnedList),
+    /// Appends entries to an mkey; the list stands in registered memory.
+    AppendByPointer(usize, OwnedList),
+}
+
+/// The objects that requests name.
+#[derive(Debug)]
+pub struct Objects<'o> {
+    /// Mkeys.
+    pub mkeys: &'o mut [Mkey],
+    /// Memory windows.
+    pub windows: &'o mut [MemoryWindow],
+    /// Prepared configurations.
+    pub prepared: &'o [PreparedConfig],
+}
+
+impl Objects<'_> {
+    /// No objects: for a request that names none.
+    pub const fn none() -> Self {
+        Self { mkeys: &mut [], windows: &mut [], prepared: &[] }
+    }
+}
+
+impl Request {
+    /// Posts this as the request that was begun.
+    ///
+    /// # Errors
+    /// [`PostError`]: the library refuses the request, or a list.
+    ///
+    /// # Panics
+    /// `objects` lacks an object that the request names.
+    pub fn perform(&mut self, request: SendRequest<'_, '_>, objects: Objects<'_>) -> Result<(), PostError> {
+        let Objects { mkeys, windows, prepared } = objects;
+        match self {
+            Self::Nop => request.nop(),
+            Self::Send(data) => request.send(data.payload()),
+            Self::SendImm(imm, data) => request.send_imm(*imm, data.payload()),
+            Self::SendInvalidate(key, data) => request.send_invalidate(*key, data.payload()),
+            Self::Write(remote, data) => request.rdma_write(*remote, data.payload()),
+            Self::WriteImm(remote, imm, data) => request.rdma_write_imm(*remote, *imm, data.payload()),
+            Self::Read(remote, sges) => request.rdma_read(*remote, sges),
+            Self::CompareSwap(remote, compare, swap, sge) => {
+                request.compare_swap(*remote, *compare, *swap, sge)
+            }
+            Self::FetchAdd(remote, add, sge) => request.fetch_add(*remote, *add, sge),
+            Self::Memcpy(to, from, bytes) => request.memcpy(*to, *from, *bytes),
+            Self::Raw(bytes) => request.raw(bytes),
+            Self::Invalidate(key) => request.invalidate(*key),
+            Self::InvalidateMkey(mkey) => request.invalidate_mkey(&mut mkeys[*mkey]),
+            Self::InvalidateWindow(window) => request.invalidate_window(&mut windows[*window]),
+            Self::BindWindow(window, range, access, start) => {
+                request.bind_window(&mut windows[*window], *range, *access, *start)
+            }
+            Self::SetPsv(psv, seed) => request.set_psv(*psv, *seed),
+            Self::Configure(mkey, with, layout) => {
+                request.configure_mkey(&mut mkeys[*mkey], &prepared[*with], layout.as_layout())
+            }
+            Self::ConfigureByPointer(mkey, with, list) => {
+                request.configure_mkey_by_pointer(&mut mkeys[*mkey], &prepared[*with], &mut list.write()?)
+            }
+            Self::Replace(mkey, first, entries) => {
+                request.replace_entries(&mut mkeys[*mkey], *first, entries)
+            }
+            Self::ReplaceByPointer(mkey, first, list) => {
+                request.replace_entries_by_pointer(&mut mkeys[*mkey], *first, &list.write()?)
+            }
+            Self::AppendByPointer(mkey, list) => {
+                request.append_entries_by_pointer(&mut mkeys[*mkey], &list.write()?)
+            }
+        }
+    }
+}
