@@ -13,12 +13,10 @@ use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::command::{Opcode, Status};
 use mlx5_mkey::wire::prm::command_queue::DeliveryStatus;
 use mlx5_softdev::DeviceProfile;
+#[cfg(target_os = "linux")]
+use mlx5_testing::secrets;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-#[cfg(target_os = "linux")]
-#[path = "../emulator/verbs/tests/devx/secrets/scan.rs"]
-mod scan;
 
 /// Counts what is waited.
 #[derive(Clone, Default)]
@@ -510,15 +508,15 @@ fn m66_a_key_leaves_nothing_on_the_stack() {
 #[cfg(target_os = "linux")]
 #[test]
 fn m66_a_key_leaves_nothing_in_the_software_device() {
-    let mut scan = scan::Scan::new();
+    let mut scan = secrets::Scan::open();
     let mut rig = Rig::new();
     let mut queue = rig.queue();
     let mut pages = PageRange::new(rig.bare.borrow_mut().pages(200), 200).unwrap();
     queue.start(&mut pages, &mut rig.clock).unwrap();
     let pd = queue.execute(&AllocPd, &mut rig.clock).unwrap();
     let mut key = Box::new([0; 64]);
-    scan::fill(&mut key[..]);
-    let needles = scan::Needle::of(&key[..]);
+    secrets::fill(&mut key[..]);
+    let needles = secrets::Needle::of(&key[..]);
     assert!(!scan.find(&needles).is_empty(), "what is there is found");
     let load = |pd: Pdn| {
         let key = DekKey::Plain256 { key: XtsKey::new(&key).unwrap(), keytag: None };

@@ -1,9 +1,6 @@
 //! `cargo xtask fuzz`: has libFuzzer call the targets of `hil-tests/fuzz`, and says how often and what was reached.
 
 mod coverage;
-#[path = "../../hil-tests/fuzz/src/targets.rs"]
-#[allow(unreachable_pub, reason = "the program with the targets has it, too")]
-mod targets;
 
 use coverage::Coverage;
 use std::fs::{self, File};
@@ -11,8 +8,8 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use targets::{Part, Target};
 use xtask::debian::{self, CXX};
+use xtask::fuzz_targets::{self as targets, Part, Target};
 use xtask::run::{self, answer, cargo, check, program, root};
 
 pub(crate) const HELP: &str = "\

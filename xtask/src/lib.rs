@@ -6,6 +6,7 @@
 pub mod build;
 pub mod debian;
 pub mod emulate;
+pub mod fuzz_targets;
 pub mod host;
 pub mod html;
 pub mod qemu_user;

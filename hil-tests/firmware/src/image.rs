@@ -1,7 +1,6 @@
 //! What the image does, and how it ends.
 
 use crate::exception::Exception;
-use crate::options::{Instead, Options};
 use crate::{bench, memory, mmu, provoke};
 use aarch64_cpu::asm;
 use aarch64_cpu::registers::{CurrentEL, MIDR_EL1, Readable as _};
@@ -12,6 +11,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 use defmt_semihosting as _;
 use hil_scenarios::board::{Board, SoftBoard};
 use hil_scenarios::cases::{self, Selection};
+use hil_scenarios::options::{Instead, Options};
 use mlx5_softdev::DeviceProfile;
 use semihosting::process;
 

@@ -13,7 +13,6 @@
 extern crate alloc;
 
 mod exception;
-mod options;
 mod paging;
 
 #[cfg(target_os = "none")]

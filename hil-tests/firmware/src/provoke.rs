@@ -3,9 +3,9 @@
 #![allow(unsafe_code, clippy::panic)]
 
 use crate::memory;
-use crate::options::Provoke;
 use core::hint::black_box;
 use core::ptr;
+use hil_scenarios::options::Provoke;
 
 /// Goes wrong in the way named. It returns only if nothing came of it.
 pub(crate) fn provoke(how: Provoke) {

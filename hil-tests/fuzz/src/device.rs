@@ -1,17 +1,16 @@
 //! The software device over rings, contexts, BSFs and messages: whatever they hold, it neither panics nor hangs, and memory that is
 //! under no key stays as it is.
 
-#[path = "../../emulator/device/tests/common/host.rs"]
-mod host;
-
 use crate::input::Input;
 use crate::memory::zeros_are_of_the_kernel;
 use crate::values::edge;
-use host::{A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, pattern, segment};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::ctrl::Opcode;
 use mlx5_softdev::{
     Access, CryptoMode, Datagram, DeviceProfile, Message, Payload, QpState, Request, Response, XtsEngine,
+};
+use mlx5_testing::host::{
+    self, A, AT, B, Config, Host, LOG_RQ, LOG_SQ, LW, Mkey, RQ_STRIDE, RR, RW, Sig, Wqe, pattern, segment,
 };
 use zerocopy::IntoBytes;
 

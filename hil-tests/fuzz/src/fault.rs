@@ -1,13 +1,6 @@
-//! Plans of faults, as the stand-in reads them; its files are compiled here as they are.
+//! Plans of faults, as the stand-in reads them.
 
-#[path = "../../emulator/verbs/src/ground/fault/plan.rs"]
-#[allow(dead_code, reason = "the stand-in behind it uses all of it")]
-mod plan;
-#[path = "../../emulator/verbs/src/ground/fault/word.rs"]
-mod word;
-
-use plan::{CallId, Plan};
-use word::Place;
+use mlx5_faults::{CallId, Place, Plan};
 
 /// Times that each place is reached: a trace keeps all faults of so few.
 const TIMES: usize = 32;

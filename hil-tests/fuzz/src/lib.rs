@@ -10,18 +10,17 @@ mod command_queue;
 mod completions;
 mod device;
 mod fault;
-mod ground;
 mod input;
 mod inspect;
 mod memory;
 mod parsers;
 mod replies;
-pub mod targets;
 mod values;
 
 pub use replies::commands;
 use std::path::PathBuf;
 use targets::Target;
+pub use xtask::fuzz_targets as targets;
 
 /// What a target does.
 #[derive(Clone, Copy, Debug)]

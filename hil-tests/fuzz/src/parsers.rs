@@ -1,28 +1,13 @@
 //! Every text that is read: vectors, descriptions of boards, the protocol of runners, hex dumps and logs, ways of posting, lines of
 //! recordings, plans of faults, options of the firmware.
-//!
-//! Some of it is read by programs of `xtask`, the stand-in and the firmware; their files are compiled here as they are.
-
-#[path = "../../../xtask/boards/src/hil/boards.rs"]
-#[allow(dead_code, clippy::redundant_pub_crate, reason = "the program behind it uses all of it")]
-mod boards;
-#[path = "../../../xtask/device/src/hex.rs"]
-#[allow(unreachable_pub, reason = "as above")]
-mod hex;
-#[path = "../../../xtask/boards/src/hil/limits.rs"]
-#[allow(dead_code, reason = "as above")]
-mod limits;
-#[path = "../../../xtask/device/src/log_json.rs"]
-mod log_json;
-#[path = "../../firmware/src/options.rs"]
-mod options;
 
 use crate::fault;
+use hil_scenarios::options::Options;
 use hil_scenarios::protocol::Event;
 use hil_scenarios::way::Ways;
 use hil_tests::{recording, vectors};
-use options::Options;
 use std::path::Path;
+use xtask_parsers::{boards, hex};
 
 /// How many parsers there are.
 const PARSERS: u8 = 8;

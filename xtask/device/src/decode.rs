@@ -9,13 +9,13 @@ mod sides;
 mod tape;
 mod text;
 
-use crate::hex::{self, Input};
 use memory::Memory;
 use mlx5_mkey::inspect::{DeviceContext, Severity, Style};
 use mlx5_mkey::mkey::XtsEngine;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use xtask::run;
+use xtask_parsers::hex::{self, Input};
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask decode [options] HEX... | FILE | -

@@ -5,8 +5,6 @@
 mod decode;
 mod demo;
 mod dpdk;
-mod hex;
-mod log_json;
 mod vectors;
 
 use std::process::ExitCode;

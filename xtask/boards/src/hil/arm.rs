@@ -2,7 +2,6 @@
 //! whole machine that is reached over ssh (vdpu).
 
 use super::board::{Board, Trouble};
-use super::boards::{Crypto, Program, Reset, Ssh};
 use super::ssh::{Remote, UVERBS};
 use crate::vdpu::Machine;
 use std::collections::BTreeMap;
@@ -10,6 +9,7 @@ use std::process::Command;
 use xtask::build;
 use xtask::qemu_user::{self, STAND_IN};
 use xtask::toolchain::{Board as BlueField, System};
+use xtask_parsers::boards::{Crypto, Program, Reset, Ssh};
 
 /// The program under qemu-aarch64.
 pub(super) struct QemuUser {

@@ -1,7 +1,6 @@
 //! What the runner needs of a board: a command that speaks the protocol, and a way to get the board back.
 
 use super::arm::{QemuUser, Vdpu};
-use super::boards::{Crypto, Description, Engine, Program, Reach, Reset};
 use super::labgrid::Lab;
 use super::reset;
 use super::ssh::Remote;
@@ -11,6 +10,7 @@ use std::process::Command;
 use xtask::host::STORAGE;
 use xtask::toolchain::{Board as BlueField, System};
 use xtask::{build, emulate, host, qemu_user, run};
+use xtask_parsers::boards::{Crypto, Description, Engine, Program, Reach, Reset};
 
 /// Why there is nothing to run anything on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,7 @@
 
 mod arm;
 mod board;
-mod boards;
 mod labgrid;
-mod limits;
 mod monitor;
 mod report;
 mod reset;
@@ -12,7 +10,6 @@ mod results;
 mod session;
 mod ssh;
 
-use boards::Description;
 use hil_scenarios::board::Capabilities;
 use hil_scenarios::cases::{Case, Selection};
 use hil_scenarios::way::Ways;
@@ -27,6 +24,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 use xtask::run::{self, root};
+use xtask_parsers::boards::{self, Description};
 
 pub(crate) const HELP: &str = "\
 cargo xtask hil [--board NAME]… [options]

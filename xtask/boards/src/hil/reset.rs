@@ -1,6 +1,5 @@
 //! Getting a board back that is lost.
 
-use super::boards::Reset;
 use embedded_hal::delay::DelayNs;
 use embedded_hal::digital::{OutputPin, PinState};
 use std::io::Write;
@@ -8,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use xtask::run;
+use xtask_parsers::boards::Reset;
 
 /// Resets a board.
 ///

@@ -2,7 +2,6 @@
 //! server can do.
 
 use super::board::{self, Board, Trouble};
-use super::boards::{Reset, Ssh};
 use super::reset;
 use std::fs::File;
 use std::io::Read;
@@ -12,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use xtask::qemu_user::STAND_IN;
 use xtask::run;
+use xtask_parsers::boards::{Reset, Ssh};
 
 /// Where the programs and their temporary files lie, in the user's home; it is removed in the end.
 const FOLDER: &str = ".mlx5-mkey-hil";
@@ -186,8 +186,8 @@ fn last_words(child: &mut Child) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::boards::Program;
     use super::*;
+    use xtask_parsers::boards::Program;
 
     fn remote() -> Remote {
         let ssh = Ssh {

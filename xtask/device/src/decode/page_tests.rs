@@ -1,9 +1,9 @@
 //! The page, taken apart: it is well formed, and what it shows is what `inspect` says.
 
 use super::*;
-use crate::hex::Logged;
 use mlx5_mkey::inspect::{Requests, SegmentKind, WorkRequest};
 use std::collections::BTreeSet;
+use xtask_parsers::hex::Logged;
 
 /// A start tag with its attributes, an end tag, or text between tags.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The input in pieces, in order: what is printed and what is drawn.
 
-use crate::hex::{Input, Logged};
 use mlx5_mkey::inspect::cqe::CompletionEntry;
 use mlx5_mkey::inspect::{DeviceContext, Requests, Severity, WorkRequest};
+use xtask_parsers::hex::{Input, Logged};
 
 /// From this number on, empty blocks in a row are counted, not shown.
 const MANY: usize = 16;

@@ -2,10 +2,9 @@
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod commands;
-mod host;
 
 pub use commands::*;
-pub use host::*;
+pub use mlx5_testing::host::*;
 
 /// T10-DIF protection information computed by the CRC crate directly.
 pub fn pi(block: &[u8], app: u16, reference: u32) -> [u8; 8] {

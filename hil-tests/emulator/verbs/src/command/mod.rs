@@ -21,7 +21,7 @@ mod window;
 
 use crate::command::request::Request;
 use crate::ground::errno::Errno;
-use crate::ground::fault::{self, CallId, Course, Fate};
+use crate::ground::fault::{self, CallId, Course, Ending};
 use crate::process::probe;
 use crate::state::State;
 use crate::state::channel::Kind;
@@ -68,7 +68,7 @@ fn carry_out(state: &mut State, context: u32, request: &Request) -> Result<Optio
     let same = |method: &&Method| method.object == request.object && method.method == request.method;
     let method = METHODS.iter().find(same).ok_or(Errno::PROTONOSUPPORT)?;
     request.check(method.attributes)?;
-    state.meet_fate();
+    state.end_if_due();
     state.may_call(context, method.ends)?;
     let mut call = Call { state, context, request, made: None };
     if !method.early && !call.context()?.opened {
@@ -184,7 +184,7 @@ impl Call<'_> {
         if object.may_be_base() && context.is_base(handle) {
             return Err(Errno::BUSY);
         }
-        if context.fate != Some(Fate::Removed) {
+        if context.ending != Some(Ending::Removed) {
             self.state.destroy(object)?;
         }
         self.context()?.remove(handle);

@@ -2,7 +2,7 @@
 
 use crate::ground::abi::AsyncEvent;
 use crate::ground::errno::Errno;
-use crate::ground::fault::{self, Fate};
+use crate::ground::fault::{self, Ending};
 use crate::state::State;
 use crate::state::object::Object;
 use mlx5_softdev::QpState;
@@ -13,20 +13,20 @@ const DEVICE_FATAL: u32 = 8;
 
 impl State {
     /// Ends the device for all contexts that are open, if that is due. Who opens it anew has a whole one.
-    pub(crate) fn meet_fate(&mut self) {
-        let Some(fate) = fault::fate() else { return };
+    pub(crate) fn end_if_due(&mut self) {
+        let Some(ending) = fault::ending() else { return };
         let numbers: Vec<u32> = self.contexts.keys().copied().collect();
         for number in numbers {
             self.fail_queue_pairs(number);
-            if fate == Fate::Failed {
+            if ending == Ending::Failed {
                 // What is outstanding is flushed.
                 self.device.run();
             }
             let Some(context) = self.contexts.get_mut(&number) else { continue };
-            let is_first = context.fate.replace(fate).is_none();
-            let (channel, objects) = match fate {
-                Fate::Removed => (context.async_channel, context.bury()),
-                Fate::Failed => (context.async_channel, Vec::new()),
+            let is_first = context.ending.replace(ending).is_none();
+            let (channel, objects) = match ending {
+                Ending::Removed => (context.async_channel, context.bury()),
+                Ending::Failed => (context.async_channel, Vec::new()),
             };
             if is_first {
                 self.push(channel, AsyncEvent { element: 0, kind: DEVICE_FATAL, reserved: 0 }.as_bytes());
@@ -34,7 +34,7 @@ impl State {
             for object in objects {
                 let _ = self.destroy(object);
             }
-            if fate == Fate::Removed {
+            if ending == Ending::Removed {
                 self.end_channels(number);
             }
         }
@@ -60,7 +60,7 @@ impl State {
     /// # Errors
     /// [`Errno::IO`].
     pub(crate) fn may_call(&self, context: u32, ends: bool) -> Result<(), Errno> {
-        match self.contexts.get(&context).and_then(|context| context.fate) {
+        match self.contexts.get(&context).and_then(|context| context.ending) {
             None => Ok(()),
             Some(_) if ends => Ok(()),
             Some(_) => Err(Errno::IO),

@@ -342,7 +342,7 @@ impl State {
 
     /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
     pub(crate) fn work(&mut self) -> bool {
-        self.meet_fate();
+        self.end_if_due();
         let mut moved = std::mem::take(&mut self.changed);
         if fault::late_ones_are_due() {
             self.device.release();

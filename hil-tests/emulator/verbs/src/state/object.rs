@@ -1,7 +1,7 @@
 //! What a context holds: objects under their handles.
 
 use crate::ground::abi::{ModifyQp, QpCapabilities};
-use crate::ground::fault::Fate;
+use crate::ground::fault::Ending;
 use crate::ground::sys::Mapping;
 use mlx5_mkey::types::{Key, MkeyIndex};
 use mlx5_mkey::wire::prm::qp_context::Qpc;
@@ -197,7 +197,7 @@ pub(crate) struct Context {
     /// Where asynchronous events go.
     pub(crate) async_channel: Option<u32>,
     /// How its device has ended.
-    pub(crate) fate: Option<Fate>,
+    pub(crate) ending: Option<Ending>,
     /// Apart from the rest, of which programs have tens of thousands: the device looks through these at each turn.
     queues: BTreeMap<u32, Object>,
     others: BTreeMap<u32, Object>,

@@ -1,6 +1,5 @@
 //! Queues that libibverbs has made and connected become ours.
 
-use super::common::prepared;
 use super::verbs::Counts;
 use super::verbs_qp::{Sizes, VerbsQp};
 use super::{MOMENT, TIMEOUT};
@@ -11,6 +10,7 @@ use mlx5_mkey::mkey::{Access, KlmEntry, MkeyConfig};
 use mlx5_mkey::queue::{ArmFor, Completion, Message, Outcome, QpRouter, RequestKind, WorkCompletion};
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wqe::{PreparedConfig, Remote, Sge};
+use mlx5_testing::preload::prepared;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;

@@ -2,7 +2,6 @@
 //! For the ways to ask for events that the shim does not use.
 #![allow(unsafe_code)]
 
-use crate::common::preloaded;
 use crate::verbs::Opened;
 use crate::{MOMENT, TIMEOUT};
 use mlx5_mkey::command::{
@@ -16,6 +15,7 @@ use mlx5_mkey::queue::{
 };
 use mlx5_mkey::types::{Cqn, Qpn};
 use mlx5_mkey::wire::{Wqebb, cqe::Cqe};
+use mlx5_testing::preload::preloaded;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::Read;

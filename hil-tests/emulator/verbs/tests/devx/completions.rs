@@ -1,11 +1,11 @@
 //! Completions by event: waiting, its limit, the descriptor, and that no completion is slept over; and their time.
 
-use crate::common::preloaded;
 use crate::verbs;
 use crate::{Bench, MOMENT, TIMEOUT};
 use mlx5_mkey::devx::{CqReader, Device, DevxError, QueuePair, QueuePairSpec};
 use mlx5_mkey::queue::{ClockInfo, Completion, QpRouter};
 use mlx5_mkey::wqe::Sge;
+use mlx5_testing::preload::preloaded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -242,14 +242,5 @@ fn the_descriptor_is_readable_while_an_event_is_untaken() {
         // The channel may outlive the queue.
         drop((completions, queue));
         assert!(verbs::readable(&channel, Duration::ZERO));
-    });
-}
-
-#[test]
-fn the_example_sleeps_in_tokio() {
-    preloaded("completions::the_example_sleeps_in_tokio", || {
-        let used = verbs::thread_time();
-        crate::async_completions::run(None).unwrap();
-        assert!(verbs::thread_time() - used < Duration::from_millis(100), "it sleeps");
     });
 }

@@ -1,6 +1,5 @@
 //! Connecting queue pairs by what the two sides tell each other.
 
-use super::common::preloaded;
 use super::verbs::{Counts, modify};
 use super::{TIMEOUT, page, says, write};
 use mlx5_mkey::command::{
@@ -17,6 +16,7 @@ use mlx5_mkey::wire::cqe::Syndrome;
 use mlx5_mkey::wire::prm::command::{NumberRequest, Opcode, ReplyHeader, RequestHeader};
 use mlx5_mkey::wire::prm::qp::QueryQpReply;
 use mlx5_mkey::wire::prm::qp_context::Qpc;
+use mlx5_testing::preload::preloaded;
 use std::time::Instant;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -2,11 +2,6 @@
 //! what goes wrong.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)] // Its `main`.
-#[path = "../../../../examples/async_completions.rs"]
-mod async_completions;
-#[path = "../common/mod.rs"]
-mod common;
 #[macro_use]
 mod verbs;
 mod adopt;
@@ -17,13 +12,7 @@ mod connect;
 mod deks;
 mod dmabuf;
 mod keeping;
-#[allow(dead_code)] // Its `main`.
-#[path = "../../../../examples/nvme_tcp_digests.rs"]
-mod nvme_tcp_digests;
 mod pools;
-#[allow(dead_code)] // Its `main`.
-#[path = "../../../../examples/protected_write.rs"]
-mod protected_write;
 mod queries;
 mod recovery;
 mod room;
@@ -31,7 +20,6 @@ mod secrets;
 mod umem;
 mod verbs_qp;
 
-use common::{built, preloaded, prepared};
 use mlx5_mkey::command::{
     Credential, CredentialId, DekKey, ImportKekId, KeyImport, LoginState, QpState, UserIndex, XtsKey,
 };
@@ -47,6 +35,7 @@ use mlx5_mkey::queue::{self, Completion, QpRouter, QpTable, RequestKind};
 use mlx5_mkey::types::{BlockSize, Key, Seed};
 use mlx5_mkey::wqe::{Local, PreparedConfig, Remote, Sge};
 use mlx5_softdev::factory;
+use mlx5_testing::preload::{built, preloaded, prepared};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -406,20 +395,6 @@ fn what_is_made_in_a_domain_keeps_it() {
         });
         drop(device);
         assert_eq!(Counts::now(), Counts::NONE);
-    });
-}
-
-#[test]
-fn the_example_finds_the_ciphertext_that_was_computed_elsewhere() {
-    preloaded("the_example_finds_the_ciphertext_that_was_computed_elsewhere", || {
-        protected_write::run(None).unwrap();
-    });
-}
-
-#[test]
-fn the_example_finds_the_digests_that_were_computed_elsewhere() {
-    preloaded("the_example_finds_the_digests_that_were_computed_elsewhere", || {
-        nvme_tcp_digests::run(None).unwrap();
     });
 }
 

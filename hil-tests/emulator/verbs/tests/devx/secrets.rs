@@ -1,14 +1,12 @@
 //! Keys and credentials are nowhere in a process's memory when who held them is dropped: on no stack, in no freed mailbox.
 
-mod scan;
-
 use super::{Bench, Outcome, deks, preloaded, prepared, umem};
 use mlx5_mkey::command::{
     Command, CreateDek, CreateLogin, Credential, CredentialId, DekKey, ImportKekId, Pdn, Secret, XtsKey, wipe,
 };
 use mlx5_mkey::devx::{DekCache, ProtectionDomain, QueuePairSpec};
 use mlx5_softdev::{Arena, CryptoMode, DekAttributes, Device, DeviceProfile, KeyMaterial, KeySize, factory};
-use scan::{LENGTH, Needle, Scan, fill};
+use mlx5_testing::secrets::{LENGTH, Needle, Scan, fill};
 use std::os::unix::fs::FileExt;
 
 /// Makes a secret, has it used, and returns what is searched for behind that. While it is there it must be found.
@@ -24,7 +22,7 @@ fn used<const N: usize>(scan: &mut Scan, user: impl FnOnce(&Secret<N>)) -> Vec<N
 
 #[test]
 fn a_copy_that_nobody_wipes_is_found() {
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     let mut kept = Vec::new();
     let needles = used::<32>(&mut scan, |secret| kept.extend_from_slice(&secret.expose()[..LENGTH]));
     assert_eq!(needles.len(), 2);
@@ -39,7 +37,7 @@ fn a_copy_beside_memory_that_cannot_be_read_is_found() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(4096).unwrap();
     umem::mapped(&file);
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     let needles = used::<LENGTH>(&mut scan, |secret| file.write_all_at(secret.expose(), 100).unwrap());
     assert!(!scan.find(&needles).is_empty());
     file.write_all_at(&[0; LENGTH], 100).unwrap();
@@ -48,7 +46,7 @@ fn a_copy_beside_memory_that_cannot_be_read_is_found() {
 
 #[test]
 fn m66_the_library_leaves_no_secret_behind() {
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     let mut mailbox = Box::new([0; CreateDek::INPUT]);
     let needles = used::<64>(&mut scan, |secret| {
         let key = DekKey::Plain256 { key: XtsKey::new(secret.expose()).unwrap(), keytag: None };
@@ -72,7 +70,7 @@ fn device(crypto: CryptoMode) -> Device<Arena> {
 
 #[test]
 fn m66_the_software_device_wipes_its_keys() {
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     for (size, length) in [(KeySize::Bits128, 32), (KeySize::Bits256, 64)] {
         let mut device = device(CryptoMode::Plaintext);
         let pd = device.alloc_pd().unwrap();
@@ -89,7 +87,7 @@ fn m66_the_software_device_wipes_its_keys() {
 
 #[test]
 fn m66_the_software_device_wipes_what_logins_need() {
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     let mut device = device(CryptoMode::Wrapped);
     let pd = device.alloc_pd().unwrap();
     let (mut kek, mut credential) = (0, 0);
@@ -118,7 +116,7 @@ fn m66_the_software_device_wipes_what_logins_need() {
 #[test]
 fn m66_the_shim_and_the_stand_in_leave_no_key_behind() {
     preloaded("secrets::m66_the_shim_and_the_stand_in_leave_no_key_behind", || {
-        let mut scan = Scan::new();
+        let mut scan = Scan::open();
         let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
         let mut deks = DekCache::new(bench.pd.clone());
         let needles = used::<64>(&mut scan, |secret| {
@@ -144,7 +142,7 @@ fn m66_a_value_that_another_replaces_is_left_nowhere() {
 }
 
 fn expect_replaced<const N: usize>(key: fn(&[u8; N]) -> DekKey<'_>) {
-    let mut scan = Scan::new();
+    let mut scan = Scan::open();
     let mut bench = Bench::new(QueuePairSpec::default()).unwrap();
     let mut dek = None;
     let first = used(&mut scan, |secret| {
@@ -172,7 +170,7 @@ fn m66_a_login_leaves_no_wrapped_key_behind() {
             command.env("MLX5_UVERBS_CRYPTO", "wrapped");
         },
         || {
-            let mut scan = Scan::new();
+            let mut scan = Scan::open();
             let bench = Bench::new(QueuePairSpec::default()).unwrap();
             let mut needles = Vec::new();
             let mut shown = factory::wrapped(&factory::CREDENTIAL).unwrap();

@@ -1,6 +1,5 @@
 //! What drivers that run on hardware take for granted of queues (DEVICE.md 6).
 
-use crate::common::preloaded;
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};
 use mlx5_mkey::command::{
@@ -8,6 +7,7 @@ use mlx5_mkey::command::{
     RnrTimer, Rst2Init, Rtr2Rts,
 };
 use mlx5_mkey::types::Qpn;
+use mlx5_testing::preload::preloaded;
 use std::fs;
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Faults on purpose, as a program sees them.
 
-use crate::common::{preloaded, prepared};
 use crate::verbs::{Attribute, Context, End, Pages, call, command, open};
 use crate::{DONE, event_channel};
+use mlx5_testing::preload::{preloaded, prepared};
 use std::path::Path;
 use std::process::Command;
 

@@ -1,8 +1,6 @@
 //! The library before a program: this one, which starts itself again with it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod drivers;
 mod faults;
 mod memory;
@@ -12,7 +10,7 @@ mod record;
 mod shared;
 mod verbs;
 
-use common::{INSIDE, preloaded, prepared, program};
+use mlx5_testing::preload::{INSIDE, preloaded, prepared, program};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

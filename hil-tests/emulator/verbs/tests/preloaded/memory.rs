@@ -1,7 +1,7 @@
 //! Regions that are registered anew, memory windows, and what commands say and ask of queue pairs.
 
-use crate::common::preloaded;
 use crate::verbs::{Attribute, Context, End, Pages, call, command};
+use mlx5_testing::preload::preloaded;
 
 const DEVX_OBJECT: u16 = 0x1001;
 const TRANSLATION: u32 = 1;

@@ -1,9 +1,9 @@
 //! Keys that a command of the device makes with their entries, as UCX makes them.
 
 use crate::DONE;
-use crate::common::preloaded;
 use crate::shared::create;
 use crate::verbs::{Context, End};
+use mlx5_testing::preload::preloaded;
 
 const TAG: u8 = 0x55;
 /// Access mode KSM, with all rights.

@@ -1,8 +1,8 @@
 //! What programs see of the device among files, and what they are told where there is nothing to see.
 #![allow(unsafe_code)]
 
-use crate::common::{DIRECTORY, built, preloaded, prepared};
 use crate::verbs::{Attribute, Context, Pages, call, command};
+use mlx5_testing::preload::{DIRECTORY, built, preloaded, prepared};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;

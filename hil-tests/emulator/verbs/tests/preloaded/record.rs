@@ -1,8 +1,8 @@
 //! What the stand-in writes down of its work.
 
 use crate::DONE;
-use crate::common::prepared;
 use crate::verbs::End;
+use mlx5_testing::preload::prepared;
 
 const LOG_JSON: &str = "MLX5_UVERBS_LOG_JSON";
 

@@ -1,11 +1,11 @@
 //! Shared receive queues, of verbs and of commands.
 
-use crate::common::preloaded;
 use crate::event_channel;
 use crate::verbs::{Attribute, Context, Pages, call, command, message};
 use mlx5_mkey::wire::prm::cq::{CqcFlags, CqcSize, CreateCqRequest};
 use mlx5_mkey::wire::prm::qp::CreateQpRequest;
 use mlx5_mkey::wire::prm::qp_context::{QpcDoorbell, QpcPd, QpcReceiveQueue, QpcSizes, QpcUar};
+use mlx5_testing::preload::preloaded;
 use zerocopy::{FromZeros, IntoBytes};
 
 const DEVX_OBJECT: u16 = 0x1001;

@@ -2,7 +2,6 @@
 //! NetworkService, reset by its power. `hold.py` is who speaks to the coordinator, through labgrid's own package.
 
 use super::board::{Board, Trouble};
-use super::boards::{Place, Reset, Ssh};
 use super::session;
 use super::ssh::Remote;
 use crate::labgrid;
@@ -12,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use xtask::run;
+use xtask_parsers::boards::{Place, Reset, Ssh};
 
 /// How long a place may take to be given back.
 const RELEASE: Duration = Duration::from_secs(30);

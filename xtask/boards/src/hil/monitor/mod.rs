@@ -1,11 +1,11 @@
 //! Follows a run by what the board says and by the time that passes, and decides what is to be done: go on listening, reset
 //! the board, or end. It knows neither processes nor clocks; time is what the caller says, counted from the run's begin.
 
-use super::limits::Limits;
 use super::results::{Case, Ending, Results, Verdict};
 use hil_scenarios::protocol::Event;
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
+use xtask_parsers::limits::Limits;
 
 /// Cases that a run may have; more is rubbish.
 const CASES: usize = 100_000;

@@ -3,6 +3,7 @@
 
 use super::next::{fail, next};
 use crate::ground::descriptors;
+use crate::ground::errno::Errno;
 use crate::ground::fault::{self, Fault, Place};
 use crate::process::shared;
 use std::ffi::{c_int, c_void};
@@ -21,7 +22,7 @@ pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, cou
     let is_event = descriptors::is_ours(descriptor) && !shared::is_inside() && !shared::is_borrowed();
     let fault = if is_event { fault::at(Place::Read) } else { None };
     match fault {
-        Some(Fault::Fails { errno, .. }) => fail(errno),
+        Some(Fault::Fails { errno, .. }) => fail(Errno(errno)),
         // SAFETY: handed on from the caller, with less room.
         Some(_) => unsafe { next(descriptor, buffer, count.min(SHORT)) },
         // SAFETY: handed on from the caller.

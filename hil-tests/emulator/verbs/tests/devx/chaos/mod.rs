@@ -5,11 +5,11 @@
 mod books;
 mod life;
 
-use crate::common::prepared;
 use crate::verbs::{self, Counts, Opened};
 use books::Tally;
 use life::Life;
 use mlx5_mkey::devx::{Device, on_drop_error};
+use mlx5_testing::preload::prepared;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Command;

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Part of a secret, kept in a form that is not the secret.
-pub(super) struct Needle([u8; LENGTH]);
+pub struct Needle([u8; LENGTH]);
 
 /// What is searched for: the first bytes of an expanded key are those of the key, so much of it.
-pub(super) const LENGTH: usize = 16;
+pub const LENGTH: usize = 16;
 const MASK: u8 = 0xa5;
 /// Memory that is looked at together.
 const CHUNK: usize = 1 << 16;
@@ -19,7 +19,7 @@ const PLACES: usize = 1 << 10;
 
 impl Needle {
     /// Divides a secret.
-    pub(super) fn of(secret: &[u8]) -> Vec<Self> {
+    pub fn of(secret: &[u8]) -> Vec<Self> {
         let masked = |part: &[u8]| Self(std::array::from_fn(|at| part[at] ^ MASK));
         secret.chunks_exact(LENGTH).map(masked).collect()
     }
@@ -33,7 +33,7 @@ impl Needle {
 }
 
 /// What a look needs, made before there is a secret: memory that is allocated later may be that in which a secret was left.
-pub(super) struct Scan {
+pub struct Scan {
     memory: File,
     maps: File,
     text: Vec<u8>,
@@ -44,14 +44,15 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    pub(super) fn new() -> Self {
+    /// Opens the memory of this process, and takes all room that a look needs.
+    pub fn open() -> Self {
         let [memory, maps] = ["/proc/self/mem", "/proc/self/maps"].map(|path| File::open(path).unwrap());
         let [buffer, zeros] = [(); 2].map(|()| vec![0; CHUNK + LENGTH]);
         Self { memory, maps, text: vec![0; MAPS], buffer, zeros, places: Vec::with_capacity(PLACES) }
     }
 
     /// Returns which of these are in this process's memory, and where.
-    pub(super) fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
+    pub fn find(&mut self, needles: &[Needle]) -> &[(usize, u64)] {
         let Self { memory, maps, text, buffer, zeros, places } = self;
         places.clear();
         let mut length = 0;
@@ -94,14 +95,14 @@ impl Scan {
 
     /// Fails where one of these is left.
     #[track_caller]
-    pub(super) fn expect_gone(&mut self, needles: &[Needle]) {
+    pub fn expect_gone(&mut self, needles: &[Needle]) {
         let places = self.find(needles);
         assert!(places.is_empty(), "parts that are left, and where: {places:x?}");
     }
 }
 
 /// Makes a secret that there was not before, in its place.
-pub(super) fn fill(secret: &mut [u8]) {
+pub fn fill(secret: &mut [u8]) {
     static SEED: AtomicU64 = AtomicU64::new(0);
     let seed = SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     let mut state = u64::from(std::process::id()) << 32 ^ seed | 1;

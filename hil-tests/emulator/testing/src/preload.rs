@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Tells a program that it is inside, and which part it plays.
-pub(crate) const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
+pub const INSIDE: &str = "MLX5_UVERBS_TEST_INSIDE";
 
 /// Where a program may put its files.
-pub(crate) const DIRECTORY: &str = "MLX5_UVERBS_DIR";
+pub const DIRECTORY: &str = "MLX5_UVERBS_DIR";
 
 /// The file in which a program says which test it has run.
 const RAN: &str = "ran";
 
 /// Returns where cargo puts programs and libraries of tests.
-pub(crate) fn built() -> PathBuf {
+pub fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
 }
 
 /// Returns the test called `name`, with its modules, as a program with the library before it.
-pub(crate) fn program(name: &str, role: &str, directory: &Path) -> Command {
+pub fn program(name: &str, role: &str, directory: &Path) -> Command {
     let library = built().join("libmlx5_uverbs.so");
     assert!(library.exists(), "{} is missing", library.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -28,12 +28,12 @@ pub(crate) fn program(name: &str, role: &str, directory: &Path) -> Command {
 }
 
 /// Runs `body` in a program of its own.
-pub(crate) fn preloaded(name: &str, body: impl FnOnce()) {
+pub fn preloaded(name: &str, body: impl FnOnce()) {
     prepared(name, |_, _| (), body);
 }
 
 /// Runs `body` in a program of its own, after `prepare` has changed how it is started; that is told the test's directory.
-pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
+pub fn prepared(name: &str, prepare: impl FnOnce(&mut Command, &Path), body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         body();
         std::fs::write(Path::new(&std::env::var_os(DIRECTORY).unwrap()).join(RAN), name).unwrap();

@@ -2,16 +2,12 @@
 //!
 //! Without a plan a question is one look at an atomic.
 
-mod plan;
-mod word;
-
-pub(crate) use plan::{CallId, Plan};
-pub(crate) use word::{Fate, Fault, Place};
+pub(crate) use mlx5_faults::{CallId, Ending, Fault, Place, Plan};
 
 use crate::ground::errno::Errno;
 use crate::ground::notice;
+use mlx5_faults::Rule;
 use mlx5_softdev::Passage;
-use plan::Rule;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -40,7 +36,7 @@ static PAUSE: AtomicBool = AtomicBool::new(false);
 static LOOKS: AtomicU32 = AtomicU32::new(0);
 
 /// What has become of the device and nobody has seen yet: 0 nothing, 1 removed, 2 failed.
-static FATE: AtomicU8 = AtomicU8::new(0);
+static ENDING: AtomicU8 = AtomicU8::new(0);
 
 fn plan() -> MutexGuard<'static, Option<Plan>> {
     PLAN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +45,7 @@ fn plan() -> MutexGuard<'static, Option<Plan>> {
 /// Has the faults of a plan come from now on, and those of no other.
 pub(crate) fn set(new: Option<Plan>) {
     ACTIVE.store(new.is_some(), Ordering::Release);
-    FATE.store(0, Ordering::Release);
+    ENDING.store(0, Ordering::Release);
     *plan() = new;
 }
 
@@ -61,7 +57,7 @@ pub(crate) fn set_for_good(new: Plan) {
 
 /// Has one fault come.
 pub(crate) fn set_one(place: Place, nth: u32, errno: Errno, status: u8) {
-    let fault = Fault::Fails { errno, status };
+    let fault = Fault::Fails { errno: errno.0, status };
     let rule = Rule { place, nth: nth.into(), fault, stays: place == Place::Call };
     set((nth > 0).then(|| Plan::of(rule)));
 }
@@ -95,8 +91,8 @@ fn ask(place: Place, id: CallId) -> Option<Fault> {
         notice::always(&format!("fault: {}: {fault}", place.name()));
     }
     match fault {
-        Fault::Ends(Fate::Removed) => FATE.store(1, Ordering::Release),
-        Fault::Ends(Fate::Failed) => FATE.store(2, Ordering::Release),
+        Fault::Ends(Ending::Removed) => ENDING.store(1, Ordering::Release),
+        Fault::Ends(Ending::Failed) => ENDING.store(2, Ordering::Release),
         Fault::Dies => crate::ground::sys::die(),
         _ => return Some(fault),
     }
@@ -118,7 +114,7 @@ pub(crate) enum Course {
 pub(crate) fn call(id: CallId) -> Course {
     match ask(Place::Call, id) {
         None => Course::Good,
-        Some(Fault::Fails { errno, status }) => Course::Fails(errno, status),
+        Some(Fault::Fails { errno, status }) => Course::Fails(Errno(errno), status),
         Some(Fault::Unheard) => Course::Unheard,
         Some(_) => {
             PAUSE.store(true, Ordering::Release);
@@ -130,7 +126,7 @@ pub(crate) fn call(id: CallId) -> Course {
 /// Says how a destroying is refused, if it is.
 pub(crate) fn end() -> Option<Errno> {
     match at(Place::End)? {
-        Fault::Fails { errno, .. } => Some(errno),
+        Fault::Fails { errno, .. } => Some(Errno(errno)),
         _ => None,
     }
 }
@@ -143,13 +139,13 @@ pub(crate) fn pause() {
 }
 
 /// Returns what has become of the device, once.
-pub(crate) fn fate() -> Option<Fate> {
+pub(crate) fn ending() -> Option<Ending> {
     if !ACTIVE.load(Ordering::Acquire) {
         return None;
     }
-    match FATE.swap(0, Ordering::AcqRel) {
-        1 => Some(Fate::Removed),
-        2 => Some(Fate::Failed),
+    match ENDING.swap(0, Ordering::AcqRel) {
+        1 => Some(Ending::Removed),
+        2 => Some(Ending::Failed),
         _ => None,
     }
 }

@@ -1,13 +1,5 @@
 //! A host for tests: memory, two queue pairs wired to each other, and a small encoder of its own made of wire structs.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
+#![allow(missing_docs, clippy::new_without_default)]
 
 use mlx5_mkey::types::Key;
 use mlx5_mkey::wire::bsf::*;

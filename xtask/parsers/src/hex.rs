@@ -10,10 +10,10 @@ const MOST: usize = 4 * 32768 * 64;
 
 /// Why a dump is not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HexError {
+pub enum HexError {
     /// Something is not hex: what, and in which line.
     Text(String),
-    /// There are more bytes than [`MOST`], or a repeated line stands for more.
+    /// There are more bytes than a text may stand for, or a repeated line stands for more.
     Long,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for HexError {
 
 /// What a file holds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub enum Input {
     /// A ring, or a part of one.
     Bytes(Vec<u8>),
     /// Requests and completion entries, one by one, as `cargo xtask emulate --log` and `--log-json` write them.
@@ -47,18 +47,20 @@ pub(crate) enum Input {
 
 /// A request or completion entry of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Logged {
+pub struct Logged {
     /// Where it was: `mlx5_0 qp 0x40 block 1` or `mlx5_0 cq 0x3`.
-    pub(crate) place: String,
-    pub(crate) completion: bool,
-    pub(crate) bytes: Vec<u8>,
+    pub place: String,
+    /// It is a completion entry.
+    pub completion: bool,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// Returns what a file holds: a log if a request of one is in it, else bytes, as they are, or as hex if it is text.
 ///
 /// # Errors
 /// What line is not hex, and why; or that it is too long.
-pub(crate) fn read(raw: Vec<u8>) -> Result<Input, HexError> {
+pub fn read(raw: Vec<u8>) -> Result<Input, HexError> {
     let text = String::from_utf8_lossy(&raw);
     let logged = if text.starts_with('{') { log_json::read(&text)? } else { log(&text)? };
     if logged.is_empty() { bytes(raw).map(Input::Bytes) } else { Ok(Input::Log(logged)) }
@@ -116,7 +118,7 @@ fn bytes(raw: Vec<u8>) -> Result<Vec<u8>, HexError> {
 ///
 /// # Errors
 /// What line is not hex, and why; or that it is too long.
-pub(crate) fn parse(text: &str) -> Result<Vec<u8>, HexError> {
+pub fn parse(text: &str) -> Result<Vec<u8>, HexError> {
     let mut dump = Dump::default();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         dump.add(line.trim()).map_err(|error| match error {
@@ -274,7 +276,7 @@ fn columns(text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Reads pairs of digits, with blanks, colons, commas, dashes and 0x between them.
-pub(crate) fn digits(text: &str) -> Result<Vec<u8>, String> {
+pub fn digits(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     for word in text.split([' ', '\t', ',', '-', '_']) {
         let colons = word.contains(':');

@@ -10,7 +10,7 @@ use xtask::toolchain::Board;
 /// The whole file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Boards {
+pub struct Boards {
     /// Boards by name.
     board: BTreeMap<String, Description>,
     /// Names for several boards, or groups, one after the other.
@@ -21,18 +21,18 @@ pub(super) struct Boards {
 /// A board: how to reach it, what it can do, how long things may take there, and how to get it back when it is lost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Description {
+pub struct Description {
     /// How to run something on it.
-    pub(super) reach: Reach,
+    pub reach: Reach,
     /// What it can do, at least; a board that lacks one of these fails.
     #[serde(default)]
-    pub(super) capabilities: Vec<String>,
+    pub capabilities: Vec<String>,
     /// How long things may take.
     #[serde(default)]
     seconds: Seconds,
     /// How to reset it.
     #[serde(default)]
-    pub(super) reset: Reset,
+    pub reset: Reset,
 }
 
 impl Description {
@@ -42,7 +42,8 @@ impl Description {
         Self { reach, capabilities: vec![], seconds: Seconds::default(), reset: Reset::default() }
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    /// Returns how long things may take on it.
+    pub fn limits(&self) -> Limits {
         let Seconds { start, case, total } = self.seconds;
         let [start, case, total] = [start, case, total].map(|time| Duration::from_secs_f64(time.0));
         Limits { start, case, total }
@@ -52,7 +53,7 @@ impl Description {
 /// How to run something on a board.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
-pub(super) enum Reach {
+pub enum Reach {
     /// In this machine.
     Local {
         /// `softdev`, or the name of an mlx5 device.
@@ -105,7 +106,7 @@ pub(super) enum Reach {
 
 impl Reach {
     /// Says in words which device is behind it.
-    pub(super) fn device(&self) -> String {
+    pub fn device(&self) -> String {
         match self {
             Self::Local { device } => format!("{device} of this machine"),
             Self::Uverbs { crypto, engine } => {
@@ -140,7 +141,7 @@ fn board<'de, D: Deserializer<'de>>(from: D) -> Result<Board, D::Error> {
 /// How the software device takes data encryption keys.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Crypto {
+pub enum Crypto {
     /// In plaintext.
     #[default]
     Plaintext,
@@ -150,7 +151,7 @@ pub(super) enum Crypto {
 
 impl Crypto {
     /// Returns its name, as `cargo xtask emulate --crypto` knows it.
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Plaintext => "plaintext",
             Self::Wrapped => "wrapped",
@@ -161,7 +162,7 @@ impl Crypto {
 /// The AES-XTS engine of the software device.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Engine {
+pub enum Engine {
     /// Of many data units.
     #[default]
     MultiBlock,
@@ -173,7 +174,7 @@ pub(super) enum Engine {
 
 impl Engine {
     /// Returns its name, as `cargo xtask emulate --engine` knows it.
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::MultiBlock => "multi-block",
             Self::MultiBlockLe => "multi-block-le",
@@ -185,51 +186,51 @@ impl Engine {
 /// A machine that is reached over ssh.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Ssh {
+pub struct Ssh {
     /// `user@host`.
-    pub(super) address: String,
+    pub address: String,
     /// The port, unless it is ssh's own choice.
     #[serde(default)]
-    pub(super) port: Option<u16>,
+    pub port: Option<u16>,
     /// The file of the private key, unless it is ssh's own choice.
     #[serde(default)]
-    pub(super) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     /// The file with the machine's host key, unless it is ssh's own choice.
     #[serde(default)]
-    pub(super) known_hosts: Option<PathBuf>,
+    pub known_hosts: Option<PathBuf>,
     /// The mlx5 device there.
-    pub(super) device: String,
+    pub device: String,
     /// What is run there.
-    pub(super) program: Program,
+    pub program: Program,
     /// Variables for it.
     #[serde(default)]
-    pub(super) environment: BTreeMap<String, String>,
+    pub environment: BTreeMap<String, String>,
 }
 
 /// A place of a labgrid coordinator, whose machine is reached over ssh, at the address of its NetworkService.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct Place {
+pub struct Place {
     /// Host of the coordinator, and port if it is not labgrid's.
-    pub(super) coordinator: String,
+    pub coordinator: String,
     /// Tags that the place has; its name counts as its tag `name`.
-    pub(super) tags: BTreeMap<String, String>,
+    pub tags: BTreeMap<String, String>,
     /// How long to wait until one is free.
     #[serde(default = "wait_seconds")]
-    pub(super) wait_seconds: u32,
+    pub wait_seconds: u32,
     /// As of [`Ssh`].
     #[serde(default)]
-    pub(super) key: Option<PathBuf>,
+    pub key: Option<PathBuf>,
     /// The same.
     #[serde(default)]
-    pub(super) known_hosts: Option<PathBuf>,
+    pub known_hosts: Option<PathBuf>,
     /// The same.
-    pub(super) device: String,
+    pub device: String,
     /// The same.
-    pub(super) program: Program,
+    pub program: Program,
     /// The same.
     #[serde(default)]
-    pub(super) environment: BTreeMap<String, String>,
+    pub environment: BTreeMap<String, String>,
 }
 
 const fn wait_seconds() -> u32 {
@@ -239,7 +240,7 @@ const fn wait_seconds() -> u32 {
 /// The program that runs the scenarios.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Program {
+pub enum Program {
     /// Built for this machine.
     Host,
     /// Built for Linux on a BlueField-2.
@@ -253,7 +254,7 @@ pub(super) enum Program {
 /// How to reset a board.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
-pub(super) enum Reset {
+pub enum Reset {
     /// It is enough to end the program and to start it again.
     #[default]
     Process,
@@ -335,7 +336,7 @@ impl TryFrom<f64> for Time {
 ///
 /// # Errors
 /// What is wrong with them, in a sentence, with the place.
-pub(super) fn parse(text: &str) -> Result<Boards, String> {
+pub fn parse(text: &str) -> Result<Boards, String> {
     let boards: Boards = toml::from_str(text).map_err(|error| error.to_string())?;
     let powerless = |board: &Description| {
         matches!(board.reset, Reset::Power { .. }) && !matches!(board.reach, Reach::Labgrid(_))
@@ -350,7 +351,7 @@ pub(super) fn parse(text: &str) -> Result<Boards, String> {
 ///
 /// # Errors
 /// What is wrong with it, in a sentence.
-pub(super) fn read(file: &Path) -> Result<Boards, String> {
+pub fn read(file: &Path) -> Result<Boards, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     parse(&text).map_err(|error| format!("{}: {error}", file.display()))
 }
@@ -360,7 +361,7 @@ impl Boards {
     ///
     /// # Errors
     /// That there is no such board, and which there are.
-    pub(super) fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
+    pub fn find(&self, name: &str) -> Result<Vec<(String, Description)>, String> {
         let mut found = Vec::new();
         let (mut open, mut seen) = (vec![name], vec![]);
         while let Some(name) = open.pop() {

@@ -1,23 +1,23 @@
-//! The words on the image's command line.
+//! The words on the command line of the bare-metal image.
 
-use hil_scenarios::way::Ways;
+use crate::way::Ways;
 
 /// What the image is to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options<'a> {
+pub struct Options<'a> {
     /// Only scenarios whose name holds this text.
-    pub(crate) filter: &'a str,
+    pub filter: &'a str,
     /// Only scenarios behind this one.
-    pub(crate) after: Option<&'a str>,
+    pub after: Option<&'a str>,
     /// In which ways requests are posted.
-    pub(crate) ways: Ways,
+    pub ways: Ways,
     /// What it does instead of scenarios.
-    pub(crate) instead: Option<Instead>,
+    pub instead: Option<Instead>,
 }
 
 /// Other things that the image does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Instead {
+pub enum Instead {
     /// Goes wrong in this way.
     Provoke(Provoke),
     /// Counts the work of the benchmarks.
@@ -26,7 +26,7 @@ pub(crate) enum Instead {
 
 /// Ways to go wrong, to see that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Provoke {
+pub enum Provoke {
     /// Read where nothing is mapped.
     DataAbort,
     /// Write to code.
@@ -60,7 +60,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// The word that makes no sense.
-    pub(crate) fn parse(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
+    pub fn parse(words: impl IntoIterator<Item = &'a str>) -> Result<Self, &'a str> {
         let mut options = Self::default();
         let mut words = words.into_iter();
         while let Some(word) = words.next() {

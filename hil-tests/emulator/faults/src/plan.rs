@@ -1,22 +1,21 @@
 //! Which fault comes when: by a list, by the numbers that a seed gives, or both.
 
-use super::word::{Fate, Fault, Place};
-use crate::ground::errno::Errno;
+use super::word::{Ending, Fault, Place};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 /// Which method a call is of: object and method, or a command of the older interface, or opening the device's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CallId(u64);
+pub struct CallId(u64);
 
 impl CallId {
     /// Opening the device's file.
-    pub(crate) const OPEN: Self = Self(u64::MAX);
+    pub const OPEN: Self = Self(u64::MAX);
     /// No call.
-    pub(super) const NONE: Self = Self(u64::MAX - 1);
+    pub const NONE: Self = Self(u64::MAX - 1);
 
     /// A method, and the number of the command that it carries, if it carries one.
-    pub(crate) fn new(object: u16, method: u16, command: u64) -> Self {
+    pub fn new(object: u16, method: u16, command: u64) -> Self {
         Self(u64::from(object) << 48 | u64::from(method) << 32 | command & 0xffff_ffff)
     }
 }
@@ -42,13 +41,15 @@ impl Dice {
 
 /// A fault at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) place: Place,
-    /// Counted from 1.
-    pub(super) nth: u64,
-    pub(super) fault: Fault,
+pub struct Rule {
+    /// Where it comes.
+    pub place: Place,
+    /// At which time that this place is reached, counted from 1.
+    pub nth: u64,
+    /// What goes wrong.
+    pub fault: Fault,
     /// Every call of the same method behind it fails alike.
-    pub(super) stays: bool,
+    pub stays: bool,
 }
 
 /// What a seed asks for.
@@ -78,7 +79,7 @@ impl Seeded {
 
 /// The faults of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
+pub struct Plan {
     rules: Vec<Rule>,
     seeded: Option<Seeded>,
     /// The first questions of each place that a seed leaves alone.
@@ -111,7 +112,7 @@ impl Default for Plan {
 
 impl Plan {
     /// One fault.
-    pub(super) fn of(rule: Rule) -> Self {
+    pub fn of(rule: Rule) -> Self {
         Self { rules: vec![rule], ..Self::default() }
     }
 
@@ -119,7 +120,7 @@ impl Plan {
     ///
     /// # Errors
     /// The word that makes no sense, in a sentence.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut plan = Self::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
             plan.add(word).ok_or_else(|| format!("`{word}` is no fault"))?;
@@ -151,7 +152,7 @@ impl Plan {
     }
 
     /// Says what goes wrong at a place that is reached again, if anything does.
-    pub(super) fn at(&mut self, place: Place, id: CallId) -> Option<Fault> {
+    pub fn at(&mut self, place: Place, id: CallId) -> Option<Fault> {
         let asked = self.asked.get_mut(place as usize)?;
         *asked += 1;
         let nth = *asked;
@@ -177,7 +178,7 @@ impl Plan {
         }
         if seeded.ends_at > 0 && self.asked.iter().sum::<u64>() >= seeded.ends_at {
             seeded.ends_at = 0;
-            let fate = if seeded.dice.below(2) == 0 { Fate::Removed } else { Fate::Failed };
+            let fate = if seeded.dice.below(2) == 0 { Ending::Removed } else { Ending::Failed };
             return Some(Fault::Ends(fate));
         }
         let one_in = seeded.one_in.get(place as usize).copied().unwrap_or(0);
@@ -187,28 +188,28 @@ impl Plan {
         let choices = Fault::of(place);
         let at = seeded.dice.below(choices.len() as u64) as usize;
         Some(match choices.get(at).copied()? {
-            Fault::Fails { errno: Errno::REMOTEIO, .. } => {
-                Fault::Fails { errno: Errno::REMOTEIO, status: 1 + seeded.dice.below(255) as u8 }
+            Fault::Fails { errno: libc::EREMOTEIO, .. } => {
+                Fault::Fails { errno: libc::EREMOTEIO, status: 1 + seeded.dice.below(255) as u8 }
             }
             fault => fault,
         })
     }
 
     /// Returns a number below `end` for what a fault leaves open: without a seed, by how much was asked before.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         let mut asked = Dice(self.asked.iter().sum());
         self.seeded.as_mut().map_or(&mut asked, |seeded| &mut seeded.dice).below(end)
     }
 
     /// Returns how many times a place is still to be reached until its first rule.
-    pub(super) fn left(&self, place: Place) -> u64 {
+    pub fn left(&self, place: Place) -> u64 {
         let rule = self.rules.iter().find(|rule| rule.place == place);
         let asked = self.asked.get(place as usize).copied().unwrap_or(0);
         rule.map_or(0, |rule| rule.nth.saturating_sub(asked))
     }
 
     /// Returns what has come, as a plan that has the same come again.
-    pub(super) fn trace(&self) -> String {
+    pub fn trace(&self) -> String {
         let mut text = String::new();
         for word in &self.trace {
             let comma = if text.is_empty() { "" } else { "," };
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn a_list_says_when_each_fault_comes() {
         let mut plan = Plan::parse("call@2=ENOMEM,completion@1=twice,end@1=EBUSY,call@3=status:8").unwrap();
-        let fails = |errno, status| Some(Fault::Fails { errno: Errno(errno), status });
+        let fails = |errno, status| Some(Fault::Fails { errno, status });
         let calls = [None, fails(libc::ENOMEM, 0), fails(libc::EREMOTEIO, 8), None];
         assert_eq!(asked(&mut plan, Place::Call, 4), calls);
         assert_eq!(asked(&mut plan, Place::Completion, 2), [Some(Fault::Twice), None]);

@@ -1,11 +1,10 @@
 //! What can go wrong, and where: the words of a plan.
 
-use crate::ground::errno::Errno;
 use std::fmt;
 
 /// Where something can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// The program calls the device, or opens its file.
     Call,
     /// The program destroys an object.
@@ -24,11 +23,11 @@ pub(crate) enum Place {
 
 impl Place {
     /// All, in order.
-    pub(super) const ALL: [Self; 7] =
+    pub const ALL: [Self; 7] =
         [Self::Call, Self::End, Self::Read, Self::Completion, Self::Signature, Self::Message, Self::Wire];
 
     /// Returns its word.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Call => "call",
             Self::End => "end",
@@ -40,14 +39,14 @@ impl Place {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|place| place.name() == name)
     }
 }
 
 /// How a device ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Ending {
     /// It is taken out: nothing outstanding is completed, and the kernel has destroyed all objects. It takes no call any more but to
     /// destroy them (`rdma_lookup_get_uobject` in drivers/infiniband/core/rdma_core.c).
     Removed,
@@ -57,11 +56,11 @@ pub(crate) enum Fate {
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The call is not carried out. A command to the device has this status as its answer, if that is not 0.
     Fails {
         /// What the kernel says.
-        errno: Errno,
+        errno: i32,
         /// What the device says, where a command goes to it; 0 for nothing.
         status: u8,
     },
@@ -84,7 +83,7 @@ pub(crate) enum Fault {
     /// The process is killed.
     Dies,
     /// The device ends, for all contexts that are open.
-    Ends(Fate),
+    Ends(Ending),
 }
 
 /// Errors of the kernel, by name.
@@ -114,17 +113,17 @@ const WORDS: [(&str, Fault); 11] = [
     ("overrun", Fault::Overrun),
     ("lost", Fault::Lost),
     ("dies", Fault::Dies),
-    ("removed", Fault::Ends(Fate::Removed)),
-    ("fatal", Fault::Ends(Fate::Failed)),
+    ("removed", Fault::Ends(Ending::Removed)),
+    ("fatal", Fault::Ends(Ending::Failed)),
 ];
 
 const fn fails(errno: i32) -> Fault {
-    Fault::Fails { errno: Errno(errno), status: 0 }
+    Fault::Fails { errno, status: 0 }
 }
 
 impl Fault {
     /// Returns the faults that a seed chooses from at a place. EREMOTEIO stands for any status of the device.
-    pub(super) const fn of(place: Place) -> &'static [Self] {
+    pub(crate) const fn of(place: Place) -> &'static [Self] {
         const REFUSED: Fault = fails(libc::EREMOTEIO);
         match place {
             Place::Call => {
@@ -151,7 +150,7 @@ impl Fault {
     }
 
     /// Whether it can happen at a place.
-    pub(super) fn fits(self, place: Place) -> bool {
+    pub(crate) fn fits(self, place: Place) -> bool {
         match self {
             Self::Ends(_) => true,
             Self::Fails { .. } => matches!(place, Place::Call | Place::End | Place::Read),
@@ -160,9 +159,9 @@ impl Fault {
     }
 
     /// Reads a fault's word.
-    pub(super) fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         if let Some(status) = word.strip_prefix("status:") {
-            return Some(Self::Fails { errno: Errno::REMOTEIO, status: status.parse().ok()? });
+            return Some(Self::Fails { errno: libc::EREMOTEIO, status: status.parse().ok()? });
         }
         let error = ERRORS.iter().find(|(name, _)| *name == word).map(|(_, errno)| fails(*errno));
         error.or_else(|| WORDS.iter().find(|(name, _)| *name == word).map(|(_, fault)| *fault))
@@ -172,7 +171,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fails { errno: Errno(number), status: 0 } => {
+            Self::Fails { errno: number, status: 0 } => {
                 match ERRORS.iter().find(|(_, errno)| errno == number) {
                     Some((name, _)) => f.write_str(name),
                     None => write!(f, "errno:{number}"),

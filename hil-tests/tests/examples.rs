@@ -1,0 +1,44 @@
+//! The examples on the software device: behind the real libibverbs and libmlx5, with the stand-in before this program.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)] // Its `main`.
+#[path = "../examples/async_completions.rs"]
+mod async_completions;
+#[allow(dead_code)] // Its `main`.
+#[path = "../examples/nvme_tcp_digests.rs"]
+mod nvme_tcp_digests;
+#[allow(dead_code)] // Its `main`.
+#[path = "../examples/protected_write.rs"]
+mod protected_write;
+
+use mlx5_testing::preload::preloaded;
+use std::time::Duration;
+
+#[test]
+fn the_example_finds_the_ciphertext_that_was_computed_elsewhere() {
+    preloaded("the_example_finds_the_ciphertext_that_was_computed_elsewhere", || {
+        protected_write::run(None).unwrap();
+    });
+}
+
+#[test]
+fn the_example_finds_the_digests_that_were_computed_elsewhere() {
+    preloaded("the_example_finds_the_digests_that_were_computed_elsewhere", || {
+        nvme_tcp_digests::run(None).unwrap();
+    });
+}
+
+#[test]
+fn the_example_sleeps_in_tokio() {
+    preloaded("the_example_sleeps_in_tokio", || {
+        let used = thread_time();
+        async_completions::run(None).unwrap();
+        assert!(thread_time() - used < Duration::from_millis(100), "it sleeps");
+    });
+}
+
+/// Returns how long this thread has run on a processor.
+fn thread_time() -> Duration {
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())
+}

@@ -1,0 +1,9 @@
+//! Parsers of files that people write: descriptions of boards, and dumps and logs of rings. Tasks read
+//! files with them, and fuzzing calls them with any text.
+
+#![cfg_attr(test, allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod boards;
+pub mod hex;
+pub mod limits;
+mod log_json;
