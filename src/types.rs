@@ -413,10 +413,10 @@ mod tests {
         for size in BlockSize::UNITS {
             assert_eq!(BlockSize::from_selector(size.selector()), Some(size));
             assert_eq!(BlockSize::from_bytes(size.bytes()), Some(size));
-            assert_eq!(size.bytes() % 8, 0, "R107");
+            assert_eq!(size.bytes() % 8, 0, "a multiple of 8");
         }
         assert_eq!(BlockSize::from_selector(0), None);
         assert_eq!(BlockSize::from_selector(7), None);
-        assert!(!BlockSize::ALL.contains(&BlockSize::MIB1), "D14: a unit, and no block");
+        assert!(!BlockSize::ALL.contains(&BlockSize::MIB1), "a data unit, and no block");
     }
 }

@@ -44,7 +44,7 @@ fn each_gap_has_a_measurement_that_hardware_alone_runs() {
         assert!(facts.contains(&format!("| `{}` |", measurement.name)), "{}", measurement.name);
         names.insert(measurement.name);
     }
-    assert_eq!(names.len(), 13, "gaps of DEVICE.md");
+    assert_eq!(names.len(), 13, "gaps that DEVICE.md lists");
     assert!(scenarios::all().all(|scenario| !names.contains(scenario.name) && !scenario.needs.hardware));
 }
 

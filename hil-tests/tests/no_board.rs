@@ -99,9 +99,13 @@ fn r037_a_default_request_holds_four_entries_or_three_streams() {
     assert_eq!(post(Layout::List(&list[..4])), Ok(()));
     let refused = ConfigError::TooManyEntries { max: 4 };
     assert_eq!(post(Layout::List(&list)), Err(refused.into()));
-    assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams[..3] }), Ok(()), "R41");
+    assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams[..3] }), Ok(()), "three entries fit");
     let refused = ConfigError::TooManyEntries { max: 3 };
-    assert_eq!(post(Layout::Interleaved { repeat: 2, entries: &streams }), Err(refused.into()), "R41");
+    assert_eq!(
+        post(Layout::Interleaved { repeat: 2, entries: &streams }),
+        Err(refused.into()),
+        "four do not"
+    );
 }
 
 #[test]

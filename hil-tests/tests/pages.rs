@@ -72,3 +72,111 @@ fn the_readme_leads_to_every_page_and_to_places_that_exist() {
         assert!(rows.iter().any(|row| row.starts_with(&format!("| {kind} |"))), "no row for {kind}");
     }
 }
+
+/// Returns the repository's files whose names end so, outside of what is built and recorded.
+fn files(endings: &[&str]) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![here().join("..")], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.is_dir() {
+                if !name.starts_with('.') && name != "target" && name != "corpus" {
+                    folders.push(path);
+                }
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Returns a text in one line, without the marks of comments.
+fn joined(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line = line.trim();
+        line.strip_prefix("//").map_or(line, |line| line.trim_start_matches(['/', '!']).trim_start())
+    });
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the headings that a text cites, `NAME.md, "Heading"`, with one more behind each `and`; and, as an error, what follows
+/// the name where a number of a part does, as headings have none.
+fn cited<'t>(text: &'t str, page: &str) -> Result<Vec<&'t str>, String> {
+    let mut headings = Vec::new();
+    for (at, _) in text.match_indices(page) {
+        let rest = text.get(at + page.len()..).unwrap_or_default();
+        let mut rest = rest.strip_prefix('`').unwrap_or(rest);
+        if rest.strip_prefix(' ').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            || rest.starts_with(" part ")
+        {
+            return Err(rest.chars().take(20).collect());
+        }
+        while let Some(quoted) = rest.strip_prefix(", \"").or_else(|| rest.strip_prefix(" and \"")) {
+            let (heading, behind) = quoted.split_once('"').ok_or("no end of the heading")?;
+            headings.push(heading);
+            rest = behind;
+        }
+    }
+    Ok(headings)
+}
+
+/// Facts are cited by the heading in DEVICE.md under which they stand.
+#[test]
+fn every_cited_fact_has_its_heading() {
+    // Joined from two words, so that this file cites nothing.
+    let (page, facts) = (["DEVICE", ".md"].concat(), text("DEVICE.md"));
+    let headings: Vec<&str> = facts
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .map(|line| line.trim_matches(['#', ' ']))
+        .collect();
+    for heading in &headings {
+        assert_eq!(headings.iter().filter(|other| other == &heading).count(), 1, "{heading} stands twice");
+    }
+    let mut count = 0;
+    for path in files(&[".rs", ".md", ".toml", ".c", ".h"]) {
+        let text = joined(&std::fs::read_to_string(&path).expect("a text"));
+        let cited = cited(&text, &page).unwrap_or_else(|error| panic!("{}: {page}{error}", path.display()));
+        count += cited.len();
+        for heading in cited {
+            assert!(headings.contains(&heading), "{}: no heading `{heading}` in {page}", path.display());
+        }
+    }
+    assert!(count > 40, "{count} citations");
+}
+
+/// A reader of a comment or a message has no table of requirements at hand: comments and messages say the rule, not its number.
+#[test]
+fn comments_and_messages_say_the_rule_and_not_its_number() {
+    let mut wrong = Vec::new();
+    for path in files(&[".rs"]).iter().filter(|path| !path.ends_with("tests/requirements.rs")) {
+        let text = std::fs::read_to_string(path).expect("a text");
+        for (number, line) in text.lines().enumerate() {
+            if codes(line) > 0 {
+                wrong.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for (line, count) in
+        [("// As the page says (@12, @157-@159).", 3), ("\"@177: the last one\"", 1), ("NEEDS, [\"@12\"]", 0)]
+    {
+        assert_eq!(codes(&line.replace('@', "R")), count, "{line}");
+    }
+}
+
+/// Counts the numbers of requirements in a line, such as D and 4 written as one word, unless they are strings of their own.
+fn codes(line: &str) -> usize {
+    let words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '"');
+    words
+        .filter(|word| {
+            let is_string = word.len() > 1 && word.starts_with('"') && word.ends_with('"');
+            let digits = word.trim_matches('"').strip_prefix(['R', 'M', 'D']).unwrap_or_default();
+            !is_string
+                && (1..=3).contains(&digits.len())
+                && digits.bytes().all(|digit| digit.is_ascii_digit())
+        })
+        .count()
+}

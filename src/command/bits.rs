@@ -50,7 +50,7 @@ pub(super) fn assert_encodes<C: Command>(command: &C, expected: &[u8]) {
     assert!(*request == *expected, "{}:\n{:02x?}\n{:02x?}", C::OPCODE, &request[..], expected);
     drop(request);
     if C::SECRET {
-        assert!(mailbox[..length].iter().all(|byte| *byte == 0), "M66");
+        assert!(mailbox[..length].iter().all(|byte| *byte == 0), "the mailbox keeps no key");
     } else {
         assert_eq!(mailbox[..length], *expected);
     }

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn lengths_are_summed_in_64_bits() {
         let entries = [KlmEntry { address: 0, length: 1 << 31, key: KEY }; 4];
-        assert_eq!(written(Layout::List(&entries)), Ok(1 << 33), "D24");
+        assert_eq!(written(Layout::List(&entries)), Ok(1 << 33), "lengths are summed in 64 bits");
         let entries = [InterleavedEntry { address: 0, bytes: u16::MAX, skip: 0, key: KEY }];
         let length = written(Layout::Interleaved { repeat: u32::MAX, entries: &entries });
         assert_eq!(length, Ok(65535 * u64::from(u32::MAX)));

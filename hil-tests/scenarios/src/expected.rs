@@ -37,8 +37,9 @@ static ISCSI: [Crc<u32>; 2] = [
 static XP10: [Crc<u64>; 2] =
     [Crc::<u64>::new(&const { crc64(0) }), Crc::<u64>::new(&const { crc64(u64::MAX) })];
 
-/// Computes the Internet checksum of RFC 1071. A seed of all ones is taken for the sum's start value (gap 1), which shows in blocks
-/// of zeros alone, and no scenario has such a block.
+/// Computes the Internet checksum of RFC 1071. A seed of all ones is taken for the sum's start value
+/// (measured by `gap01_internet_checksum`), which shows in blocks of zeros alone, and no scenario has such a
+/// block.
 fn ip_checksum(block: &[u8], seed: Seed) -> u16 {
     let start = match seed {
         Seed::Zeros => 0,
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(of(Signature::T10Dif(DIF)), [0x9e, 0xc6, 0x56, 0x78, 0xff, 0xff, 0xff, 0xff]);
         assert_eq!(of(Signature::T10Dif(T10Dif { seed: Seed::Ones, ..DIF }))[..2], [0xec, 0x7d]);
         assert_eq!(of(Signature::T10Dif(T10Dif { guard: Guard::IpChecksum, ..DIF }))[..2], [0x5a, 0x5a]);
-        // R114: the reference tag wraps.
+        // The reference tag wraps.
         assert_eq!(signature(&Signature::T10Dif(DIF), &block, 1)[4..], [0, 0, 0, 0]);
         assert_eq!(ISCSI[1].checksum(b"123456789"), 0xe306_9283);
         assert_eq!(XP10[1].checksum(b"123456789"), 0xae8b_1486_0a79_9888);

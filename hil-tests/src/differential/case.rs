@@ -559,7 +559,7 @@ fn config(random: &mut Random, limits: &Limits) -> Config {
     Config { access, layout, signature, crypto, older: only && random.percent(30), order: order(random) }
 }
 
-/// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits (D24).
+/// Lengths whose sum stays below 2^31: version 44 of the reference sums them in 32 bits.
 fn layout(random: &mut Random, limits: &Limits) -> OwnedLayout {
     let most = u32::from(limits.max_entries);
     if random.percent(60) {

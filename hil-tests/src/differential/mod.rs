@@ -18,8 +18,8 @@
 //! are the software devices' own, of 64 bytes, whose clocks nobody compares: units and scenarios do), and BlueFlame (the reference rings in a page of
 //! the stand-in that keeps nothing: the vectors `blueflame` are replayed byte for byte).
 //!
-//! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31, D24). Chains that both sides
-//! refuse are not compared further: the mkey is then made anew.
+//! Not reached: what differs on purpose (`vectors/DIFFERENCES.md`; sums of lengths over 2^31). Chains that
+//! both sides refuse are not compared further: the mkey is then made anew.
 
 mod case;
 mod check;

@@ -1,4 +1,4 @@
-//! Requests as the drivers of DPDK and SPDK write them, which run on hardware (DEVICE.md 6 and 7): none is called suspicious.
+//! Requests as the drivers of DPDK and SPDK write them, which run on hardware: none is called suspicious.
 //!
 //! The bytes are put together field by field, from reading `drivers/crypto/mlx5` of DPDK 22.11 and 38f72e50, `lib/mlx5` and
 //! `module/accel/mlx5` of SPDK 3230130e, and `lib/mlx5` of NVIDIA's SPDK v24.01.4.

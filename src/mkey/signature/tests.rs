@@ -67,7 +67,7 @@ fn what_a_device_does_not_know_is_refused() {
 #[test]
 fn r90_a_copy_mask_needs_two_alike_domains() {
     let refused = Err(ConfigError::CopyMaskNeedsSameStructure);
-    assert_eq!(BlockSignature::memory(CRC32).with_copy_mask(1), refused, "D22");
+    assert_eq!(BlockSignature::memory(CRC32).with_copy_mask(1), refused, "there is no wire signature");
     assert_eq!(BlockSignature::wire(CRC32).with_copy_mask(1), refused);
     assert_eq!(BlockSignature::both(CRC32, CRC32C).with_copy_mask(1), refused);
     let bigger = Domain { block_size: BlockSize::B4096, ..CRC32 };

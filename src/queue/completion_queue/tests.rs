@@ -157,11 +157,7 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
     assert_eq!(completions.poll(&mut router), Some(Ok(reported)));
     let outcome = Outcome::Sent { kind: RequestKind::MkeyConfigure, bytes: 0 };
     let done = WorkCompletion { id: 1, qpn: QPN, outcome };
-    assert_eq!(
-        completions.poll(&mut router),
-        Some(Ok(Completion::Work(done))),
-        "R177: the SET_PSV completes"
-    );
+    assert_eq!(completions.poll(&mut router), Some(Ok(Completion::Work(done))), "the SET_PSV completes");
     let unknown = CompletionError::UnknownMkey { index: 0x99 };
     assert_eq!(completions.poll(&mut router), Some(Err(unknown)));
     assert_eq!(completions.poll(&mut router), None);
@@ -175,8 +171,8 @@ fn m62_a_signature_error_goes_to_its_mkey_and_the_poll_names_it() {
         stride: 516,
     };
     assert_eq!(expected.block_index(), 2);
-    assert_eq!(mkeys[1].check(), Ok(Some(expected)), "R183: the first is kept");
-    assert_eq!(mkeys[1].check(), Ok(None), "M10: and given once");
+    assert_eq!(mkeys[1].check(), Ok(Some(expected)), "the first is kept");
+    assert_eq!(mkeys[1].check(), Ok(None), "and given once");
     assert_eq!(mkeys[0].check(), Ok(None));
     assert!(mkeys[1].error_count().is_some_and(|count| count.pending && count.seen == 3));
 }

@@ -79,7 +79,7 @@ fn m63_the_record_is_written_before_the_doorbell_rings() {
     queue.request(1).nop().unwrap();
     queue.request(2).nop().unwrap();
     queue.request(3).nop().unwrap();
-    assert_eq!(queue.doorbell().seen, [], "R7: nothing is rung before it is asked for");
+    assert_eq!(queue.doorbell().seen, [], "nothing is rung before it is asked for");
     queue.ring_doorbell();
     queue.ring_doorbell();
     // Opcode 0, block 0x0000 (the third after 0xfffe), queue pair 0x77, one octoword; counter 0x20001 in 16 bits.
@@ -110,7 +110,7 @@ fn a_refused_request_changes_nothing() {
     let mut queue = queue(&mut ring, &record, 0);
     let mut mkey = signature_mkey();
     let before = mkey.clone();
-    // R178: the UMR would fit, the two SET_PSVs after it do not.
+    // The UMR would fit, the two SET_PSVs after it do not.
     let result = queue.request(1).signaled().configure_mkey(&mut mkey, &signing(BOTH), Layout::Unchanged);
     let full = PostError::SendRingFull { needed: 5, free: 4 };
     assert_eq!(result, Err(full));

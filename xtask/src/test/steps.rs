@@ -120,7 +120,8 @@ fn hil_with(arguments: &[&str]) -> Result<(), String> {
     task("xtask-boards", &[&["hil", "--require-board", "--require-cases"], arguments].concat())
 }
 
-/// Where tweaks are in little endian nothing else is other: scenarios R150 to R159 are those of AES-XTS.
+/// An engine with tweaks in little endian differs in nothing else: the scenarios r150 to r159 are those of
+/// AES-XTS.
 fn hil_variants() -> Result<(), String> {
     hil(&["uverbs-wrapped", "uverbs-single-block"])?;
     hil_with(&["--board", "uverbs-little-endian", "--filter", "r15"])

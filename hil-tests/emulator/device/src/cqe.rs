@@ -1,4 +1,5 @@
-//! Builds completion entries (PRM `cqe64`; DEVICE.md 4.5). Pure: the owner bit comes later, with the place in the ring.
+//! Builds completion entries (PRM `cqe64`; DEVICE.md, "Completion entries"). Pure: the owner bit comes later,
+//! with the place in the ring.
 
 use crate::pipeline::{BlockError, Side, SignatureType};
 use crate::signature::Part;
@@ -64,7 +65,7 @@ pub(crate) fn stamp(entry: &mut Entry, ticks: u64) {
 /// Whether there is a route before the data, and that it is of IPv6, in `flags_rqpn`.
 const ROUTE: u32 = 1 << 28 | 1 << 24;
 
-/// A datagram has arrived that queue pair `source` has sent (`flags_rqpn`, DEVICE.md 8.2).
+/// A datagram has arrived that queue pair `source` has sent (`flags_rqpn`; DEVICE.md, "Datagrams").
 pub(crate) fn with_source(mut entry: Entry, source: u32) -> Entry {
     const FLAGS_RQPN: core::ops::Range<usize> = 24..28;
     if let Some(place) = entry.get_mut(FLAGS_RQPN) {
@@ -91,7 +92,8 @@ pub(crate) fn error(subject: Subject, opcode: CqeOpcode, syndrome: Syndrome, ven
     zerocopy::transmute!(cqe)
 }
 
-/// A signature was wrong: first field in the data is "actual", the device's own is "expected" (D1).
+/// A signature was wrong: first field in the data is "actual", the device's own is "expected", as hardware
+/// tests have it.
 pub(crate) fn signature_error(mkey_index: u32, error: &BlockError) -> Entry {
     let high = |word: u64| U32::new((word >> 32) as u32);
     let low = |word: u64| U32::new(word as u32);

@@ -64,7 +64,8 @@ impl Xts {
     /// Processes a stream of data units of `unit` bytes in place; unit `i` uses `tweak + i * step`.
     ///
     /// # Errors
-    /// [`JobSize`] where the length breaks the rule of R166-R168 or leaves less than 16 bytes in the last unit (D8).
+    /// [`JobSize`] where the length breaks the man page's rule for job sizes, or leaves less than 16 bytes in
+    /// the last unit, which AES-XTS cannot encrypt.
     pub fn apply(
         &self,
         direction: Direction,
@@ -129,7 +130,7 @@ where
 
     /// Processes units of at least one block, of which `i` has the tweak `tweak + i * step`. The last may be shorter.
     fn units(&self, direction: Direction, stream: &mut [u8], unit: usize, tweak: u128, step: u128) {
-        // Assumption: the tweak carries beyond 64 bits (gap 4).
+        // Assumption: the tweak carries beyond 64 bits (measured by `gap04_tweaks`).
         let mut tweaks = core::iter::successors(Some(tweak), |tweak| Some(tweak.wrapping_add(step)));
         let unit = unit.max(BLOCK);
         let count = stream.len() / unit;
@@ -342,7 +343,8 @@ const fn reduced(over: u64) -> u64 {
     over ^ over << 1 ^ over << 2 ^ over << 7
 }
 
-/// Returns whether `job` bytes can be processed in units of `unit` bytes (R166-R168, D8).
+/// Returns whether `job` bytes can be processed in units of `unit` bytes: by the man page's rule for job
+/// sizes, and with at least 16 bytes in the last unit.
 pub fn job_size_allowed(job: u64, unit: u32) -> bool {
     let unit = u64::from(unit);
     if unit < 16 {
@@ -437,7 +439,7 @@ mod tests {
 
     #[test]
     fn ieee_1619_unit_one_advances() {
-        // DEVICE.md 4.6: the plaintext of vector 5 is the ciphertext of vector 4.
+        // DEVICE.md, "Tweaks": the plaintext of vector 5 is the ciphertext of vector 4.
         let xts = Xts::new(&hex("2718281828459045235360287471352631415926535897932384626433832795")).unwrap();
         let plain: Vec<u8> = (0..512).map(|i| i as u8).collect();
         let mut one = plain.clone();

@@ -91,7 +91,7 @@ impl<'a> Path<'a> {
         let (objects, asker, faults) = (self.objects, self.asker, self.faults);
         let inner_right = if self.profile.inner_remote_rights { plan.right } else { plan.right.of_owner() };
         let mut walk = Walk { objects, asker, inner_right, faults, budget: self.profile.max_ranges, visit };
-        // Assumption: the mkey's length bounds memory bytes (D26).
+        // Assumption: the mkey's length bounds memory bytes.
         walk.space(plan.mkey, plan.span.memory_offset, plan.span.memory_length)
     }
 

@@ -23,7 +23,7 @@ pub struct Datagram {
     pub route: [u8; 40],
 }
 
-/// Address vector of a datagram (PRM `ud_adrs_vector`, `struct mlx5_wqe_av`; DEVICE.md 8.2).
+/// Address vector of a datagram (PRM `ud_adrs_vector`, `struct mlx5_wqe_av`; DEVICE.md, "Datagrams").
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct AddressVector {

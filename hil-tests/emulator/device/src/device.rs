@@ -40,11 +40,11 @@ pub enum Error {
         /// State that was asked for.
         to: QpState,
     },
-    /// The device has no crypto, or imports keys in the other way (M35).
+    /// The device has no crypto, or imports keys in the other way.
     CryptoMode,
-    /// There is no valid login for a wrapped key (M35).
+    /// There is no valid login for a wrapped key.
     NoLogin,
-    /// The key does not unwrap or does not have the right length (M32).
+    /// The key does not unwrap or does not have the right length.
     BadKey,
     /// Object numbers are used up.
     Exhausted,
@@ -70,7 +70,7 @@ impl core::error::Error for Error {}
 /// What happened apart from completions (asynchronous events).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A send queue stands still before its next request (event 5, SQ_DRAINED; M19).
+    /// A send queue stands still before its next request (event 5, SQ_DRAINED).
     SqDrained(u32),
     /// A peer was refused access; the queue pair is in error (QP_ACCESS_ERR).
     QpAccess(u32),
@@ -200,7 +200,7 @@ impl<M: Memory> Device<M> {
             .ok_or(Error::NoSuchObject { what: "protection domain", number: pd })
     }
 
-    /// Creates an indirect key, which UMRs configure (CREATE_MKEY, M1).
+    /// Creates an indirect key, which UMRs configure (CREATE_MKEY).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for a crypto key on a device without crypto,
@@ -253,7 +253,7 @@ impl<M: Memory> Device<M> {
         Ok(MkeyView(mkey.clone()))
     }
 
-    /// Creates 1 to 4 PSVs and returns their numbers (CREATE_PSV, M57).
+    /// Creates 1 to 4 PSVs and returns their numbers (CREATE_PSV).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::BadAttribute`] for the count.
@@ -295,7 +295,7 @@ impl<M: Memory> Device<M> {
         objects.qps.reuse();
     }
 
-    /// Creates a completion queue and returns its number (M56). The host has filled the ring with
+    /// Creates a completion queue and returns its number. The host has filled the ring with
     /// [`mlx5_mkey::wire::cqe::Cqe::UNWRITTEN`].
     ///
     /// # Errors

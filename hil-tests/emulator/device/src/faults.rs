@@ -3,59 +3,59 @@
 /// Which parts of the device are broken. All are whole by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The T10-DIF reference tag is the same in every block (R114).
+    /// The T10-DIF reference tag is the same in every block.
     pub ref_tag_not_advancing: bool,
-    /// Every data unit uses the first unit's tweak (R156).
+    /// Every data unit uses the first unit's tweak.
     pub tweak_not_advancing: bool,
-    /// Row B: the wire signature covers plaintext, not ciphertext (R144).
+    /// Row B: the wire signature covers plaintext, not ciphertext.
     pub signature_over_plaintext: bool,
-    /// The bytes of an interleaved layout follow each other without gaps (R47).
+    /// The bytes of an interleaved layout follow each other without gaps.
     pub stride_ignored: bool,
-    /// Every key allows every access (R30, R31).
+    /// Every key allows every access.
     pub access_flags_ignored: bool,
-    /// LOCAL_INV leaves the key usable (R12).
+    /// LOCAL_INV leaves the key usable.
     pub local_inv_ignored: bool,
     /// SEND with invalidation leaves the key usable.
     pub remote_invalidate_ignored: bool,
-    /// 256-bit keys are used as AES-128 keys, by the first half of each (M34).
+    /// 256-bit keys are used as AES-128 keys, by the first half of each.
     pub dek256_as_128: bool,
-    /// A wrapped key whose integrity check fails is loaded all the same, as zeros (M32).
+    /// A wrapped key whose integrity check fails is loaded all the same, as zeros.
     pub key_wrap_integrity_ignored: bool,
-    /// The wire has no signatures, whatever the BSF says (R72).
+    /// The wire has no signatures, whatever the BSF says.
     pub wire_signatures_ignored: bool,
-    /// All bytes of a signature are checked (R77).
+    /// All bytes of a signature are checked.
     pub check_mask_ignored: bool,
-    /// No byte of a signature is copied (R87).
+    /// No byte of a signature is copied.
     pub copy_mask_ignored: bool,
-    /// Escape tags do not switch checks off (R115, R116).
+    /// Escape tags do not switch checks off.
     pub escapes_ignored: bool,
-    /// SET_PSV changes nothing (R176).
+    /// SET_PSV changes nothing.
     pub psv_not_reset_by_set_psv: bool,
-    /// The keytag is not compared (R160).
+    /// The keytag is not compared.
     pub keytag_ignored: bool,
-    /// The length of a request counts memory bytes, not wire bytes (D3).
+    /// The length of a request counts memory bytes, not wire bytes.
     pub length_counts_memory_bytes: bool,
-    /// Of several signature errors the last one is reported, and again for each transfer (R183).
+    /// Of several signature errors the last one is reported, and again for each transfer.
     pub error_not_kept_first: bool,
-    /// Keys are gone when the login ends that they were loaded under (M29).
+    /// Keys are gone when the login ends that they were loaded under.
     pub keys_end_with_their_login: bool,
-    /// A send queue that is drained says so to nobody who does not ask (M19).
+    /// A send queue that is drained says so to nobody who does not ask.
     pub drained_not_told: bool,
-    /// Seed 0 and seed all ones of CRCs are swapped (D17).
+    /// Seed 0 and seed all ones of CRCs are swapped.
     pub crc_seed_inverted: bool,
-    /// The completion of a receive counts bytes of memory, not of the wire (D3).
+    /// The completion of a receive counts bytes of memory, not of the wire.
     pub receives_count_memory_bytes: bool,
     /// A queue pair lets its peer do whatever the keys allow (PRM `rre`, `rwe`, `rae`).
     pub qp_rights_ignored: bool,
-    /// A region under an mkey allows every access, what it was registered for or not (R48).
+    /// A region under an mkey allows every access, what it was registered for or not.
     pub region_rights_ignored: bool,
     /// A key can be used through queue pairs of every protection domain.
     pub key_domain_ignored: bool,
-    /// A region under an mkey may be of another protection domain (R48).
+    /// A region under an mkey may be of another protection domain.
     pub region_domain_ignored: bool,
     /// A UMR changes mkeys of every protection domain.
     pub umr_domain_ignored: bool,
-    /// A DEK may be of another protection domain (M40).
+    /// A DEK may be of another protection domain.
     pub dek_domain_ignored: bool,
     /// A PSV may be of another protection domain.
     pub psv_domain_ignored: bool,
@@ -67,37 +67,37 @@ pub struct Faults {
     pub solicited_lost: bool,
     /// An atomic may be at any address.
     pub atomic_alignment_ignored: bool,
-    /// CHECK_FREE of a UMR refuses nothing (D15).
+    /// CHECK_FREE of a UMR refuses nothing.
     pub check_free_ignored: bool,
     /// CHECK_QPN of a UMR refuses nothing.
     pub check_qpn_ignored: bool,
-    /// What comes before a bad entry of a layout is written before the entry is looked at (R48).
+    /// What comes before a bad entry of a layout is written before the entry is looked at.
     pub bad_entries_found_late: bool,
-    /// A SEND whose invalidation is refused fails as other errors of the receiver do (R12).
+    /// A SEND whose invalidation is refused fails as other errors of the receiver do.
     pub invalidation_refused_otherwise: bool,
-    /// The combinations of cipher and signature that are in no table are refused (R153).
+    /// The combinations of cipher and signature that are in no table are refused.
     pub leftover_rows_refused: bool,
-    /// AES-XTS takes every length and passes on what it cannot encrypt (R166).
+    /// AES-XTS takes every length and passes on what it cannot encrypt.
     pub job_size_ignored: bool,
-    /// On a draining queue pair a request whose signature is wrong completes silently (D27).
+    /// On a draining queue pair a request whose signature is wrong completes silently.
     pub failing_request_silent: bool,
-    /// Wrong data of the peer stops a draining send queue, too (M19).
+    /// Wrong data of the peer stops a draining send queue, too.
     pub drained_by_the_peers_data: bool,
-    /// A transfer whose tweaks would carry into the upper half is refused (R157).
+    /// A transfer whose tweaks would carry into the upper half is refused.
     pub tweak_carry_refused: bool,
-    /// Each transfer begins with the first tweak, wherever it begins (R158).
+    /// Each transfer begins with the first tweak, wherever it begins.
     pub tweak_of_each_transfer: bool,
-    /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian (R79).
+    /// Masks number the bytes of a value, so that bit 7 is the last one in memory of a CRC in little endian.
     pub masks_number_the_value: bool,
-    /// The old value of an atomic comes back in big endian (R16).
+    /// The old value of an atomic comes back in big endian.
     pub atomic_replies_big_endian: bool,
-    /// What a queue pair denies is an invalid request, not one without the right (R30).
+    /// What a queue pair denies is an invalid request, not one without the right.
     pub denied_as_invalid: bool,
-    /// A UMR binds no mkey to a queue pair (R12).
+    /// A UMR binds no mkey to a queue pair.
     pub binding_refused: bool,
-    /// Another value of a DEK that was used is in force at once (M58).
+    /// Another value of a DEK that was used is in force at once.
     pub dek_value_at_once: bool,
-    /// A DEK gets no value of another size (M58).
+    /// A DEK gets no value of another size.
     pub dek_size_fixed: bool,
 }
 

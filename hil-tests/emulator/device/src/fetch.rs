@@ -41,7 +41,7 @@ pub(crate) enum UmrLists {
     /// In the request.
     Inline { translations: Vec<[u8; OCTOWORD_BYTES]>, bsfs: Vec<[u8; 64]> },
     /// In memory, where this says: the length that it gives is not looked at, since drivers write bytes, entries or nothing there
-    /// (DEVICE.md 7.13).
+    /// (DEVICE.md, "UMR by pointer").
     InMemory(Klm),
 }
 

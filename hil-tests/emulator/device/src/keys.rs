@@ -20,7 +20,7 @@ impl<M: Memory> Device<M> {
         self.objects.keks.insert(Secret(key.to_vec().into())).ok_or(Error::Exhausted)
     }
 
-    /// Stores a credential of 40 bytes, which logins have to present, and returns its number (M25).
+    /// Stores a credential of 40 bytes, which logins have to present, and returns its number.
     ///
     /// # Errors
     /// [`Error::CryptoMode`] unless the device takes wrapped keys.
@@ -29,7 +29,8 @@ impl<M: Memory> Device<M> {
         self.objects.credentials.insert(Secret(credential.to_vec().into())).ok_or(Error::Exhausted)
     }
 
-    /// Logs in with a credential of 48 bytes, wrapped with the KEK, and returns the login's number (object 0x1f, M25).
+    /// Logs in with a credential of 48 bytes, wrapped with the KEK, and returns the login's number (object
+    /// 0x1f).
     ///
     /// A credential that does not match makes a login that is [`LoginState::Invalid`].
     ///
@@ -48,7 +49,7 @@ impl<M: Memory> Device<M> {
         self.objects.logins.insert(Login { kek, credential, state }).ok_or(Error::Exhausted)
     }
 
-    /// Returns the state of a login (M27).
+    /// Returns the state of a login.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -60,7 +61,7 @@ impl<M: Memory> Device<M> {
             .ok_or(Error::NoSuchObject { what: "login", number })
     }
 
-    /// Ends a login. DEKs that were loaded under it stay (M29).
+    /// Ends a login. DEKs that were loaded under it stay.
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -70,8 +71,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it anew (M28). DEKs
-    /// that were loaded under them stay (M29).
+    /// Makes all logins invalid that showed a credential, as when a crypto officer deletes it and stores it
+    /// anew. DEKs that were loaded under them stay.
     pub fn revoke(&mut self, credential: u32) {
         for number in self.objects.logins.numbers() {
             if let Some(login) = self.objects.logins.get_mut(number)
@@ -95,7 +96,7 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Loads a data encryption key and returns its number (object 0x0c, M32-M40).
+    /// Loads a data encryption key and returns its number (object 0x0c).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`] for the domain, [`Error::CryptoMode`] for the other import method, [`Error::NoLogin`],

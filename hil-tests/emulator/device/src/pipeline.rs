@@ -1,6 +1,7 @@
 //! Memory bytes to wire bytes and back, by a decoded [`Transform`]: pure functions over whole transfers.
 //!
-//! Four steps, in this order on transmit and reversed on receive (DEVICE.md 4.2, rows A to J):
+//! Four steps, in this order on transmit and reversed on receive (DEVICE.md, "Crypto BSF and encryption
+//! order", rows A to J):
 //!
 //! ```text
 //! memory ─▶ cipher over memory bytes ─▶ strip memory signatures ─▶ cipher over data ─▶ insert wire signatures ─▶ cipher over wire bytes ─▶ wire
@@ -89,7 +90,7 @@ pub struct Cipher<'a> {
     pub tweak: u128,
     /// What the tweak grows by from unit to unit.
     pub step: u128,
-    /// The engine takes one unit at a time (D6).
+    /// The engine takes one unit at a time.
     pub single_block: bool,
 }
 
@@ -113,7 +114,7 @@ pub struct Transform<'a> {
 /// The place of a transfer in the three ways of counting bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Offset in wire bytes, which is what requests give (D3).
+    /// Offset in wire bytes, which is what requests give.
     pub wire_offset: u64,
     /// Length in wire bytes.
     pub wire_length: u64,
@@ -143,7 +144,7 @@ pub struct BlockError {
     pub side: Side,
     /// The PSV of that domain.
     pub psv: u32,
-    /// Offset of the block's last byte, signature included, in bytes of its domain (D2).
+    /// Offset of the block's last byte, signature included, in bytes of its domain.
     pub offset: u64,
     /// What was wrong.
     pub mismatch: Mismatch,
@@ -342,7 +343,7 @@ impl<'a> Transform<'a> {
             return Err(Refusal::SingleBlock);
         }
         let step = if faults.tweak_not_advancing { 0 } else { cipher.step };
-        // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts (R158).
+        // Assumption: unit k of the mkey has tweak + k steps wherever a transfer starts.
         let before = if faults.tweak_of_each_transfer { 0 } else { offset / unit };
         let tweak = cipher.tweak.wrapping_add(step.wrapping_mul(u128::from(before)));
         let behind = tweak.wrapping_add(step.wrapping_mul(u128::from(bytes.len() as u64 / unit)));
@@ -404,7 +405,7 @@ impl<'a> Transform<'a> {
                 break;
             }
             signatures.extend_from_slice(signature);
-            // Blocks are numbered from the mkey's start, so that requests continue one another (R185).
+            // Blocks are numbered from the mkey's start, so that requests continue one another.
             let index = first.saturating_add(number as u64);
             let step = if faults.ref_tag_not_advancing { 0 } else { index };
             if error.is_none() || faults.error_not_kept_first {

@@ -1,6 +1,6 @@
 //! What kind of device this one is: the properties in which real devices differ.
 
-/// How the AES-XTS engine takes tweaks and units (D6, D7, DEVICE.md 7.1).
+/// How the AES-XTS engine takes tweaks and units (DEVICE.md, "Engines").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XtsEngine {
     /// Many data units in a transfer; the BSF holds the tweak in big endian (capability `aes_xts_multi_block_be_tweak`).
@@ -25,7 +25,7 @@ pub enum UmrFence {
     None,
 }
 
-/// How data encryption keys are imported (M32, M35).
+/// How data encryption keys are imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CryptoMode {
     /// No crypto at all: neither DEKs nor crypto mkeys.
@@ -37,7 +37,7 @@ pub enum CryptoMode {
     Wrapped,
 }
 
-/// What happens to a transfer that ends inside a protected block (R186).
+/// What happens to a transfer that ends inside a protected block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartialBlocks {
     /// Its bytes pass; a signature that is not wholly there is not checked.
@@ -57,7 +57,8 @@ pub struct DeviceProfile {
     /// A tweak grows by 2^64 for each data unit (capability `aes_xts_tweak_inc_64`), unless its upper half is all ones: then by
     /// one, and that half counts as 0.
     ///
-    /// Assumption: the second part. Software that counts blocks in the lower half writes all ones there (DEVICE.md 7.2).
+    /// Assumption: the second part. Software that counts blocks in the lower half writes all ones there
+    /// (DEVICE.md, "Tweaks that grow by 2^64").
     pub tweak_inc_64: bool,
     /// How keys are imported.
     pub crypto: CryptoMode,
@@ -72,7 +73,7 @@ pub struct DeviceProfile {
     pub relaxed_ordering: bool,
     /// A UMR may write entries from number 65,536 on (capability `umr_extended_translation_offset`).
     pub extended_offsets: bool,
-    /// Queue pairs can be made to drain on signature errors (`drain_sigerr`, M42).
+    /// Queue pairs can be made to drain on signature errors (`drain_sigerr`).
     pub drain_sigerr: bool,
     /// The longest copy of memory without a peer, as a logarithm of bytes (`log_dma_mmo_max_size`); `None` for a device that does not
     /// copy (`dma_mmo_qp`).

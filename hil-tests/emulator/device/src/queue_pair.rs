@@ -78,7 +78,7 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Turns `drain_sigerr` on or off (INIT2INIT, M19).
+    /// Turns `drain_sigerr` on or off (INIT2INIT).
     ///
     /// # Errors
     /// [`Error::NoSuchObject`].
@@ -122,7 +122,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Changes the state of a queue pair (M55). Going to [`QpState::SendQueueDrained`] ends with [`Event::SqDrained`].
+    /// Changes the state of a queue pair. Going to [`QpState::SendQueueDrained`] ends with
+    /// [`Event::SqDrained`].
     ///
     /// # Errors
     /// [`Error::NoSuchObject`], [`Error::BadTransition`].

@@ -12,15 +12,15 @@ pub enum Refusal {
     UnknownKey = 0x01,
     /// The key's tag is not the current one.
     KeyTag = 0x02,
-    /// The key is free: never configured, or invalidated (R12).
+    /// The key is free: never configured, or invalidated.
     KeyFree = 0x03,
     /// The key belongs to another protection domain.
     ProtectionDomain = 0x04,
     /// The key is bound to another queue pair.
     QueuePair = 0x05,
-    /// The key does not give the right (R31).
+    /// The key does not give the right.
     Right = 0x06,
-    /// The range is outside of the key's space, or its layout ends before it (R35).
+    /// The range is outside of the key's space, or its layout ends before it.
     Bounds = 0x07,
     /// Keys under keys, too deep.
     Depth = 0x08,
@@ -34,21 +34,21 @@ pub enum Refusal {
     Length = 0x10,
     /// The start is not on a block or data unit boundary.
     Alignment = 0x11,
-    /// The end is inside a protected block ([`crate::PartialBlocks::Refuse`], R186).
+    /// The end is inside a protected block ([`crate::PartialBlocks::Refuse`]).
     PartialBlock = 0x12,
-    /// AES-XTS cannot take this length (R166-R168).
+    /// AES-XTS cannot take this length by the rule for job sizes.
     JobSize = 0x13,
-    /// More than one data unit on a single-block engine (D6).
+    /// More than one data unit on a single-block engine.
     SingleBlock = 0x14,
     /// The device has no room for the message.
     NoRoom = 0x15,
     /// The BSF is missing, malformed or asks for something unknown.
     Bsf = 0x20,
-    /// A crypto mkey without crypto attributes (R57, R124).
+    /// A crypto mkey without crypto attributes.
     CryptoUnconfigured = 0x21,
-    /// No such DEK, or in another protection domain (R159, M40).
+    /// No such DEK, or in another protection domain.
     Dek = 0x22,
-    /// The keytag is not the DEK's (R160).
+    /// The keytag is not the DEK's.
     Keytag = 0x23,
     /// A signature PSV is missing or in another protection domain.
     Psv = 0x24,
@@ -80,7 +80,8 @@ impl Refusal {
                 Syndrome::LOCAL_QP_OPERATION
             }
             Self::UmrCheck => Syndrome::MW_BIND,
-            // Assumption: missing DEK, keytag and unconfigured crypto report as protection errors (gap 7).
+            // Assumption: missing DEK, keytag and unconfigured crypto report as protection errors (measured
+            // by `gap07_how_keys_are_refused`).
             _ => Syndrome::LOCAL_PROTECTION,
         }
     }

@@ -246,8 +246,8 @@ impl<M: Memory> Device<M> {
         if allowed { Ok(index) } else { Err(Refusal::UmrCheck) }
     }
 
-    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so (R30). One that gives no
-    /// answers drops the message (InfiniBand 9.9.3).
+    /// Refuses access to a remote key. The queue pair fails with it; a receive that is posted says so. One
+    /// that gives no answers drops the message (InfiniBand 9.9.3).
     fn refuse(&mut self, qpn: u32, attributes: &QpAttributes, refusal: Refusal) -> Response {
         if !attributes.transport.is_reliable() {
             return Response::Refused(refusal.remote());

@@ -1,4 +1,5 @@
-//! Block signatures: how one is computed, where it stands in memory and how two compare (DEVICE.md 4.1).
+//! Block signatures: how one is computed, where it stands in memory and how two compare (DEVICE.md,
+//! "Signatures").
 //!
 //! Pure functions over one block. The CRCs themselves are the `crc` crate's.
 
@@ -33,9 +34,9 @@ pub fn t10_guard(block: &[u8], seed_ones: bool) -> u16 {
     digest.finalize()
 }
 
-/// Computes the IP checksum guard of a block (RFC 1071, DEVICE.md 7.6).
+/// Computes the IP checksum guard of a block (RFC 1071; DEVICE.md, "IP checksum guard").
 ///
-/// Assumption: a seed of all ones is the sum's start value (gap 1).
+/// Assumption: a seed of all ones is the sum's start value (measured by `gap01_internet_checksum`).
 pub fn ip_checksum(block: &[u8], seed_ones: bool) -> u16 {
     let start = if seed_ones { u64::from(u16::MAX) } else { 0 };
     let mut sum = block.chunks(2).fold(start, |sum, pair| {
@@ -98,7 +99,7 @@ pub enum GuardKind {
     IpChecksum,
 }
 
-/// The T10-DIF attributes of a domain (R106-R116).
+/// The T10-DIF attributes of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dif {
     /// How the guard is made.
@@ -166,7 +167,8 @@ impl Signature {
 
 /// Returns whether a check or copy mask selects byte `index` of a signature in memory.
 ///
-/// Assumption: bit 7 is the first byte for little-endian CRCs too; known is it only for T10-DIF (R79, gap 2).
+/// Assumption: bit 7 is the first byte for little-endian CRCs too; the byte is known for T10-DIF only
+/// (measured by `gap02_byte_order_of_the_check_mask`).
 pub fn selects(mask: u8, index: usize) -> bool {
     index < MAX_SIGNATURE && mask & (0x80 >> index) != 0
 }
@@ -182,14 +184,14 @@ pub enum Part {
     RefTag,
 }
 
-/// A signature that does not match, both sides as joined 64-bit words (DEVICE.md 4.5).
+/// A signature that does not match, both sides as joined 64-bit words (DEVICE.md, "Completion entries").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The first part that is wrong, in the order guard, application tag, reference tag (M11).
+    /// The first part that is wrong, in the order guard, application tag, reference tag.
     pub part: Part,
-    /// What the data stream held (D1: "actual").
+    /// What the data stream held ("actual" in a completion, as hardware tests have it).
     pub found: u64,
-    /// What the device computed (D1: "expected").
+    /// What the device computed ("expected" in a completion).
     pub computed: u64,
 }
 
@@ -264,7 +266,7 @@ impl Rule {
         Some(Mismatch { part, found: self.joined(&found), computed: self.joined(&computed) })
     }
 
-    /// The whole protection information of an escaped block goes unchecked (D9); the APP_REF escape wins (D10).
+    /// The whole protection information of an escaped block goes unchecked; the APP_REF escape wins.
     fn escaped(&self, found: &Signature) -> bool {
         let Self::T10Dif(dif) = self else { return false };
         let word = u64::from_be_bytes(found.bytes);
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn golden_values_in_memory_order() {
-        // DEVICE.md 4.1, 512 bytes of A5.
+        // DEVICE.md, "Golden values": 512 bytes of A5.
         for (kind, seed_ones, bytes) in [
             (CrcKind::Crc32, false, &[0x69, 0x9a, 0xca, 0x21][..]),
             (CrcKind::Crc32, true, &[0x88, 0xcb, 0x60, 0x93]),

@@ -1,4 +1,5 @@
-//! Transaction signatures: one CRC32C behind all data of a transaction, which may pass several mkeys (DEVICE.md 6.6, 7.4).
+//! Transaction signatures: one CRC32C behind all data of a transaction, which may pass several mkeys
+//! (DEVICE.md, "Transaction signatures" and "Transaction signatures with AES-XTS").
 //!
 //! The PSV holds the CRC of what has passed: the first mkey of a transaction starts it, each adds its data, and the CRC stands
 //! behind the data of the last.

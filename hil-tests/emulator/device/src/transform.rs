@@ -1,4 +1,5 @@
-//! From the BSFs of an mkey to a [`Transform`] (DEVICE.md 4.2). This is where a wrong BSF is refused.
+//! From the BSFs of an mkey to a [`Transform`] (DEVICE.md, "BSF, PSV and layouts"). This is where a wrong BSF
+//! is refused.
 
 use crate::faults::Faults;
 use crate::object::Objects;
@@ -29,7 +30,8 @@ pub(crate) fn decode<'a>(
     }
     let mut transform = match &mkey.signature_bsf {
         Some(bytes) => signature(bytes, mkey, objects, faults)?,
-        // Assumption: a BSF that is in force and was never written is an error, hence the 0 that R181 wants.
+        // Assumption: a BSF that is in force and was never written is an error, hence the BSF enable of 0
+        // that a signature mkey without a signature gets.
         None if mkey.signature => return Err(Refusal::Bsf),
         None => Transform::default(),
     };
@@ -40,12 +42,13 @@ pub(crate) fn decode<'a>(
     }
     let raw = matches!(transform.cipher, Some(Cipher { order: Order::RawWire | Order::RawMemory, .. }));
     if raw && transform.memory.is_some() && transform.wire.is_some() {
-        return Err(Refusal::Bsf); // D4
+        return Err(Refusal::Bsf); // Two signatures with a cipher outside of them.
     }
     if faults.leftover_rows_refused && is_leftover(&transform) {
         return Err(Refusal::Bsf);
     }
-    // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md 7.4).
+    // Both forms of a transaction with AES-XTS have the CRC over ciphertext (DEVICE.md, "Transaction
+    // signatures with AES-XTS").
     if let (Some(transaction), Some(cipher)) = (&transform.transaction, &transform.cipher) {
         let known = match transaction.side {
             Side::Wire => Order::RawWire,
@@ -55,7 +58,7 @@ pub(crate) fn decode<'a>(
             return Err(Refusal::Bsf);
         }
     }
-    // D6, D25: the bound is on the memory length, signatures included.
+    // An engine of single units: the bound is on the memory length, signatures included.
     if transform.cipher.is_some_and(|cipher| cipher.single_block && mkey.length > u64::from(cipher.unit)) {
         return Err(Refusal::SingleBlock);
     }
@@ -68,7 +71,8 @@ fn psv_of<'a>(pd: u32, word: BfsPsv, objects: &'a Objects, faults: &Faults) -> R
     objects.psvs.get(word.psv()).filter(reached).ok_or(Refusal::Psv)
 }
 
-/// Whether cipher and signature are a combination that no table has and no source refuses (gap 5).
+/// Whether cipher and signature are a combination that no table has and no source refuses (measured by
+/// `gap05_rows_that_are_in_no_table`).
 const fn is_leftover(transform: &Transform<'_>) -> bool {
     match &transform.cipher {
         Some(Cipher { order: Order::RawWire, .. }) => transform.memory.is_some() && transform.wire.is_none(),
@@ -175,8 +179,8 @@ fn transaction(
 
 /// Decodes a block format selector.
 ///
-/// Assumption: tags come from the PSV, which SET_PSV writes (R176); seeds come from the BSF, because a provider that once
-/// inverted only that bit changed the values that devices gave (D17).
+/// Assumption: tags come from the PSV, which SET_PSV writes; seeds come from the BSF, because a provider that
+/// once inverted only that bit changed the values that devices gave.
 fn rule(bfs: u8, inline: &InlineDif, transient: u64, faults: &Faults) -> Result<Rule, Refusal> {
     if bfs == 0 {
         if !InlineValid::from_bits(inline.vld_refresh.get()).valid() {
@@ -232,11 +236,11 @@ fn cipher<'a>(
         return Err(Refusal::Bsf);
     }
     let unit = match bsf.data_unit_selector {
-        // DEVICE.md 6.3. No source gives signatures over blocks of that size.
+        // DEVICE.md, "Block size selectors". No source gives signatures over blocks of that size.
         CryptoBsf::UNIT_1_MIB => 1 << 20,
         selector => BlockSize::from_selector(selector).ok_or(Refusal::Bsf)?.bytes(),
     };
-    // Assumption: a DEK of another protection domain does not exist for the mkey (M40).
+    // Assumption: a DEK of another protection domain does not exist for the mkey.
     let reached = |dek: &&Dek| dek.pd == pd || faults.dek_domain_ignored;
     let dek = objects.deks.get(bsf.dek.get() & 0x00ff_ffff).filter(reached).ok_or(Refusal::Dek)?;
     if !faults.keytag_ignored && dek.keytag.is_some_and(|tag| tag != bsf.keytag) {

@@ -1,4 +1,4 @@
-//! AES-XTS through mkeys: rows A to J, engines, keys (R122-R172, M32-M40).
+//! AES-XTS through mkeys: rows A to J, engines, keys.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -197,7 +197,7 @@ fn r158_a_start_in_the_middle_has_its_own_tweak() {
     host.put(at + 512, &[0; 1024]);
     host.receive_into(key, 512, &row.wire[512..1536]);
     assert_eq!(host.get(at, 2048), row.memory);
-    // R166: jobs that XTS cannot do.
+    // Jobs that XTS cannot do.
     assert_eq!(host.send_from(key, 0, 128), xts128(&XTS_KEY, &row.memory[..128], 512, TWEAK));
     for (offset, length, why) in
         [(0, 47, Refusal::JobSize), (0, 520, Refusal::JobSize), (16, 512, Refusal::Alignment)]
@@ -445,7 +445,7 @@ fn m32_m35_wrapped_keys_need_a_login() {
     host.device.logout(login).unwrap();
     assert_eq!(dek(login, &wrapped, &mut host), Err(Error::NoLogin));
     let cipher = xts128(&XTS_KEY, &[0x44; 512], 512, TWEAK);
-    assert_eq!(send_with(&mut host, id, *b"keytag!!"), Ok(cipher), "M29: loaded keys outlive the login");
+    assert_eq!(send_with(&mut host, id, *b"keytag!!"), Ok(cipher), "loaded keys outlive the login");
 
     let login = host.device.login(kek_id, credential_id, &good).unwrap();
     wrapped[20] ^= 1;

@@ -1,4 +1,4 @@
-//! Requests as drivers write them that run on hardware (DEVICE.md 6).
+//! Requests as SPDK and DPDK write them, which run on hardware.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

@@ -1,4 +1,4 @@
-//! Layouts, rights, keys: where the bytes go (R2, R16, R28-R50).
+//! Layouts, rights, keys: where the bytes go.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -44,7 +44,7 @@ fn r39_list_of_64_and_4096_bytes() {
     assert_eq!(host.read_from(mkey.key, 60, 100), data[60..160]);
     host.good(B);
     assert_eq!(host.send_from(mkey.key, 0, 4160), data);
-    // R35: one byte past the end.
+    // One byte past the end.
     host.write_into(mkey.key, 4160, &[1]);
     assert_eq!(host.bad(B).syndrome(), Syndrome::REMOTE_ACCESS);
     assert_eq!(host.device.take_events(), [Event::QpAccess(host.q[A].qpn)]);
@@ -79,7 +79,7 @@ fn r49_interleaved_512_4_and_8_0_twice() {
     assert_eq!(host.get(one + 512, 512), data[520..1032], "the fault shows");
 }
 
-/// The truth table of R31: 16 values of the access byte against five accesses.
+/// The truth table of access rights: 16 values of the access byte against five accesses.
 fn rights(faults: impl Fn(&mut Faults)) -> Vec<(u8, [bool; 5])> {
     let mut table = Vec::new();
     for byte in (0..16u8).map(|bits| bits << 3) {
@@ -281,7 +281,7 @@ fn invalidated(faults: impl Fn(&mut Faults)) -> (CqeOpcode, CqeOpcode) {
     host.send_from(mkey.key, 0, 64);
     let local = host.poll_send(A).unwrap().opcode();
     host.recover();
-    // R121: configured again, it works.
+    // Configured again, it works.
     host.configure(config);
     host.send_from(mkey.key, 0, 64);
     host.good(A);

@@ -1,4 +1,5 @@
-//! Lists in registered memory, and changes in the middle of a list (DEVICE.md 7.13, 8.10).
+//! Lists in registered memory, and changes in the middle of a list (DEVICE.md, "UMR by pointer" and
+//! "Entries in the middle of a list").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

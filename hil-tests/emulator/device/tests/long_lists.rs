@@ -1,4 +1,5 @@
-//! Lists of more entries than 16 bits count: offsets of 48 bits, and lists that grow by parts (DEVICE.md 8.10).
+//! Lists of more entries than 16 bits count: offsets of 48 bits, and lists that grow by parts (DEVICE.md,
+//! "Entries in the middle of a list").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

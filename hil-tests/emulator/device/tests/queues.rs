@@ -1,4 +1,4 @@
-//! Rings, counters, states, completions: what does not depend on the data (M19, M55, M56, R175, DEVICE.md 4.5).
+//! Rings, counters, states, completions: what does not depend on the data (DEVICE.md, "Completion entries").
 
 use crate::common::*;
 use mlx5_mkey::wire::cqe::{CqeOpcode, Syndrome};

@@ -1,4 +1,4 @@
-//! Block signatures: generate, check, strip, convert, copy, report (R61-R116, R176-R186, M8-M13).
+//! Block signatures: generate, check, strip, convert, copy, report.
 
 use crate::common::*;
 use mlx5_mkey::types::Key;
@@ -66,7 +66,7 @@ fn r66_r73_strip_on_the_way_out_insert_on_the_way_in() {
     assert_eq!(out(&mut host, &mkey, 1024), (data.clone(), vec![]));
     host.put(at, &[0; 1040]);
     assert_eq!(into(&mut host, at, &mkey, &data, 1040), (memory, vec![]));
-    // The same with each CRC: golden signatures of DEVICE.md 4.1.
+    // The same with each CRC: golden signatures of DEVICE.md, "Golden values".
     for (base, sig) in [
         (BfsPsv::CRC32, &[0x69, 0x9a, 0xca, 0x21][..]),
         (BfsPsv::CRC32C, &[0x42, 0x07, 0xe6, 0xb4]),
@@ -113,7 +113,8 @@ fn all_block_sizes_and_checksum_guards() {
         let (at, mkey) = signed(&mut host, &data, Sig::None, sig, 0xff, None);
         let (wire, errors) = out(&mut host, &mkey, 2 * (block + 8));
         assert!(errors.is_empty());
-        // One's complement addition is addition modulo 65535; from 0 on, and complemented (DEVICE.md 7.6).
+        // One's complement addition is addition modulo 65535; from 0 on, and complemented (DEVICE.md, "IP
+        // checksum guard").
         let [high, low] = (!((block as u64 / 2 * 0xa5a5 % 0xffff) as u16)).to_be_bytes();
         assert_eq!(wire[block..block + 8], [high, low, 0, 1, 0, 0, 0, 2]);
         assert_eq!(wire[2 * block + 8..], [high, low, 0, 1, 0, 0, 0, 3]);
@@ -136,7 +137,7 @@ fn words(error: &SignatureErrorCqe) -> (u8, u16, u64, u64, u64, u32) {
 
 #[test]
 fn d1_d2_contents_of_a_signature_error() {
-    // DEVICE.md 4.1: data corrupted, guard seed ones.
+    // DEVICE.md, "Golden values": data corrupted, guard seed ones.
     let mut host = Host::new();
     let mut data = [0xa5; 512];
     data[0] = 0x5a;
@@ -155,7 +156,7 @@ fn d1_d2_contents_of_a_signature_error() {
     wire[516 + 512] = 0x96;
     let (at, mkey) = signed(&mut host, &[0; 1024], Sig::None, Sig::crc(BfsPsv::CRC32), 0xff, None);
     let (stored, errors) = into(&mut host, at, &mkey, &wire, 1024);
-    assert_eq!(stored, [0xa5; 1024], "M9: the transfer itself is good");
+    assert_eq!(stored, [0xa5; 1024], "the transfer itself is good");
     let index = mkey.key.get() & !0xff;
     assert_eq!(
         errors.iter().map(words).collect::<Vec<_>>(),
@@ -228,7 +229,7 @@ fn r78_bits_that_no_byte_has_are_ignored() {
     }
 }
 
-/// The copy test of DEVICE.md 4.1 and R92: memory app 0078, wire app 5600 (one byte copied).
+/// The copy test of DEVICE.md, "Check mask and copy mask": memory app 0078, wire app 5600 (one byte copied).
 fn copied(faults: bool) -> (Vec<u8>, usize) {
     let mut host = Host::with_faults(|f| f.copy_mask_ignored = faults);
     let data = [0xa5; 512];
@@ -245,7 +246,7 @@ fn r87_copied_bytes_are_taken_and_others_computed() {
     let (stored, errors) = copied(false);
     assert_eq!((&stored[..], errors), (&[0x9e, 0xc6, 0x56, 0x78, 0, 0, 0, 0x64][..], 0));
     assert_eq!(copied(true).0[2..4], [0x00, 0x78]);
-    // R92: unchecked garbage is preserved; R85: without the bit it is regenerated.
+    // Unchecked garbage is preserved; without the bit it is regenerated.
     for (copy, app) in [(0xff, [0xde, 0xad]), (0xcf, [0x12, 0x34])] {
         let mut host = Host::new();
         let mut memory = with_pi(&[0x5a; 512], 0x1234, 100);
@@ -404,7 +405,7 @@ fn r24_r25_reset_and_relayout() {
     let mut host = Host::new();
     let data = pattern(512, 8);
     let (_, mkey) = signed(&mut host, &data, Sig::None, T10, 0xff, None);
-    // R25: a new layout keeps the signature.
+    // A new layout keeps the signature.
     let (at2, key2) = host.filled(&pattern(512, 9));
     host.configure({
         let mut config = Config::new(&mkey).list(&[(at2, 512, key2)]);
@@ -412,7 +413,7 @@ fn r24_r25_reset_and_relayout() {
         config
     });
     assert_eq!(out(&mut host, &mkey, 520).0, with_pi(&pattern(512, 9), 0x1234, 100));
-    // D23: signature keys are reset by the enable bit alone.
+    // Signature keys are reset by the enable bit alone.
     host.configure(Config::new(&mkey));
     assert_eq!(out(&mut host, &mkey, 512).0, pattern(512, 9));
     // With crypto on the mkey: an empty signature BSF with the enable bit.
@@ -584,7 +585,7 @@ fn m19_draining_stops_behind_the_failing_request() {
     assert_eq!((view.state, view.hw_sq_wqebb_counter), (QpState::SendQueueDrained, counter));
     assert_eq!(host.poll_send(A).unwrap().opcode(), CqeOpcode::SIGNATURE_ERROR);
     assert!(host.poll_send(A).is_none() && host.poll_recv(B).is_none());
-    // Cancel: the opcode byte becomes NOP, which completes good (M17).
+    // Cancel: the opcode byte becomes NOP, which completes good.
     let slot = host.q[A].attributes.sq + 64 * u64::from(counter & 63);
     host.put(slot + 3, &[0]);
     host.device.modify(qpn, QpState::ReadyToSend).unwrap();

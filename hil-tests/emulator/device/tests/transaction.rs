@@ -1,4 +1,5 @@
-//! Signatures over transactions, as SPDK's drivers use them (DEVICE.md 6.6, 7.4).
+//! Signatures over transactions, as SPDK's drivers use them (DEVICE.md, "Transaction signatures" and
+//! "Transaction signatures with AES-XTS").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

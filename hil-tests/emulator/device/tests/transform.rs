@@ -1,4 +1,4 @@
-//! The pipeline as a pure function: what goes out comes back, for all transforms (R140, R154).
+//! The pipeline as a pure function: what goes out comes back, for all transforms.
 
 use mlx5_softdev::crypto::Xts;
 use mlx5_softdev::pipeline::{Cipher, Domain, Order, Transform};

@@ -1,4 +1,4 @@
-//! UMRs: what each bit of the mask changes, and which requests are refused (DEVICE.md 4.3, 7.11, 7.13).
+//! UMRs: what each bit of the mask changes, and which requests are refused (DEVICE.md, "UMR").
 
 use crate::common::*;
 use mlx5_mkey::types::Key;

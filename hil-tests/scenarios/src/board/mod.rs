@@ -30,7 +30,7 @@ pub const COMPLETIONS: usize = 512;
 /// What an end of a connection is to be like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndSpec {
-    /// Its send queue stops on signature errors (`drain_sigerr`, M19).
+    /// Its send queue stops on signature errors (`drain_sigerr`).
     pub drain_on_signature_error: bool,
     /// What its peer may not do, whatever the keys allow (PRM `rre`, `rwe`, `rae`).
     pub denied: Access,

@@ -49,7 +49,8 @@ fn round_trip(fixture: &mut MkeyFixture<'_>, data: &[u8], crypto: &Crypto, key: 
 
 /// No transfer may go through or change a byte on either side.
 ///
-/// Which syndrome a real device gives is not known (gap 7) and not looked at; that it gives one is.
+/// Which syndrome a real device gives is not known (measured by `gap07_how_keys_are_refused`) and not looked
+/// at; that it gives one is.
 pub(super) fn nothing_moves(fixture: &mut MkeyFixture<'_>, what: &str, length: usize) -> Verdict {
     for way in Tx::ALL {
         let moved = fixture.pair.tx(way, fixture.mkey, 0, length)?;
@@ -100,7 +101,7 @@ fn r124_a_crypto_mkey_without_properties_moves_nothing(board: &mut dyn Board) ->
     fixture.out(Tx::Send, 0, &expected::images(&pattern(512, 1), None, Some((&new, &KEY_128))).wire)
 }
 
-/// A single unit works on engines of both kinds, which take the tweak in opposite byte orders (D7).
+/// A single unit works on engines of both kinds, which take the tweak in opposite byte orders.
 fn r127_one_unit_by_every_engine(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let keys: [&[u8]; 2] = [&KEY_128, &KEY_256];
@@ -222,7 +223,7 @@ fn r154_encrypting_when_sending_is_decrypting_when_receiving(board: &mut dyn Boa
     Ok(())
 }
 
-/// Both orders put the same bytes on the wire, although they are encoded differently (D5).
+/// Both orders put the same bytes on the wire, although they are encoded differently.
 fn r155_without_a_signature_order_means_nothing(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_256);
@@ -259,7 +260,7 @@ fn r156_all_data_units_and_both_key_sizes(board: &mut dyn Board) -> Verdict {
 
 /// Unit i has the first tweak plus i, as a 128-bit number.
 ///
-/// Assumption: it carries from the low into the high half (gap 4).
+/// Assumption: it carries from the low into the high half (measured by `gap04_tweaks`).
 fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -281,7 +282,7 @@ fn r157_the_tweak_counts_and_carries(board: &mut dyn Board) -> Verdict {
 
 /// A request that begins at unit k of the mkey begins with the first tweak plus k.
 ///
-/// Assumption: as block numbers of signatures do; not published for tweaks (gap 4).
+/// Assumption: as block numbers of signatures do; not published for tweaks (measured by `gap04_tweaks`).
 fn r158_a_transfer_from_the_middle(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);
@@ -347,7 +348,8 @@ fn r160_keytags(board: &mut dyn Board) -> Verdict {
 
 /// Whole units, or a multiple of 16 that leaves at most the unit less 16 in the last one.
 ///
-/// Assumption: a device refuses other sizes (gap 3), and those that the rule lets through but AES-XTS cannot encrypt (D8).
+/// Assumption: a device refuses other sizes (measured by `gap03_job_sizes`), and those that the rule lets
+/// through but AES-XTS cannot encrypt.
 fn r166_job_sizes(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, CRYPTO);
     let dek = dek(&mut fixture, &KEY_128);

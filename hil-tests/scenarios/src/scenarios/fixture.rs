@@ -292,7 +292,7 @@ pub(super) fn same(found: &[u8], expected: &[u8]) -> Verdict {
     Err(format!("byte {at} on: {found:02x?}, expected {expected:02x?}"))
 }
 
-/// Checks what a signature error says: which block of which domain, and what (D1, D2).
+/// Checks what a signature error says: which block of which domain, and what.
 pub(super) fn reports(
     error: &SignatureError,
     kind: SignatureErrorKind,

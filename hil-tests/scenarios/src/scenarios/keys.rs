@@ -86,7 +86,7 @@ fn r012_an_invalidated_key_refuses_all(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&expected::Images { memory: new.clone(), wire: new })
 }
 
-/// What an invalidated key held counts as unknown (D16): each part must be given again, or nothing is posted.
+/// What an invalidated key held counts as unknown: each part must be given again, or nothing is posted.
 fn r012_only_a_whole_configuration_brings_a_key_back(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -222,7 +222,7 @@ fn r012_signatures_work_behind_an_invalidation(board: &mut dyn Board) -> Verdict
 }
 
 /// The key's low byte is its owner's: with the next configuration the old key is refused and the new one works. An
-/// invalidation in between changes nothing of that (D11).
+/// invalidation in between changes nothing of that.
 fn r010_another_tag_is_another_key(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, PLAIN);
     let data = pattern(64, 1);

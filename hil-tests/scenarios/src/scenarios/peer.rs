@@ -108,7 +108,7 @@ fn add(fixture: &mut MkeyFixture<'_>, address: u64) -> Result<(Option<Failure>, 
     Ok((failed, fixture.pair.bytes(&old)))
 }
 
-/// A message has the length that it has on the wire, whatever becomes of it in memory (D3).
+/// A message has the length that it has on the wire, whatever becomes of it in memory.
 ///
 /// Assumption: that is what the receive's completion says.
 fn r016_a_receive_counts_bytes_of_the_wire(board: &mut dyn Board) -> Verdict {

@@ -97,7 +97,7 @@ fn r037_more_entries_than_a_request_holds(board: &mut dyn Board) -> Verdict {
     too_many::<53, 52>(board, 60, 52)
 }
 
-/// With a signature in force the length has 32 bits; without one it has 64 (D24).
+/// With a signature in force the length has 32 bits; without one it has 64.
 fn r051_lengths_over_32_bits(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let signature = BlockSignature::wire(domain(Signature::T10Dif(DIF)));
@@ -149,7 +149,7 @@ fn r123_crypto_for_an_mkey_without(board: &mut dyn Board) -> Verdict {
     fixture.both_ways(&Images { memory: data.clone(), wire: data })
 }
 
-/// Signatures on both sides with the cipher outside of them, given at once or one after the other (D4).
+/// Signatures on both sides with the cipher outside of them, given at once or one after the other.
 fn r172_two_signatures_outside_the_cipher(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

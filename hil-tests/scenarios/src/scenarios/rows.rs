@@ -87,7 +87,7 @@ fn unit(
     if inside { BlockSize::B520 } else { BlockSize::B512 }
 }
 
-/// Row A: data is encrypted. Both orders say so, in two encodings (D5).
+/// Row A: data is encrypted. Both orders say so, in two encodings.
 fn r143_row_a_cipher_alone_outgoing(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, EncryptOnTx, BeforeCryptoOnTx, None, None)
@@ -113,7 +113,7 @@ fn r147_row_e_signature_replaced_then_cipher(board: &mut dyn Board) -> Verdict {
     row(board, EncryptOnTx, BeforeCryptoOnTx, Some(FIRST), Some(SECOND))
 }
 
-/// Row F: enc(data) in memory; the man page's example 1. Both orders say so, in two encodings (D5).
+/// Row F: enc(data) in memory; the man page's example 1. Both orders say so, in two encodings.
 fn r148_row_f_cipher_alone_incoming(board: &mut dyn Board) -> Verdict {
     row(board, DecryptOnTx, AfterCryptoOnTx, None, None)?;
     row(board, DecryptOnTx, BeforeCryptoOnTx, None, None)
@@ -146,10 +146,11 @@ enum Status {
     Row,
     /// Not in the table and not refused by the reference provider.
     ///
-    /// Assumption: the device does its steps in the order that the encoding names (gap 5), which is what
-    /// `expected::images` computes; not measured on a board.
+    /// Assumption: the device does its steps in the order that the encoding names (measured by
+    /// `gap05_rows_that_are_in_no_table`), which is what `expected::images` computes; not measured on a
+    /// board.
     Leftover,
-    /// Refused when it is posted: no device does it (D4).
+    /// Refused when it is posted: no device does it.
     Refused,
 }
 
@@ -202,7 +203,7 @@ fn r153_leftover_combinations(board: &mut dyn Board) -> Verdict {
 }
 
 /// An engine of single units does the rows whose mkey is one unit long in memory, and the library refuses the others
-/// (D25: the memory length counts, signature included).
+/// (the memory length counts, signature included).
 fn r171_rows_on_a_single_unit(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });

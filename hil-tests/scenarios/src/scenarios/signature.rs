@@ -46,7 +46,8 @@ const fn t10(dif: T10Dif) -> Signature {
     Signature::T10Dif(dif)
 }
 
-/// Every kind of signature. Where the IP checksum starts with seed ones (gap 1) shows in a block of zeros alone.
+/// Every kind of signature. Where the IP checksum starts with seed ones (measured by
+/// `gap01_internet_checksum`) shows in a block of zeros alone.
 const KINDS: [Signature; 10] = [
     t10(DIF),
     t10(T10Dif { seed: Seed::Zeros, ref_remap: false, ..DIF }),
@@ -97,8 +98,9 @@ impl Input {
 
 /// Whether a source says which byte in memory each bit of a mask stands for.
 ///
-/// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (gap 2). The man page numbers the bytes of a
-/// CRC down from bit 7, and says nothing of their place in memory.
+/// Assumption: bit 7 is the first byte in memory for the little-endian CRC types too (measured by
+/// `gap02_byte_order_of_the_check_mask`). The man page numbers the bytes of a CRC down from bit 7, and says
+/// nothing of their place in memory.
 const fn mask_is_known(kind: Signature) -> bool {
     matches!(kind, Signature::T10Dif(_) | Signature::Crc32(_))
 }
@@ -527,10 +529,11 @@ fn r103_the_seed_begins_each_block_anew(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md 4.1).
+/// Signatures of 512 bytes of A5 as hardware tests and published algorithms give them (DEVICE.md, "Golden
+/// values").
 ///
 /// The tests' CRC vectors are labelled with a seed of all ones and are those of seed 0: the reference provider inverted the seed
-/// of every CRC then, says the commit that corrected it (D17).
+/// of every CRC then, says the commit that corrected it.
 fn r105_golden_values(board: &mut dyn Board) -> Verdict {
     const A5: [u8; 512] = [0xa5; 512];
     let dif = T10Dif { app_tag: 0x5678, ref_tag: 0xf0de_bc9a, ..DIF };
@@ -646,7 +649,7 @@ const APP: [u8; 6] = [0xff, 0xff, 1, 2, 3, 4];
 const APP_AND_REF: [u8; 6] = [0xff; 6];
 const REF: [u8; 6] = [0xff, 0xfe, 0xff, 0xff, 0xff, 0xff];
 
-/// An application tag of FFFF lets the whole block pass: wrong guard and wrong reference tag too (D9).
+/// An application tag of FFFF lets the whole block pass: wrong guard and wrong reference tag too.
 fn r115_app_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::Never, &[(APP, false), (APP_AND_REF, false), (REF, false)])?;
     escaped(board, Escape::AppTag, &[(APP, true), (APP_AND_REF, true), (REF, false)])
@@ -657,8 +660,8 @@ fn r116_app_and_reference_tag_escape(board: &mut dyn Board) -> Verdict {
     escaped(board, Escape::AppAndRefTag, &[(APP, false), (APP_AND_REF, true), (REF, false)])
 }
 
-/// The values that hardware tests assert for 512 bytes of A5: what the stream held and what the device computed (D1), and
-/// the last byte of the failing block (D2).
+/// The values that hardware tests assert for 512 bytes of A5: what the stream held and what the device
+/// computed, and the last byte of the failing block.
 fn r182_found_and_computed_as_hardware_says(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let t10_ones = domain(t10(DIF));

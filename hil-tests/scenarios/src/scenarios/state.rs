@@ -299,7 +299,7 @@ fn r024_reset_ends_the_signature(board: &mut dyn Board) -> Verdict {
     Ok(())
 }
 
-/// The same on an mkey with crypto, where an empty signature is written (D23): the cipher stays.
+/// The same on an mkey with crypto, where an empty signature is written: the cipher stays.
 fn r024_reset_ends_the_signature_beside_crypto(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = fixture.pair.board.create_dek(DekSpec { key: &KEY_128, keytag: None });
@@ -630,7 +630,7 @@ fn r184_the_right_mkey_is_told(board: &mut dyn Board) -> Verdict {
 
 /// Does it on an mkey with a signature, and on one that AES-XTS encrypts as well.
 ///
-/// Assumption: tweaks go on by the offset, as block numbers do (gap 4).
+/// Assumption: tweaks go on by the offset, as block numbers do (measured by `gap04_tweaks`).
 fn with_and_without_cipher(
     board: &mut dyn Board,
     run: fn(&mut MkeyFixture<'_>, Option<&Crypto>) -> Verdict,
@@ -709,7 +709,7 @@ fn r185_halves_in_one_request(board: &mut dyn Board) -> Verdict {
 }
 
 /// A wrong block in the second of two transfers is counted from the mkey's start, by the bytes of the wire, though memory has
-/// none of the signatures (DEVICE.md 7.5).
+/// none of the signatures (DEVICE.md, "Offset of a signature error").
 fn r185_the_second_half_names_its_own_block(board: &mut dyn Board) -> Verdict {
     let mut fixture = MkeyFixture::new(board, SIGNATURE);
     let images = expected::images(&pattern(4 * 512, 1), Some(&WIRE), None);
@@ -766,7 +766,7 @@ fn ids(fixture: &mut MkeyFixture<'_>, count: usize) -> Result<Vec<u64>, String> 
 
 /// The queue stops behind the failing transfer, before the next request; resumed, it goes on there.
 ///
-/// Assumption: the transfer itself completes well even so (D27).
+/// Assumption: the transfer itself completes well even so.
 fn m19_a_draining_queue_stops_behind_an_error(board: &mut dyn Board) -> Verdict {
     let (mut fixture, remote, sge) = draining(board, true)?;
     fixture.pair.near.request(1).signaled().rdma_write(remote, &[sge]).map_err(text)?;

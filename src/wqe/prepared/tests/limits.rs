@@ -102,7 +102,7 @@ fn lengths_are_summed_in_64_bits() {
         let prepared = PreparedConfig::new(mkey.kind(), &config).unwrap();
         for _ in 0..2 {
             configured(&mut mkey, &prepared, Layout::List(&list));
-            assert_eq!(mkey.length(), 1 << 33, "D24");
+            assert_eq!(mkey.length(), 1 << 33, "lengths are summed in 64 bits");
             configured(&mut mkey, &prepared, Layout::Interleaved { repeat: u32::MAX, entries: &entries });
             assert_eq!(mkey.length(), 15 * 65535 * u64::from(u32::MAX));
         }

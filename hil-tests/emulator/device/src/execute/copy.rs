@@ -1,4 +1,5 @@
-//! Copies from one key to another without a peer (opcode MMO, modifier 1; DEVICE.md 8.5).
+//! Copies from one key to another without a peer (opcode MMO, modifier 1; DEVICE.md, "Copies without a
+//! peer").
 
 use crate::data_path::Range;
 use crate::device::Device;

@@ -70,8 +70,9 @@ impl<M: Memory> Device<M> {
         true
     }
 
-    /// Passes the NOPs behind a completed request that complete nothing themselves. Software may fill the ring up with them, and
-    /// takes their blocks back with those of the request: nothing else says when they are done (DEVICE.md 6.1).
+    /// Passes the NOPs behind a completed request that complete nothing themselves. Software may fill the
+    /// ring up with them, and takes their blocks back with those of the request: nothing else says when they
+    /// are done (DEVICE.md, "Completions behind NOPs").
     pub(crate) fn pass_nops(&mut self, qpn: u32) {
         let idle = |qp: &&mut Qp| qp.state == QpState::ReadyToSend && qp.outstanding.is_empty();
         while let Some(qp) = self.objects.qps.get_mut(qpn).filter(idle) {
@@ -218,7 +219,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Reads what a UMR has in memory: its translation entries, padded to blocks of 64 bytes, and its BSFs right behind them
-    /// (DEVICE.md 7.13).
+    /// (DEVICE.md, "UMR by pointer").
     fn fetch_lists(&self, qpn: u32, pd: u32, umr: &mut Umr) -> Result<(), Refusal> {
         let UmrLists::InMemory(pointer) = &umr.lists else { return Ok(()) };
         if !pointer.address.get().is_multiple_of(UmrControlSegment::POINTER_ALIGNMENT) {
@@ -352,7 +353,7 @@ impl<M: Memory> Device<M> {
                 Err(refusal) => return self.fail(qpn, posted, refusal.local(), refusal.vendor()),
             }
         }
-        // The transfer itself succeeded (R182). Assumption: also on a draining queue pair (D27).
+        // The transfer itself succeeded. Assumption: also on a draining queue pair.
         let silent = signature_error && attributes.drain_sigerr && self.faults.failing_request_silent;
         let ce = if silent { FmCeSe::CE_NO_FLUSH_ERROR } else { posted.ce };
         self.complete(qpn, Posted { ce, ..posted }, outstanding.bytes);
@@ -361,7 +362,8 @@ impl<M: Memory> Device<M> {
 
     /// Stops the send queue behind a signature error, or because the user asked.
     ///
-    /// Assumption: at once behind the failing request, fence or not (M21 allows later), and for errors of the requester only.
+    /// Assumption: at once behind the failing request, fence or not (the man page of cancelling allows
+    /// later), and for errors of the requester only.
     pub(crate) fn drain(&mut self, qpn: u32, signature_error: bool) {
         let Some(qp) = self.objects.qps.get_mut(qpn) else { return };
         let stop = qp.attributes.drain_sigerr && signature_error && qp.state == QpState::ReadyToSend;

@@ -1,4 +1,5 @@
-//! UMR: changes of an mkey by a work request (DEVICE.md 4.3). All checks come before the first change.
+//! UMR: changes of an mkey by a work request (DEVICE.md, "Fields of a UMR"). All checks come before the first
+//! change.
 
 use crate::faults::Faults;
 use crate::fetch::{Umr, UmrLists};
@@ -15,7 +16,8 @@ use mlx5_mkey::wire::mkey_context::{OrderingByte, PageByte, QpnMkey};
 use mlx5_mkey::wire::strided::{StridedEntry, StridedHeader};
 use mlx5_mkey::wire::umr::UmrControlSegment;
 
-/// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is (D15).
+/// UMR control flag: refuse if the key is free. Its neighbour, bit 5, refuses unless it is, as the
+/// kernel names it.
 const CHECK_USED: u8 = 1 << 6;
 
 /// Translation entries in a block of 64 bytes.
@@ -24,7 +26,7 @@ const BLOCK_ENTRIES: usize = 4;
 /// UMR control flags that mean nothing.
 const RESERVED_FLAGS: u8 = 0b111;
 
-/// Bits of the mkey mask (DEVICE.md 4.3).
+/// Bits of the mkey mask (DEVICE.md, "Fields of a UMR").
 mod mask {
     pub(super) const LEN: u64 = 1 << 0;
     pub(super) const PAGE_SIZE: u64 = 1 << 1;
@@ -135,7 +137,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Whether all is 0 that has to be (DEVICE.md 7.11).
+/// Whether all is 0 that has to be (DEVICE.md, "Reserved bytes of a UMR").
 fn reserved_is_zero(control: &UmrControlSegment, profile: &DeviceProfile) -> bool {
     let has_upper_offset = profile.extended_offsets && control.flag_bits().translation_offset();
     control.flags & RESERVED_FLAGS == 0
@@ -150,7 +152,8 @@ fn set<T>(field: &mut T, selected: bool, value: T) {
     }
 }
 
-/// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind are (R12).
+/// Assumption: a key bound to no queue pair passes the check of LOCAL_INV, which is how mkeys of this kind
+/// are.
 fn check_flags(mkey: &Mkey, qpn: u32, umr: &Umr, faults: &Faults) -> Result<(), Refusal> {
     let flags = umr.control.flag_bits();
     let foreign = mkey.qpn.is_some_and(|bound| bound != qpn);
@@ -219,13 +222,14 @@ fn bsfs(mkey: &Mkey, list: &[BsfBytes]) -> Result<Option<Bsfs>, Refusal> {
     let (signature, crypto, size) = match list {
         [] => return Ok(None),
         [one] if kind(one).0 => (None, Some(one), BsfSize::WITH_INLINE),
-        // The shorter one ends before the attributes of blocks: it is for transactions (DEVICE.md 6.6).
+        // The shorter one ends before the attributes of blocks: it is for transactions (DEVICE.md,
+        // "Transaction signatures").
         [one] if kind(one).1 == BsfSize::EXTENDED => (Some(one), None, BsfSize::EXTENDED),
         [one] => (Some(one), None, BsfSize::WITH_INLINE),
         [one, two] if !kind(one).0 && kind(two).0 => (Some(one), Some(two), BsfSize::SIGNATURE_AND_CRYPTO),
         _ => return Err(Refusal::UmrUnsupported),
     };
-    // An empty signature BSF, which only resets, need not name a size (D23).
+    // An empty signature BSF, which only resets, need not name a size.
     let empty = |bytes: &BsfBytes| bytes.iter().all(|byte| *byte == 0);
     let fits = |bytes: &BsfBytes| kind(bytes).1 == size || empty(bytes);
     let allowed = (signature.is_none() || mkey.signature) && (crypto.is_none() || mkey.crypto);

@@ -1,7 +1,7 @@
 //! The command interface, as a machine without a driver sees it: registers, the command queue, and the states from reset to running.
 //!
-//! It reads words at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux, DEVICE.md part 10), and shares nothing with what
-//! writes them.
+//! It reads words at the offsets of the PRM (`mlx5_ifc.h` and `device.h` of Linux; DEVICE.md, "The command
+//! interface of a bare device"), and shares nothing with what writes them.
 
 mod commands;
 mod delivery;

@@ -25,7 +25,7 @@ impl KeySize {
     }
 }
 
-/// The bytes of a key, in the form that the device is given them (M32).
+/// The bytes of a key, in the form that the device is given them.
 ///
 /// Key 1, key 2, then 8 bytes of keytag where there is one; wrapping adds 8 bytes.
 #[derive(Clone, Copy)]
@@ -44,17 +44,17 @@ pub enum KeyMaterial<'a> {
 /// What a DEK is created with (`struct mlx5dv_dek_init_attr`).
 #[derive(Clone, Copy)]
 pub struct DekAttributes<'a> {
-    /// Protection domain (M40).
+    /// Protection domain.
     pub pd: u32,
     /// Key size.
     pub size: KeySize,
-    /// The last 8 bytes of the plaintext are a keytag (M37).
+    /// The last 8 bytes of the plaintext are a keytag.
     pub has_keytag: bool,
     /// The key.
     pub key: KeyMaterial<'a>,
 }
 
-/// State of a login (`enum mlx5dv_crypto_login_state`, M27).
+/// State of a login (`enum mlx5dv_crypto_login_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginState {
     /// The credential matched.
@@ -116,7 +116,7 @@ impl Dek {
         Some(Self { pd, cipher, keytag, login: None, used: AtomicBool::new(false), next: None })
     }
 
-    /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong (M32).
+    /// Unwraps `bytes` with a KEK. `None` where the lengths or the integrity are wrong.
     pub(crate) fn unwrap(kek: &Secret, bytes: &[u8], faults: &Faults) -> Option<Secret> {
         match unwrap_key(&kek.0, bytes) {
             Ok(plain) => Some(Secret(plain)),

@@ -21,7 +21,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Local read only: what access flags of 0 give (R29).
+    /// Local read only: what access flags of 0 give.
     pub const LOCAL_READ: Self = Self {
         local_read: true,
         local_write: false,
@@ -54,9 +54,9 @@ pub struct MkeyAttributes {
     pub pd: u32,
     /// Room for translation entries, in entries of 16 bytes (PRM `translations_octword_size`).
     pub translations: u32,
-    /// Room for a signature BSF (`BLOCK_SIGNATURE`, M1).
+    /// Room for a signature BSF (`BLOCK_SIGNATURE`).
     pub signature: bool,
-    /// Room for a crypto BSF, and none but encrypted use (`CRYPTO`, M1, M2).
+    /// Room for a crypto BSF, and none but encrypted use (`CRYPTO`).
     pub crypto: bool,
     /// Access rights until a UMR changes them.
     pub access: Access,
@@ -64,7 +64,7 @@ pub struct MkeyAttributes {
     pub tag: u8,
     /// SEND with invalidation may free the key (`REMOTE_INVALIDATE`).
     pub remote_invalidate: bool,
-    /// The key starts free, that is unusable until a UMR configures it (R32).
+    /// The key starts free, that is unusable until a UMR configures it.
     pub free: bool,
     /// Bytes of each entry, as a logarithm of at most 31 (access mode KSM, `log_entity_size`); `None` where each has a length of
     /// its own (KLM).
@@ -173,7 +173,7 @@ pub(crate) struct Mkey {
     pub(crate) access: Access,
     /// First address of the key's space.
     pub(crate) start: u64,
-    /// Bytes of memory behind the key (D26).
+    /// Bytes of memory behind the key.
     pub(crate) length: u64,
     /// The queue pair that a type 2 window is bound to.
     pub(crate) qpn: Option<u32>,
@@ -233,7 +233,7 @@ impl Mkey {
             signature: attributes.signature,
             crypto: attributes.crypto,
             translations: attributes.translations,
-            // Such keys are created with their BSFs in force, though there are none yet (R181).
+            // Such keys are created with their BSFs in force, though there are none yet.
             bsf_enabled: attributes.signature || attributes.crypto,
             log_entry: attributes.log_entry,
             layout: Layout::of(attributes.log_entry, Vec::new()),
@@ -257,7 +257,7 @@ impl Mkey {
     /// Whether the device would report a signature error of this key.
     ///
     /// Assumption: it reports when software's count differs from its own, so one per count that a UMR writes; the
-    /// reference provider writes 1 first and the next number after each error it has seen (R179, R180).
+    /// reference provider writes 1 first and the next number after each error it has seen.
     pub(crate) const fn reports_errors(&self) -> bool {
         self.errors_expected != self.errors_counted
     }
@@ -267,7 +267,7 @@ impl Mkey {
         self.bsf_enabled || self.crypto
     }
 
-    /// Makes the key unusable, as LOCAL_INV and SEND with invalidation do (D11): layout and BSFs stay.
+    /// Makes the key unusable, as LOCAL_INV and SEND with invalidation do: layout and BSFs stay.
     pub(crate) const fn invalidate(&mut self) {
         self.free = true;
     }

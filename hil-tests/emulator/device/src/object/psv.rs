@@ -1,6 +1,6 @@
 //! Protection signature values: what a signature domain starts from, and whether it still reports (PRM `psv`).
 
-/// The life of a PSV (DEVICE.md 4.2).
+/// The life of a PSV (DEVICE.md, "SET_PSV").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsvState {
     /// Checks are reported.

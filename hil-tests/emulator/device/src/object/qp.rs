@@ -5,7 +5,7 @@ use crate::object::mkey::Access;
 use crate::object::outstanding::Outstanding;
 use mlx5_mkey::wire::ctrl::Opcode;
 
-/// State of a queue pair (M55).
+/// State of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpState {
     /// Just made, or reset.
@@ -16,7 +16,7 @@ pub enum QpState {
     ReadyToReceive,
     /// Ready to send as well.
     ReadyToSend,
-    /// The send queue is drained: stands still before the next request (M16, M19).
+    /// The send queue is drained: stands still before the next request.
     SendQueueDrained,
     /// The send queue failed; receives go on. No event of a reliable connection leads here.
     SendQueueError,
@@ -25,7 +25,7 @@ pub enum QpState {
 }
 
 impl QpState {
-    /// Whether a user's MODIFY_QP may go from this state to `next` (M55).
+    /// Whether a user's MODIFY_QP may go from this state to `next`.
     pub(crate) const fn may_become(self, next: Self) -> bool {
         use QpState as S;
         matches!(
@@ -132,7 +132,7 @@ pub struct QpAttributes {
     pub recv_cqn: Option<u32>,
     /// What completions name the queue pair by, 24 bits.
     pub user_index: u32,
-    /// A signature error stops the send queue (`drain_sigerr`, M19).
+    /// A signature error stops the send queue (`drain_sigerr`).
     pub drain_sigerr: bool,
     /// What to do while the peer has no receive.
     pub rnr_retry: Retries,

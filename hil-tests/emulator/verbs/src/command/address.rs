@@ -37,7 +37,8 @@ pub(super) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
 /// Returns whether there is such a path; if so, whether anybody is at its end.
 pub(super) fn leads_to_a_port(path: &AddressPath) -> Option<bool> {
     let port = PathPort::from_bits(path.port.get()).vhca_port_num();
-    // Traffic that never leaves the device needs neither port nor address (DEVICE.md 6.10).
+    // Traffic that never leaves the device needs neither port nor address (DEVICE.md, "Queue pairs moved by
+    // commands").
     if PathFlags::from_bits(path.flags.get()).fl() {
         return (port <= 1).then_some(true);
     }

@@ -16,7 +16,7 @@ const MAX_ENTRIES: u64 = (1 << 22) - 1;
 /// `MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX`, the only flag that changes nothing here.
 const UAR_PAGE_INDEX: u16 = 1 << 1;
 
-/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md 6.7).
+/// `IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN` (DEVICE.md, "Completion queues that ignore overruns").
 const IGNORE_OVERRUN: u64 = 1 << 1;
 
 /// CREATE_COMP_CHANNEL.

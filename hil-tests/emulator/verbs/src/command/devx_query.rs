@@ -65,7 +65,7 @@ fn ask(call: &mut Call<'_>) -> Result<Result<Vec<u8>, Status>, Errno> {
     Ok(match (command.opcode(), object) {
         (opcode::QUERY_QP, Object::Qp(qp)) if command.u24(9).ok() == Some(qp.number) => query_qp(call, &qp),
         (opcode::QUERY_OBJECT, Object::Devx(Devx::Dek { opaque, .. })) => {
-            // A wrapped key is asked for under a login (M39).
+            // A wrapped key is asked for under a login.
             let wrapped = call.state.device.profile().crypto == CryptoMode::Wrapped;
             if wrapped && valid_login(call).is_none() {
                 Err(Status::from(Error::NoLogin))

@@ -194,7 +194,8 @@ pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
         receive,
         doorbell_record: record,
         send_cqn: qpc.cqn_snd.get() & 0x00ff_ffff,
-        // Without a receive queue, 0 is no completion queue's number (DEVICE.md 6.8).
+        // Without a receive queue, 0 is no completion queue's number (DEVICE.md, "Queue pairs without a
+        // receive queue").
         recv_cqn: Some(qpc.cqn_rcv.get() & 0x00ff_ffff)
             .filter(|cqn| receive != ReceiveQueue::None || *cqn != 0),
         user_index: qpc.user_index.get() & 0x00ff_ffff,

@@ -118,7 +118,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
     context.dbr_addr.set(asked.doorbell_record);
     context.receive_queue.set(receive_queue.into_bits());
     context.scatter.set(scatter(call, &asked, flags)?.into_bits());
-    // What a program reads before it has set anything (DEVICE.md 6.9).
+    // What a program reads before it has set anything (DEVICE.md, "Queue pairs in RESET").
     let attributes = ModifyQp { port: 1, ..ModifyQp::default() };
     describe(&mut context, &attributes);
     let qp = Qp {

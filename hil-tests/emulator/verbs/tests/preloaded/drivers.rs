@@ -1,4 +1,4 @@
-//! What drivers that run on hardware take for granted of queues (DEVICE.md 6).
+//! What drivers that run on hardware take for granted of queues (DEVICE.md, "Queues").
 
 use crate::verbs::{Context, End, IGNORE_OVERRUN};
 use crate::{DONE, REQUEST_FAILED};

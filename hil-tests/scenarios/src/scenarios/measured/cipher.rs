@@ -98,7 +98,7 @@ fn gap04_tweaks(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     Ok(())
 }
 
-/// The two combinations that no row of the table has and no provider refuses (R153).
+/// The two combinations that no row of the table has and no provider refuses.
 fn gap05_rows_that_are_in_no_table(board: &mut dyn Board, tell: Tell<'_>) -> Verdict {
     let mut fixture = MkeyFixture::new(board, BOTH);
     let dek = dek(&mut fixture);

@@ -1,5 +1,5 @@
 //! What no document tells of a device: each measurement asks the device and tells what it found, whatever that is. The
-//! numbers are those of the gaps at the end of `DEVICE.md`.
+//! numbers are those of `DEVICE.md`, "Gaps: what to measure on a board".
 //!
 //! They need a device of hardware, since a software device does what we assumed. The tests force them on that one all the
 //! same: there each must find the assumption.
