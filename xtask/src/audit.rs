@@ -13,7 +13,7 @@ Checks all crates of Cargo.lock with cargo-deny: licences, sources, versions, an
 RustSec's database can be fetched or was before (else it says at the end that they were skipped);
 and with cargo-shear that each dependency is used. What they ask is in xtask/deny.toml. Programs
 that are not there in the version of xtask/src/tools.rs are built in target/tools, which takes ten
-minutes. The test command does not run this.
+minutes. The step `audit` of `cargo xtask test --nightly` runs this.
 ";
 
 /// Runs all of it.

@@ -81,6 +81,13 @@ pub const BOOTSTRAP: &[Package] = &[("debootstrap", "/usr/sbin/debootstrap")];
 /// Speaks to other machines.
 pub const SSH: &[Package] = &[("openssh-client", "/usr/bin/ssh-keygen")];
 
+/// Returns whether root runs this.
+#[must_use]
+pub fn is_root() -> bool {
+    // A process belongs to the user that it runs as.
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
 /// How long a list of packages is taken for true.
 const LISTS: Duration = Duration::from_secs(60 * 60);
 
@@ -215,9 +222,7 @@ pub fn install(packages: &[Package]) -> Result<(), String> {
     let refused = |names: Vec<&str>| {
         Err(format!("missing Debian packages (install them as root): {}", names.join(" ")))
     };
-    // A process belongs to the user that it runs as.
-    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if !is_root {
+    if !is_root() {
         return refused(missing());
     }
     // The tests of rdma-core are its documentation, which slim images leave out of every package.

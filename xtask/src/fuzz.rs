@@ -26,7 +26,7 @@ was compiled. A function of which nothing was compiled does not count.
                 is not named is not missed
 
 What it finds is put into target/fuzz/found; copied to hil-tests/fuzz/corpus/TARGET it is a test of
-the package hil-fuzz. The stand-in is in no such test: what is in its corpus is run here, first.
+the package hil-fuzz, that of the stand-in of mlx5-uverbs.
 Inputs that reach something are kept in target/fuzz/corpus, where the next run begins.
 
 Targets:

@@ -24,8 +24,8 @@ cargo xtask TASK
   demo [--file PATH] [--fault NAME]
                         run the examples of the manual pages, rows A to J and a file on the software
                         device
-  test [--quick] [STEP…]
-                        everything that CI runs
+  test [--rest] [--nightly] [STEP…]
+                        the checks, in three tiers; CI runs the first two
   build --board bluefield2|bluefield3 --os none|linux [--release]
                         build what runs on the Arm cores of a BlueField
   capi [--arch NAME] [--test]

@@ -21,8 +21,8 @@ under valgrind one that gives the kernel a bad address, and two that measure how
 computes; under both those that look for secrets in all memory, of which the tool has most, and
 keeps what was on the stack.
 
-The compiler has to come with the sanitizer's library, as rustup's do. The test command does not run
-this: it takes half an hour.
+The compiler has to come with the sanitizer's library, as rustup's do. It takes half an hour: the
+step `sanitize` of `cargo xtask test --nightly` runs it.
 ";
 
 /// Runs one of them, or both.
@@ -89,12 +89,22 @@ const SCENARIOS: Tests = &[
     "m66_a_key_leaves_nothing_in_the_software_device",
 ];
 
+/// Returns what the compiler lacks for AddressSanitizer, if it lacks something.
+///
+/// # Errors
+/// The compiler cannot be asked.
+pub(crate) fn missing() -> Result<Option<&'static str>, String> {
+    let has_library = Host::ask()?.has_library("asan");
+    let what = "the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)";
+    Ok((!has_library).then_some(what))
+}
+
 fn address() -> Result<(), String> {
     debian::install(debian::VERBS)?;
-    let host = Host::ask()?;
-    if !host.has_library("asan") {
-        return Err("the compiler comes without AddressSanitizer's library (librustc-*_rt.asan.a)".into());
+    if let Some(what) = missing()? {
+        return Err(what.into());
     }
+    let host = Host::ask()?;
     // Scenarios give memory, which a device may still write, to it for good. Tests of the stand-in leave objects of libibverbs
     // behind, on purpose or since their programs end.
     let (leaks, no_leaks) = ("detect_leaks=1", "detect_leaks=0");

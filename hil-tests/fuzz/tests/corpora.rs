@@ -4,7 +4,7 @@
 use hil_fuzz::targets::{self, Target};
 use hil_fuzz::{Functions, corpora, corpus, functions};
 
-/// The targets that are here: all but the stand-in, whose corpus `cargo xtask fuzz` runs.
+/// The targets that are here: all but the stand-in, whose corpus a test of `mlx5-uverbs` runs.
 fn here() -> impl Iterator<Item = (&'static Target, Functions)> {
     targets::ALL.iter().filter_map(|target| functions(target).map(|functions| (target, functions)))
 }

@@ -2,7 +2,7 @@
 
 use super::glibc;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -170,11 +170,6 @@ fn unpack(archive: &Path, folder: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(name))
 }
 
-/// Whether root runs this.
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
 /// Runs `ibv_devinfo` from the unpacked archive as somebody who has nothing else.
 fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     let folder = run::temporary("dist")?;
@@ -189,7 +184,7 @@ fn try_out(archive: &Path, is_own: bool) -> Result<(), String> {
     command.env_clear().current_dir(&unpacked).args(["--dir", &devices.to_string_lossy()]);
     if is_own {
         command.arg("ibv_devinfo");
-        if is_root() {
+        if debian::is_root() {
             chown(&devices, Some(NOBODY), Some(NOBODY)).map_err(lost)?;
             command.gid(NOBODY).uid(NOBODY);
         }

@@ -12,15 +12,16 @@ use std::process::ExitCode;
 use xtask::run;
 
 const HELP: &str = "\
-cargo xtask capi [--arch x86-64|arm64] [--test] [--record]
+cargo xtask capi [--arch x86-64|arm64] [--compile | --test | --record]
 
 Makes target/capi/ARCH: include/mlx5_mkey.h, lib/libmlx5_mkey.a and .so, and lib/pkgconfig, to be
 copied to a place such as /usr/local. The guide's page for C says how to use it.
 
   --arch NAME           x86-64 or arm64 (default: this machine's); arm64 is for the cores of
                         BlueField-2 on
-  --test                also compares what compiled programs rely on with hil-tests/capi/abi.txt,
-                        and has programs in C compiled, for arm64 too, and run on the software
+  --compile             also compares what compiled programs rely on with hil-tests/capi/abi.txt,
+                        and compiles programs in C and C++
+  --test                besides, compiles for arm64 too, and runs the programs on the software
                         device, under valgrind and under qemu-aarch64
   --record              writes hil-tests/capi/abi.txt
   --help                this text
@@ -42,7 +43,8 @@ fn task(arguments: &[String]) -> ExitCode {
     while let Some(word) = words.next() {
         match word {
             "--help" | "-h" => return run::print(HELP, 0),
-            "--test" => action = Some(test::run as fn() -> Result<(), String>),
+            "--compile" => action = Some(test::compile as fn() -> Result<(), String>),
+            "--test" => action = Some(test::run),
             "--record" => action = Some(test::record),
             "--arch" => {
                 let name = words.next().unwrap_or_default();

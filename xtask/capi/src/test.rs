@@ -67,10 +67,22 @@ pub(super) fn record() -> Result<(), String> {
     fs::write(root().join(LISTING), listing).map_err(|error| format!("{LISTING}: {error}"))
 }
 
-/// Checks all of it.
-pub(super) fn run() -> Result<(), String> {
-    debian::install(&packages())?;
-    let (library, programs) = (own()?, Programs::new()?);
+/// The programs in C that a compiler of this machine has made.
+struct Compiled {
+    /// The example, with the static library in it.
+    by_itself: PathBuf,
+    /// The example and all others.
+    shared: Vec<PathBuf>,
+}
+
+/// Checks what can be seen without a device: the header, the listing, the guide; and that programs compile.
+pub(super) fn compile() -> Result<(), String> {
+    debian::install(&[debian::C, debian::VERBS_HEADERS].concat())?;
+    compiled(&Programs::new()?).map(drop)
+}
+
+fn compiled(programs: &Programs) -> Result<Compiled, String> {
+    let library = own()?;
     let declared = Declared::read(&library.header)?;
     let listing = programs.listing(&library, &declared)?;
     layouts(&listing)?;
@@ -78,17 +90,29 @@ pub(super) fn run() -> Result<(), String> {
     exports(&library, &declared)?;
     errors(&library.header)?;
     guide()?;
-    both_languages(&programs, &library)?;
+    both_languages(programs, &library)?;
     let example = root().join(EXAMPLE);
     let by_itself = programs.compile(&library, &example, Linked::Static)?;
-    software_device(&[&by_itself.to_string_lossy()])?;
+    let sources = [example, root().join(EVERY_CALL), root().join(MORE_CALLS), root().join(ADOPT)];
+    let shared = sources.iter().map(|source| programs.compile(&library, source, Linked::Shared));
+    let shared: Vec<_> = shared.collect::<Result<_, _>>()?;
     let mut called = Vec::new();
-    for source in [example, root().join(EVERY_CALL), root().join(MORE_CALLS), root().join(ADOPT)] {
-        let program = programs.compile(&library, &source, Linked::Shared)?;
-        called.extend(library::symbols(&program, "--undefined-only")?);
-        software_device(&[VALGRIND, &[&*program.to_string_lossy()]].concat())?;
+    for program in &shared {
+        called.extend(library::symbols(program, "--undefined-only")?);
     }
     are_called(&declared, &called)?;
+    Ok(Compiled { by_itself, shared })
+}
+
+/// Checks all of it.
+pub(super) fn run() -> Result<(), String> {
+    debian::install(&packages())?;
+    let programs = Programs::new()?;
+    let compiled = compiled(&programs)?;
+    software_device(&[&compiled.by_itself.to_string_lossy()])?;
+    for program in compiled.shared {
+        software_device(&[VALGRIND, &[&*program.to_string_lossy()]].concat())?;
+    }
     arm64(&programs)
 }
 

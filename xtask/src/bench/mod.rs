@@ -191,7 +191,8 @@ pub(crate) fn check(out: &mut dyn Write) -> Outcome {
     match record::read().and_then(|recorded| compare(&recorded, &everywhere()?, out)) {
         // What another compiler makes of it is not held against anybody.
         Ok(0) => Outcome::Skipped(
-            "counts were recorded with another rustc, see hil-tests/benches (cargo xtask bench --record)",
+            "counts were recorded with another rustc, see hil-tests/benches (cargo xtask bench --record)"
+                .into(),
         ),
         Ok(_) => Outcome::Passed,
         Err(message) => Outcome::Failed(message),

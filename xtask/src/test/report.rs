@@ -1,6 +1,6 @@
-//! Reports steps: a line as each ends, its output where it failed, and a table in the end.
+//! Reports steps: a line as each begins, one as it ends, the end of its output where it failed, and a table in the end.
 
-use super::steps::Step;
+use super::steps::{Step, Tier};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -31,10 +31,26 @@ impl Ended {
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) name: &'static str,
-    pub(super) took: Duration,
-    pub(super) cpu: Duration,
+    pub(super) took: Took,
     pub(super) outcome: Ended,
     pub(super) log: String,
+}
+
+/// What the processors and the clock say that something took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) time: Duration,
+    pub(super) cpu: Duration,
+}
+
+/// Writes a line for a step that begins, and how long it took last, if that is known.
+///
+/// # Errors
+/// Nothing can be written.
+pub(super) fn begins(step: &Step, last: Option<u64>, out: &mut dyn Write) -> io::Result<()> {
+    let last = last.map(|seconds| format!("took {seconds} s last time")).unwrap_or_default();
+    writeln!(out, "{}", format!("  runs     {:<14} {last}", step.name).trim_end())?;
+    out.flush()
 }
 
 /// Writes a line for a step that has ended, behind what it printed if it failed.
@@ -54,33 +70,51 @@ pub(super) fn line(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn row(report: &Report) -> String {
-    let Report { name, took, cpu, outcome, .. } = report;
-    let row = format!("  {:<8} {name:<14} {:>5} s {:>7} s", outcome.word(), took.as_secs(), cpu.as_secs());
+    let Report { name, took, outcome, .. } = report;
+    let row = times(outcome.word(), name, *took);
     match outcome {
         Ended::Passed => row,
-        Ended::Skipped(why) | Ended::Failed(why) => format!("{row}  {why}"),
+        Ended::Skipped(why) => format!("{row}  {why}"),
+        Ended::Failed(why) => format!("{row}  {why}; again: cargo xtask test {name}"),
     }
+}
+
+fn times(word: &str, name: &str, took: Took) -> String {
+    format!("  {word:<8} {name:<14} {:>5} s {:>7} s", took.time.as_secs(), took.cpu.as_secs())
 }
 
 /// Writes a table of all steps, what in them was skipped and why, and what was left out.
 ///
 /// # Errors
 /// Nothing can be written.
-pub(super) fn summary(reports: &[Report], left_out: &[&Step], out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn summary(
+    reports: &[Report],
+    built: Option<Took>,
+    left_out: &[&Step],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "\nSummary          step            time   CPU time")?;
+    if let Some(built) = built {
+        writeln!(out, "{}", times("built", "programs", built))?;
+    }
     for report in reports {
         writeln!(out, "{}", row(report))?;
         skipped(&report.log).iter().try_for_each(|line| writeln!(out, "             {line}"))?;
     }
-    let cpu: Duration = reports.iter().map(|report| report.cpu).sum();
+    let cpu: Duration = reports.iter().map(|report| report.took).chain(built).map(|took| took.cpu).sum();
     writeln!(out, "           {:<14} {:>5}   {:>7} s", "all", "", cpu.as_secs())?;
-    if !left_out.is_empty() {
-        let names: Vec<&str> = left_out.iter().map(|step| step.name).collect();
-        writeln!(out, "left out by --quick: {}", names.join(", "))?;
+    for tier in Tier::ALL {
+        let names: Vec<_> = left_out.iter().filter(|step| step.tier == tier).map(|step| step.name).collect();
+        if !names.is_empty() {
+            let option = tier.option().map(|option| format!(" {option}")).unwrap_or_default();
+            let purpose = tier.purpose();
+            writeln!(out, "left out: {purpose} (cargo xtask test{option}): {}", names.join(", "))?;
+        }
     }
     let count = |is: fn(&Ended) -> bool| reports.iter().filter(|report| is(&report.outcome)).count();
     let passed = count(|outcome| *outcome == Ended::Passed);
     let failed = count(|outcome| matches!(outcome, Ended::Failed(_)));
+    // Other programs read this line.
     writeln!(out, "steps: {passed} passed, {failed} failed, {} skipped", reports.len() - passed - failed)?;
     out.flush()
 }
@@ -102,11 +136,12 @@ fn skipped(log: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::steps::STEPS;
     use super::*;
 
     fn report(outcome: Ended, log: &str) -> Report {
-        let (took, cpu) = (Duration::from_millis(61_900), Duration::from_millis(90_100));
-        Report { name: "tests", took, cpu, outcome, log: log.into() }
+        let took = Took { time: Duration::from_millis(61_900), cpu: Duration::from_millis(90_100) };
+        Report { name: "tests", took, outcome, log: log.into() }
     }
 
     fn shown(report: &Report) -> String {
@@ -124,7 +159,7 @@ mod tests {
             text.starts_with("── tests: target/test/tests.log, from line 1\none\ntwo\n  FAILED   tests"),
             "{text}"
         );
-        assert!(text.ends_with("  two\n"), "{text}");
+        assert!(text.ends_with("  two; again: cargo xtask test tests\n"), "{text}");
         let long: String = (0..1000).map(|number| format!("{number}\n")).collect();
         assert_eq!(shown(&report(Ended::Failed(String::new()), &long)).lines().count(), SHOWN + 2);
     }
@@ -136,9 +171,37 @@ mod tests {
         assert_eq!(skipped(log), ["SKIPPED    1: lacks login"]);
         let mut out = Vec::new();
         let reports = [report(Ended::Passed, log), report(Ended::Skipped("no such tool".into()), "")];
-        summary(&reports, &[], &mut out).unwrap();
+        summary(&reports, Some(reports[0].took), &[], &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.contains("SKIPPED    1: lacks login") && text.contains("s  no such tool"), "{text}");
+        assert!(text.contains("  built    programs          61 s      90 s\n"), "{text}");
+        assert!(
+            text.lines().any(|line| line.trim_start().starts_with("all ") && line.ends_with(" 270 s")),
+            "{text}"
+        );
         assert!(text.ends_with("steps: 1 passed, 0 failed, 1 skipped\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_named_with_its_command() {
+        let left_out: Vec<_> = STEPS.iter().filter(|step| step.tier != Tier::First).collect();
+        let mut out = Vec::new();
+        summary(&[], None, &left_out, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.lines().filter(|line| line.starts_with("left out: ")).collect();
+        let [rest, nightly] = lines[..] else { panic!("{text}") };
+        assert!(rest.contains("(cargo xtask test --rest)") && rest.contains(" aarch64,"), "{rest}");
+        assert!(nightly.contains("(cargo xtask test --nightly)") && nightly.contains(" chaos,"), "{nightly}");
+    }
+
+    #[test]
+    fn a_step_that_begins_says_how_long_it_took_last() {
+        let said = |last| {
+            let mut out = Vec::new();
+            begins(&STEPS[0], last, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(said(Some(12)), "  runs     tidy           took 12 s last time\n");
+        assert_eq!(said(None), "  runs     tidy\n");
     }
 }

@@ -1,6 +1,6 @@
 //! Runs steps as processes, at most one of each lane at a time.
 
-use super::report::{Ended, Report};
+use super::report::{Ended, Report, Took};
 use super::steps::{Lane, Step};
 use super::{SKIPPED, STEP, report};
 use std::collections::VecDeque;
@@ -58,9 +58,12 @@ impl Schedule {
         let mut running: Vec<Running> = Vec::new();
         let mut reports = Vec::new();
         loop {
-            for lane in [Lane::Host, Lane::Arm] {
-                if running.iter().all(|other| other.step.lane != lane) {
-                    running.extend(self.next(lane).map(|step| self.start(step)).transpose()?);
+            for lane in [Lane::Main, Lane::Side] {
+                if running.iter().all(|other| other.step.lane != lane)
+                    && let Some(step) = self.next(lane)
+                {
+                    report::begins(step, self.last(step), out)?;
+                    running.push(self.start(step)?);
                 }
             }
             if running.is_empty() {
@@ -70,6 +73,9 @@ impl Schedule {
                 if let Some((status, cpu)) = running.get_mut(at).map(Running::ended).transpose()?.flatten() {
                     let report = running.swap_remove(at).report(status, cpu)?;
                     report::line(&report, out)?;
+                    if report.outcome == Ended::Passed {
+                        self.keep(&report)?;
+                    }
                     reports.push(report);
                 }
             }
@@ -81,6 +87,17 @@ impl Schedule {
     fn next(&mut self, lane: Lane) -> Option<&'static Step> {
         let at = self.waiting.iter().position(|step| step.lane == lane)?;
         self.waiting.remove(at)
+    }
+
+    /// Returns how many seconds a step took when it passed last.
+    fn last(&self, step: &Step) -> Option<u64> {
+        fs::read_to_string(self.folder.join(step.name).with_extension("seconds")).ok()?.trim().parse().ok()
+    }
+
+    /// Keeps how long a step took that has passed.
+    fn keep(&self, report: &Report) -> io::Result<()> {
+        let file = self.folder.join(report.name).with_extension("seconds");
+        fs::write(file, format!("{}\n", report.took.time.as_secs()))
     }
 
     fn start(&self, step: &'static Step) -> io::Result<Running> {
@@ -115,7 +132,8 @@ impl Running {
             Some(_) => Ended::Failed(last()),
             None => Ended::Failed(format!("{status}: {}", last())),
         };
-        Ok(Report { name: self.step.name, took: self.start.elapsed(), cpu, outcome, log })
+        let took = Took { time: self.start.elapsed(), cpu };
+        Ok(Report { name: self.step.name, took, outcome, log })
     }
 }
 
@@ -126,6 +144,13 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Does something, and returns what it took with all that it started.
+pub(super) fn timed<T>(act: impl FnOnce() -> T) -> (T, Took) {
+    let (before, start) = (children_cpu(), Instant::now());
+    let came = act();
+    (came, Took { time: start.elapsed(), cpu: children_cpu().saturating_sub(before) })
 }
 
 /// The time of processors that ended children of this process took, with theirs; zero where the system does not tell.
@@ -140,8 +165,25 @@ fn children_cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::steps::STEPS;
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn the_time_of_a_step_is_kept_for_the_next_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let [step, ..] = STEPS else { panic!("no step") };
+        let schedule = Schedule {
+            programs: Programs::AskCargo,
+            waiting: VecDeque::new(),
+            folder: folder.path().to_path_buf(),
+        };
+        assert_eq!(schedule.last(step), None);
+        let took = Took { time: Duration::from_millis(61_900), cpu: Duration::ZERO };
+        let report = Report { name: step.name, took, outcome: Ended::Passed, log: String::new() };
+        schedule.keep(&report).unwrap();
+        assert_eq!(schedule.last(step), Some(61));
+    }
 
     #[test]
     fn the_time_of_a_child_is_found() {

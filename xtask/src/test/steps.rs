@@ -1,28 +1,55 @@
 //! The steps, in the order in which a fault is cheapest to find.
 
 use super::Outcome;
-use crate::{bench, chaos, differential, fuzz, package, peer, storage, tidy};
+use crate::{bench, chaos, differential, fuzz, package, peer, sanitize, storage, tidy};
 use std::io;
-use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SSH, VALGRIND, VERBS, VERBS_HEADERS};
-use xtask::run::{cargo, check, succeeds};
-use xtask::{host, toolchain};
+use std::path::Path;
+use xtask::debian::{C, CXX, EMULATORS, PEERS, PIP, Package, SPDK, SSH, VALGRIND, VERBS, VERBS_HEADERS};
+use xtask::run::{self, cargo, check, program, succeeds};
+use xtask::tools::{DENY, MUTANTS, SHEAR, Tool};
+use xtask::{debian, host, toolchain};
 
-/// What a step builds for, and so beside what it runs: two of one kind would wait for each other's builds.
+/// Where a step builds. Two steps run side by side, one of each lane: cargo locks the folder in which it builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// This machine.
-    Host,
-    /// The Arm cores.
-    Arm,
+    /// In `target/debug`.
+    Main,
+    /// In other folders: optimised, or for the Arm cores.
+    Side,
 }
 
 /// When a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tier {
-    /// Always.
-    Quick,
-    /// Without `--quick`.
-    Full,
+    /// Without an option: a person waits for the result.
+    First,
+    /// With `--rest`: a change lands only if it passes.
+    Rest,
+    /// With `--nightly`: it takes long, or downloads much.
+    Nightly,
+}
+
+impl Tier {
+    /// All tiers.
+    pub(super) const ALL: [Self; 3] = [Self::First, Self::Rest, Self::Nightly];
+
+    /// The option that runs it.
+    pub(super) fn option(self) -> Option<&'static str> {
+        match self {
+            Self::First => None,
+            Self::Rest => Some("--rest"),
+            Self::Nightly => Some("--nightly"),
+        }
+    }
+
+    /// What it is for, for the help and for the list of what was left out.
+    pub(super) fn purpose(self) -> &'static str {
+        match self {
+            Self::First => "what a person waits for",
+            Self::Rest => "what else must hold before a change lands",
+            Self::Nightly => "what takes long or downloads much",
+        }
+    }
 }
 
 /// A check.
@@ -40,65 +67,125 @@ pub(super) struct Step {
     pub(super) run: fn() -> Outcome,
 }
 
-impl Step {
-    pub(super) fn is_quick(&self) -> bool {
-        self.tier == Quick
-    }
-}
-
-use Lane::{Arm, Host};
-use Tier::{Full, Quick};
+use Lane::{Main, Side};
+use Tier::{First, Nightly, Rest};
 
 #[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "tidy", lane: Host, tier: Quick, program: None, packages: none, run: || tidy::check(&mut io::stdout()).into(),
+    Step { name: "tidy", lane: Main, tier: First, program: None, packages: none,
+           run: || tidy::check(&mut io::stdout()).into(),
            what: "which module may know which, where unsafe may stand" },
-    Step { name: "format", lane: Host, tier: Quick, program: None, packages: none, run: format,
+    Step { name: "format", lane: Main, tier: First, program: None, packages: none, run: format,
            what: "rustfmt (skipped where it is not installed)" },
-    Step { name: "tests", lane: Host, tier: Quick, program: None, packages: || [VERBS].concat(), run: || tests().into(),
-           what: "unit tests, examples of the documentation, scenarios on the software device" },
-    Step { name: "vectors", lane: Host, tier: Quick, program: Some("xtask-device"), packages: none, run: || task("xtask-device", &["vectors"]).into(),
+    Step { name: "tests", lane: Main, tier: First, program: None, packages: || [VERBS].concat(),
+           run: || tests().into(),
+           what: "unit tests, examples of the documentation, scenarios, inputs that fuzzing found" },
+    Step { name: "vectors", lane: Main, tier: First, program: Some("xtask-device"), packages: none,
+           run: || task("xtask-device", &["vectors"]).into(),
            what: "recorded requests of the reference provider" },
-    Step { name: "differential", lane: Host, tier: Quick, program: None, packages: || [VERBS].concat(), run: || differential::check().into(),
-           what: "random requests beside libmlx5, 20,000 configurations" },
-    Step { name: "hil", lane: Host, tier: Quick, program: Some("xtask-boards"), packages: || [VERBS].concat(), run: || hil(&["softdev", "uverbs"]).into(),
-           what: "scenarios, alone and behind libmlx5" },
-    Step { name: "hil-variants", lane: Host, tier: Full, program: Some("xtask-boards"), packages: || [VERBS].concat(), run: || hil_variants().into(),
-           what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engines" },
-    Step { name: "lab", lane: Host, tier: Full, program: Some("xtask-boards"), packages: || [PIP].concat(), run: || task("xtask-boards", &["lab"]).into(),
-           what: "two boards at once that labgrid's coordinator lends, taken and given back" },
-    Step { name: "mutations", lane: Host, tier: Full, program: None, packages: none, run: || mutations().into(),
-           what: "scenarios notice each way in which the software device can be broken" },
-    Step { name: "fuzz", lane: Host, tier: Full, program: None, packages: || [CXX].concat(), run: || fuzz::test().into(),
-           what: "a minute of fuzzing, all targets together" },
-    Step { name: "mutants", lane: Host, tier: Full, program: Some("xtask-mutants"), packages: none, run: || task("xtask-mutants", &["mutants", "--check"]).into(),
-           what: "unit tests notice small changes, drawn by the commit; the list of survivors" },
-    Step { name: "lints", lane: Host, tier: Full, program: None, packages: none, run: lints,
+    Step { name: "lints", lane: Main, tier: First, program: None, packages: none, run: lints,
            what: "clippy (skipped where it is not installed)" },
-    Step { name: "features", lane: Host, tier: Full, program: None, packages: none, run: || features().into(),
+    Step { name: "differential", lane: Side, tier: First, program: None, packages: || [VERBS].concat(),
+           run: || differential::check().into(),
+           what: "random requests beside libmlx5, 20,000 configurations" },
+    Step { name: "hil", lane: Side, tier: First, program: Some("xtask-boards"), packages: || [VERBS].concat(),
+           run: || hil(&["softdev", "uverbs"]).into(),
+           what: "scenarios, alone and behind libmlx5" },
+    Step { name: "c-library", lane: Side, tier: First, program: Some("xtask-capi"),
+           packages: || [C, VERBS_HEADERS].concat(),
+           run: || task("xtask-capi", &["capi", "--compile"]).into(),
+           what: "the library for C is built: its header, its ABI, programs in C compile" },
+
+    Step { name: "hil-variants", lane: Main, tier: Rest, program: Some("xtask-boards"),
+           packages: || [VERBS].concat(), run: || hil_variants().into(),
+           what: "scenarios behind libmlx5, with wrapped keys, with the other AES-XTS engines" },
+    Step { name: "lab", lane: Main, tier: Rest, program: Some("xtask-boards"), packages: || [PIP].concat(),
+           run: || task("xtask-boards", &["lab"]).into(),
+           what: "two boards at once that labgrid's coordinator lends, taken and given back" },
+    Step { name: "mutations", lane: Main, tier: Rest, program: None, packages: none,
+           run: || mutations().into(),
+           what: "scenarios notice each way in which the software device can be broken" },
+    Step { name: "defects", lane: Main, tier: Rest, program: Some("xtask-mutants"), packages: none,
+           run: || task("xtask-mutants", &["mutants", "--known"]).into(),
+           what: "tests notice each defect of xtask/mutants/known.tsv" },
+    Step { name: "fuzz", lane: Main, tier: Rest, program: None, packages: || [CXX].concat(),
+           run: || fuzz::test().into(),
+           what: "a minute of fuzzing, all targets together" },
+    Step { name: "features", lane: Main, tier: Rest, program: None, packages: none, run: || features().into(),
            what: "each feature alone and all together" },
-    Step { name: "documentation", lane: Host, tier: Full, program: None, packages: none, run: || documentation().into(),
+    Step { name: "documentation", lane: Main, tier: Rest, program: None, packages: none,
+           run: || documentation().into(),
            what: "rustdoc without a warning" },
-    Step { name: "package", lane: Host, tier: Full, program: None, packages: none, run: || package::test().into(),
+    Step { name: "package", lane: Main, tier: Rest, program: None, packages: none,
+           run: || package::test().into(),
            what: "the library as a registry would hand it out" },
-    Step { name: "peer", lane: Host, tier: Full, program: Some("xtask-device"), packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
+    Step { name: "peer", lane: Main, tier: Rest, program: Some("xtask-device"),
+           packages: || [VERBS, PEERS].concat(), run: || peer::check(None).into(),
            what: "rdma-core's tests, perftest and DPDK's crypto driver, on the software device" },
-    Step { name: "storage", lane: Host, tier: Full, program: None, packages: || [VERBS].concat(), run: || storage::test().and_then(|()| chaos::test()).into(),
+    Step { name: "storage", lane: Main, tier: Rest, program: None, packages: || [VERBS].concat(),
+           run: || storage::test().and_then(|()| chaos::test()).into(),
            what: "a service example: each byte, each corrupt block, killed targets, faults by seeds" },
-    Step { name: "aarch64", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
+    Step { name: "aarch64", lane: Side, tier: Rest, program: Some("xtask-artefacts"),
+           packages: toolchain::packages, run: || task("xtask-artefacts", &[]).into(),
            what: "builds for both BlueFields: glibc, panics, allocator, barriers" },
-    Step { name: "dist", lane: Arm, tier: Full, program: Some("xtask-artefacts"), packages: || [VERBS, PEERS].concat(), run: || task("xtask-artefacts", &["dist", "--check"]).into(),
+    Step { name: "dist", lane: Side, tier: Rest, program: Some("xtask-artefacts"),
+           packages: || [VERBS, PEERS].concat(),
+           run: || task("xtask-artefacts", &["dist", "--check"]).into(),
            what: "the archive of the stand-in: glibc, and a program run from it by a stranger" },
-    Step { name: "firmware", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS].concat(), run: || task("xtask-boards", &["firmware", "--check"]).into(),
+    Step { name: "firmware", lane: Side, tier: Rest, program: Some("xtask-boards"),
+           packages: || [&toolchain::packages(), EMULATORS].concat(),
+           run: || task("xtask-boards", &["firmware", "--check"]).into(),
            what: "bare-metal images in QEMU, right and wrong" },
-    Step { name: "hil-arm", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
+    Step { name: "hil-arm", lane: Side, tier: Rest, program: Some("xtask-boards"),
+           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || hil(&["arm"]).into(),
            what: "scenarios on emulated Arm cores" },
-    Step { name: "capi", lane: Arm, tier: Full, program: Some("xtask-capi"), packages: || [C, VERBS_HEADERS, VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(), run: || task("xtask-capi", &["capi", "--test"]).into(),
-           what: "the library for C: the header, its ABI, programs under valgrind and on Arm" },
-    Step { name: "lost-board", lane: Arm, tier: Full, program: None, packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || lost_board().into(),
+    Step { name: "capi", lane: Side, tier: Rest, program: Some("xtask-capi"),
+           packages: || [C, VERBS_HEADERS, VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
+           run: || task("xtask-capi", &["capi", "--test"]).into(),
+           what: "the library for C: programs under valgrind and on Arm" },
+    Step { name: "lost-board", lane: Side, tier: Rest, program: None,
+           packages: || [&toolchain::packages(), EMULATORS, SSH].concat(), run: || lost_board().into(),
            what: "an emulated machine that hangs and dies under the scenarios" },
-    Step { name: "bench", lane: Arm, tier: Full, program: Some("xtask-boards"), packages: || [VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(), run: || bench::check(&mut io::stdout()),
+    Step { name: "bench", lane: Side, tier: Rest, program: Some("xtask-boards"),
+           packages: || [VERBS, VALGRIND, &toolchain::packages(), EMULATORS].concat(),
+           run: || bench::check(&mut io::stdout()),
            what: "instruction counts as they were recorded" },
+
+    Step { name: "audit", lane: Main, tier: Nightly, program: None, packages: none,
+           run: || with_tools(&[DENY, SHEAR], || itself(&["audit"])),
+           what: "licences, sources and advisories of all crates; no dependency is unused" },
+    Step { name: "mutants", lane: Main, tier: Nightly, program: Some("xtask-mutants"), packages: none,
+           run: || with_tools(&[MUTANTS], || task("xtask-mutants", &["mutants"])),
+           what: "tests notice small changes; each survivor has a reason" },
+    Step { name: "sanitize", lane: Main, tier: Nightly, program: None,
+           packages: || [VERBS, VALGRIND].concat(), run: sanitized,
+           what: "tests and scenarios under AddressSanitizer and valgrind" },
+    Step { name: "chaos", lane: Main, tier: Nightly, program: None, packages: || [VERBS].concat(),
+           run: || itself(&["chaos"]).into(),
+           what: "100,000 seeds of faults, 200 pairs of processes" },
+    Step { name: "fuzz-long", lane: Main, tier: Nightly, program: None, packages: || [CXX].concat(),
+           run: || itself(&["fuzz", "--seconds", "1800"]).into(),
+           what: "half an hour of fuzzing for each target, with a least number of calls" },
+    Step { name: "dist-chroot", lane: Side, tier: Nightly, program: Some("xtask-artefacts"),
+           packages: || [VERBS, PEERS].concat(),
+           run: || with_root(|| task("xtask-artefacts", &["dist", "--check-chroot", "--twice"])),
+           what: "the archive of the stand-in in a Debian system of its own; two builds are equal" },
+    Step { name: "lab-machines", lane: Side, tier: Nightly, program: Some("xtask-boards"),
+           packages: || [PIP, &toolchain::packages(), EMULATORS, SSH].concat(),
+           run: || task("xtask-boards", &["lab", "--virtual-dpus"]).into(),
+           what: "the step `lab` with emulated machines" },
+    Step { name: "dpdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
+           run: || itself(&["peer", "--dpdk"]).into(),
+           what: "DPDK's tests with queue pairs as large as they ask for" },
+    Step { name: "rdma-core", lane: Side, tier: Nightly, program: None, packages: || [VERBS, PEERS].concat(),
+           run: || with_checkout("RDMA_CORE", "--rdma-core"),
+           what: "all tests of a checkout of rdma-core, whose folder RDMA_CORE names" },
+    Step { name: "spdk", lane: Side, tier: Nightly, program: None, packages: || [VERBS, SPDK].concat(),
+           run: || with_checkout("SPDK", "--spdk"),
+           what: "lib/mlx5 of a checkout of SPDK, whose folder SPDK names" },
+    Step { name: "empty-machine", lane: Side, tier: Nightly, program: None, packages: none,
+           run: || with_root(|| itself(&["empty-machine"])),
+           what: "the README's commands where only what they ask for is installed" },
 ];
 
 fn none() -> Vec<Package> {
@@ -108,6 +195,53 @@ fn none() -> Vec<Package> {
 /// Runs the program that serves a task.
 fn task(package: &str, arguments: &[&str]) -> Result<(), String> {
     check(host::task(package, arguments)?)
+}
+
+/// Runs another task of this program.
+fn itself(arguments: &[&str]) -> Result<(), String> {
+    check(program(&run::itself()?.to_string_lossy(), arguments))
+}
+
+/// Runs a check that needs programs for cargo, if they are there or can be built.
+fn with_tools(tools: &[Tool], run: fn() -> Result<(), String>) -> Outcome {
+    match tools.iter().try_for_each(|tool| tool.find().map(drop)) {
+        Ok(()) => run().into(),
+        Err(what) => Outcome::Skipped(format!("a tool is not installed and cannot be built: {what}")),
+    }
+}
+
+/// Runs a check that makes a Debian system.
+fn with_root(run: fn() -> Result<(), String>) -> Outcome {
+    let has_apt = Path::new("/usr/bin/apt-get").exists();
+    // Mounts of its own: a container may have none.
+    let has_mounts = succeeds(program("unshare", &["--mount", "true"]));
+    match (debian::is_root(), has_apt, has_mounts) {
+        (true, true, true) => run().into(),
+        (false, ..) => Outcome::Skipped("only root can make a Debian system".into()),
+        (_, false, _) => Outcome::Skipped("this machine does not run Debian".into()),
+        (.., false) => Outcome::Skipped("this machine forbids mounts".into()),
+    }
+}
+
+/// Runs a peer whose checkout a variable of the environment names.
+fn with_checkout(variable: &str, option: &str) -> Outcome {
+    match std::env::var(variable) {
+        Ok(folder) => itself(&["peer", option, &folder]).into(),
+        Err(_) => Outcome::Skipped(format!("the variable {variable} names no checkout")),
+    }
+}
+
+/// Runs both checkers of memory, if the compiler has what the first needs.
+fn sanitized() -> Outcome {
+    match sanitize::missing() {
+        Ok(None) => itself(&["sanitize"]).into(),
+        // The second does not need it.
+        Ok(Some(what)) => match itself(&["sanitize", "valgrind"]) {
+            Ok(()) => Outcome::Skipped(format!("valgrind passed; {what}")),
+            Err(what) => Outcome::Failed(what),
+        },
+        Err(what) => Outcome::Failed(what),
+    }
 }
 
 /// Runs all scenarios on boards, which must be there and know all of them.
@@ -129,7 +263,7 @@ fn hil_variants() -> Result<(), String> {
 
 /// Runs the tests of all packages; those of the shim need libibverbs and libmlx5.
 fn tests() -> Result<(), String> {
-    xtask::debian::install(VERBS)?;
+    debian::install(VERBS)?;
     check(cargo(&["test", "--workspace", "--quiet", "--no-fail-fast"]))
 }
 
@@ -153,14 +287,14 @@ fn lost_board() -> Result<(), String> {
 
 fn format() -> Outcome {
     if !succeeds(cargo(&["fmt", "--version"])) {
-        return Outcome::Skipped("rustfmt is not installed (rustup component add rustfmt)");
+        return Outcome::Skipped("rustfmt is not installed (rustup component add rustfmt)".into());
     }
     check(cargo(&["fmt", "--all", "--check"])).into()
 }
 
 fn lints() -> Outcome {
     if !succeeds(cargo(&["clippy", "--version"])) {
-        return Outcome::Skipped("clippy is not installed (rustup component add clippy)");
+        return Outcome::Skipped("clippy is not installed (rustup component add clippy)".into());
     }
     check(cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])).into()
 }

@@ -370,8 +370,21 @@ mod tests {
             let bytes: Vec<u8> = (0..512).map(|_| byte()).collect();
             run(&bytes);
         }
+        inputs_that_fuzzing_found();
         an_untold_channel_is_closed();
         events_are_asked_for();
+    }
+
+    /// The corpus of the target `standin`.
+    fn inputs_that_fuzzing_found() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/standin");
+        let files: Vec<_> = std::fs::read_dir(corpus).expect("there is a corpus").collect();
+        assert!(!files.is_empty());
+        for file in files {
+            let path = file.expect("the folder is read").path();
+            eprintln!("{}", path.display());
+            run(&std::fs::read(path).expect("the file is read"));
+        }
     }
 
     /// Lists of events reach the call that takes them: of one number, in the data, and of many, in the arena.
