@@ -1,11 +1,21 @@
 //! Stands in for the kernel's uverbs device: a preload library, behind it a software mlx5 device.
 //!
 //! ```text
-//! program ─ libibverbs ─ libmlx5 ── open, stat, ioctl, close ─▶ interpose ─▶ shared ─▶ dispatch ─▶ command/*
+//! program ─ libibverbs ─ libmlx5 ── open, stat, ioctl, close ─▶ interpose ─▶ calls ─▶ command ─▶ state
 //!                 │                                                            │          │
-//!                 └── rings, doorbell records, data in its own memory ◀─ process ── Device (softdev)
+//!                 └── rings, doorbell records, data in its own memory ◀─ process_memory ── Device (softdev)
 //!                                                                              │
 //!                              worker (a thread) ── doorbells, events ─────────┴── fabric ─▶ other processes
+//! ```
+//!
+//! Five folders are layers; each knows those below it, and `cargo xtask tidy` refuses all else:
+//!
+//! ```text
+//! process   the lock around the state, the worker, fork and exit, the functions that stand before the C library's
+//! command   requests of the program, each checked as the kernel checks it
+//! state     the device, open contexts and their objects, channels, what is recorded
+//! fabric    messages between processes
+//! ground    numbers of the kernel, system calls, descriptors, this process's memory, settings, faults
 //! ```
 //!
 //! The worker and the program's own threads are the device in turns. libmlx5 holds a lock while it posts or polls; whoever gives
@@ -25,4 +35,4 @@ mod process;
 mod state;
 
 #[cfg(any(test, feature = "fuzz"))]
-pub use command::fuzz::run as fuzz;
+pub use process::fuzz::run as fuzz;

@@ -1,6 +1,7 @@
 //! Addresses on the wire: all processes of a fabric are behind one port, which has one GID and one MAC address.
 
-use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
 use crate::ground::abi::{CreateAh, CreateAhResponse};
 use crate::ground::errno::Errno;
 use crate::ground::sysfs;

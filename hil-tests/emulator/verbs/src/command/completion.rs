@@ -1,6 +1,7 @@
 //! Completion queues and their channels.
 
-use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateCq, DestroyCqResponse};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory::{self, ProcessMemory};

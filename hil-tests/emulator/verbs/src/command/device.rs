@@ -1,7 +1,8 @@
 //! Opening a context and asking what the device is.
 
 use super::shared_receive::{MAX_RECEIVES, MAX_SEGMENTS};
-use super::{CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{
     ContextRequest, ContextResponse, DeviceResponse, DeviceResponseExtended, GidEntry, PortResponse,
 };

@@ -1,7 +1,7 @@
 //! Calls for what is not there, by which it is named.
 
-use super::methods::{INVOKE_WRITE, MR, QP, SRQ};
-use super::{COMMAND, CORE_IN, EXTENDED, UHW_IN};
+use crate::command::numbers::{COMMAND, CORE_IN, EXTENDED, UHW_IN};
+use crate::command::numbers::{INVOKE_WRITE, MR, QP, SRQ};
 use crate::command::request::Request;
 use crate::ground::abi::{CreateQp, RegisterRequest};
 use crate::ground::missing::{self, Missing};

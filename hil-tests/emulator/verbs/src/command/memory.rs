@@ -1,6 +1,7 @@
 //! Protection domains, registered memory, pages for doorbells.
 
-use super::{CORE_IN, CORE_OUT, Call, UHW_OUT};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_OUT};
 use crate::ground::abi::{RegisterRequest, RegisterResponse, ReregisterRequest};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;

@@ -1,25 +1,26 @@
 //! The tables of methods: what each takes, and who carries it out.
 
-use super::{
-    COMMAND, CORE_IN, CORE_OUT, Call, EXTENDED, UHW_IN, UHW_OUT, address, completion, device, devx,
-    devx_query, devx_queue, invoke_write, memory, queue_pair, shared_receive, window,
+use super::devx::{self, query as devx_query, queue as devx_queue};
+use super::invoke::invoke_write;
+use super::{address, completion, device, memory, queue_pair, shared_receive, window};
+use crate::command::call::Run;
+use crate::command::numbers::{
+    AH, ASYNC_EVENT, COMMAND, CORE_IN, CORE_OUT, CQ, DEVICE, DEVX, DEVX_COMMANDS, DEVX_EVENTS, DEVX_OBJECT,
+    DEVX_UMEM, MR, MW, PD, QP, SRQ, UAR, UHW_IN, UHW_OUT,
 };
 use crate::command::request::Kind::{In, InAny, NewObject, Object as Handle, Out, OutAny};
 use crate::command::request::{Spec, needs, takes};
-use crate::ground::errno::Errno;
-
-pub(super) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
 
 /// A method of the interface.
-pub(super) struct Method {
-    pub(super) object: u16,
-    pub(super) method: u16,
+pub(crate) struct Method {
+    pub(crate) object: u16,
+    pub(crate) method: u16,
     /// Works before GET_CONTEXT.
-    pub(super) early: bool,
+    pub(crate) early: bool,
     /// Destroys something.
-    pub(super) ends: bool,
-    pub(super) attributes: &'static [Spec],
-    pub(super) run: Run,
+    pub(crate) ends: bool,
+    pub(crate) attributes: &'static [Spec],
+    pub(crate) run: Run,
 }
 
 const fn method(object: u16, method: u16, attributes: &'static [Spec], run: Run) -> Method {
@@ -31,29 +32,8 @@ const fn ending(object: u16, method: u16, attributes: &'static [Spec], run: Run)
     Method { object, method, early: false, ends: true, attributes, run }
 }
 
-pub(super) const DEVICE: u16 = 0;
-pub(super) const PD: u16 = 1;
-pub(super) const CQ: u16 = 3;
-pub(super) const QP: u16 = 4;
-pub(super) const SRQ: u16 = 5;
-pub(super) const AH: u16 = 6;
-pub(super) const MR: u16 = 7;
-pub(super) const MW: u16 = 8;
-pub(super) const ASYNC_EVENT: u16 = 0x10;
-pub(super) const DEVX: u16 = 0x1000;
-pub(super) const DEVX_OBJECT: u16 = 0x1001;
-/// The method of [`DEVX_OBJECT`] that changes one.
-pub(super) const MODIFY: u16 = 0x1002;
-pub(super) const DEVX_UMEM: u16 = 0x1002;
-pub(super) const DEVX_COMMANDS: u16 = 0x1004;
-pub(super) const DEVX_EVENTS: u16 = 0x1005;
-pub(super) const UAR: u16 = 0x1008;
-
-/// Object and method of a command of the older interface.
-pub(super) const INVOKE_WRITE: (u16, u16) = (DEVICE, 0);
-
 /// All methods (`ib_user_ioctl_cmds.h`, `mlx5_user_ioctl_cmds.h`).
-pub(super) const METHODS: &[Method] = &[
+pub(crate) const METHODS: &[Method] = &[
     Method {
         object: DEVICE,
         method: 0,
@@ -253,33 +233,4 @@ pub(super) const METHODS: &[Method] = &[
         memory::alloc_uar,
     ),
     ending(UAR, 0x1001, &[needs(0x1000, Handle)], memory::destroy_uar),
-];
-
-/// A command of the older interface: number, least length of its structure and of its answer.
-pub(super) struct Command {
-    pub(super) number: u64,
-    pub(super) input: usize,
-    pub(super) output: usize,
-    pub(super) run: Run,
-}
-
-const fn command(number: u64, input: usize, output: usize, run: Run) -> Command {
-    Command { number, input, output, run }
-}
-
-/// All commands of the older interface (`ib_user_verbs.h`).
-pub(super) const COMMANDS: &[Command] = &[
-    command(1, 8, 176, device::query_device),
-    command(EXTENDED | 1, 8, 184, device::query_device_extended),
-    command(3, 8, 4, memory::alloc_pd),
-    command(5, 56, 4, address::create),
-    command(9, 40, 12, memory::register),
-    command(11, 48, 8, memory::reregister),
-    command(14, 16, 8, window::alloc),
-    command(17, 8, 4, completion::create_channel),
-    command(25, 16, 128, queue_pair::query),
-    command(26, 112, 0, queue_pair::modify),
-    command(EXTENDED | 26, 112, 0, queue_pair::modify),
-    command(33, 16, 0, shared_receive::modify),
-    command(34, 16, 16, shared_receive::query),
 ];

@@ -1,7 +1,9 @@
 //! Queue pairs: making them, and their way through the states.
 
+use super::memory;
 use super::steps::{self, mask};
-use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT, memory};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateQp, CreateQpResponse, ModifyQp, QpCapabilities, QueryQp, QueryQpResponse};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;

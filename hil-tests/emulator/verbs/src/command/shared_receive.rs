@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
-use super::{CORE_IN, CORE_OUT, Call, UHW_IN, UHW_OUT};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN, UHW_OUT};
 use crate::ground::abi::{CreateSrq, ModifySrq, QuerySrq, QuerySrqResponse};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;

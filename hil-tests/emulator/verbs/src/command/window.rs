@@ -1,6 +1,7 @@
 //! Memory windows: mkeys with room for one range of memory, which software binds by UMRs.
 
-use super::{CORE_IN, CORE_OUT, Call, UHW_IN};
+use crate::command::call::Call;
+use crate::command::numbers::{CORE_IN, CORE_OUT, UHW_IN};
 use crate::ground::abi::{AllocWindow, AllocWindowDriver};
 use crate::ground::errno::Errno;
 use crate::state::object::Object;

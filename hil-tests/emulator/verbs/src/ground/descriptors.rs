@@ -1,6 +1,5 @@
 //! Descriptors that this library has to do with: those that it gives out, and those that it keeps for itself.
 
-use crate::process::shared::{is_borrowed, is_inside};
 use std::ffi::{c_int, c_uint};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,16 +49,14 @@ pub(crate) fn keep(descriptor: &impl AsRawFd) {
     KEPT.set(descriptor.as_raw_fd());
 }
 
-/// Whether the program may close a descriptor. This library may close its own.
-pub(crate) fn may_close(descriptor: RawFd) -> bool {
-    if !KEPT.has(descriptor) {
-        return true;
-    }
-    let own = is_inside();
-    if own && !is_borrowed() {
-        KEPT.clear(descriptor);
-    }
-    own
+/// Whether this library keeps a descriptor for itself.
+pub(crate) fn is_kept(descriptor: RawFd) -> bool {
+    KEPT.has(descriptor)
+}
+
+/// This library closes a descriptor of its own.
+pub(crate) fn let_go(descriptor: RawFd) {
+    KEPT.clear(descriptor);
 }
 
 /// Closes those of a range of descriptors that are contexts or channels with `close`, and hands the parts of the range that

@@ -8,6 +8,7 @@ pub(crate) mod errno;
 pub(crate) mod fault;
 pub(crate) mod missing;
 pub(crate) mod notice;
+pub(crate) mod owner;
 pub(crate) mod pipe;
 pub(crate) mod process_memory;
 pub(crate) mod settings;

@@ -6,8 +6,7 @@
 //! not to be had, a pipe does the same.
 #![allow(unsafe_code)]
 
-use crate::ground::pipe;
-use crate::process::shared;
+use crate::ground::{owner, pipe};
 use mlx5_softdev::{Fault, Memory};
 #[cfg(any(test, feature = "fuzz"))]
 use std::cell::Cell;
@@ -86,7 +85,7 @@ fn readv(out: &mut [u8], iovecs: &[libc::iovec]) -> usize {
     // SAFETY: `local` covers exactly `out`, which is borrowed for the call. The remote addresses are only looked at by the
     // kernel, which reports those that are not mapped.
     let call = || unsafe {
-        libc::process_vm_readv(shared::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
+        libc::process_vm_readv(owner::owner(), &raw const local, 1, iovecs.as_ptr(), iovecs.len() as u64, 0)
     };
     moved(call, || {
         let mut done = 0;
@@ -191,7 +190,7 @@ impl Memory for ProcessMemory {
             // SAFETY: the kernel reads from `local`, which covers `rest`, and writes to the remote address, which the
             // program has handed to the device: not memory of this library, unless the program lies, as it may to hardware.
             let call = || unsafe {
-                libc::process_vm_writev(shared::owner(), &raw const local, 1, &raw const remote, 1, 0)
+                libc::process_vm_writev(owner::owner(), &raw const local, 1, &raw const remote, 1, 0)
             };
             match moved(call, || pipe::store(from, rest)) {
                 0 => return Err(Fault { address, length: bytes.len() as u64 }),

@@ -6,24 +6,17 @@
 
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, Place, Plan};
-use crate::process::{schedule, shared};
+use crate::ground::owner;
+use crate::process::{calls, schedule};
+use crate::state::Counts;
 use mlx5_softdev::Device;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Objects that could not be destroyed when the program asked for it.
-static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Has the `nth` destroying from now be refused, counted from 1, with EBUSY. 0 takes it back.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_keep(nth: u32) {
     fault::set_one(Place::End, nth, Errno::BUSY, 0);
-}
-
-/// Notes that an object could not be destroyed.
-pub(crate) fn refused() {
-    REFUSED.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Has the `nth` call from now fail, counted from 1, with `errno`; or with `status`, if that is not 0 and the call is a
@@ -46,32 +39,29 @@ pub(crate) extern "C" fn mlx5_uverbs_left() -> u32 {
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_revoke() {
-    shared::as_device(shared::revoke);
+    owner::as_device(calls::revoke);
 }
 
 /// Has the device give numbers of objects that are gone out again at once.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_reuse_numbers() {
-    shared::as_device(|| shared::with_device(Device::reuse_numbers));
+    owner::as_device(|| calls::with_device(Device::reuse_numbers));
 }
 
 /// Has a completion queue overrun with its next entry.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_overrun(number: u32) {
-    shared::as_device(|| shared::with_device(|device| device.fill(number)));
+    owner::as_device(|| calls::with_device(|device| device.fill(number)));
 }
 
 /// Returns how much there is in this process: 0 contexts, 1 objects, 2 channels, 3 destroyings refused so far.
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_count(what: u32) -> u64 {
-    match what {
-        0..=2 => shared::as_device(|| shared::counts().get(what as usize).copied().unwrap_or(0)),
-        3 => REFUSED.load(Ordering::Acquire),
-        _ => 0,
-    }
+    let Counts { contexts, objects, channels, refused } = owner::as_device(calls::counts);
+    [contexts, objects, channels, refused].get(what as usize).copied().unwrap_or(0)
 }
 
 /// Has the faults of a plan come from now on, in the words of `mlx5-emulate --faults`; none for an empty one. Returns 0, or -1 for
@@ -123,5 +113,5 @@ pub(crate) extern "C" fn mlx5_uverbs_by_hand(on: c_int) {
 // SAFETY: nothing else has this name.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn mlx5_uverbs_work() -> c_int {
-    c_int::from(shared::as_device(schedule::work_by_hand))
+    c_int::from(owner::as_device(schedule::work_by_hand))
 }

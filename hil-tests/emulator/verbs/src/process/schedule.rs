@@ -1,9 +1,8 @@
 //! Whose turn it is to do the device's work: the worker's, or that of a thread of the program that posts or polls.
 
-use crate::ground::sys;
-use crate::process::shared;
-use crate::process::worker;
-use crate::state::State;
+use crate::ground::{owner, sys};
+use crate::process::{bell, lock};
+use crate::state::{Pace, State};
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,8 +52,8 @@ pub(crate) fn work() -> Found {
     if by_hand() {
         return Found::default();
     }
-    let found = shared::in_turn(|state| {
-        let moved = turn(state, State::work);
+    let found = lock::in_turn(|state| {
+        let moved = turn(state, |state| state.work(Pace::Clock));
         (moved, !state.is_quiet(), state.descriptors())
     });
     let Some((moved, awake, descriptors)) = found else { return Found::default() };
@@ -66,19 +65,19 @@ pub(crate) fn work() -> Found {
 /// wait for it each time.
 pub(crate) fn work_before_call(state: &mut State) {
     if !by_hand() && !state.is_quiet() {
-        turn(state, caught);
+        turn(state, |state| caught(state, Pace::Clock));
     }
 }
 
 /// Does what there is to do, on a thread of the program, unless another thread is at it or waits for its turn. Signals and
 /// cancellation wait until that is done.
 pub(crate) fn look() {
-    if !shared::is_working() || shared::is_inside() || by_hand() || has_just_looked() {
+    if !bell::is_heard() || owner::is_inside() || by_hand() || has_just_looked() {
         return;
     }
     // Once more for a thread that came meanwhile, and no oftener: this one has its own work.
     for _ in 0..2 {
-        let Some(moved) = sys::undisturbed(|| shared::as_device(look_once)) else { return };
+        let Some(moved) = sys::undisturbed(|| owner::as_device(look_once)) else { return };
         LOOKED.store(true, Ordering::Relaxed);
         if moved {
             IDLE_LOOKS.store(0, Ordering::Relaxed);
@@ -101,14 +100,14 @@ fn has_just_looked() -> bool {
 fn look_once() -> Option<bool> {
     let work = |state: &mut State| {
         let begun = Instant::now();
-        let moved = caught(state);
+        let moved = caught(state, Pace::Clock);
         let since = (state.awaits_answers() && begun.elapsed() < 2 * TOGETHER).then(Instant::now);
         let _ = AWAITING_SINCE.try_with(|awaiting| awaiting.set(since));
         moved
     };
-    match shared::if_free(|state| turn(state, work)) {
+    match lock::if_free(|state| turn(state, work)) {
         Ok(moved) => moved,
-        Err(shared::Taken) => {
+        Err(lock::Taken) => {
             MISSED.store(true, Ordering::Release);
             None
         }
@@ -116,8 +115,8 @@ fn look_once() -> Option<bool> {
 }
 
 /// Does the work, on a thread of the program, for which a panic is no end: it is a fault of the device.
-fn caught(state: &mut State) -> bool {
-    catch_unwind(AssertUnwindSafe(|| state.work())).unwrap_or(false)
+fn caught(state: &mut State, pace: Pace) -> bool {
+    catch_unwind(AssertUnwindSafe(|| state.work(pace))).unwrap_or(false)
 }
 
 /// Does the work, under the lock. Who comes meanwhile has missed it.
@@ -137,13 +136,13 @@ pub(crate) fn by_hand() -> bool {
 pub(crate) fn set_by_hand(on: bool) {
     BY_HAND.store(on, Ordering::Release);
     // A turn that had begun is over behind this.
-    let _ = shared::in_turn(|_| ());
-    worker::wake();
+    let _ = lock::in_turn(|_| ());
+    bell::ring();
 }
 
 /// Does what there is to do, once. Returns whether there was anything.
 pub(crate) fn work_by_hand() -> bool {
-    shared::in_turn(|state| turn(state, caught)).unwrap_or(false)
+    lock::in_turn(|state| turn(state, |state| caught(state, Pace::Step))).unwrap_or(false)
 }
 
 /// Whether a thread found the lock taken since the last turn.

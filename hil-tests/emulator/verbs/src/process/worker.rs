@@ -5,13 +5,11 @@
 //! device's work. Without a queue pair that can send, and without a completion channel, there is no doorbell to miss, and it
 //! sleeps until it is called.
 
-use crate::ground::{descriptors, sys};
+use crate::ground::{owner, sys};
 use crate::process::schedule::{self, Found};
-use crate::process::shared;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So long after work it looks without sleeping: the program is probably waiting for the answer. Not for long, since the program
@@ -32,39 +30,10 @@ const LONGER: Duration = Duration::from_millis(4);
 /// The longest sleep while there are doorbells to be rung: what the first request after a long pause has to wait.
 const LONGEST: Duration = Duration::from_millis(16);
 
-/// The worker's end and ours of a pair of sockets: a byte in it ends a sleep.
-static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
-
-/// Starts the worker of this process. Returns whether it could be.
-pub(crate) fn start() -> bool {
-    let Ok((ours, its)) = UnixStream::pair() else { return false };
-    if ours.set_nonblocking(true).is_err() || its.set_nonblocking(true).is_err() {
-        return false;
-    }
-    descriptors::keep(&ours);
-    descriptors::keep(&its);
-    let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
-    let started = std::thread::Builder::new()
-        .name("mlx5-device".into())
-        .spawn(move || without_signals(|| shared::as_device(|| run(its))));
-    *bell = Some(ours);
-    started.is_ok()
-}
-
-/// Ends the worker's sleep.
-pub(crate) fn wake() {
-    if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
-        // A full socket has woken it already.
-        let _ = bell.write(&[1]);
-    }
-}
-
-/// Forgets a worker that a fork has left behind.
-pub(crate) fn forget() {
-    // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
-    if let Ok(mut bell) = BELL.try_lock() {
-        shared::as_device(|| *bell = None);
-    }
+/// Starts the worker, which hears this bell. Returns whether it could be.
+pub(super) fn start(bell: UnixStream) -> bool {
+    let worker = std::thread::Builder::new().name("mlx5-device".into());
+    worker.spawn(move || without_signals(|| owner::as_device(|| run(bell)))).is_ok()
 }
 
 fn without_signals(body: impl FnOnce()) {

@@ -17,7 +17,6 @@ use crate::ground::notice;
 use crate::ground::process_memory::ProcessMemory;
 use crate::ground::settings::Settings;
 use crate::ground::sys;
-use crate::process::schedule::by_hand;
 use crate::state::channel::{Channel, Kind};
 use crate::state::clock::ClockPages;
 use crate::state::events::{Subject, Subscriptions};
@@ -64,7 +63,28 @@ pub(crate) struct State {
     peers_wait: bool,
     /// A completion queue was armed once.
     armed: bool,
+    /// Objects that could not be destroyed when the program asked for it.
+    refused: u64,
     record: Record,
+}
+
+/// How much there is in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) contexts: u64,
+    pub(crate) objects: u64,
+    pub(crate) channels: u64,
+    /// Destroyings that were refused so far.
+    pub(crate) refused: u64,
+}
+
+/// By what the timers of the device go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// By the clock.
+    Clock,
+    /// A test moves the device: each look is a period.
+    Step,
 }
 
 /// What a descriptor stands for, by its number.
@@ -112,6 +132,7 @@ impl State {
             last_period: Instant::now(),
             peers_wait: false,
             armed: false,
+            refused: 0,
             record,
         })
     }
@@ -244,10 +265,17 @@ impl State {
         sent.saturating_sub(unread)
     }
 
-    /// Returns how many contexts, objects and channels there are.
-    pub(crate) fn counts(&self) -> [u64; 3] {
+    /// Returns how much there is.
+    pub(crate) fn counts(&self) -> Counts {
         let objects = self.contexts.values().map(Context::count).sum();
-        [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64)
+        let [contexts, objects, channels] =
+            [self.contexts.len(), objects, self.channels.len()].map(|count| count as u64);
+        Counts { contexts, objects, channels, refused: self.refused }
+    }
+
+    /// Notes that an object could not be destroyed.
+    pub(crate) fn refuse_destroying(&mut self) {
+        self.refused += 1;
     }
 
     /// Changes the state of a queue pair.
@@ -341,7 +369,7 @@ impl State {
     }
 
     /// Does what there is to do: doorbells, messages, timers, events. Returns whether there was anything.
-    pub(crate) fn work(&mut self) -> bool {
+    pub(crate) fn work(&mut self, pace: Pace) -> bool {
         self.end_if_due();
         let mut moved = std::mem::take(&mut self.changed);
         if fault::late_ones_are_due() {
@@ -367,7 +395,8 @@ impl State {
                 let _ = self.device.doorbell_at(number, u16::from_be_bytes([high, low]));
             }
         }
-        if self.device.is_waiting() && (by_hand() || self.last_period.elapsed() >= NOT_READY_PERIOD) {
+        if self.device.is_waiting() && (pace == Pace::Step || self.last_period.elapsed() >= NOT_READY_PERIOD)
+        {
             self.last_period = Instant::now();
             self.device.run();
             moved = true;
@@ -386,9 +415,9 @@ impl State {
 
     /// Writes what peers are still to get, before the process ends.
     pub(crate) fn finish(&mut self, deadline: Instant) {
-        self.work();
+        self.work(Pace::Clock);
         while self.fabric.is_behind() && Instant::now() < deadline {
-            self.work();
+            self.work(Pace::Clock);
             sys::yield_now();
         }
     }

@@ -3,9 +3,9 @@
 
 use super::next::{fail, guarded, next};
 use crate::command::request::VERBS_IOCTL;
-use crate::ground::descriptors;
 use crate::ground::errno::Errno;
-use crate::process::shared;
+use crate::ground::{descriptors, owner};
+use crate::process::calls;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 /// Notes that `descriptor`, which is open on the stand-in, is the device.
@@ -16,12 +16,12 @@ pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
     if descriptor < 0 {
         return descriptor;
     }
-    let refused = if shared::is_borrowed() {
+    let refused = if owner::is_borrowed() {
         Err(Errno::IO)
     } else if descriptors::is_too_high(descriptor) {
         Err(Errno(libc::EMFILE))
     } else {
-        guarded(|| shared::open(descriptor))
+        guarded(|| calls::open(descriptor))
     };
     match refused {
         Ok(()) => descriptor,
@@ -41,11 +41,11 @@ pub(super) unsafe fn adopt(descriptor: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     if request == VERBS_IOCTL as c_ulong && descriptors::is_ours(descriptor) {
-        if shared::is_borrowed() {
+        if owner::is_borrowed() {
             return fail(Errno::IO);
         }
         let address = argument.expose_provenance() as u64;
-        return match guarded(|| shared::ioctl(descriptor, address)) {
+        return match guarded(|| calls::ioctl(descriptor, address)) {
             Ok(()) => 0,
             Err(errno) => fail(errno),
         };
@@ -55,6 +55,18 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     unsafe { next(descriptor, request, argument) }
 }
 
+/// Whether a descriptor may be closed: the program may close none that this library keeps; this library may close its own.
+fn may_close(descriptor: c_int) -> bool {
+    if !descriptors::is_kept(descriptor) {
+        return true;
+    }
+    let is_own = owner::is_inside();
+    if is_own && !owner::is_borrowed() {
+        descriptors::let_go(descriptor);
+    }
+    is_own
+}
+
 /// Closes a descriptor; with a device's, what it holds is released.
 ///
 /// # Safety
@@ -62,12 +74,12 @@ pub(crate) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
-    if !descriptors::may_close(descriptor) {
+    if !may_close(descriptor) {
         return fail(Errno::BADF);
     }
-    if descriptors::is_ours(descriptor) && !shared::is_borrowed() && !shared::is_inside() {
+    if descriptors::is_ours(descriptor) && !owner::is_borrowed() && !owner::is_inside() {
         let _ = guarded(|| {
-            shared::close(descriptor);
+            calls::close(descriptor);
             Ok(())
         });
     }
@@ -122,7 +134,7 @@ pub(crate) unsafe extern "C" fn closefrom(low: c_int) {
 /// `new` is the result of such a call, and belongs to nobody yet.
 unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
     let known = descriptors::is_ours(old) || descriptors::is_ours(new);
-    if new < 0 || old == new || !known || shared::is_borrowed() || shared::is_inside() {
+    if new < 0 || old == new || !known || owner::is_borrowed() || owner::is_inside() {
         return new;
     }
     if descriptors::is_too_high(new) {
@@ -131,7 +143,7 @@ unsafe fn duplicated(old: c_int, new: c_int) -> c_int {
         return fail(Errno(libc::EMFILE));
     }
     let _ = guarded(|| {
-        shared::duplicate(old, new);
+        calls::duplicate(old, new);
         Ok(())
     });
     new
@@ -156,7 +168,7 @@ pub(crate) unsafe extern "C" fn dup(descriptor: c_int) -> c_int {
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if old != new && !descriptors::may_close(new) {
+    if old != new && !may_close(new) {
         return fail(Errno::BUSY);
     }
     let next = next!(dup2(c_int, c_int) -> c_int);
@@ -171,7 +183,7 @@ pub(crate) unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 // SAFETY: the name is that of the function that it stands before.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    if old != new && !descriptors::may_close(new) {
+    if old != new && !may_close(new) {
         return fail(Errno::BUSY);
     }
     let next = next!(dup3(c_int, c_int, c_int) -> c_int);

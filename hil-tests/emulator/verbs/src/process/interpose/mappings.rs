@@ -3,7 +3,7 @@
 
 use super::next::{fail, guarded};
 use crate::ground::{descriptors, sys};
-use crate::process::shared;
+use crate::process::calls;
 use libc::{c_int, c_void, off64_t, size_t};
 
 /// Maps a file; of the device, the pages of its clock are those of the clock.
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn mmap(
     let (mut file, mut from) = (descriptor, offset);
     if descriptors::is_ours(descriptor) {
         let mut page = None;
-        if let Err(errno) = guarded(|| shared::clock_page(descriptor, offset).map(|found| page = found)) {
+        if let Err(errno) = guarded(|| calls::clock_page(descriptor, offset).map(|found| page = found)) {
             fail::<*mut c_void>(errno);
             return libc::MAP_FAILED;
         }

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::ground::errno::Errno;
-use crate::process::shared;
+use crate::ground::owner;
+
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -59,7 +60,7 @@ pub(super) fn fail<T: Outcome>(Errno(number): Errno) -> T {
 
 /// Calls into the device. A panic there is the device's fault and looks like a broken one.
 pub(super) fn guarded(body: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-    shared::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
+    owner::as_device(|| catch_unwind(AssertUnwindSafe(body)).unwrap_or(Err(Errno::IO)))
 }
 
 /// The next library's function of this name, these arguments and this result; the caller ends with `ENOSYS` where there is none.

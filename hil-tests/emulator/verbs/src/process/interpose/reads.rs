@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::next::{fail, next};
-use crate::ground::descriptors;
 use crate::ground::errno::Errno;
 use crate::ground::fault::{self, Fault, Place};
-use crate::process::shared;
+use crate::ground::{descriptors, owner};
+
 use std::ffi::{c_int, c_void};
 
 /// What a short read returns of an event.
@@ -19,7 +19,7 @@ const SHORT: usize = 4;
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn read(descriptor: c_int, buffer: *mut c_void, count: usize) -> isize {
     let next = next!(read(c_int, *mut c_void, usize) -> isize);
-    let is_event = descriptors::is_ours(descriptor) && !shared::is_inside() && !shared::is_borrowed();
+    let is_event = descriptors::is_ours(descriptor) && !owner::is_inside() && !owner::is_borrowed();
     let fault = if is_event { fault::at(Place::Read) } else { None };
     match fault {
         Some(Fault::Fails { errno, .. }) => fail(Errno(errno)),

@@ -1,8 +1,9 @@
 //! Queues that a program makes by commands of the device (DEVX), over memory that it has registered (umem).
 
-use super::completion::never_armed;
-use super::devx::{Answer, Command, Status, opcode};
-use super::{Call, address};
+use super::frame::{Answer, Command, Status, opcode};
+use crate::command::address;
+use crate::command::call::Call;
+use crate::command::completion::never_armed;
 use crate::ground::abi::{ModifyQp, QpCapabilities};
 use crate::ground::errno::Errno;
 use crate::ground::process_memory;
@@ -33,7 +34,7 @@ const FOR_EVER: u8 = 7;
 const RECORD: u64 = 8;
 
 /// UMEM_REG: of memory of the program, or of a dma-buf, for which anything stands that can be mapped (REG_DMABUF_MR).
-pub(super) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
+pub(crate) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let (address, length) = (call.request.number(0x1001), call.request.number(0x1002));
     let access = call.request.number(0x1003);
     if length == 0 || access & !UMEM_ACCESS != 0 {
@@ -62,13 +63,13 @@ pub(super) fn register_umem(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// UMEM_DEREG.
-pub(super) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
+pub(crate) fn deregister_umem(call: &mut Call<'_>) -> Result<(), Errno> {
     let handle = call.request.handle(0x1000)?;
     call.destroy(handle, |object| matches!(object, Object::Umem(_)))
 }
 
 /// Finds `length` bytes at an offset of a umem. Its number is its handle and one.
-pub(super) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
+pub(crate) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) -> Result<u64, Status> {
     let handle = umem.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
     let Ok(Object::Umem(umem)) = call.object(handle) else { return Err(Status::BAD_RESOURCE) };
     let end = offset.checked_add(length).ok_or(Status::BAD_PARAMETER)?;
@@ -80,7 +81,7 @@ pub(super) fn place(call: &mut Call<'_>, umem: u32, offset: u64, length: u64) ->
 
 /// Returns what a queue is over: memory that [`place`] has found, and a page that must be there if it has one. Numbers are handles
 /// and one.
-pub(super) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
+pub(crate) fn base(call: &mut Call<'_>, umems: [u32; 2], uar_page: Option<u32>) -> Result<Base, Status> {
     let umems = umems.map(|umem| umem.checked_sub(1));
     let Some(page) = uar_page else { return Ok(Base { umems, uar: None }) };
     let uar = page.checked_sub(1).ok_or(Status::BAD_RESOURCE)?;
@@ -104,7 +105,7 @@ const IN_UMEMS: &[(u16, usize, u8)] = &[
 
 /// Writes into a command what the kernel writes there, whatever the program has: UCX has nothing (kernel `devx.c`,
 /// `devx_set_umem_valid`).
-pub(super) fn in_umems(command: &mut Command) {
+pub(crate) fn in_umems(command: &mut Command) {
     let opcode = command.opcode();
     for (_, at, bits) in IN_UMEMS.iter().filter(|(known, ..)| *known == opcode) {
         if let Some(byte) = command.0.get_mut(*at) {
@@ -114,7 +115,7 @@ pub(super) fn in_umems(command: &mut Command) {
 }
 
 /// CREATE_CQ.
-pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
+pub(crate) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateCqRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let flags = CqcFlags::from_bits(request.cqc.flags.get());
     let size = CqcSize::from_bits(request.cqc.size.get());
@@ -158,7 +159,7 @@ pub(super) fn create_cq(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, 
 }
 
 /// CREATE_QP: a reliable connection.
-pub(super) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
+pub(crate) fn create_qp(call: &mut Call<'_>, command: &[u8]) -> Result<(Object, Answer), Status> {
     let (request, _) = CreateQpRequest::ref_from_prefix(command).map_err(|_| Status::BAD_LENGTH)?;
     let qpc = &request.qpc;
     let sizes = QpcSizes::from_bits(qpc.sizes.get());
@@ -244,12 +245,12 @@ const LOG_MAX_RD_ATOMIC: u8 = 4;
 const NOBODY: Peer = Peer::Remote(u32::MAX);
 
 /// Returns whether a command changes a queue pair.
-pub(super) fn changes_qp(opcode: u16) -> bool {
+pub(crate) fn changes_qp(opcode: u16) -> bool {
     STEPS.iter().any(|(known, _)| *known == opcode)
 }
 
 /// Changes a queue pair. What is refused has changed nothing.
-pub(super) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u8]) -> Result<(), Status> {
+pub(crate) fn modify(call: &mut Call<'_>, opcode: u16, handle: u32, command: &[u8]) -> Result<(), Status> {
     let Qp { number, mut context, .. } = *call.qp(handle).map_err(|_| Status::BAD_RESOURCE)?;
     if opcode == INIT2INIT && call.state.device.query(number)?.state != QpState::Init {
         return Err(Status::BAD_STATE);

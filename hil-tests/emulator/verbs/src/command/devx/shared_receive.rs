@@ -1,8 +1,8 @@
 //! Shared receive queues that a program makes by commands of the device (DEVX): receive memory pools.
 
-use super::Call;
-use super::devx::{Answer, Command, Status};
-use super::devx_queue::{base, place};
+use super::frame::{Answer, Command, Status};
+use super::queue::{base, place};
+use crate::command::call::Call;
 use crate::state::object::{Object, Srq};
 use mlx5_softdev::{SrqAttributes, Topology};
 
@@ -16,7 +16,7 @@ const RECORD: u64 = 8;
 const LIMIT: u8 = 1;
 
 /// CREATE_RMP.
-pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
+pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| WQ + offset;
     let kind = command.u8(at(0))? & 0xf8;
     let topology = TOPOLOGIES.iter().find(|(known, _)| *known == kind).ok_or(Status::BAD_PARAMETER)?.1;
@@ -43,7 +43,7 @@ pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, 
 }
 
 /// MODIFY_RMP: its limit.
-pub(super) fn modify(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
+pub(crate) fn modify(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
     const MASK: usize = 0x17;
     if command.u8(MASK)? & LIMIT != 0 {
         call.state.device.arm_srq(number, command.u16(WQ + 6)?.into())?;

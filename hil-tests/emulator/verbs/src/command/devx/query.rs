@@ -1,9 +1,8 @@
 //! Questions about objects, asked by commands of the device (DEVX): answered at once, or through a descriptor.
 
-use super::Call;
-use super::devx::{
-    BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply, valid_login,
-};
+use super::frame::{BODY, Command, HANDLE, HEADER, IN, OUT, Status, answer, opcode, refusal, reply};
+use super::keys::valid_login;
+use crate::command::call::Call;
 use crate::ground::errno::Errno;
 use crate::state::channel::Kind;
 use crate::state::object::{Devx, Object, Qp};
@@ -20,7 +19,7 @@ const OUT_LENGTH: u16 = 0x1004;
 const LONGEST: u64 = 1 << 16;
 
 /// OBJ_QUERY: of a queue pair or of a general object.
-pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
+pub(crate) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
     let outcome = ask(call)?;
     answer(call, OUT, outcome)
 }
@@ -30,7 +29,7 @@ pub(super) fn query(call: &mut Call<'_>) -> Result<(), Errno> {
 ///
 /// The kernel refuses more than it keeps, 64 KiB; here that is what a socket holds. One that is read with too little room is cut
 /// off, where the kernel keeps it.
-pub(super) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
+pub(crate) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
     let descriptor = call.request.descriptor(CHANNEL).ok_or(Errno::INVAL)?;
     let Some((channel, Kind::Commands)) = call.state.channel_of(descriptor) else {
         return Err(Errno::BADF);
@@ -53,7 +52,7 @@ pub(super) fn query_later(call: &mut Call<'_>) -> Result<(), Errno> {
 }
 
 /// DEVX_ASYNC_CMD_FD_ALLOC.
-pub(super) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
+pub(crate) fn alloc_channel(call: &mut Call<'_>) -> Result<(), Errno> {
     let (_, descriptor) = call.open_channel(Kind::Commands)?;
     call.request.answer_object(HANDLE, descriptor.into())
 }

@@ -3,14 +3,17 @@
 //! All memory that a call can name is one arena at an address that does not change. What is read or written beside it is no memory.
 #![allow(unsafe_code, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
-use super::methods::{COMMANDS, Command, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE, METHODS};
-use super::{COMMAND, dispatch};
+use crate::command::commands::{COMMANDS, Command};
+use crate::command::dispatch;
+use crate::command::methods::METHODS;
+use crate::command::numbers::{COMMAND, DEVX, DEVX_COMMANDS, DEVX_OBJECT, INVOKE_WRITE};
 use crate::command::request::{Kind, Spec};
 use crate::fabric::codec::{decode, encode};
+use crate::ground::owner;
 use crate::ground::process_memory::{ProcessMemory, set_window};
 use crate::ground::settings::Settings;
-use crate::process::shared;
-use crate::state::State;
+use crate::process::life;
+use crate::state::{Counts, Pace, State};
 use mlx5_softdev::{CryptoMode, DeviceProfile, Memory};
 use std::cell::RefCell;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -92,7 +95,7 @@ struct Standin {
 
 impl Standin {
     fn new() -> Self {
-        shared::prepare();
+        life::prepare();
         // SAFETY: the kernel is asked for memory at an address that must be free.
         let arena = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -134,8 +137,14 @@ pub fn run(bytes: &[u8]) {
         let mut input = Input(bytes);
         let [plaintext, wrapped] = states;
         let state = if input.below(4) == 0 { wrapped } else { plaintext };
-        shared::as_device(|| session(state, &mut input));
+        owner::as_device(|| session(state, &mut input));
     });
+}
+
+/// Returns how many contexts, objects and channels there are.
+fn held(state: &State) -> [u64; 3] {
+    let Counts { contexts, objects, channels, .. } = state.counts();
+    [contexts, objects, channels]
 }
 
 fn session(state: &mut State, input: &mut Input<'_>) {
@@ -158,7 +167,7 @@ fn session(state: &mut State, input: &mut Input<'_>) {
                 let _ = ProcessMemory.write(address, &value.to_be_bytes());
             }
             1 => {
-                state.work();
+                state.work(Pace::Clock);
             }
             2 => message(state, input),
             _ => {
@@ -167,15 +176,15 @@ fn session(state: &mut State, input: &mut Input<'_>) {
             }
         }
     }
-    state.work();
+    state.work(Pace::Clock);
     for descriptor in made {
         state.close(descriptor);
         // SAFETY: it was made for the program, which this is, and nobody else closes it.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
     state.close(DESCRIPTOR);
-    state.work();
-    assert_eq!(state.counts(), [0; 3], "contexts, objects and channels are left");
+    state.work(Pace::Clock);
+    assert_eq!(held(state), [0; 3], "contexts, objects and channels are left");
 }
 
 /// Another process sends bytes, mostly such as could be a message: a right length before them, a length that a message has, and
@@ -327,8 +336,8 @@ fn structure(input: &mut Input<'_>, length: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::devx_queue::changes_qp;
     use super::*;
+    use crate::command::devx::queue::changes_qp;
     use std::collections::BTreeSet;
 
     /// Returns the numbers in the source of commands whose names begin with `start`.
@@ -344,14 +353,14 @@ mod tests {
     /// The commands that have a name in the source, those that change a queue pair, and the types there.
     #[test]
     fn all_commands_of_the_device_are_made() {
-        let source = include_str!("devx.rs");
+        let source = include_str!("../command/devx/frame.rs");
         let (_, opcodes) = source.split_once("mod opcode {").expect("opcodes have a module");
         let (opcodes, _) = opcodes.split_once("\n}").expect("it ends");
         let mut known = numbers(opcodes, "");
         assert_eq!(known.len(), opcodes.matches("const ").count(), "all are understood");
         known.extend((0..=u16::MAX).filter(|opcode| changes_qp(*opcode)));
         assert_eq!(known, BTreeSet::from(OPCODES));
-        let mut types = numbers(source, "TYPE_");
+        let mut types = numbers(include_str!("../command/devx/mod.rs"), "TYPE_");
         assert!(types.insert(0), "what is no general object");
         assert_eq!(types, BTreeSet::from(TYPES));
     }
@@ -418,7 +427,7 @@ mod tests {
             ProcessMemory.write(CALL, &bytes).expect("room for a call");
             let context = state.context_of(DESCRIPTOR).expect("the context is open");
             assert_eq!(dispatch(state, context, CALL).map_err(|errno| errno.0), Err(libc::EFAULT));
-            assert_eq!(state.counts(), [1, 0, 0]);
+            assert_eq!(held(state), [1, 0, 0]);
             state.close(DESCRIPTOR);
         });
     }

@@ -1,7 +1,7 @@
 //! Mkeys that a program makes by a command of the device (DEVX).
 
-use super::Call;
-use super::devx::{Answer, Command, Status};
+use super::frame::{Answer, Command, Status};
+use crate::command::call::Call;
 use crate::ground::notice;
 use crate::state::object::{Devx, Object};
 use mlx5_mkey::wire::klm::Klm;
@@ -28,7 +28,7 @@ const BSF_EN: u8 = 0x40;
 const EN_RINVAL: u8 = 0x01;
 
 /// CREATE_MKEY: of entries that a UMR writes, or of those that the command brings.
-pub(super) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
+pub(crate) fn create(call: &mut Call<'_>, command: &Command) -> Result<(Object, Answer), Status> {
     let at = |offset: usize| CONTEXT + offset;
     let (first, access, flags) = (command.u8(at(0))?, command.u8(at(2))?, command.u8(at(0xc))?);
     let mode = first & 0x1c | access & 3;

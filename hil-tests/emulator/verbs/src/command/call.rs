@@ -1,0 +1,98 @@
+//! A call on its way, and what all methods need.
+
+use crate::command::request::Request;
+use crate::ground::errno::Errno;
+use crate::ground::fault::Ending;
+use crate::state::State;
+use crate::state::channel::Kind;
+use crate::state::object::{Context, Cq, Object};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// What carries out a call.
+pub(crate) type Run = fn(&mut Call<'_>) -> Result<(), Errno>;
+
+/// A call on its way.
+pub(crate) struct Call<'a> {
+    pub(crate) state: &'a mut State,
+    /// The number of the context that it is made on.
+    pub(crate) context: u32,
+    pub(crate) request: &'a Request,
+    /// A file descriptor that the program gets, if the call succeeds.
+    pub(crate) made: Option<OwnedFd>,
+}
+
+impl Call<'_> {
+    /// Makes a channel. Returns its number, and the descriptor that the program gets.
+    pub(crate) fn open_channel(&mut self, kind: Kind) -> Result<(u32, RawFd), Errno> {
+        let (number, descriptor) = self.state.open_channel(kind, self.context)?;
+        let raw = descriptor.as_raw_fd();
+        self.made = Some(descriptor);
+        Ok((number, raw))
+    }
+
+    /// Returns the context that the call is made on.
+    pub(crate) fn context(&mut self) -> Result<&mut Context, Errno> {
+        self.state.contexts.get_mut(&self.context).ok_or(Errno::IO)
+    }
+
+    /// Returns the object of a handle.
+    pub(crate) fn object(&mut self, handle: u32) -> Result<&mut Object, Errno> {
+        self.context()?.get_mut(handle).ok_or(Errno::NOENT)
+    }
+
+    /// Returns the number of a protection domain.
+    pub(crate) fn pd(&mut self, handle: u32) -> Result<u32, Errno> {
+        match self.object(handle)? {
+            Object::Pd(number) => Ok(*number),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Returns a completion queue.
+    pub(crate) fn cq(&mut self, handle: u32) -> Result<&mut Cq, Errno> {
+        match self.object(handle)? {
+            Object::Cq(cq) => Ok(cq),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Gives an object a handle and tells the program. An object that it cannot be told of is destroyed.
+    pub(crate) fn publish(
+        &mut self,
+        object: Object,
+        tell: impl FnOnce(&Request, u32) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let is_queue = object.is_queue();
+        let Some(handle) = self.context()?.insert(object.clone()) else {
+            self.state.destroy(object)?;
+            return Err(Errno::NOMEM);
+        };
+        if is_queue {
+            self.state.touch();
+        }
+        let told = tell(self.request, handle);
+        if told.is_err()
+            && let Some(object) = self.context()?.remove(handle)
+        {
+            self.state.destroy(object)?;
+        }
+        told
+    }
+
+    /// Destroys the object of a handle, if `wanted` says that it is of the right kind.
+    pub(crate) fn destroy(&mut self, handle: u32, wanted: impl FnOnce(&Object) -> bool) -> Result<(), Errno> {
+        let object = self.object(handle)?.clone();
+        if !wanted(&object) {
+            return Err(Errno::NOENT);
+        }
+        let context = self.context()?;
+        if object.may_be_base() && context.is_base(handle) {
+            return Err(Errno::BUSY);
+        }
+        if context.ending != Some(Ending::Removed) {
+            self.state.destroy(object)?;
+        }
+        self.context()?.remove(handle);
+        Ok(())
+    }
+}

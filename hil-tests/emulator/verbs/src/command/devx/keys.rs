@@ -1,0 +1,84 @@
+//! Keys and logins, which are general objects.
+
+use super::frame::{Command, Created, HEADER, Status, reply};
+use crate::command::call::Call;
+use crate::state::object::{Devx, Object};
+use mlx5_softdev::{CryptoMode, DekAttributes, Error, KeyMaterial, KeySize, LoginState};
+
+/// Purpose of a key: AES-XTS.
+const PURPOSE_XTS: u8 = 3;
+
+pub(crate) fn create_dek(call: &mut Call<'_>, command: &Command) -> Created {
+    let attributes = dek_attributes(call, command)?;
+    let number = call.state.device.create_dek(attributes)?;
+    let mut opaque = [0; 8];
+    opaque.copy_from_slice(command.bytes(HEADER + 0x30, 8)?);
+    Ok((Object::Devx(Devx::Dek { number, opaque }), reply(HEADER, 8, &number.to_be_bytes())))
+}
+
+/// MODIFY_GENERAL_OBJECT of a key: its value, and nothing else of it.
+pub(crate) fn modify_dek(call: &mut Call<'_>, number: u32, command: &Command) -> Result<(), Status> {
+    const KEY: u64 = 1;
+    if command.u64(HEADER)? != KEY {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let attributes = dek_attributes(call, command)?;
+    Ok(call.state.device.modify_dek(number, attributes)?)
+}
+
+/// Returns the key in a command.
+fn dek_attributes<'c>(call: &mut Call<'_>, command: &'c Command) -> Result<DekAttributes<'c>, Status> {
+    let at = |offset: usize| HEADER + offset;
+    let (size, flags) = (command.u8(at(0xa))? & 0xf, command.u8(at(0xb))?);
+    if flags & 0xf != PURPOSE_XTS {
+        return Err(Status::BAD_PARAMETER);
+    }
+    let has_keytag = flags & 0x80 != 0;
+    let (size, mut length) = match size {
+        0 => (KeySize::Bits128, 32),
+        1 => (KeySize::Bits256, 64),
+        _ => return Err(Status::BAD_PARAMETER),
+    };
+    if has_keytag {
+        length += 8;
+    }
+    let pd = command.u24(at(0xd))?;
+    let key = match call.state.device.profile().crypto {
+        CryptoMode::Wrapped => {
+            let login = valid_login(call).ok_or(Status::from(Error::NoLogin))?;
+            KeyMaterial::Wrapped { bytes: command.bytes(at(0x40), length + 8)?, login }
+        }
+        _ => KeyMaterial::Plaintext(command.bytes(at(0x40), length)?),
+    };
+    Ok(DekAttributes { pd, size, has_keytag, key })
+}
+
+/// Finds a login of this context that holds.
+pub(crate) fn valid_login(call: &mut Call<'_>) -> Option<u32> {
+    let logins: Vec<u32> = call.context().ok()?.objects().filter_map(login_number).collect();
+    logins.into_iter().find(|login| call.state.device.query_login(*login) == Ok(LoginState::Valid))
+}
+
+const fn login_number(object: &Object) -> Option<u32> {
+    match object {
+        Object::Devx(Devx::Login(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+pub(crate) fn create_login(call: &mut Call<'_>, command: &Command) -> Created {
+    let at = |offset: usize| HEADER + offset;
+    let factory = call.state.factory.ok_or(Status::BAD_OPCODE)?;
+    // `mlx5dv_crypto_login_create(3)`: one for each context. Assumption: who else asks gets this status.
+    if call.context().is_ok_and(|context| context.objects().any(|object| login_number(object).is_some())) {
+        return Err(Status::LIMIT);
+    }
+    // What the device was built with is numbered from 0.
+    let known =
+        |asked: u32, numbers: &[u32]| numbers.get(asked as usize).copied().ok_or(Status::BAD_PARAMETER);
+    let credential = known(command.u24(at(0x11))?, &[factory.credential])?;
+    let kek = known(command.u24(at(0x15))?, &factory.keks)?;
+    let wrapped = command.bytes(at(0x40), 48)?.try_into().map_err(|_| Status::BAD_LENGTH)?;
+    let number = call.state.device.login(kek, credential, wrapped)?;
+    Ok((Object::Devx(Devx::Login(number)), reply(HEADER, 8, &number.to_be_bytes())))
+}

@@ -1,0 +1,215 @@
+//! Commands of the device itself, carried through as bytes (DEVX): big endian, at the places that the PRM gives.
+
+pub(crate) mod frame;
+mod keys;
+mod mkey;
+pub(crate) mod query;
+pub(crate) mod queue;
+mod shared_receive;
+
+use crate::command::call::Call;
+use crate::ground::errno::Errno;
+use crate::ground::{descriptors, notice, sys, sysfs};
+use crate::state::channel::Kind;
+use crate::state::events::{self, Subject, Target};
+use crate::state::object::{Devx, Object};
+use frame::{
+    Answer, Command, Created, HANDLE, HEADER, IN, OTHER_IN, OTHER_OUT, OUT, Status, answer, opcode, reply,
+};
+use keys::{create_dek, create_login, modify_dek};
+use mlx5_softdev::CryptoMode;
+use mlx5_softdev::capabilities::{capabilities, nic_vport};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Types of general objects.
+const TYPE_DEK: u16 = 0x0c;
+const TYPE_LOGIN: u16 = 0x1f;
+
+/// DEVX_OTHER: commands without an object.
+pub(crate) fn other(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(OTHER_IN)?.into());
+    let outcome = match command.opcode() {
+        opcode::QUERY_HCA_CAP => command.u16(6).and_then(|kind| {
+            let caps = capabilities(kind, call.state.device.profile());
+            Ok(reply(HEADER + 0x1000, HEADER, &caps.ok_or(Status::BAD_PARAMETER)?))
+        }),
+        opcode::QUERY_NIC_VPORT_CONTEXT => match command.u32(8) {
+            // The function's own, which has no number; there is no other.
+            Ok(0) => {
+                let context = nic_vport(u64::from_be_bytes(sysfs::GUID), sysfs::mac());
+                Ok(reply(HEADER + 0x100, HEADER, &context))
+            }
+            Ok(_) => Err(Status::BAD_PARAMETER),
+            Err(status) => Err(status),
+        },
+        // One port is bound to no other.
+        opcode::QUERY_LAG => Ok(vec![0; HEADER]),
+        opcode::SYNC_CRYPTO => match command.u16(0xe) {
+            Ok(1) if call.state.device.profile().crypto != CryptoMode::None => {
+                call.state.device.sync_crypto();
+                Ok(vec![0; HEADER])
+            }
+            _ => Err(Status::BAD_PARAMETER),
+        },
+        // The kernel lets through only commands that it knows to be harmless.
+        _ => return Err(unknown(&command)),
+    };
+    answer(call, OTHER_OUT, outcome)
+}
+
+/// DEVX_QUERY_UAR: the page's own number.
+pub(crate) fn query_uar(call: &mut Call<'_>) -> Result<(), Errno> {
+    let number = call.request.number(0x1000) as u32;
+    call.request.answer(0x1001, &number.to_ne_bytes())
+}
+
+/// DEVX_QUERY_EQN: there is one vector, with one event queue.
+pub(crate) fn query_eqn(call: &mut Call<'_>) -> Result<(), Errno> {
+    if call.request.number(0x1000) != 0 {
+        return Err(Errno::INVAL);
+    }
+    call.request.answer(0x1001, &1u32.to_ne_bytes())
+}
+
+/// The most numbers of events in one call.
+const MAX_EVENTS: usize = 16;
+
+/// `MLX5_IB_UAPI_DEVX_CR_EV_CH_FLAGS_OMIT_DATA`.
+const OMIT_DATA: u64 = 1;
+
+/// DEVX_ASYNC_EVENT_FD_ALLOC.
+pub(crate) fn alloc_event_channel(call: &mut Call<'_>) -> Result<(), Errno> {
+    let flags = call.request.number(0x1001);
+    if flags & !OMIT_DATA != 0 {
+        return Err(Errno::INVAL);
+    }
+    let kind = Kind::Devx { omit_data: flags & OMIT_DATA != 0 };
+    let (_, descriptor) = call.open_channel(kind)?;
+    call.request.answer_object(0x1000, descriptor.into())
+}
+
+/// DEVX_SUBSCRIBE_EVENT: of an object that a command made, on a channel or by an eventfd. Events of the device as a whole there are
+/// none here.
+pub(crate) fn subscribe(call: &mut Call<'_>) -> Result<(), Errno> {
+    let descriptor = call.request.descriptor(0x1000).ok_or(Errno::INVAL)?;
+    let Some((channel, Kind::Devx { .. })) = call.state.channel_of(descriptor) else {
+        return Err(Errno::BADF);
+    };
+    if !call.request.has(0x1001) {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let signals = call.request.has(0x1003);
+    if signals && call.request.has(0x1004) {
+        return Err(Errno::INVAL);
+    }
+    let subject = match call.object(call.request.handle(0x1001)?)? {
+        Object::Qp(qp) if qp.user_handle.is_none() => Subject::Qp(qp.number),
+        Object::Cq(cq) if cq.user_handle.is_none() => Subject::Cq(cq.number),
+        Object::Srq(srq) if srq.user_handle.is_none() => Subject::Srq(srq.number),
+        _ => return Err(Errno::NOENT),
+    };
+    let bytes = call.request.bytes(0x1002)?;
+    let (numbers, rest) = bytes.as_chunks();
+    let numbers: Vec<u16> = numbers.iter().map(|number| u16::from_ne_bytes(*number)).collect();
+    let good = rest.is_empty() && numbers.len() <= MAX_EVENTS;
+    if !good || !numbers.iter().all(|number| events::is_askable(*number)) {
+        return Err(Errno::INVAL);
+    }
+    let target = match signals {
+        true => {
+            let eventfd = sys::eventfd(call.request.number(0x1003) as RawFd)?;
+            descriptors::keep(&eventfd);
+            Target::Signal(Arc::new(eventfd))
+        }
+        false => Target::Cookie(call.request.number(0x1004)),
+    };
+    call.state.subscriptions.add(channel, subject, &numbers, &target);
+    // A completion queue may now have a doorbell to watch.
+    call.state.touch();
+    Ok(())
+}
+
+/// Names a command that is not known, and returns what the kernel says of one.
+fn unknown(command: &Command) -> Errno {
+    notice::once(&format!("the device does not know the command {:#05x}", command.opcode()));
+    Errno::INVAL
+}
+
+/// OBJ_CREATE.
+pub(crate) fn create(call: &mut Call<'_>) -> Result<(), Errno> {
+    let mut command = Command(call.request.bytes(IN)?.into());
+    queue::in_umems(&mut command);
+    let outcome = match command.opcode() {
+        opcode::CREATE_MKEY => mkey::create(call, &command).map(|(object, Answer(reply))| (object, reply)),
+        opcode::CREATE_PSV => create_psvs(call, &command),
+        opcode::CREATE_OBJECT => match command.u16(6) {
+            Ok(TYPE_DEK) => create_dek(call, &command),
+            Ok(TYPE_LOGIN) => create_login(call, &command),
+            _ => Err(Status::BAD_PARAMETER),
+        },
+        opcode::CREATE_CQ => {
+            queue::create_cq(call, &command.0).map(|(object, Answer(reply))| (object, reply))
+        }
+        opcode::CREATE_QP => {
+            queue::create_qp(call, &command.0).map(|(object, Answer(reply))| (object, reply))
+        }
+        opcode::CREATE_RMP => {
+            shared_receive::create(call, &command).map(|(object, Answer(reply))| (object, reply))
+        }
+        _ => return Err(unknown(&command)),
+    };
+    match outcome {
+        Ok((object, reply)) => call.publish(object, |request, handle| {
+            request.answer(OUT, &reply)?;
+            request.answer_object(HANDLE, handle.into())
+        }),
+        Err(status) => answer(call, OUT, Err(status)),
+    }
+}
+
+fn create_psvs(call: &mut Call<'_>, command: &Command) -> Created {
+    let count = u32::from(command.u8(8)? >> 4);
+    let numbers = call.state.device.create_psvs(command.u24(9)?, count)?;
+    let indexes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+    Ok((Object::Devx(Devx::Psvs(numbers)), reply(0x20, 0x10, &indexes)))
+}
+
+/// OBJ_DESTROY.
+pub(crate) fn destroy(call: &mut Call<'_>) -> Result<(), Errno> {
+    let handle = call.request.handle(HANDLE)?;
+    call.destroy(handle, |object| {
+        matches!(object, Object::Devx(_) | Object::Qp(_) | Object::Cq(_) | Object::Srq(_))
+    })
+}
+
+/// OBJ_MODIFY: of a queue pair, a shared receive queue or a key, by its own handle.
+pub(crate) fn modify(call: &mut Call<'_>) -> Result<(), Errno> {
+    let command = Command(call.request.bytes(IN)?.into());
+    let handle = call.request.handle(HANDLE)?;
+    if command.opcode() == opcode::MODIFY_RMP {
+        let number = call.srq(handle)?.number;
+        if command.u24(9).ok() != Some(number) {
+            return Err(Errno::INVAL);
+        }
+        let outcome = shared_receive::modify(call, number, &command).map(|()| vec![0; HEADER]);
+        return answer(call, OUT, outcome);
+    }
+    if command.opcode() == opcode::MODIFY_OBJECT {
+        let number = match call.object(handle)? {
+            Object::Devx(Devx::Dek { number, .. }) => *number,
+            _ => return Err(Errno::INVAL),
+        };
+        if command.u16(6).ok() != Some(TYPE_DEK) || command.u32(8).ok() != Some(number) {
+            return Err(Errno::INVAL);
+        }
+        let outcome = modify_dek(call, number, &command).map(|()| vec![0; HEADER]);
+        return answer(call, OUT, outcome);
+    }
+    let number = call.qp(handle)?.number;
+    if !queue::changes_qp(command.opcode()) || command.u24(9).ok() != Some(number) {
+        return Err(Errno::INVAL);
+    }
+    let outcome = queue::modify(call, command.opcode(), handle, &command.0).map(|()| vec![0; HEADER]);
+    answer(call, OUT, outcome)
+}

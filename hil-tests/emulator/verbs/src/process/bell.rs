@@ -1,0 +1,57 @@
+//! What wakes the worker: one of a pair of sockets, a byte in which ends its sleep.
+
+use crate::ground::{descriptors, owner};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Our end of the pair.
+static BELL: Mutex<Option<UnixStream>> = Mutex::new(None);
+
+/// Whether a worker was started in this process.
+static HEARD: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a worker.
+pub(super) fn is_heard() -> bool {
+    HEARD.load(Ordering::Acquire)
+}
+
+/// Has `start` make a worker that hears the bell, unless there is one. Returns whether there is one.
+pub(super) fn hang(start: impl FnOnce(UnixStream) -> bool) -> bool {
+    if HEARD.swap(true, Ordering::AcqRel) {
+        return true;
+    }
+    let started = hang_new(start).is_some();
+    HEARD.store(started, Ordering::Release);
+    started
+}
+
+fn hang_new(start: impl FnOnce(UnixStream) -> bool) -> Option<()> {
+    let (ours, its) = UnixStream::pair().ok()?;
+    ours.set_nonblocking(true).ok()?;
+    its.set_nonblocking(true).ok()?;
+    descriptors::keep(&ours);
+    descriptors::keep(&its);
+    let mut bell = BELL.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = start(its);
+    *bell = Some(ours);
+    started.then_some(())
+}
+
+/// Ends the worker's sleep.
+pub(super) fn ring() {
+    if let Some(bell) = BELL.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        // A full socket has woken it already.
+        let _ = bell.write(&[1]);
+    }
+}
+
+/// Forgets the worker that a fork has left behind.
+pub(super) fn forget() {
+    HEARD.store(false, Ordering::Release);
+    // Another thread may have held this lock at the fork; then it is given up, with its two descriptors.
+    if let Ok(mut bell) = BELL.try_lock() {
+        owner::as_device(|| *bell = None);
+    }
+}

@@ -1,0 +1,139 @@
+//! What a program does with the device: it opens and closes descriptors, and calls.
+
+use crate::command;
+use crate::ground::errno::Errno;
+use crate::ground::fault::{self, CallId, Course};
+use crate::ground::process_memory::ProcessMemory;
+use crate::ground::settings::Settings;
+use crate::ground::{descriptors, notice};
+use crate::process::lock::lock;
+use crate::process::{bell, life, schedule, worker};
+use crate::state::{Counts, State};
+use mlx5_softdev::Device;
+use std::os::fd::RawFd;
+
+/// A program has opened the device.
+///
+/// # Errors
+/// As [`State::new`]; [`Errno::INVAL`] for an environment that makes no sense, after a line to standard error.
+pub(crate) fn open(descriptor: RawFd) -> Result<(), Errno> {
+    life::prepare();
+    match fault::call(CallId::OPEN) {
+        Course::Good => {}
+        Course::Fails(errno, _) => return Err(errno),
+        Course::Unheard => return Err(Errno::TIMEDOUT),
+    }
+    {
+        let mut inside = lock();
+        inside.orphans.remove(&descriptor);
+        if inside.state.is_none() {
+            let settings = Settings::from_environment().map_err(|what| {
+                // Without it nobody would know what the kernel's word means.
+                notice::once(&what);
+                Errno::INVAL
+            })?;
+            inside.state = Some(State::new(&settings)?);
+            if let Some(plan) = settings.faults {
+                fault::set_for_good(plan);
+            }
+        }
+        if let Some(state) = inside.state.as_mut() {
+            state.open(descriptor);
+        }
+        descriptors::give(descriptor);
+        if !bell::hang(worker::start) {
+            return Err(Errno::NOMEM);
+        }
+        // Under the lock, so that no fork comes between.
+        bell::ring();
+    }
+    Ok(())
+}
+
+/// Makes all crypto logins invalid.
+pub(crate) fn revoke() {
+    if let Some(state) = lock().state.as_mut()
+        && let Some(factory) = state.factory
+    {
+        state.device.revoke(factory.credential);
+    }
+}
+
+/// Changes the device, if there is one.
+pub(crate) fn with_device(change: impl FnOnce(&mut Device<ProcessMemory>)) {
+    if let Some(state) = lock().state.as_mut() {
+        change(&mut state.device);
+    }
+}
+
+/// Returns how much there is in this process.
+pub(crate) fn counts() -> Counts {
+    lock().state.as_ref().map(State::counts).unwrap_or_default()
+}
+
+/// A program is about to close a descriptor that [`descriptors::is_ours`].
+pub(crate) fn close(descriptor: RawFd) {
+    let mut inside = lock();
+    descriptors::take_back(descriptor);
+    inside.orphans.remove(&descriptor);
+    if let Some(state) = inside.state.as_mut() {
+        state.close(descriptor);
+    }
+}
+
+/// A program has made `new` of `old`, one of which [`descriptors::is_ours`]; what `new` was before is closed.
+pub(crate) fn duplicate(old: RawFd, new: RawFd) {
+    let mut inside = lock();
+    if descriptors::is_ours(old) {
+        descriptors::give(new);
+    } else {
+        descriptors::take_back(new);
+    }
+    inside.orphans.remove(&new);
+    if inside.orphans.contains(&old) {
+        inside.orphans.insert(new);
+    }
+    if let Some(state) = inside.state.as_mut() {
+        state.duplicate(old, new);
+    }
+}
+
+/// A program calls the device.
+///
+/// # Errors
+/// The call's own; [`Errno::IO`] for a device that a parent process has.
+pub(crate) fn ioctl(descriptor: RawFd, address: u64) -> Result<(), Errno> {
+    let outcome = {
+        let mut inside = lock();
+        if inside.orphans.contains(&descriptor) {
+            return Err(Errno::IO);
+        }
+        let state = inside.state.as_mut().ok_or(Errno::IO)?;
+        let context = state.context_of(descriptor).ok_or(Errno(libc::ENOTTY))?;
+        schedule::work_before_call(state);
+        let outcome = command::dispatch(state, context, address);
+        if let Some(made) = outcome.as_ref().ok().copied().flatten() {
+            descriptors::give(made);
+        }
+        // Calls about anything but queues leave the worker nothing to do: programs make mkeys by the ten thousand.
+        if state.has_changed() || schedule::was_missed() {
+            bell::ring();
+        }
+        outcome
+    };
+    fault::pause();
+    outcome.map(drop)
+}
+
+/// Returns the file of the clock, and from where on in it a program maps that maps `offset` of a device; `None` for what is not the clock.
+///
+/// # Errors
+/// [`Errno::IO`] for a device that a parent process has.
+#[cfg(not(feature = "fuzz"))]
+pub(crate) fn clock_page(descriptor: RawFd, offset: i64) -> Result<Option<(RawFd, i64)>, Errno> {
+    let inside = lock();
+    if inside.orphans.contains(&descriptor) {
+        return Err(Errno::IO);
+    }
+    Ok(inside.state.as_ref().and_then(|state| state.clock_page(offset)))
+}

@@ -1,0 +1,91 @@
+//! What happens to the state when the process forks, and when it ends.
+#![allow(unsafe_code)]
+
+use crate::ground::{allocator, fault, notice, owner, sys};
+use crate::process::lock::{self, Inside};
+use crate::process::{bell, schedule};
+use crate::state::Counts;
+use std::cell::UnsafeCell;
+use std::panic::catch_unwind;
+use std::sync::{MutexGuard, Once};
+use std::time::{Duration, Instant};
+
+/// How long the end of the process waits for peers to take what is theirs.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+static PREPARED: Once = Once::new();
+
+/// Makes this process ready to fork and to end.
+pub(crate) fn prepare() {
+    PREPARED.call_once(|| {
+        owner::take_over();
+        // SAFETY: all four are functions without arguments that stay loaded: a preloaded library is never unloaded.
+        unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child));
+            libc::atexit(at_exit);
+        }
+    });
+}
+
+/// The lock, held over a fork by the thread that forks.
+struct HeldOverFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
+
+// SAFETY: the cell is only touched by the thread that forks, between taking the lock and giving it back; two threads
+// cannot be there at once, since both would hold the lock.
+unsafe impl Sync for HeldOverFork {}
+
+static HELD: HeldOverFork = HeldOverFork(UnsafeCell::new(None));
+
+extern "C" fn before_fork() {
+    let guard = lock::lock();
+    // SAFETY: this thread has the lock, so nobody else is at the cell.
+    unsafe { *HELD.0.get() = Some(guard) };
+    allocator::hold();
+}
+
+extern "C" fn after_fork_in_parent() {
+    allocator::release();
+    // SAFETY: as in `before_fork`, which this thread has been through.
+    drop(unsafe { (*HELD.0.get()).take() });
+}
+
+extern "C" fn after_fork_in_child() {
+    allocator::release();
+    // SAFETY: as in `before_fork`; the child has this one thread.
+    let guard = unsafe { (*HELD.0.get()).take() };
+    owner::take_over();
+    lock::forget();
+    schedule::forget();
+    bell::forget();
+    if let Some(mut inside) = guard
+        && let Some(state) = inside.state.take()
+    {
+        inside.orphans.extend(state.context_descriptors());
+        // Closes this process's copies of lock and sockets. The parent keeps its own.
+        owner::as_device(|| drop(state));
+    }
+}
+
+extern "C" fn at_exit() {
+    if owner::is_borrowed() {
+        return;
+    }
+    let _ = catch_unwind(|| {
+        let deadline = Instant::now() + LAST_WORDS;
+        // The worker gives the lock back soon; a thread that ends the process in the middle of a call never does.
+        while Instant::now() < deadline {
+            if let Some(mut inside) = lock::try_lock() {
+                if let Some(state) = inside.state.as_mut() {
+                    owner::as_device(|| state.finish(deadline));
+                    if fault::is_told() {
+                        let Counts { contexts, objects, channels, .. } = state.counts();
+                        let left = format!("{contexts} contexts, {objects} objects, {channels} channels");
+                        notice::always(&format!("left at the end: {left}"));
+                    }
+                }
+                return;
+            }
+            sys::yield_now();
+        }
+    });
+}

@@ -1,0 +1,66 @@
+//! The one state of this process, behind one lock.
+
+use crate::ground::sys;
+use crate::state::State;
+use std::collections::BTreeSet;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// What the lock protects.
+#[derive(Debug, Default)]
+pub(super) struct Inside {
+    pub(super) state: Option<State>,
+    /// Descriptors of contexts that a parent had open at its fork. Their device is not in this process.
+    pub(super) orphans: BTreeSet<RawFd>,
+}
+
+static INSIDE: Mutex<Inside> = Mutex::new(Inside { state: None, orphans: BTreeSet::new() });
+
+/// Calls that wait for the lock; the worker steps back for them.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Another thread has the lock, or waits for it.
+#[derive(Debug)]
+pub(super) struct Taken;
+
+/// Takes the lock, for a call of the program.
+pub(super) fn lock() -> MutexGuard<'static, Inside> {
+    WAITING.fetch_add(1, Ordering::AcqRel);
+    let guard = INSIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    WAITING.fetch_sub(1, Ordering::AcqRel);
+    guard
+}
+
+/// Takes the lock, if no thread has it.
+pub(super) fn try_lock() -> Option<MutexGuard<'static, Inside>> {
+    match INSIDE.try_lock() {
+        Ok(inside) => Some(inside),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Runs `body` with the state under the lock, behind all calls that wait for it. `None` where there is no state.
+pub(super) fn in_turn<T>(body: impl FnOnce(&mut State) -> T) -> Option<T> {
+    while WAITING.load(Ordering::Acquire) > 0 {
+        sys::yield_now();
+    }
+    INSIDE.lock().unwrap_or_else(PoisonError::into_inner).state.as_mut().map(body)
+}
+
+/// Runs `body` with the state under the lock, if that is free. `None` where there is no state.
+///
+/// # Errors
+/// [`Taken`].
+pub(super) fn if_free<T>(body: impl FnOnce(&mut State) -> T) -> Result<Option<T>, Taken> {
+    if WAITING.load(Ordering::Acquire) > 0 {
+        return Err(Taken);
+    }
+    try_lock().map(|mut inside| inside.state.as_mut().map(body)).ok_or(Taken)
+}
+
+/// Forgets the calls that waited in the process that this one is a fork of.
+pub(super) fn forget() {
+    WAITING.store(0, Ordering::Release);
+}
