@@ -35,12 +35,16 @@ fn every_place_is_named() {
             assert!(place(path).exists(), "{path} is not there");
         }
     }
-    for folder in ["src", "tests"] {
+    let is_named = |path: &str| page.contains(&format!("`{path}`")) || page.contains(&format!("`{path}/`"));
+    for folder in ["src", "tests", "emulator"] {
         for name in names(folder) {
             let path = format!("{folder}/{name}");
-            let listed = page.contains(&format!("`{path}`")) || page.contains(&format!("`{path}/`"));
-            assert!(name == "lib.rs" || listed, "{path} is not in PLACES.md");
+            assert!(name == "lib.rs" || is_named(&path), "{path} is not in PLACES.md");
         }
+    }
+    for name in names(".").iter().filter(|name| here().join(name).is_dir()) {
+        let known = is_named(name) || page.contains(&format!("`{name}/"));
+        assert!(known || name == "proptest-regressions" || name == "target", "{name} is not in PLACES.md");
     }
 }
 
